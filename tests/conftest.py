@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from eaglechat.engine.llama import left_out
+from eaglechat.engine.llama import workarounds
 from eaglechat.hub.local.pairs import BUILTIN_INSTALL, builtin_pair
 from tests import tiny
 
@@ -19,8 +19,8 @@ settings.load_profile("untimed")
 def pytest_configure() -> None:
     """No process of the tests dies of a kernel: what crashes on this machine is found out first, in
     a child process, and left out by all of them (the workers of xdist inherit it)."""
-    if left_out.VARIABLE not in os.environ:
-        os.environ[left_out.VARIABLE] = ",".join(left_out.for_this_process())
+    if workarounds.VARIABLE not in os.environ:
+        os.environ[workarounds.VARIABLE] = ",".join(workarounds.for_this_process())
 
 
 def pytest_collection_finish() -> None:

@@ -18,10 +18,10 @@ from typing import Any
 def main() -> int:
     name, when, cure, *calls = sys.argv[1:]
 
-    from eaglechat.engine.llama import bindings, left_out, objects
+    from eaglechat.engine.llama import bindings, objects, workarounds
     from eaglechat.engine.process import pair_worker
 
-    left_out.possible = lambda: ("amx", "extra_buffers", "flash_attention", "gpu")
+    workarounds.possible = lambda: ("amx", "extra_buffers", "flash_attention", "gpu")
     load_model, decode = bindings.load_model, objects.Context.decode
     left: tuple[str, ...] = ()
     decodes = 0

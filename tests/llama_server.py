@@ -1,12 +1,10 @@
 """llama.cpp's own server, out of the wheel xllamacpp, in a process of its own.
 
-`python -m tests.llama_server TARGET [--template FILE] [--draft FILE] [--port N] [--key KEY]` serves
-until its standard input ends.
+`python -m tests.llama_server TARGET [DRAFT]` serves until its standard input ends.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -64,22 +62,11 @@ class LlamaServer:
 
 
 @contextmanager
-def llama_server(
-    target: Path,
-    template: Path | None = None,
-    *,
-    draft: Path | None = None,
-    port: int = 0,
-    key: str = "",
-) -> Iterator[LlamaServer]:
-    """A server of this model, with this chat template or the model's own, and this draft."""
-    given = {"--template": template, "--draft": draft, "--port": port, "--key": key}
-    words = [
-        str(target),
-        *(str(w) for flag, value in given.items() if value for w in (flag, value)),
-    ]
+def llama_server(target: Path, *, draft: Path | None = None) -> Iterator[LlamaServer]:
+    """A server of this model and this draft."""
+    files = [str(file) for file in (target, draft) if file]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.llama_server", *words],
+        [sys.executable, "-m", "tests.llama_server", *files],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -99,38 +86,45 @@ def llama_server(
         process.stdout.close()
 
 
-def main() -> None:
+def serve(
+    target: str,
+    *,
+    draft: str | None = None,
+    drafting: tuple[int, int, float] = (N_DRAFT_MAX, 0, 0.0),
+    n_ctx: int = 4096,
+    n_threads: int = 1,
+    port: int = 0,
+    key: str = "",
+) -> Any:
+    """Serve from this process, and print the address; the server lives as long as the result.
+
+    `drafting`: the most and the least tokens of a draft, and their least probability.
+    """
     from xllamacpp import CommonParams, Server
     from xllamacpp.xllamacpp import common_speculative_type
 
-    parser = argparse.ArgumentParser()
-    parser.add_argument("target")
-    parser.add_argument("--template", type=Path)
-    parser.add_argument("--draft")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--key")
-    args = parser.parse_args()
     params = CommonParams()
-    params.model.path = args.target
-    if args.template:
-        params.chat_template = args.template.read_text(encoding="utf-8")
-    if args.draft:
-        params.speculative.draft.mparams.path = args.draft
-        params.speculative.draft.n_max = N_DRAFT_MAX
+    params.model.path = target
+    if draft:
+        speculative = params.speculative.draft
+        speculative.mparams.path = draft
+        speculative.n_max, speculative.n_min, speculative.p_min = drafting
+        speculative.cpuparams.n_threads = n_threads
         eagle3 = common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_EAGLE3
         params.speculative.types = [int(eagle3)]
-    if args.key:
-        params.api_keys = [args.key]
-    params.use_jinja = True
-    params.n_ctx, params.n_parallel, params.port = 4096, 1, args.port
-    params.cpuparams.n_threads = 1
-    params.warmup = False
+    if key:
+        params.api_keys = [key]
+    params.use_jinja, params.warmup = True, False
+    params.n_ctx, params.n_parallel, params.port = n_ctx, 1, port
+    params.cpuparams.n_threads = n_threads
     server = Server(params)
     print("listening", server.listening_address, flush=True)
-    sys.stdin.read()
-    # Its destructor waits for idle threads.
-    os._exit(0)
+    return server
 
 
 if __name__ == "__main__":
-    main()
+    files = sys.argv[1:]
+    running = serve(files[0], draft=files[1] if files[1:] else None)
+    sys.stdin.read()
+    # Its destructor waits for idle threads.
+    os._exit(0)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from gguf import GGUFReader, GGUFWriter
+from gguf import GGUFWriter
 
 N_EMBD, N_LAYERS, N_HEADS, N_FF, N_CTX = 32, 4, 4, 64, 4096
 END = "<end>"
@@ -122,19 +122,6 @@ def write_model(path: Path, template: str, control: Sequence[str]) -> Path:
     writer.add_eos_token_id(len(tokens) - 1)
     writer.add_chat_template(template)
     return _write_random_model(writer, path, len(tokens))
-
-
-def write_model_like(path: Path, template: str, vocabulary: Path) -> Path:
-    """A model with the vocabulary of another file."""
-    writer = GGUFWriter(path, "llama")
-    fields = GGUFReader(vocabulary).fields
-    for field in fields.values():
-        if field.name.startswith("tokenizer.") and field.name != "tokenizer.chat_template":
-            kind, *inner = field.types
-            value: Any = field.contents()
-            writer.add_key_value(field.name, value, kind, inner[0] if inner else None)
-    writer.add_chat_template(template)
-    return _write_random_model(writer, path, len(fields["tokenizer.ggml.tokens"].data))
 
 
 def _byte_tokens() -> list[str]:

@@ -173,8 +173,8 @@ class Recording:
 
     @property
     def measured(self) -> Measured:
-        """All of it when it has ended, its latest rounds while it runs; the counts of acceptance
-        are always those of all of it."""
+        """Times of the whole reply once it has ended, of its latest rounds while it runs. The
+        counts of acceptance are always those of the whole reply."""
         if self.end is not None:
             return Measured(self.stats, self.end.tokens, self.end.timings)
         return replace(measured(self.rounds[-ROLLING_ROUNDS:]), stats=self.stats)

@@ -95,7 +95,8 @@ class Excerpt:
 
 
 def parse(typed: str) -> Query:
-    """The query that was typed. Every text is one, if only one without terms."""
+    """The query that was typed. Any text makes one; without words it has no terms, and finds
+    nothing."""
     return Query(tuple(_terms(typed)))
 
 

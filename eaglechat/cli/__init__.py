@@ -18,7 +18,14 @@ from eaglechat.cli.chats import command as chats
 from eaglechat.cli.chats import export
 from eaglechat.cli.hub import convert, models, pull, remove
 from eaglechat.cli.parsing import CommandParser, did_you_mean
-from eaglechat.cli.status import FAILED, INTERRUPTED, complain, reason
+from eaglechat.cli.status import (
+    FAILED,
+    INTERRUPTED,
+    WRONG_USAGE,
+    WrongUsageError,
+    complain,
+    reason,
+)
 from eaglechat.wire.errors import EngineError, LoadCancelledError
 from eaglechat.wire.neutral import neutralise
 
@@ -31,7 +38,8 @@ class CommandModule(Protocol):
     def add_arguments(self, parser: argparse.ArgumentParser, /) -> None: ...
 
     def run(self, args: argparse.Namespace, /) -> int:
-        """Return the exit status. Raises EngineError and OSError for what went wrong."""
+        """Return the exit status. Raises WrongUsageError for wrong arguments, EngineError and
+        OSError for what went wrong."""
 
 
 _COMMANDS: dict[str, CommandModule] = {
@@ -70,6 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except (KeyboardInterrupt, LoadCancelledError):
         return INTERRUPTED
+    except WrongUsageError as error:
+        complain(str(error))
+        return WRONG_USAGE
     except EngineError as error:
         complain(str(error))
     except BrokenPipeError:

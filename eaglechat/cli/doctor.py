@@ -169,13 +169,14 @@ class Doctor:
 
     def _rpc_servers(self) -> Iterator[str]:
         """The servers of engine.rpc_servers and their devices."""
-        from eaglechat.engine.llama import rpc
+        from eaglechat.engine.llama import backend
+        from eaglechat.engine.llama.placement import Device
         from eaglechat.links.rpc import ask_all
 
         engine = self._settings.engine
         endpoints = engine.rpc_servers
-        if endpoints and not engine.llama_server and not rpc.can_connect():
-            self.wrong.append(rpc.NOT_BUILT)
+        if endpoints and not engine.llama_server and not backend.has_rpc():
+            self.wrong.append(backend.NO_RPC)
         for endpoint, server in zip(endpoints, ask_all(endpoints), strict=True):
             if isinstance(server, RpcError):
                 self.wrong.append(
@@ -185,10 +186,14 @@ class Doctor:
                 continue
             how = f"{server.latency_ms:.1f} ms away, RPC {server.protocol}"
             yield f"RPC server {endpoint}: {how}"
-            for device in rpc.devices_of(server, len(self._lent)):
-                self._lent.append(device)
-                size = _free(device.memory_free, device.memory_total)
-                yield f"{device.name}: {size} on {endpoint}"
+            for free, total in server.memory:
+                name = f"RPC{len(self._lent)}"  # as llama.cpp will call it
+                self._lent.append(
+                    Device(
+                        name, endpoint, free, total, is_gpu=True, shares_ram=False, backend="RPC"
+                    )
+                )
+                yield f"{name}: {_free(free, total)} on {endpoint}"
 
     def _offload(self, backends: Sequence[str]) -> Iterator[str]:
         """Which layers go to which device with the current settings."""
@@ -353,21 +358,21 @@ def _crash_at_start() -> str | None:
 
 def _left_out() -> Iterator[str]:
     """What was left out because llama.cpp crashed with it, since when, and what that costs."""
-    from eaglechat.engine.llama import left_out
+    from eaglechat.engine.llama import workarounds
 
-    known = left_out.remembered()
+    known = workarounds.remembered()
     if known is None or not known.left_out:
         return
     since = f"{known.since:%d %B %Y}".lstrip("0")
     yield from _prose(
         f"runs {without(known.left_out)} since {since}: it crashed with what is left out"
     )
-    if "amx" in known.left_out and (gcc := left_out.compiler()):
+    if "amx" in known.left_out and (gcc := workarounds.compiler()):
         yield from _prose(f"it was compiled by GCC {gcc}, which breaks AMX; 13.2 and newer do not")
     for one in known.left_out:
         yield from _prose(f"  without {LADDER[one].name}: {LADDER[one].cost}")
     yield "  the command that mends it, which compiles llama.cpp again, in one line:"
-    yield f"  {left_out.mending_command(known.left_out)}"
+    yield f"  {workarounds.mending_command(known.left_out)}"
 
 
 def _features(system_info: str) -> Iterator[str]:

@@ -17,17 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.llama_server:
-        return _with_llama_server(args.llama_server)
+        from eaglechat.engine.llama_server.program_worker import ProgramWorker  # the HTTP client
+        from eaglechat.engine.process import pipes
+
+        return pipes.serve(partial(ProgramWorker, args.llama_server))
     try:
         from eaglechat.engine.process import pair_worker  # loads llama.cpp
     except NativeLibraryError as error:
         complain(str(error))
         return FAILED
     return pair_worker.main()
-
-
-def _with_llama_server(program: str) -> int:
-    from eaglechat.engine.llama_server.program_worker import ProgramWorker  # reads the HTTP client
-    from eaglechat.engine.process import pipes
-
-    return pipes.serve(partial(ProgramWorker, program))

@@ -80,15 +80,6 @@ def engine_command(settings: Settings) -> tuple[str, ...]:
     return (*own, "--llama-server", program) if program else own
 
 
-def connect(server: ServerSettings) -> Link:
-    """The link to a server. Raises EngineError."""
-    from eaglechat.links.http.server_worker import server_link  # reads the HTTP client
-
-    link = server_link(server)
-    link.start()
-    return link
-
-
 def start_engine(settings: Settings) -> Link:
     """Start an engine in a process of its own. Raises EngineError."""
     link = ProcessLink(engine_command(settings), log=None)
@@ -104,7 +95,13 @@ class CommandEngine:
     ) -> None:
         """Raises EngineError."""
         self._settings, self._interrupt = settings, interrupt
-        self._link = connect(server) if server else start_engine(settings)
+        if server is None:
+            self._link = start_engine(settings)
+        else:
+            from eaglechat.links.http.server_worker import server_link  # reads the HTTP client
+
+            self._link = server_link(server)
+            self._link.start()
         self._link.watch(self._check)
 
     def __enter__(self) -> CommandEngine:
@@ -117,7 +114,7 @@ class CommandEngine:
 
     @property
     def hello(self) -> Hello:
-        """The engine's first message; there only after its first answer."""
+        """The engine's first message. It is there after the first answer, until the engine dies."""
         assert self._link.hello is not None
         return self._link.hello
 

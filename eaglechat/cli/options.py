@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from eaglechat import paths, settings
 from eaglechat.cli.parsing import did_you_mean
-from eaglechat.cli.status import complain
+from eaglechat.cli.status import WrongUsageError, complain
 from eaglechat.settings import SettingDoc, Settings
 from eaglechat.settings.config_file import parse_assignment
 from eaglechat.settings.description import Range, parse, written
@@ -45,18 +45,17 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model", metavar="NAME", help="which of its models")
 
 
-def wrong_pair_usage(args: argparse.Namespace) -> str | None:
-    """What is wrong with the options that name a pair or a server; None if nothing is."""
+def check_pair(args: argparse.Namespace) -> None:
+    """Check the options that name a pair or a server. Raises WrongUsageError."""
     if args.draft is not None and args.target is None:
-        return "--draft needs --target: a draft fits one target only"
+        raise WrongUsageError("--draft needs --target: a draft fits one target only")
     if args.pair is not None and args.target is not None:
-        return "--pair and --target name two pairs; give one of them"
+        raise WrongUsageError("--pair and --target name two pairs; give one of them")
     server = getattr(args, "server", None)
     if server is not None and (args.pair is not None or args.target is not None):
-        return "a server has its own models; leave out --pair and --target"
+        raise WrongUsageError("a server has its own models; leave out --pair and --target")
     if server is None and getattr(args, "model", None) is not None:
-        return "--model needs --server: a pair is named by --pair"
-    return None
+        raise WrongUsageError("--model needs --server: a pair is named by --pair")
 
 
 def served_pair(args: argparse.Namespace, settings: Settings) -> Pair | None:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from eaglechat.cli.status import WRONG_USAGE, complain
+from eaglechat.cli.status import WRONG_USAGE, WrongUsageError, complain
 
 _FLAG = re.compile(r"(?<!\S)--[a-z][a-z-]*")
 
@@ -56,6 +56,13 @@ def _path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("it is empty; name a file")
     return Path(text)
+
+
+def checked_type(given: str, known: Iterable[str], what: str = "a type") -> str:
+    """The name of a quantisation in lower case. Raises WrongUsageError if it is unknown."""
+    if given.lower() not in known:
+        raise WrongUsageError(f"{given} is not {what}; known are {', '.join(known)}")
+    return given.lower()
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from eaglechat.cli import options
-from eaglechat.cli.status import OK, WRONG_USAGE, complain
+from eaglechat.cli.status import OK
 from eaglechat.settings import Settings, find
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import Message, Thinking
@@ -59,10 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    problem = options.wrong_pair_usage(args)
-    if problem:
-        complain(problem)
-        return WRONG_USAGE
+    options.check_pair(args)
     settings, problems = options.load_settings(args)
     options.report(problems)
     settings = options.in_role(args, settings)
@@ -79,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _text(file: Path | None) -> str | None:
-    """What is in it. Raises OSError, EngineError."""
+    """The content of a file, None if none is given. Raises OSError, EngineError."""
     try:
         return file.read_text(encoding="utf-8") if file else None
     except UnicodeDecodeError as error:
@@ -87,7 +84,7 @@ def _text(file: Path | None) -> str | None:
 
 
 def _messages(file: Path | None, settings: Settings) -> tuple[Message, ...]:
-    """The conversation: of a file, or a greeting. Raises OSError, EngineError."""
+    """The messages of the file, or a greeting without one. Raises OSError, EngineError."""
     messages: tuple[Message, ...] = (Message(role="user", content="hi"),)
     if file is not None:
         try:
@@ -136,8 +133,8 @@ def _shown(
 
 
 def _target(args: argparse.Namespace) -> Path | None:
-    """The model whose vocabulary the prompt is for; None where only a template is given, and the
-    built-in pair is not here. Raises EngineError."""
+    """The model whose vocabulary the prompt is for. None if no model is named and the built-in pair
+    is not installed: with --template no model is needed. Raises EngineError."""
     from eaglechat.cli.loading import choose_pair
 
     if args.target is not None:

@@ -16,7 +16,7 @@ from eaglechat.chat.controls import not_followed
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.cli import options
 from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
-from eaglechat.cli.status import INTERRUPTED, OK, WRONG_USAGE, complain, reason
+from eaglechat.cli.status import INTERRUPTED, OK, WrongUsageError, complain, reason
 from eaglechat.settings import Settings
 from eaglechat.tui.texts.replies import ENDINGS, summary
 from eaglechat.tui.texts.statistics import in_json, part_in_json
@@ -61,33 +61,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    # Standard input may be anything; bytes that are no text become surrogates, as in arguments.
+    # Standard input may be anything; bytes that are no UTF-8 become surrogates, as in arguments.
     raw = sys.stdin.buffer.read() if args.prompt == "-" else None
     prompt = args.prompt if raw is None else raw.decode("utf-8", errors="surrogateescape")
-    problem = _wrong_usage(args, prompt)
-    if problem:
-        complain(problem)
-        return WRONG_USAGE
+    if not prompt.strip():
+        raise WrongUsageError("the prompt is empty")
+    if any("\ud800" <= character <= "\udfff" for character in prompt):
+        raise WrongUsageError("the prompt is not text in UTF-8")
+    if args.top and args.trace is None:
+        raise WrongUsageError("--top is written to the trace: give --trace FILE too")
+    options.check_pair(args)
     settings, problems = options.load_settings(args)
     options.report(problems)
     settings = options.in_role(args, settings)
     with Interrupt() as interrupt, _trace_file(args.trace) as trace:
         return _reply(args, settings, prompt, interrupt, trace)
-
-
-def _wrong_usage(args: argparse.Namespace, prompt: str) -> str | None:
-    if not prompt.strip():
-        return "the prompt is empty"
-    if not _is_text(prompt):
-        return "the prompt is not text in UTF-8"
-    if args.top and args.trace is None:
-        return "--top is written to the trace: give --trace FILE too"
-    return options.wrong_pair_usage(args)
-
-
-def _is_text(text: str) -> bool:
-    """False for a string with surrogates, which stand for bytes that are no UTF-8."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _reply(
@@ -277,7 +265,7 @@ class FinishedReply:
         if not self.hello.can.origins:
             parts.append(f"speculation not reported by {self.hello.engine}")
         parts.append(ENDINGS.get(end.finish_reason, "finished"))
-        if end.finish_reason is FinishReason.CONTEXT:
+        if end.finish_reason is FinishReason.CONTEXT and self.info.n_ctx:
             flag = "" if self.info.server else " (--ctx)"
             parts.append(f"it holds {self.info.n_ctx:,} tokens{flag}")
         return ", ".join(parts)

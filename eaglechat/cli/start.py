@@ -9,7 +9,7 @@ import sys
 from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.loading import engine_command
-from eaglechat.cli.status import FAILED, OK, WRONG_USAGE, complain
+from eaglechat.cli.status import FAILED, OK, complain
 from eaglechat.settings import TABLES
 
 
@@ -20,30 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    problem = options.wrong_pair_usage(args)
-    if problem:
-        complain(problem)
-        return WRONG_USAGE
+    options.check_pair(args)
     problem = _no_terminal()
     if problem:
         complain(problem)
         return FAILED
-    return _start(args)
-
-
-def _no_terminal() -> str | None:
-    """Why the app cannot run here, and what to use instead; None if it can."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return "the chat needs a terminal; for pipes and scripts there is eaglechat run"
-    if os.environ.get("TERM") == "dumb":
-        return (
-            "the chat needs a terminal that moves its cursor, and this one says that it does not "
-            "(TERM=dumb); eaglechat run writes plain text"
-        )
-    return None
-
-
-def _start(args: argparse.Namespace) -> int:
     from eaglechat.hub.local.pairs import PairLibrary
     from eaglechat.links.process import ProcessLink
     from eaglechat.tui.app import EagleApp
@@ -64,3 +45,15 @@ def _start(args: argparse.Namespace) -> int:
     )
     app.run()
     return app.return_code or OK
+
+
+def _no_terminal() -> str | None:
+    """Why the app cannot run here, and what to use instead; None if it can."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return "the chat needs a terminal; for pipes and scripts there is eaglechat run"
+    if os.environ.get("TERM") == "dumb":
+        return (
+            "the chat needs a terminal that moves its cursor, and this one says that it does not "
+            "(TERM=dumb); eaglechat run writes plain text"
+        )
+    return None

@@ -9,6 +9,11 @@ from eaglechat.wire.neutral import neutralise
 OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
+class WrongUsageError(Exception):
+    """What is wrong with the arguments, in a sentence. The command prints it and ends with
+    WRONG_USAGE."""
+
+
 def complain(message: str) -> None:
     """Print an error to standard error."""
     print(f"eaglechat: {neutralise(message)}", file=sys.stderr)

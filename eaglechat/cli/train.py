@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.loading import Interrupt
+from eaglechat.cli.parsing import checked_type
 from eaglechat.cli.progress import Bars
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WrongUsageError, complain
 from eaglechat.settings import find
 
 if TYPE_CHECKING:
@@ -170,9 +171,7 @@ def run(args: argparse.Namespace) -> int:
     from eaglechat.hub.errors import ConversionError
     from eaglechat.train.settings import PausedError
 
-    if (fault := _wrong_type(args)) is not None:
-        complain(fault)
-        return WRONG_USAGE
+    _check_types(args)
     settings = run_settings(args)
     display = Display()
     try:
@@ -201,22 +200,20 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _wrong_type(args: argparse.Namespace) -> str | None:
+def _check_types(args: argparse.Namespace) -> None:
+    """Raises WrongUsageError."""
     from eaglechat.hub.convert import DIRECT_TYPES, TYPES
     from eaglechat.train.draft_file import HEAD_TYPES
 
-    if args.type.lower() not in TYPES:
-        return f"{args.type} is not a type; known are {', '.join(TYPES)}"
+    checked_type(args.type, TYPES)
     if args.head_type is None:
-        return None
-    if args.head_type.lower() not in HEAD_TYPES:
-        return f"{args.head_type} is not a type of a head; known are {', '.join(HEAD_TYPES)}"
+        return
+    checked_type(args.head_type, HEAD_TYPES, "a type of a head")
     if args.type.lower() not in DIRECT_TYPES:
-        return (
+        raise WrongUsageError(
             f"{args.type} is a mixture, of which llama.cpp chooses the head's type too; "
             f"--head-type goes with {', '.join(DIRECT_TYPES)}"
         )
-    return None
 
 
 def run_settings(args: argparse.Namespace) -> RunSettings:

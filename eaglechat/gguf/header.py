@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from eaglechat.gguf.shards import Shard, shard_of, shard_paths
+from eaglechat.gguf.shards import shard_of, shard_paths
 from eaglechat.wire.protocol import ModelInfo
 
 MAGIC = b"GGUF"
@@ -260,7 +260,7 @@ class _Cursor:
     def _array(self) -> Array:
         kind, length = self.scalar("I"), self.scalar("Q")
         if kind == _TEXT:
-            self._skip_all_texts(length)
+            self._skip_texts(length)
             return Array(length, None, is_text=True)
         code = self._code(kind)
         if length > _MOST_KEPT:
@@ -269,28 +269,24 @@ class _Cursor:
         packed = self.raw(length * struct.calcsize(code))
         return Array(length, struct.unpack(f"<{length}{code}", packed), is_text=False)
 
-    def _skip_all_texts(self, count: int) -> None:
+    def _skip_texts(self, count: int) -> None:
         self._skipped_texts += count
         if self._skipped_texts > _MOST_SKIPPED_TEXTS:
             raise GGUFError(f"{self._name} claims a list of {count:,} texts, more than any model")
+        unpack = _LENGTH.unpack_from
         while count:
-            count -= self._skip_texts(count)
-
-    def _skip_texts(self, count: int) -> int:
-        """Skip up to `count` texts, those whose length the window holds; returns how many."""
-        # The hot loop of a header: a vocabulary is 50,000 to 260,000 of these, its merges more.
-        window, at, unpack = self._window, self._at, _LENGTH.unpack_from
-        skipped = 0
-        try:
-            for skipped in range(count):  # noqa: B007
-                at += 8 + unpack(window, at)[0]
-            skipped = count
-        except (struct.error, OverflowError):
-            pass
-        self._skip(at - self._at)
-        if skipped < count:
-            self._fill(8)
-        return skipped
+            window, at, skipped = self._window, self._at, 0
+            # The hot loop of a header: a vocabulary is 50,000 to 260,000 of these, its merges more.
+            try:
+                for skipped in range(count):  # noqa: B007
+                    at += 8 + unpack(window, at)[0]
+                skipped = count
+            except (struct.error, OverflowError):  # the window ends, or the length is no length
+                pass
+            self._skip(at - self._at)
+            count -= skipped
+            if count:
+                self._fill(8)
 
     def _code(self, kind: int) -> str:
         if kind not in _SCALARS:
@@ -360,8 +356,22 @@ def read_shards(path: Path) -> list[GGUFHeader]:
     shard = shard_of(path.name)
     if shard is None:
         return [header]
+    if not shard.is_possible:
+        raise GGUFError(
+            f"{path} is named as file {shard.number} of {shard.count}, which no split model has; "
+            "give it another name"
+        )
+    if shard.number != 1:
+        raise GGUFError(
+            f"{path} is not the first of a model in {shard.count} files; give {shard.file(1)}"
+        )
     paths = shard_paths(path)
-    _check_shards(path, shard, paths)
+    here = {other.number for other in map(shard_of, (p.name for p in paths)) if other}
+    missing = [number for number in range(1, shard.count + 1) if number not in here]
+    if missing:
+        named = ", ".join(map(shard.file, missing[:3]))
+        more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
+        raise GGUFError(f"{path} is part of a model in {shard.count} files; missing: {named}{more}")
     return [header, *map(_read_file, paths[1:])]
 
 
@@ -380,7 +390,13 @@ def _read_file(path: Path) -> GGUFHeader:
     # Not mapped: reading a mapped file that was cut short meanwhile kills the process.
     with path.open("rb") as file:
         header = _parse(file, path, status.st_size)
-    _check_complete(header, status.st_size)
+    ends = (t.offset + t.n_bytes for t in header.tensors if t.n_bytes is not None)
+    needed = header.data_start + max(ends, default=0)
+    if needed > status.st_size:
+        raise GGUFTruncatedError(
+            f"{path} is cut short: its header promises {needed:,} bytes, "
+            f"the file has {status.st_size:,}"
+        )
     return header
 
 
@@ -476,28 +492,20 @@ def _check_figures(fields: Mapping[str, Any], path: Path) -> None:
         isinstance(architecture, str) and _ARCHITECTURE.fullmatch(architecture)
     ):
         raise GGUFError(f"{path} names as its architecture {_shown(architecture)}, which is none")
-    for key, most in _FIGURES.items():
-        _check_figure(fields, f"{architecture}.{key}", most, path)
-    for key, most in _FIGURES_PER_LAYER.items():
-        _check_figure(fields, f"{architecture}.{key}", most, path, per_layer=True)
+    for figure, most in (_FIGURES | _FIGURES_PER_LAYER).items():
+        key = f"{architecture}.{figure}"
+        value = fields.get(key, 0)
+        is_list = isinstance(value, Array) and not value.is_text and figure in _FIGURES_PER_LAYER
+        for one in (value.values or ()) if is_list else (value,):
+            if not _is_whole(one) or not 0 <= one <= most:
+                raise GGUFError(
+                    f"{path} gives as {key} {_shown(one)}, not a whole number up to {most:,}"
+                )
     tokens = fields.get("tokenizer.ggml.tokens")
     if tokens is not None and not (isinstance(tokens, Array) and tokens.is_text):
         raise GGUFError(
             f"{path} gives as tokenizer.ggml.tokens {_shown(tokens)}, not a list of texts"
         )
-
-
-def _check_figure(
-    fields: Mapping[str, Any], key: str, most: int, path: Path, *, per_layer: bool = False
-) -> None:
-    value = fields.get(key, 0)
-    is_listed = per_layer and isinstance(value, Array) and not value.is_text
-    listed = value.values if is_listed else (value,)
-    for one in listed or ():
-        if not _is_whole(one) or not 0 <= one <= most:
-            raise GGUFError(
-                f"{path} gives as {key} {_shown(one)}, not a whole number up to {most:,}"
-            )
 
 
 def _is_whole(value: Any) -> bool:
@@ -509,35 +517,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, Array):
         return f"a list of {value.length:,}{' texts' if value.is_text else ''}"
     return repr(value) if not isinstance(value, str) or len(value) <= 40 else repr(value[:40]) + "…"
-
-
-def _check_complete(header: GGUFHeader, size: int) -> None:
-    ends = (t.offset + t.n_bytes for t in header.tensors if t.n_bytes is not None)
-    needed = header.data_start + max(ends, default=0)
-    if needed > size:
-        raise GGUFTruncatedError(
-            f"{header.path} is cut short: its header promises {needed:,} bytes, "
-            f"the file has {size:,}"
-        )
-
-
-def _check_shards(path: Path, shard: Shard, present: list[Path]) -> None:
-    if not shard.is_possible:
-        raise GGUFError(
-            f"{path} is named as file {shard.number} of {shard.count}, which no split model has; "
-            "give it another name"
-        )
-    first = f"{shard.stem}-{1:05d}-of-{shard.count:05d}.gguf"
-    if shard.number != 1:
-        raise GGUFError(f"{path} is not the first of a model in {shard.count} files; give {first}")
-    here = {other.number for other in map(shard_of, (p.name for p in present)) if other}
-    missing = [number for number in range(1, shard.count + 1) if number not in here]
-    if missing:
-        names = [f"{shard.stem}-{number:05d}-of-{shard.count:05d}.gguf" for number in missing[:3]]
-        more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
-        raise GGUFError(
-            f"{path} is part of a model in {shard.count} files; missing: {', '.join(names)}{more}"
-        )
 
 
 def model_info(header: GGUFHeader) -> ModelInfo:

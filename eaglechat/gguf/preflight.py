@@ -13,7 +13,6 @@ from pathlib import Path
 from eaglechat.gguf.header import (
     GGUFError,
     GGUFHeader,
-    TensorInfo,
     printable,
     read_header,
     read_tensor,
@@ -84,7 +83,15 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
     Raises PreflightError.
     """
     if target.architecture == DRAFT_ARCHITECTURE:
-        raise PreflightError(_swapped(target.path, draft.path if draft else None))
+        message = (
+            f"the target {target.path} is an EAGLE-3 draft (architecture eagle3), not a language "
+            "model"
+        )
+        if draft is None:
+            raise PreflightError(f"{message}; give it as the draft, with its own target")
+        raise PreflightError(
+            f"{message}; are target and draft swapped? (the draft given is {draft.path})"
+        )
     if target.architecture in _NOT_CHAT_MODELS:
         raise PreflightError(
             f"{target.path} is a {target.architecture} model, which cannot chat; "
@@ -130,13 +137,6 @@ def _read(path: Path, role: str) -> GGUFHeader:
     return header
 
 
-def _swapped(target: Path, draft: Path | None) -> str:
-    message = f"the target {target} is an EAGLE-3 draft (architecture eagle3), not a language model"
-    if draft is None:
-        return message + "; give it as the draft, with its own target"
-    return message + f"; are target and draft swapped? (the draft given is {draft})"
-
-
 def _check_draft(draft: GGUFHeader) -> None:
     if draft.architecture != DRAFT_ARCHITECTURE:
         raise PreflightError(
@@ -179,14 +179,6 @@ def _check_vocabulary_map(draft: GGUFHeader) -> None:
         raise PreflightError(
             f"the draft's d2t has {d2t.shape[0]} tokens, its vocabulary has {draft.n_vocab}"
         )
-    outside = next((id for id in _ids(draft, d2t) if not 0 <= id < draft.n_vocab), None)
-    if outside is not None:
-        raise PreflightError(
-            f"the draft's d2t names token {outside}, its vocabulary has {draft.n_vocab}"
-        )
-
-
-def _ids(draft: GGUFHeader, d2t: TensorInfo) -> array[int]:
     ids = array("q")
     try:
         ids.frombytes(read_tensor(draft, d2t))
@@ -194,7 +186,11 @@ def _ids(draft: GGUFHeader, d2t: TensorInfo) -> array[int]:
         raise PreflightError(f"the draft cannot be read: {error}") from error
     if sys.byteorder == "big":
         ids.byteswap()
-    return ids
+    outside = next((id for id in ids if not 0 <= id < draft.n_vocab), None)
+    if outside is not None:
+        raise PreflightError(
+            f"the draft's d2t names token {outside}, its vocabulary has {draft.n_vocab}"
+        )
 
 
 def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:

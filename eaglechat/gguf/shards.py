@@ -22,8 +22,9 @@ class Shard:
     def is_possible(self) -> bool:
         return 1 <= self.number <= self.count
 
-    def is_beside(self, other: Shard) -> bool:
-        return (self.stem, self.count) == (other.stem, other.count)
+    def file(self, number: int) -> str:
+        """The name of a file of the same model."""
+        return f"{self.stem}-{number:05d}-of-{self.count:05d}.gguf"
 
 
 def shard_of(name: str) -> Shard | None:
@@ -41,6 +42,8 @@ def shard_paths(path: Path) -> list[Path]:
     beside = [
         (other.number, file)
         for other, file in numbered
-        if other is not None and other.is_possible and other.is_beside(shard)
+        if other is not None
+        and other.is_possible
+        and (other.stem, other.count) == (shard.stem, shard.count)
     ]
     return [file for _, file in sorted(beside)]

@@ -133,9 +133,9 @@ class HubDesk:
 
     def free_bytes(self) -> int:
         """Free disk space for downloads."""
-        from eaglechat.hub.local import cache, library
+        from eaglechat.hub.local import cache
 
-        return cache.free_bytes(library.cache_dir())
+        return cache.free_bytes(self.hub.cache_dir)
 
     def start(self, plan: Plan) -> None:
         """Install a pair in the background; a new pair is added to the user's catalogue.

@@ -245,7 +245,7 @@ class Round:
 
     @property
     def rejected(self) -> DraftToken | None:
-        """The drafted token that the target rejected, or None. Of siblings, the likeliest."""
+        """The drafted token that the target rejected, or None; of siblings, the likeliest one."""
         if self.n_tested <= self.n_accepted:
             return None
         path = self.path
@@ -350,10 +350,10 @@ class ReplyTimings:
     """Tokens decoded in prefill; those reused from the KV cache are not among them."""
     reused_tokens: int
     generation_ms: float
-    draft_ms: float | None
-    verify_ms: float | None
-    process_ms: float | None
-    sample_ms: float | None
+    draft_ms: float | None = None
+    verify_ms: float | None = None
+    process_ms: float | None = None
+    sample_ms: float | None = None
 
 
 @dataclass(frozen=True)

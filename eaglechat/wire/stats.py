@@ -152,8 +152,7 @@ class PartStats:
     @property
     def measured(self) -> Measured:
         """All counts of its rounds. Of the times only the total is known; the others are None."""
-        unknown = dict.fromkeys(sums(()))
-        timings = ReplyTimings(0.0, 0, 0, generation_ms=self.ms, **unknown)
+        timings = ReplyTimings(0.0, 0, 0, generation_ms=self.ms)
         return Measured(self.stats, self.stats.tokens, timings)
 
     @property

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from eaglechat.chat.conversation.notices import Severity
-from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.conversation.session import ChatSession, Severity
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.history.saved_chat import SavedChat, saved_chats
 from eaglechat.chat.writing.question import QuestionParts, text_of

@@ -11,7 +11,7 @@ import pytest
 
 from eaglechat.chat.refusals import no_comparison
 from eaglechat.tui.texts.numbers import numbers_of
-from eaglechat.tui.texts.wording import cannot_bench, not_reported
+from eaglechat.tui.texts.wording import not_reported
 from eaglechat.wire.capabilities import EVERYTHING, Capabilities
 from eaglechat.wire.protocol import AUTO, Set
 from tests.chat.headless import Headless, reopened
@@ -57,7 +57,6 @@ def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
     assert not chat.session.compare()
     (why,) = chat.said
     assert why.startswith("llama-server drafts the way it was started. To compare, name the same")
-    assert "`eaglechat bench` measures it" in (cannot_bench(chat.session) or "")
 
     chat.session.change_controls(replace(chat.session.controls, n_draft_max=AUTO))
     assert chat.said[1:] == ["llama-server cannot choose the draft length itself: set one by hand."]

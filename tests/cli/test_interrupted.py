@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.cli.loading import Interrupt
+
 ROOT = Path(__file__).parents[2]
 INTERRUPT_AT = """
 import os, runpy, signal, sys
@@ -37,3 +39,15 @@ def test_ctrl_c_while_the_program_is_read_is_no_traceback(module: str, tmp_path:
     )
     assert done.returncode == 128 + signal.SIGINT
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_ctrl_c_ends_the_program_and_what_it_has_open(number: signal.Signals) -> None:
+    """Not by force: bars are taken off the screen, an engine that does not listen is killed."""
+    before = signal.getsignal(number)
+    with Interrupt() as interrupt:
+        os.kill(os.getpid(), number)
+        assert interrupt.happened
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 
-from eaglechat.cli import main
+from eaglechat.cli import main, options
+from eaglechat.wire.protocol import AUTO
 
 COMMANDS = [
     "run",
@@ -77,3 +79,10 @@ def test_a_file_that_cannot_be_opened_is_named(
     ):
         assert main(arguments) == 1
         assert capsys.readouterr().err == said
+
+
+def test_a_draft_length_is_a_number_or_auto() -> None:
+    assert options.draft_length("auto") == AUTO
+    assert options.draft_length("16") == 16
+    with pytest.raises(argparse.ArgumentTypeError, match="between 0 and 16"):
+        options.draft_length("17")

@@ -39,7 +39,7 @@ def test_the_bench_s_bar_counts_replies_and_vanishes(terminal: Terminal) -> None
         progress.clear()
     *_, last, gone = terminal.frames()
     assert last[0].startswith("code, n = 3 ")
-    assert "50% 2 of 4, 12.3 tokens/s; about 0 s left" in last[0]
+    assert "50% 2 of 4, 12.3 tokens/s; 0:00 left" in last[0]
     assert "".join(gone) == ""
 
 

@@ -10,13 +10,11 @@ from typing import Any
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.norms import Norms
 from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.context_window import PromptTurns
 from eaglechat.engine.generation.generator import Generator, ReplyEvent
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.bindings import api
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.wire.protocol import Message, Sampling, Set, Shape, Speculation
 from eaglechat.wire.records import (
     KvType,
@@ -100,28 +98,14 @@ class Rig:
         sampling: Sampling = GREEDY,
         live: Live | None = None,
         seed: int = 1,
-        turns: PromptTurns | None = None,
         max_tokens: int | None = 32,
-        stop: Sequence[str] = (),
-        parts: ReplyParts | None = None,
-        top: int = 0,
-        cancelled: Callable[[], bool] = lambda: False,
-        boundaries: Callable[[], Sequence[int]] = tuple,
+        **options: Any,
     ) -> Iterator[ReplyEvent]:
+        """`options` are those of `Generator.reply`."""
         speculation = Speculation(n_draft_max=n_draft_max, shape=self.shape, ngram=True)
         live = live or Live(speculation, sampling.temperature)
         return self.generator.reply(
-            prompt,
-            sampling,
-            live,
-            seed=seed,
-            turns=turns,
-            max_tokens=max_tokens,
-            stop=stop,
-            parts=parts,
-            top=top,
-            cancelled=cancelled,
-            boundaries=boundaries,
+            prompt, sampling, live, seed=seed, max_tokens=max_tokens, **options
         )
 
     def reply(

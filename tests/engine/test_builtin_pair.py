@@ -135,7 +135,7 @@ def test_speculation_writes_the_text_of_plain_decoding_up_to_a_tie(
 
 def test_a_fork_that_is_no_tie_is_noticed(run: Run, real_models: tuple[Model, Model]) -> None:
     """Forks made by hand at one token: with the runner-up, and with a token out of the blue."""
-    model, plain = real_models[0], run.plain.tokens
+    model, plain = real_models[0], run.plain.tokens[:50]
     assert first_fork(plain, plain) is None
     with (
         Context(model, n_ctx=1024, n_batch=512, n_threads=N_THREADS) as context,
@@ -145,7 +145,7 @@ def test_a_fork_that_is_no_tie_is_noticed(run: Run, real_models: tuple[Model, Mo
         rows = [np.array(context.logits(len(run.prompt) + at - 1)) for at in range(len(plain))]
     # A batch of another width may have chosen otherwise where two tokens are nearly equal.
     clear = [at for at, row in enumerate(rows) if np.diff(np.sort(row)[-2:]).item() > 10 * TIE]
-    at = next(at for at in clear if at >= 40)
+    at = next(at for at in clear if at >= 10)
     order = np.argsort(rows[at])
     runner_up, unlikely = int(order[-2]), int(order[0])
     assert plain[at] == int(order[-1])

@@ -345,8 +345,6 @@ class _HubHandler(_Handler):
             expiry = int(time.time()) + 3600
             found_at = {"accessToken": XET_TOKEN, "exp": expiry, "casUrl": self.hub.endpoint}
             return self.reply_json(found_at)
-        if rest[:1] == ["tree"]:
-            return self.reply_json([self.file_info(p, d, "path") for p, d in repo.files.items()])
         if repo.renamed:
             address = "/".join(["/api/models", repo.renamed, *rest])
             return self.reply(307, b"", {"Location": address})
@@ -376,7 +374,7 @@ class _HubHandler(_Handler):
             "likes": 0,
             "tags": self.tags(repo),
             "cardData": {key: value for key, value in card.items() if value},
-            "siblings": [self.file_info(p, d, "rfilename") for p, d in repo.files.items()],
+            "siblings": [self.file_info(p, d) for p, d in repo.files.items()],
         }
 
     def tags(self, repo: Repo) -> list[str]:
@@ -384,10 +382,8 @@ class _HubHandler(_Handler):
         licence = [f"license:{repo.licence}"] if repo.licence else []
         return [*repo.tags, *gguf, *licence, *(f"base_model:{base}" for base in repo.base_models)]
 
-    def file_info(self, path: str, data: bytes, key: str) -> dict[str, Any]:
-        info: dict[str, Any] = {key: path, "size": len(data), "blobId": git_hash(data)}
-        if key == "path":
-            info |= {"type": "file", "oid": git_hash(data)}
+    def file_info(self, path: str, data: bytes) -> dict[str, Any]:
+        info: dict[str, Any] = {"rfilename": path, "size": len(data), "blobId": git_hash(data)}
         if path.endswith(LFS_ENDINGS):
             info["lfs"] = {"sha256": sha256(data), "size": len(data), "pointerSize": 134}
         return info

@@ -202,14 +202,17 @@ def test_an_interrupt_keeps_what_came_and_says_so(commands: Commands, fake: Fake
 
 
 def test_two_processes_share_one_download(commands: Commands, fake: FakeHub) -> None:
-    def slowly(*_: object) -> None:
-        time.sleep(0.3)
+    def until_both_have_asked(*_: object) -> None:
+        deadline = time.monotonic() + 15
+        while len(fake.requests("hub", "HEAD")) < 2 and time.monotonic() < deadline:
+            time.sleep(0.005)
 
-    fake.pace = slowly
+    fake.pace = until_both_have_asked
     first, second = (commands.start("pull", "org/tiny-GGUF") for _ in range(2))
     outputs = [process.communicate(timeout=60)[0] for process in (first, second)]
     assert outputs[0] == outputs[1]
     assert Path(outputs[0].strip()).read_bytes() == TARGET
+    assert len(fake.requests("hub", "HEAD")) == 2
     assert len(fake.requests("storage")) == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -25,35 +26,43 @@ def server_url(tiny_files: tuple[Path, Path]) -> Iterator[str]:
         yield server.url
 
 
+@contextmanager
+def connected(
+    request: pytest.FixtureRequest, files: tuple[Path, Path], folder: Path
+) -> Iterator[Client]:
+    """A client of the kind of engine that the fixture's parameter names."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("EAGLECHAT_HOME", str(folder / "home"))
+        if request.param == "process":
+            process = ProcessLink(ENGINE, folder / "log")
+            client = Client(process, files, kill=lambda: psutil.Process(process.pid).kill())
+        elif request.param == "local":
+            client = Client(engine_in_this_process(), files)
+        elif request.param == "http":
+            server = ServerSettings(name="box", url=request.getfixturevalue("server_url"))
+            client = Client(server_link(server), files)
+        else:
+            script = ScriptedEngine()
+            client = Client(script, files, kill=lambda: script.die("the end", exit_status=-9))
+        client.kind = request.param
+        yield client
+        client.link.close()
+
+
 @pytest.fixture(params=[*OUR_OWN, "http"])
 def client(
-    request: pytest.FixtureRequest,
-    tiny_files: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> Iterator[Client]:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
-    if request.param == "process":
-        process = ProcessLink(ENGINE, tmp_path / "log")
-        client = Client(process, tiny_files, kill=lambda: psutil.Process(process.pid).kill())
-    elif request.param == "local":
-        client = Client(engine_in_this_process(), tiny_files)
-    elif request.param == "http":
-        server = ServerSettings(name="box", url=request.getfixturevalue("server_url"))
-        client = Client(server_link(server), tiny_files)
-    else:
-        script = ScriptedEngine()
-        client = Client(script, tiny_files, kill=lambda: script.die("the end", exit_status=-9))
-    client.kind = request.param
-    yield client
-    client.link.close()
+    with connected(request, tiny_files, tmp_path) as client:
+        yield client
 
 
 @pytest.fixture
 def loaded(client: Client) -> Client:
     client.ready()
     client.answer(client.load())
+    client.heard.clear()
     return client
 
 

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import msgspec
+import pytest
 
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
 from tests.engine_client import Client
-from tests.links.engines import BENCH, chat, of_our_own
+from tests.links.conftest import connected
+from tests.links.engines import BENCH, OUR_OWN, chat, of_our_own
+
+
+@pytest.fixture(scope="module", params=[*OUR_OWN, "http"])
+def client(
+    request: pytest.FixtureRequest,
+    tiny_files: tuple[Path, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Client]:
+    """One engine for all tests here, as starting one takes seconds."""
+    with connected(request, tiny_files, tmp_path_factory.mktemp("engine")) as client:
+        yield client
+
 
 # --- replies ---
 
@@ -125,6 +142,7 @@ def test_a_prompt_that_is_only_shown_changes_nothing(loaded: Client) -> None:
 @of_our_own
 def test_without_a_pair_there_is_no_prompt(client: Client) -> None:
     client.ready()
+    client.answer(p.Unload())
     (error,) = client.answer(p.Render(messages=chat().messages)).events
     assert error.code == "no_pair"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eaglechat.engine.llama.left_out import VARIABLE
+from eaglechat.engine.llama.workarounds import VARIABLE
 from eaglechat.links.base import Starting
 from eaglechat.wire import protocol as p
 from eaglechat.wire.left_out import LADDER

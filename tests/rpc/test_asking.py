@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eaglechat.cli import main
-from eaglechat.engine.llama import rpc as engine_rpc
+from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import Device, draft_placement, target_placement
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.preflight import check_pair
@@ -29,7 +29,6 @@ def test_a_server_says_what_it_lends_and_how_far_away_it_is() -> None:
     assert (server.endpoint, server.protocol) == (endpoint, "7.0.0")
     assert server.memory == again.memory == ((3 * GIB, 4 * GIB), (1, 2))
     assert 0.0 < server.latency_ms < 10_000.0
-    assert [device.name for device in engine_rpc.devices_of(server, first=2)] == ["RPC2", "RPC3"]
 
 
 def test_of_another_version_only_the_version_is_read() -> None:
@@ -73,7 +72,7 @@ def test_a_web_server_is_told_apart() -> None:
 def test_an_unreachable_server_is_named_before_anything_loads(
     tiny_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_rpc, "backends", lambda: ("RPC", "CPU"))
+    monkeypatch.setattr(backend, "backends", lambda: ("RPC", "CPU"))
     stages: list[str] = []
 
     def note(stage: str, _fraction: float) -> bool:
@@ -90,7 +89,7 @@ def test_an_unreachable_server_is_named_before_anything_loads(
 def test_without_rpc_in_the_build_the_way_to_it_is_told(
     tiny_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_rpc, "backends", lambda: ("CPU",))
+    monkeypatch.setattr(backend, "backends", lambda: ("CPU",))
     options = LoadOptions(rpc_servers=("gpu1:50052",))
     with pytest.raises(RpcError, match=r'CMAKE_ARGS="-DGGML_RPC=ON" pip install'):
         LoadedPair(check_pair(*tiny_files), options)
@@ -111,7 +110,7 @@ def test_the_doctor_shows_servers_and_those_that_cannot_be_reached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
-    monkeypatch.setattr(engine_rpc, "backends", lambda: ("RPC", "CPU"))
+    monkeypatch.setattr(backend, "backends", lambda: ("RPC", "CPU"))
     gone = nobody()
     with serving([(3 * GIB, 4 * GIB)]) as one, serving([(1 * GIB, 2 * GIB)]) as two:
         (tmp_path / "config").mkdir()

@@ -64,6 +64,7 @@ REQUESTS = [
     p.Bench(id=3, prompts=(BenchPrompt("chat", "Hé?\n"),), n=(0, "auto"), repeats=2, max_tokens=9),
     p.Render(id=4, messages=(p.Message(role="user", content="hi"),), max_tokens=3),
     p.Set(n_draft_max=0, temperature=5.0),
+    p.Set(n_draft_max=p.AUTO),
     p.Cancel(),
     p.Unload(),
     p.Shutdown(),
@@ -114,6 +115,7 @@ def test_every_message_of_the_protocol_is_tried_here() -> None:
     [
         ({"speculation": {"n_draft_max": 17}}, "n_draft_max"),
         ({"speculation": {"n_draft_max": -1}}, "n_draft_max"),
+        ({"speculation": {"n_draft_max": "always"}}, "n_draft_max"),
         ({"speculation": {"p_min": 1.5}}, "p_min"),
         ({"sampling": {"temperature": -0.1}}, "temperature"),
         ({"sampling": {"seed": 2**32 - 1}}, "seed"),

@@ -39,8 +39,8 @@ def cannot_continue(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None)
 def beginning_of(
     recording: Recording, hello: Hello | None
 ) -> tuple[tuple[int, ...], list[Message]]:
-    """How to tell the engine what was written: the tokens of the reply, or for an engine that needs
-    no tokens its message."""
+    """What the engine continues: the tokens of the reply, or its text as a message for an engine
+    that continues from text."""
     if not _from_text(hello):
         return recording.ids or (), []
     said = Message(role="assistant", content=recording.text, reasoning=recording.reasoning)

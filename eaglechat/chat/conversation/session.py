@@ -5,11 +5,12 @@ The view is told once that something changed. It is told again only after it has
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -38,7 +39,6 @@ from eaglechat.chat.conversation.continuation import (
     joined,
     terms_to_continue,
 )
-from eaglechat.chat.conversation.notices import News, NoticeKind, Notices, Opened, Severity
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId, Turns
 from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.recorder import ChatRecorder
@@ -62,6 +62,34 @@ from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, of_the_draft, sta
 
 STAND_IN = "hi"
 """Stands for the question in `show_prompt` while nothing is typed."""
+
+
+Severity = Literal["information", "warning", "error"]
+NoticeKind = Severity | Literal["question"]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The chat was opened on this pair; without `info` the pair is missing, and the chat can only
+    be read."""
+
+    pair: Pair
+    info: protocol.PairInfo | None
+    hello: protocol.Hello | None
+
+
+News = str | Opened | Died
+
+
+@dataclass(frozen=True)
+class Notice:
+    """News after a turn, shown while the chat is open. The kind "question" is a question that was
+    given back."""
+
+    id: int
+    after: TurnId | None
+    news: News
+    kind: NoticeKind
 
 
 class Engine(Protocol):
@@ -143,7 +171,7 @@ class ChatSession:
         self.version = 0
         """Grows with every change except the rounds of a running reply."""
         self._is_told = False
-        self.notices = Notices()
+        self._notice_ids = itertools.count()
         self._of_draft: DrafterStats | None = DrafterStats()
         """Counts of the draft model since it was loaded; None once the user was warned."""
         self._unwatch = engine.watch(self._engine_changed)
@@ -162,7 +190,8 @@ class ChatSession:
         self.is_stopping = False
         self._deleted: list[TurnId] = []
         """Roots of the branches deleted since the chat was opened, oldest first."""
-        self.notices.clear()
+        self.notices: list[Notice] = []
+        """Oldest first. They are not written to disk."""
         self._count_latest()
         if saved is None:
             log = new_log(self._chats_dir, self.pair, self._complain)
@@ -354,7 +383,7 @@ class ChatSession:
         gone = self.turns.delete(id)
         self._deleted.append(gone.id)
         self.recorder.deleted(gone.id)
-        self.notices.forget_gone(self.turns)
+        self.notices = [n for n in self.notices if n.after is None or n.after in self.turns]
         self._view.say(refusals.deleted(before - len(self.turns)))
         self._touch()
         return True
@@ -622,12 +651,13 @@ class ChatSession:
             self.turns.take_back_comparison(turn)
         gone = turn if isinstance(turn, Comparison) else self.turns.delete(turn.id)
         self.recorder.deleted(gone.id)
-        moved = self.notices.take({turn.id, gone.id})
+        moved = [notice for notice in self.notices if notice.after in (turn.id, gone.id)]
+        self.notices = [notice for notice in self.notices if notice not in moved]
         if isinstance(gone, Question):
             self._note(shown(gone.parts), "question")
         if turn.recording.end is not None:
             self._note(refusals.STOPPED_EMPTY)
-        self.notices.put(moved, self._last_id)
+        self.notices += [replace(notice, after=self._last_id) for notice in moved]
         if not isinstance(gone, Question):
             return ()
         others = self.turns.beside(gone)
@@ -657,7 +687,7 @@ class ChatSession:
 
     def _note(self, news: News, kind: NoticeKind = "information") -> None:
         self.version += 1
-        self.notices.add(news, self._last_id, kind)
+        self.notices.append(Notice(next(self._notice_ids), self._last_id, news, kind))
 
     @property
     def _last_id(self) -> TurnId | None:

@@ -91,8 +91,8 @@ class Turns:
 
     def __init__(self) -> None:
         self._turns: dict[TurnId, Turn] = {}
-        # These three keep what they have of a deleted turn, for the case that it is restored. Only
-        # its parent does not know it any more.
+        # The next three keep their entries about deleted turns, because a turn may be restored:
+        # deleting takes its root only from the children and the choice of its parent.
         self._comparisons: dict[TurnId, list[Comparison]] = {}
         """By the id of the reply they stand beside."""
         self._children: dict[TurnId | None, list[TurnId]] = {}

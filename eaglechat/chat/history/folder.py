@@ -55,7 +55,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class _Texts:
-    """What a turn says, and what was thought before; each also folded, as it is compared."""
+    """The answer or question of a turn and its reasoning, each also folded for comparing."""
 
     turn: TurnId
     said: str
@@ -98,8 +98,8 @@ class ChatFolder:
             yield ReadProgress(done, len(changed))
 
     def find(self, typed: str, *, with_thoughts: bool = False) -> list[Hit] | None:
-        """What was typed, found in the chats that were read, those written last first. None if
-        another search was begun meanwhile."""
+        """The turns in which the query is found, of the chats used last first, as far as chats were
+        read. None if another search was begun meanwhile."""
         return self.search(typed, with_thoughts=with_thoughts)()
 
     def search(self, typed: str, *, with_thoughts: bool) -> Callable[[], list[Hit] | None]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from eaglechat.chat.conversation.turns import Turns
 from eaglechat.chat.history import lines
@@ -82,26 +82,15 @@ def stamps(directory: Path) -> dict[str, tuple[int, int]]:
     """The stamp of each chat's file, by name, as in `ChatSummary`. Names that are not text are left
     out."""
     found: dict[str, tuple[int, int]] = {}
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.name.endswith(".jsonl") and _is_text(entry.name):
-                    found[entry.name] = _stamp_of(entry)
-    except OSError:
-        return found
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            name = entry.name
+            if name.endswith(".jsonl") and name == name.encode("utf-8", "replace").decode():
+                found[name] = _NO_STAMP
+                with suppress(OSError):
+                    stat = entry.stat()
+                    found[name] = stat.st_size, stat.st_mtime_ns
     return found
-
-
-def _is_text(name: str) -> bool:
-    return name == name.encode("utf-8", "replace").decode()
-
-
-def _stamp_of(entry: os.DirEntry[str]) -> tuple[int, int]:
-    try:
-        stat = entry.stat()
-    except OSError:
-        return _NO_STAMP
-    return stat.st_size, stat.st_mtime_ns
 
 
 def summarise(file: Path, stamp: tuple[int, int] = _NO_STAMP) -> ChatSummary:
@@ -110,24 +99,17 @@ def summarise(file: Path, stamp: tuple[int, int] = _NO_STAMP) -> ChatSummary:
         with file.open("rb") as stream:
             stat = os.fstat(stream.fileno())
             stamp = stat.st_size, stat.st_mtime_ns
-            return _summarise(file, stamp, stream)
+            header = lines.header_of(stream.read(HEAD_BYTES))
+            stream.seek(max(0, stat.st_size - TAIL_BYTES))
+            summary = _last_summary(stream.read())
+            if summary is None:
+                stream.seek(0)
+                whole = stream.read()
+                summary = _last_summary(whole) or _counted(whole)
     except OSError as error:
         return ChatSummary(file, stamp, problem=error.strerror or str(error))
-
-
-def _summarise(file: Path, stamp: tuple[int, int], stream: BinaryIO) -> ChatSummary:
-    head = stream.read(HEAD_BYTES)
-    try:
-        header = lines.header_of(head)
     except ValueError as error:
         return ChatSummary(file, stamp, problem=str(error))
-    size = stream.seek(0, os.SEEK_END)
-    stream.seek(max(0, size - TAIL_BYTES))
-    summary = _last_summary(stream.read())
-    if summary is None:
-        stream.seek(0)
-        whole = stream.read()
-        summary = _last_summary(whole) or _counted(whole)
     return ChatSummary(file, stamp, header, summary.title, summary.messages, summary.pinned)
 
 

@@ -97,7 +97,14 @@ class ChatLog:
 
     def _try_to_write(self) -> None:
         try:
-            self._write()
+            if self._copy_of is not None:
+                self._waiting[:0] = _copied(self._copy_of)
+                self._copy_of = None
+            if self._stream is None and not self.open():
+                raise BlockingIOError("another eaglechat is writing to it")
+            assert self._stream is not None
+            while self._waiting:
+                del self._waiting[: self._stream.write(self._waiting)]
             self.is_behind = False
         except OSError as error:
             if not self.is_behind:
@@ -106,16 +113,6 @@ class ChatLog:
                     "Retrying every second."
                 )
             self.is_behind = True
-
-    def _write(self) -> None:
-        if self._copy_of is not None:
-            self._waiting[:0] = _copied(self._copy_of)
-            self._copy_of = None
-        if self._stream is None and not self.open():
-            raise BlockingIOError("another eaglechat is writing to it")
-        assert self._stream is not None
-        while self._waiting:
-            del self._waiting[: self._stream.write(self._waiting)]
 
 
 def new_log(directory: Path, pair: Pair, complain: Callable[[str], None]) -> ChatLog:

@@ -165,21 +165,7 @@ def pack(rounds: Sequence[Round]) -> str:
         markers="".join(t.text for t in tokens if t.part is None),
         given=[(index, r.given) for index, r in enumerate(rounds) if r.given],
         likely=[
-            (
-                index,
-                [
-                    [
-                        (
-                            one.id,
-                            one.text,
-                            round(one.probability * _LIKELY_STEPS),
-                            round(one.chance * _LIKELY_STEPS),
-                        )
-                        for one in place
-                    ]
-                    for place in r.likely
-                ],
-            )
+            (index, [[*map(_likely_cells, place)] for place in r.likely])
             for index, r in enumerate(rounds)
             if r.likely
         ],
@@ -194,6 +180,11 @@ def pack(rounds: Sequence[Round]) -> str:
 
 def _steps(ms: float | None) -> int | None:
     return None if ms is None else round(ms * _TIME_STEPS)
+
+
+def _likely_cells(one: Likely) -> tuple[int, str, int, int]:
+    probability, chance = round(one.probability * _LIKELY_STEPS), round(one.chance * _LIKELY_STEPS)
+    return one.id, one.text, probability, chance
 
 
 _MOST_BYTES = 64 * 2**20

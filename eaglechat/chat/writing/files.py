@@ -126,7 +126,26 @@ def _fitting(seen: list[Listed], name: str) -> list[Listed]:
 def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
     """A text file as a part of a question. `n_ctx` is the length of the context in tokens, 0 if
     unknown. May take seconds. Raises AttachError."""
-    content = _text(path, _bytes(path, base))
+    try:
+        place = _place(path, base)
+        status = place.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise AttachError(f"{path} is not a file.")
+        if status.st_size > MOST_BYTES:
+            size, most = format_bytes(status.st_size), format_bytes(MOST_BYTES)
+            raise AttachError(f"{path} is too large: {size}, and at most {most} can be attached.")
+        raw = place.read_bytes()
+    except AttachError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise AttachError(f"{path} cannot be read: {why}.") from error
+    if b"\0" in raw:
+        raise AttachError(f"{path} is not a text file.")
+    try:
+        content = raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise AttachError(f"{path} is not text in UTF-8.") from None
     tokens = tokens_about(content)
     if n_ctx and tokens > n_ctx:
         raise AttachError(f"{path} has about {tokens:,} tokens, and the context holds {n_ctx:,}.")
@@ -136,29 +155,3 @@ def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
 def _place(path: str, base: Path) -> Path:
     """Raises RuntimeError for the home of an unknown user."""
     return base / Path(path).expanduser()
-
-
-def _bytes(path: str, base: Path) -> bytes:
-    try:
-        place = _place(path, base)
-        status = place.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise AttachError(f"{path} is not a file.")
-        if status.st_size > MOST_BYTES:
-            size, most = format_bytes(status.st_size), format_bytes(MOST_BYTES)
-            raise AttachError(f"{path} is too large: {size}, and at most {most} can be attached.")
-        return place.read_bytes()
-    except (OSError, RuntimeError, ValueError) as error:
-        if isinstance(error, AttachError):
-            raise
-        why = getattr(error, "strerror", None) or error
-        raise AttachError(f"{path} cannot be read: {why}.") from error
-
-
-def _text(path: str, content: bytes) -> str:
-    if b"\0" in content:
-        raise AttachError(f"{path} is not a text file.")
-    try:
-        return content.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError:
-        raise AttachError(f"{path} is not text in UTF-8.") from None

@@ -24,7 +24,8 @@ from eaglechat.cli.bench.measuring import (
 )
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Bars
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WrongUsageError, complain
+from eaglechat.hub.units import format_seconds
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AUTO, Auto, Hello, PairInfo, Shape
@@ -105,15 +106,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.name and (args.pair or args.target):
-        complain("the pair is named twice; give PAIR, --pair or --target")
-        return WRONG_USAGE
+        raise WrongUsageError("the pair is named twice; give PAIR, --pair or --target")
     args.pair = args.name or args.pair
-    problem = options.wrong_pair_usage(args)
+    options.check_pair(args)
     if args.server is not None and (flag := wrong_flag(args, is_server=True)):
-        problem = f"{flag} does not go with --server: a server drafts the way it was started"
-    if problem:
-        complain(problem)
-        return WRONG_USAGE
+        raise WrongUsageError(
+            f"{flag} does not go with --server: a server drafts the way it was started"
+        )
     prompts = _prompts(args.prompts)
     if args.json and (reason := paths.why_unwritable(args.json.parent)):
         # Complain now, not after an hour of measuring.
@@ -228,8 +227,8 @@ def _open_shapes(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
 
 
 def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]:
-    """With n-grams, without, or both; a target without a draft is measured with them. Raises
-    EngineError."""
+    """Whether to measure with n-grams, without, or both; only with them if there is no draft.
+    Raises EngineError if there would be nothing to compare."""
     if reason := info.no_bench(ngram=any(args.ngram)):
         hint = "; --ngram on measures n-grams" if info.speculation_off is None else ""
         raise EngineError(f"there is nothing to compare: {reason}{hint}")
@@ -266,16 +265,11 @@ class BenchProgress:
                 self._done,
                 self._total,
                 f"{self._done} of {self._total}, {run_.tokens_per_second:.1f} tokens/s; "
-                f"about {_duration(left)} left",
+                f"{format_seconds(left)} left",
             )
 
     def clear(self) -> None:
         self._bars.close()
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _lengths(text: str) -> tuple[int | Auto, ...]:

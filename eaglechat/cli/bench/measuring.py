@@ -87,14 +87,29 @@ class Measuring:
         if self._by_chats:
             yield from self._chats(prompts, self._by_chats)
             return
+        from eaglechat.engine.bench.prefill import measure_prefill
+
+        args, cancelled = self._args, self._cancelled
         for prompt in prompts:
-            for repeat in range(self._args.repeat):
-                yield from self._repeat(prompt, repeat)
-                if self._args.prefill:
-                    yield from self._prefill(prompt, repeat)
+            for repeat in range(args.repeat):
+                request = Bench(
+                    prompts=(prompt,),
+                    n=args.n,
+                    shapes=args.shape,
+                    ngram=args.ngram,
+                    repeats=1,
+                    first_repeat=repeat,
+                    max_tokens=args.max_tokens,
+                    by_turns=args.by_turns,
+                )
+                for event in self._engine.ask(request):
+                    if isinstance(event, BenchRunDone):
+                        yield event.run
+                if args.prefill:
+                    yield from measure_prefill(self._write, prompt, repeat, cancelled=cancelled)
                 if yardstick is not None:
-                    yield from yardstick.runs(prompt, repeat, self._cancelled)
-                if self._cancelled():
+                    yield from yardstick.runs(prompt, repeat, cancelled)
+                if cancelled():
                     return
 
     def _chats(self, prompts: Sequence[BenchPrompt], settings: ChatSettings) -> Iterator[BenchRun]:
@@ -113,26 +128,6 @@ class Measuring:
                     f"the reply to “{run.prompt}” came all at once, so its speed is not known"
                 )
             yield run
-
-    def _repeat(self, prompt: BenchPrompt, repeat: int) -> Iterator[BenchRun]:
-        request = Bench(
-            prompts=(prompt,),
-            n=self._args.n,
-            shapes=self._args.shape,
-            ngram=self._args.ngram,
-            repeats=1,
-            first_repeat=repeat,
-            max_tokens=self._args.max_tokens,
-            by_turns=self._args.by_turns,
-        )
-        for event in self._engine.ask(request):
-            if isinstance(event, BenchRunDone):
-                yield event.run
-
-    def _prefill(self, prompt: BenchPrompt, repeat: int) -> Iterator[PrefillRun]:
-        from eaglechat.engine.bench.prefill import measure_prefill
-
-        return measure_prefill(self._write, prompt, repeat, cancelled=self._cancelled)
 
     def _write(
         self, prompt: BenchPrompt, setting: Speculation | None, max_tokens: int

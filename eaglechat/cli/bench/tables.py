@@ -42,7 +42,7 @@ def lines(
     yield "Tokens per second by setting: the median of the repeats, and half their spread"
     yield from _table(prompt_table(report, names), markdown)
     yield ""
-    yield from _table([*_setting_rows(report.settings, _drafters(info))], markdown)
+    yield from _table([*_setting_rows(report.settings, info)], markdown)
     yield ""
     yield "Tokens per second by setting, and the time to verify its batch"
     yield from (["```"] if markdown else [])
@@ -65,10 +65,12 @@ def _ran_on(info: PairInfo, hello: Hello) -> str:
     return f"{info.n_threads} threads, {', '.join(info.devices) or 'no device named'}{crashes}"
 
 
-def _setting_rows(settings: Sequence[SettingResult], drafters: tuple[str, str]) -> Iterator[Row]:
+def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator[Row]:
     compared = any(result.of_reference is not None for result in settings)
     both = any(result.ngram for result in settings)
     is_alone = len(settings) == 1
+    # Who drafts without n-grams, and with them.
+    drafters = ("draft", "draft, n-grams" if info.draft else "n-grams")
     yield [
         *("setting", "draft length", "shape", "drafter", "tokens/s"),
         *([] if is_alone else ["speed-up", "worst prompt"]),
@@ -77,36 +79,23 @@ def _setting_rows(settings: Sequence[SettingResult], drafters: tuple[str, str]) 
         *(["of the reference"] if compared else []),
     ]
     for result in settings:
+        what = ["-", "-", "-"]
+        if result.n is not None:
+            what = [str(result.n), result.shape or "-", drafters[result.ngram]]
+        of_the_drafters = (
+            of_the_draft(result.by_drafter).acceptance_rate,
+            acceptance_of_ngrams(result),
+        )
         yield [
             result.setting,
-            *_what(result, drafters),
+            *what,
             f"{result.tokens_per_second:.1f}",
             *([] if is_alone else [times(result.speed_up), times(result.worst_speed_up)]),
             wording.two_decimals(result.mean_accepted_length),
             wording.percent(result.acceptance_rate),
-            *(_by_drafter(result) if both else []),
+            *(map(wording.percent, of_the_drafters) if both else []),
             *([wording.two_decimals(result.of_reference)] if compared else []),
         ]
-
-
-def _drafters(info: PairInfo) -> tuple[str, str]:
-    """Who drafts without n-grams, and with them."""
-    return "draft", "draft, n-grams" if info.draft else "n-grams"
-
-
-def _what(result: SettingResult, drafters: tuple[str, str]) -> Row:
-    """Draft length, shape and drafter."""
-    if result.n is None:
-        return ["-", "-", "-"]
-    return [str(result.n), result.shape or "-", drafters[result.ngram]]
-
-
-def _by_drafter(result: SettingResult) -> Row:
-    """The acceptance rates of the draft's tokens and of those from n-grams."""
-    return [
-        wording.percent(of_the_draft(result.by_drafter).acceptance_rate),
-        wording.percent(acceptance_of_ngrams(result)),
-    ]
 
 
 def _prefill_rows(prefills: Sequence[PrefillResult]) -> Iterator[Row]:

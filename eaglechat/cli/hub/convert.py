@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain, reason
+from eaglechat.cli.parsing import checked_type
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, complain, reason
 
 if TYPE_CHECKING:
     from eaglechat.hub.convert import ConversionReport
@@ -42,10 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from eaglechat.cli.hub.progress import ProgressPrinter
     from eaglechat.hub.convert import TYPES, ConversionError, convert
 
-    kind = args.type.lower()
-    if kind not in TYPES:
-        complain(f"{args.type} is not a type; known are {', '.join(TYPES)}")
-        return WRONG_USAGE
+    kind = checked_type(args.type, TYPES)
     printer = ProgressPrinter()
     try:
         report = convert(

@@ -7,14 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eaglechat.cli.parsing import did_you_mean
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain, reason
+from eaglechat.cli.parsing import checked_type, did_you_mean
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WrongUsageError, complain, reason
 
 if TYPE_CHECKING:
     from eaglechat.cli.hub.progress import ProgressPrinter
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.client import Hub, RemoteFile
-    from eaglechat.hub.downloads.install import Plan
     from eaglechat.hub.downloads.queue import Downloads
     from eaglechat.hub.references import HubReference
 
@@ -63,13 +62,13 @@ def run(args: argparse.Namespace) -> int:
             raise InvalidReferenceError(f"{BUILTIN_NAME} is built in: there is nothing to download")
         reference = parse(args.reference)
         if isinstance(reference, LocalReference):
-            complain(f"{reference.path} is a path on this machine: there is nothing to download")
-            return WRONG_USAGE
+            raise WrongUsageError(
+                f"{reference.path} is a path on this machine: there is nothing to download"
+            )
         return _pull_model(args, downloads, reference, printer)
     except InvalidReferenceError as error:
         near = did_you_mean(args.reference, [entry.name for entry in entries])
-        complain(f"{str(error).rstrip('.')}{near}")
-        return WRONG_USAGE
+        raise WrongUsageError(f"{str(error).rstrip('.')}{near}") from error
     except (HubError, GGUFError, OSError) as error:
         complain(reason(error) if isinstance(error, OSError) else str(error))
         return FAILED
@@ -94,8 +93,7 @@ def _pull_model(
 
     hub = downloads.hub
     if args.draft_type:
-        complain("--type is for the pairs of the catalogue whose draft is converted")
-        return WRONG_USAGE
+        raise WrongUsageError("--type is for the pairs of the catalogue whose draft is converted")
     try:
         listing = hub.repo(reference.repo, reference.revision)
     except OfflineError:
@@ -122,8 +120,12 @@ def _pull_pair(
     from eaglechat.hub.local import installed
 
     hub = downloads.hub
-    if args.draft_type and not _is_type(args.draft_type):
-        return WRONG_USAGE
+    draft_type = installed.DEFAULT_DRAFT_TYPE
+    if args.draft_type:
+        # Checked before the download, because the conversion comes long after it.
+        from eaglechat.hub.convert import TYPES  # brings numpy and gguf
+
+        draft_type = checked_type(args.draft_type, TYPES)
     try:
         plan = install.plan(hub, entry)
         install.check_draft(hub, plan)
@@ -139,32 +141,12 @@ def _pull_pair(
     install.begin(plan, hub.cache_dir)
     if _download(downloads, plan.files, printer) is None:
         return FAILED
-    return _finish_pair(args, plan, hub.cache_dir, printer)
-
-
-def _is_type(draft_type: str) -> bool:
-    """Checked before the download, because the conversion comes long after it."""
-    from eaglechat.hub.convert import TYPES
-
-    if draft_type.lower() in TYPES:
-        return True
-    complain(f"{draft_type} is not a type; known are {', '.join(TYPES)}")
-    return False
-
-
-def _finish_pair(
-    args: argparse.Namespace, plan: Plan, cache: Path, printer: ProgressPrinter
-) -> int:
-    from eaglechat.hub.downloads import install
-    from eaglechat.hub.local import installed
-
-    draft_type = (args.draft_type or installed.DEFAULT_DRAFT_TYPE).lower()
     try:
-        pair = install.finish(plan, cache, draft_type, printer.stage)
+        pair = install.finish(plan, hub.cache_dir, draft_type, printer.stage)
     except ValueError as error:
         # What the converter refuses: a sentence about the checkpoint.
         printer.close()
-        complain(f"the draft of {plan.entry.name} cannot be converted: {error}")
+        complain(f"the draft of {entry.name} cannot be converted: {error}")
         return FAILED
     printer.close()
     print(pair.target, pair.draft, sep="\n")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WRONG_USAGE, complain
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WrongUsageError, complain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +47,7 @@ def run(args: argparse.Namespace) -> int:
         return FAILED
     if entry is None and len(found) > 1:
         names = ", ".join(model.name for model in found)
-        complain(f"{args.name} could be {names}; name one of them")
-        return WRONG_USAGE
+        raise WrongUsageError(f"{args.name} could be {names}; name one of them")
     return _delete(found, args.yes)
 
 
@@ -73,8 +72,9 @@ def _delete(models: Sequence[LocalModel], unasked: bool) -> int:
         print(f"{model.name}  {format_bytes(model.size_bytes)}  {model.path}")
     freed = format_bytes(planned.freed_bytes)
     if not unasked and not sys.stdin.isatty():
-        complain("there is no terminal to ask on, so nothing was deleted; --yes deletes")
-        return WRONG_USAGE
+        raise WrongUsageError(
+            "there is no terminal to ask on, so nothing was deleted; --yes deletes"
+        )
     try:
         if not unasked and not _agreed(f"Delete, freeing {freed}?"):
             print("Nothing was deleted.")

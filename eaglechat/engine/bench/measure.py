@@ -35,8 +35,9 @@ _TURN_TOKENS = 8
 T = TypeVar("T")
 
 Write = Callable[[BenchPrompt, Speculation | None, int], Iterable[object]]
-"""Writes a greedy reply of at most so many tokens and yields the events of `Generator.reply`. The
-setting None leaves drafting to the engine, as it was started."""
+"""Called with a prompt, a setting and a number of tokens: writes a greedy reply of at most as many
+and yields the events of `Generator.reply`. With the setting None, the engine drafts as it was
+started."""
 
 
 def settings_of(

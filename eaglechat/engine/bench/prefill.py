@@ -52,39 +52,30 @@ def measure_prefill(
 
     Raises BenchFailedError when the draft gives up, DecodeError, PromptError.
     """
-    for setting, speculation in (
-        (PLAIN, Speculation(enabled=False)),
-        (DRAFTING, Speculation(n_draft_max=1)),
-    ):
-        for _ in write(_OTHER, Speculation(enabled=False), 1):
+    plain = Speculation(enabled=False)
+    for setting, speculation in ((PLAIN, plain), (DRAFTING, Speculation(n_draft_max=1))):
+        for _ in write(_OTHER, plain, 1):
             pass
-        run = _run(write, prompt, setting, speculation, repeat)
+        catch_up_ms, end = None, None
+        # Two tokens, because nothing is drafted for a reply of one.
+        for event in write(prompt, speculation, 2):
+            if isinstance(event, Round) and catch_up_ms is None:
+                # The draft reads the last features of the prompt when it first drafts.
+                catch_up_ms = summed((event.timings.process_ms, event.timings.draft_ms))
+            elif isinstance(event, SpeculationOff):
+                raise BenchFailedError(f"{prompt.name}, prefill: {event.reason}")
+            elif isinstance(event, ReplyEnd):
+                end = event
         if cancelled():
             return
-        yield run
-
-
-def _run(
-    write: Write, prompt: BenchPrompt, setting: str, speculation: Speculation, repeat: int
-) -> PrefillRun:
-    catch_up_ms, end = None, None
-    # Two tokens, because nothing is drafted for a reply of one.
-    for event in write(prompt, speculation, 2):
-        if isinstance(event, Round) and catch_up_ms is None:
-            # The draft reads the last features of the prompt when it first drafts.
-            catch_up_ms = summed((event.timings.process_ms, event.timings.draft_ms))
-        elif isinstance(event, SpeculationOff):
-            raise BenchFailedError(f"{prompt.name}, prefill: {event.reason}")
-        elif isinstance(event, ReplyEnd):
-            end = event
-    assert end is not None
-    return PrefillRun(
-        prompt=prompt.name,
-        setting=setting,
-        repeat=repeat,
-        tokens=end.timings.prefill_tokens,
-        ms=end.timings.prefill_ms + (catch_up_ms or 0.0),
-    )
+        assert end is not None
+        yield PrefillRun(
+            prompt=prompt.name,
+            setting=setting,
+            repeat=repeat,
+            tokens=end.timings.prefill_tokens,
+            ms=end.timings.prefill_ms + (catch_up_ms or 0.0),
+        )
 
 
 def prefill_results(

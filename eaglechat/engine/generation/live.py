@@ -21,9 +21,11 @@ class Live:
 
     def apply(self, change: Set) -> None:
         """Set the fields that a request gives."""
-        fields = ("enabled", "n_draft_max", "n_min", "p_min", "shape", "ngram")
-        given = {name: getattr(change, name) for name in fields}
-        given = {name: value for name, value in given.items() if value is not None}
+        given = {
+            name: value
+            for name in Speculation.__struct_fields__
+            if (value := getattr(change, name)) is not None
+        }
         self.speculation = msgspec.structs.replace(self.speculation, **given)
         if change.temperature is not None:
             self.temperature = change.temperature

@@ -15,7 +15,7 @@ from eaglechat.wire.records import Prefill
 
 
 class Reader:
-    """Reads for one reply."""
+    """Reads tokens into the KV caches, for one reply."""
 
     def __init__(
         self,

@@ -125,13 +125,7 @@ class Prompter:
     @property
     def reasoning(self) -> Reasoning:
         """What the chat template supports of reasoning."""
-        dialect, switches = self._template.dialect, self._template.switches
-        return Reasoning(
-            marked=dialect.reasons,
-            on_off=switches.on_off,
-            efforts=switches.efforts,
-            can_end=bool(dialect.answers),
-        )
+        return self._template.reasoning
 
     @cached_property
     def _markers(self) -> tuple[bytes, ...]:

@@ -1,16 +1,24 @@
-"""llama.cpp as a whole: its version, its log, its devices, and how a decode is stopped."""
+"""llama.cpp as a whole: its version, its log, its devices here and on RPC servers, and stopping."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from eaglechat.engine.llama import bindings
 from eaglechat.engine.llama.bindings import WRAPPER_VERSION, api, device_properties, libggml
 from eaglechat.engine.llama.placement import Device
+from eaglechat.links.rpc import ask_all
+from eaglechat.wire.errors import RpcError
 
 LOG_INFO, LOG_ERRORS = 2, 4
+NO_RPC = (
+    "engine.rpc_servers needs a llama-cpp-python that was built with RPC: "
+    'CMAKE_ARGS="-DGGML_RPC=ON" pip install --force-reinstall --no-cache-dir '
+    '--no-binary llama-cpp-python "llama-cpp-python>=0.3.36,<0.4"'
+)
 _log_callback: Any = None
 _log_muted = False
 
@@ -73,10 +81,30 @@ def backends() -> tuple[str, ...]:
 
 def devices() -> tuple[Device, ...]:
     """The devices of this machine that llama.cpp sees."""
-    return tuple(device_of(libggml.device(index)) for index in range(libggml.devices()))
+    return tuple(_device(libggml.device(index)) for index in range(libggml.devices()))
 
 
-def device_of(device: int) -> Device:
+def has_rpc() -> bool:
+    """Whether this llama.cpp was built with RPC."""
+    return "RPC" in backends()
+
+
+def rpc_devices(endpoints: Sequence[str]) -> tuple[Device, ...]:
+    """The devices of these RPC servers.
+
+    Raises RpcError if a server does not answer or this llama.cpp has no RPC.
+    """
+    if endpoints and not has_rpc():
+        raise RpcError(NO_RPC)
+    for answer in ask_all(endpoints):
+        if isinstance(answer, RpcError):
+            raise answer
+    return tuple(
+        _device(device) for endpoint in endpoints for device in bindings.rpc_devices(endpoint)
+    )
+
+
+def _device(device: int) -> Device:
     found = device_properties(device)
     backend, name = libggml.device_backend(device), found.name.decode()
     return Device(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from eaglechat.engine.llama import backend, bindings, left_out
+from eaglechat.engine.llama import backend, bindings, workarounds
 from eaglechat.engine.llama.bindings import Floats, api, libggml, libllama
 from eaglechat.engine.llama.placement import ALL_LAYERS, Placement
 from eaglechat.wire.errors import DecodeError, ModelLoadError
@@ -74,7 +74,7 @@ class Model(Owned):
         self.left_out: tuple[LeaveOut, ...] = ()
         if not vocabulary_only:
             chosen = placement.leave_out
-            self.left_out = left_out.for_this_process() if chosen is None else chosen
+            self.left_out = workarounds.for_this_process() if chosen is None else chosen
         self._pointer = bindings.load_model(
             str(path), placement, self.left_out, progress, vocabulary_only=vocabulary_only
         )

@@ -1,6 +1,6 @@
 """Computes with a tiny model that has a matrix of every common type.
 
-`left_out.py` runs it as a process of its own, because it is here to crash.
+`workarounds.py` runs it as a process of its own, because it is here to crash.
 """
 
 from __future__ import annotations

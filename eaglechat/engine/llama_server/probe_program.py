@@ -56,7 +56,13 @@ def probe_program(program: str) -> ProbedProgram:
     """Asks the program that engine.llama_server names. Raises ProgramError if it is none."""
     path = find(program)
     if path is None:
-        raise ProgramError(_why_not_found(program))
+        at = expanded(program)
+        if at.is_dir():
+            raise ProgramError(f"{program} is a folder: name the llama-server in it")
+        if at.is_file():
+            raise ProgramError(f"{program} may not be executed: make it executable (chmod +x)")
+        on_path = " on the PATH" if at.name == program else ""
+        raise ProgramError(f"there is no program {program}{on_path}")
     with ThreadPoolExecutor() as pool:
         questions = "--help", "--version", "--list-devices"
         options, versions, devices = pool.map(lambda word: _answer(path, word), questions)
@@ -78,17 +84,6 @@ def probe_program(program: str) -> ProbedProgram:
 def find(program: str) -> str | None:
     """The path of a program that is named by its path, or is on the PATH; None without one."""
     return shutil.which(str(expanded(program)))
-
-
-def _why_not_found(program: str) -> str:
-    path = expanded(program)
-    if path.is_dir():
-        return f"{program} is a folder: name the llama-server in it"
-    if path.is_file():
-        return f"{program} may not be executed: make it executable (chmod +x)"
-    if path.name == program:
-        return f"there is no program {program} on the PATH"
-    return f"there is no program {program}"
 
 
 def _answer(path: str, question: str) -> str:

@@ -15,7 +15,7 @@ from eaglechat.engine.drafters.eagle3.norms import norms_of
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.generator import Generator
 from eaglechat.engine.generation.prompt import Prompter
-from eaglechat.engine.llama import backend, rpc
+from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.placement import Placement, draft_placement, target_placement
 from eaglechat.engine.loading.machine import choose_threads, free_memory
@@ -86,7 +86,7 @@ class LoadedPair:
             check_kv_type(draft_header, options.draft_kv_type, options.flash_attention)
         n_threads = options.n_threads or choose_threads().count
         # Other machines' come first: the last device holds the output head, and should be near.
-        devices = (*rpc.connect(options.rpc_servers), *backend.devices())
+        devices = (*backend.rpc_devices(options.rpc_servers), *backend.devices())
         n_ctx = options.n_ctx or default_context(
             *headers, free_memory(options, devices), options.kv_type, options.draft_kv_type
         )

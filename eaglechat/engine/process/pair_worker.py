@@ -13,7 +13,7 @@ import msgspec
 
 import eaglechat
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.llama import backend, left_out
+from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.loading.machine import memory
 from eaglechat.engine.loading.pair import LoadedPair, OnProgress
 from eaglechat.engine.process import pipes
@@ -44,7 +44,7 @@ def main() -> int:
     """Serve on this process' own pipes until they close."""
     # A debugger's report of a failed assertion would push the assertion out of the log's tail.
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
-    left_out.this_process_may_crash()
+    workarounds.this_process_may_crash()
     return pipes.serve(_started)
 
 
@@ -78,8 +78,8 @@ class PairWorker(Worker):
                 llama_cpp=f"{native}, llama-cpp-python {python}",
                 devices=tuple(device.description for device in devices),
                 memory=memory(devices),
-                left_out=left_out.for_this_process(),
-                can_leave_out=left_out.possible(),
+                left_out=workarounds.for_this_process(),
+                can_leave_out=workarounds.possible(),
             )
         )
         super().start()
@@ -134,7 +134,7 @@ class PairWorker(Worker):
         info = self._pairs[0].info
         if request.leave_out is not None:
             # The load crashed with more, and worked with this.
-            left_out.remember(info.left_out)
+            workarounds.remember(info.left_out)
         # The context size is fixed now: each further load would find less free memory for its own.
         options = msgspec.structs.replace(request.options, n_ctx=info.n_ctx)
         self._load_again = partial(LoadedPair, headers, options, leave_out=info.left_out)

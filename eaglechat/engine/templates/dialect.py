@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from eaglechat.wire.part_stream import Mode, PartStream
 from eaglechat.wire.records import Part
 
-Render = Callable[..., "str | None"]
+Render = Callable[..., str | None]
 """render(messages, prompting=bool) returns a text, or None if the template refuses the messages."""
 
 _TAGS = (

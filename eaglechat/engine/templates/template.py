@@ -15,7 +15,7 @@ from eaglechat.engine.templates import sandbox
 from eaglechat.engine.templates.dialect import find_dialect
 from eaglechat.engine.templates.sandbox import TemplateRefusedError
 from eaglechat.wire.part_stream import PartStream
-from eaglechat.wire.protocol import AS_IT_IS, EFFORTS, Message, Thinking
+from eaglechat.wire.protocol import AS_IT_IS, EFFORTS, Message, Reasoning, Thinking
 
 CHATML = (
     "{% for message in messages %}"
@@ -67,8 +67,8 @@ class ChatTemplate:
         self._shape = _find_shape(self._try)
         self.dialect = find_dialect(self._source, self._try, is_control)
         """How replies to this template's prompts mark their reasoning."""
-        self.switches = _find_switches(self._try)
-        """What the template lets one choose."""
+        self.reasoning = self._find_reasoning()
+        """What the template supports of reasoning."""
 
     def render(
         self,
@@ -93,6 +93,18 @@ class ChatTemplate:
         # A template that refuses this refuses the prompt too, with a reason.
         prompt = self._try([_QUESTION], thinking or AS_IT_IS) or ""
         return self.dialect.begin(prompt.rpartition(_QUESTION["content"])[2])
+
+    def _find_reasoning(self) -> Reasoning:
+        on, off = (self._try([_QUESTION], Thinking(enabled=enabled)) for enabled in (True, False))
+        by_effort = {effort: self._try([_QUESTION], Thinking(effort=effort)) for effort in EFFORTS}
+        # A template refuses an effort that it does not know.
+        known = {effort: text for effort, text in by_effort.items() if text is not None}
+        return Reasoning(
+            marked=self.dialect.reasons,
+            on_off=on is not None and off is not None and on != off,
+            efforts=tuple(known) if len(set(known.values())) > 1 else (),
+            can_end=bool(self.dialect.answers),
+        )
 
     def _try(
         self,
@@ -186,14 +198,6 @@ def _find_shape(render: Callable[..., str | None]) -> _MessageShape:
     return block if not shows(field, thought) and shows(block, thought) else field
 
 
-@dataclass(frozen=True)
-class Switches:
-    """What a template lets one choose."""
-
-    on_off: bool
-    efforts: tuple[str, ...]
-
-
 def _variables(thinking: Thinking) -> dict[str, Any]:
     """The variables for a template; those that nobody chose are llama.cpp's."""
     now = datetime.datetime.now()
@@ -207,15 +211,3 @@ def _variables(thinking: Thinking) -> dict[str, Any]:
     if thinking.effort is not None:
         given |= dict.fromkeys(_EFFORT, thinking.effort)
     return given
-
-
-def _find_switches(render: Callable[..., str | None]) -> Switches:
-    """The switches that change what `render(messages, thinking)` makes of a question."""
-    on, off = (render([_QUESTION], Thinking(enabled=enabled)) for enabled in (True, False))
-    by_effort = {effort: render([_QUESTION], Thinking(effort=effort)) for effort in EFFORTS}
-    # A template refuses an effort that it does not know.
-    known = {effort: text for effort, text in by_effort.items() if text is not None}
-    return Switches(
-        on_off=on is not None and off is not None and on != off,
-        efforts=tuple(known) if len(set(known.values())) > 1 else (),
-    )

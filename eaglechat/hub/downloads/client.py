@@ -36,6 +36,7 @@ from eaglechat.gguf.header import (
 )
 from eaglechat.hub.downloads.explain import NOT_JSON, explain
 from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.local.cache import cache_dir as default_cache_dir
 
 # Warnings would be printed over the screen; every failure is an exception as well.
 logging.set_verbosity_error()
@@ -137,7 +138,7 @@ class Hub:
     ) -> None:
         """`waits`: seconds before each repetition of a request that failed transiently."""
         self.endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
-        self.cache_dir = (cache_dir or Path(constants.HF_HUB_CACHE)).expanduser()
+        self.cache_dir = cache_dir or default_cache_dir()
         self.timeouts = timeouts or Timeouts()
         self._waits = waits
         self._headers: dict[RemoteFile, GGUFHeader] = {}

@@ -47,8 +47,8 @@ class Unfinished:
     @property
     def files(self) -> tuple[Path, ...]:
         """Every file of the download that is on the disk, the partial file first."""
-        beside = (counts_file(self.partial), _record_of(self.partial))
-        return (self.partial, *(file for file in beside if file.exists()))
+        partial, *others = _files_of(self.partial)
+        return (partial, *(file for file in others if file.exists()))
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -179,13 +179,22 @@ class RepoCache:
 
     def discard_partial(self, etag: str) -> None:
         """Delete the files of a download that are not the blob."""
-        partial = self.partial(etag)
-        for file in (partial, counts_file(partial), _record_of(partial)):
+        for file in _files_of(self.partial(etag)):
             file.unlink(missing_ok=True)
+
+
+def _files_of(partial: Path) -> tuple[Path, Path, Path]:
+    """The files of a download that has not ended."""
+    return partial, counts_file(partial), _record_of(partial)
 
 
 def _record_of(partial: Path) -> Path:
     return partial.with_name(partial.name.removesuffix(PARTIAL) + _RECORD)
+
+
+def cache_dir() -> Path:
+    """The Hugging Face cache: HF_HUB_CACHE, else HF_HOME/hub, else ~/.cache/huggingface/hub."""
+    return Path(constants.HF_HUB_CACHE).expanduser()
 
 
 def repo_of(folder: Path) -> str:

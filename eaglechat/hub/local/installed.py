@@ -13,8 +13,7 @@ import msgspec
 from eaglechat import paths
 from eaglechat.gguf.shards import shard_of, shard_paths
 from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
-from eaglechat.hub.local.cache import RepoCache, Unfinished
-from eaglechat.hub.local.library import cache_dir
+from eaglechat.hub.local.cache import RepoCache, Unfinished, cache_dir
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.references import HubReference, InvalidReferenceError, choose
 

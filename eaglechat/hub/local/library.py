@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
-from huggingface_hub import constants, scan_cache_dir
+from huggingface_hub import scan_cache_dir
 
 from eaglechat import paths
 from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
@@ -29,7 +29,7 @@ from eaglechat.gguf.preflight import (
     check_headers,
 )
 from eaglechat.gguf.shards import shard_of
-from eaglechat.hub.local.cache import RepoCache, repo_of
+from eaglechat.hub.local.cache import RepoCache, cache_dir, repo_of
 from eaglechat.hub.references import HubReference, choose, group_models
 
 _MAX_DEPTH = 6
@@ -73,11 +73,6 @@ class LocalModel:
     repo: str | None = None
     header: GGUFHeader | None = field(default=None, repr=False)
     problem: str | None = None
-
-
-def cache_dir() -> Path:
-    """The Hugging Face cache: HF_HUB_CACHE, else HF_HOME/hub, else ~/.cache/huggingface/hub."""
-    return Path(constants.HF_HUB_CACHE).expanduser()
 
 
 def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[LocalModel]:

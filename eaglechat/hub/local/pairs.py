@@ -239,7 +239,7 @@ def inspect(pair: Pair) -> InspectedPair:
 
 
 @dataclass(frozen=True)
-class Offer:
+class OfferedPair:
     """A row of the menu. `pair` is set if it can be loaded, `entry` and `status` if it is in the
     catalogue."""
 
@@ -264,23 +264,23 @@ def offers(
     library: PairLibrary,
     catalogue: Sequence[tuple[CatalogueEntry, Status]],
     served: Sequence[Pair] = (),
-) -> list[Offer]:
+) -> list[OfferedPair]:
     """The rows of the menu: built-in pair, recent pairs, servers' models, then the rest of the
     catalogue: installed pairs first, small ones first."""
     known = {entry.name: (entry, status) for entry, status in catalogue}
-    listed: list[Offer] = []
+    listed: list[OfferedPair] = []
     for pair in library.pairs():
         if pair.name not in known:
-            listed.append(Offer(pair.name, pair.source, pair))
+            listed.append(OfferedPair(pair.name, pair.source, pair))
             continue
         # A recent pair of the catalogue gets one row, among the recent ones while it is installed.
         entry, status = known[pair.name]
         if status.pair is not None:
-            listed.append(Offer(pair.name, "installed", status.pair, entry, status))
+            listed.append(OfferedPair(pair.name, "installed", status.pair, entry, status))
             del known[pair.name]
-    listed += [Offer(pair.name, pair.source, pair) for pair in served]
+    listed += [OfferedPair(pair.name, pair.source, pair) for pair in served]
     order = ("installed", "partly", "available")
     rest = sorted(known.values(), key=lambda one: order.index(one[1].state))
     return listed + [
-        Offer(entry.name, status.state, status.pair, entry, status) for entry, status in rest
+        OfferedPair(entry.name, status.state, status.pair, entry, status) for entry, status in rest
     ]

@@ -91,7 +91,7 @@ class StreamedReply:
         self.reader, self.fold = reader, StatsFold()
         self._id, self._say = id, say
         self.has_begun = False
-        """Whether some of its text has been told."""
+        """Whether the client has been told some of its text."""
         self.is_whole = False
         """Whether the server has said why it ended."""
 
@@ -101,16 +101,16 @@ class StreamedReply:
             self._tell(record)
 
     def wait(self) -> None:
-        """Tell that the server has to be waited for."""
+        """Tell the client that the server has to be waited for."""
         self._say(Loading(id=self._id, stage="server", fraction=0.0))
 
     def rest(self) -> None:
-        """Tell what the reader still holds: nothing more comes."""
+        """Tell the client what the reader has held back; no more chunks come."""
         for record in self.reader.rest():
             self._tell(record)
 
     def settle(self) -> None:
-        """Tell the rounds again where the reader knows them better now."""
+        """Tell the client all rounds again if the reader knows them better now."""
         if rounds := self.reader.settled():
             self.fold = StatsFold()
             for round_ in rounds:
@@ -240,7 +240,7 @@ class ServerConnection:
         self._say(Done(id=job.id, end=end, stats=reply.fold.stats()))
 
     def render(self, job: Job, request: Render) -> None:
-        """Show the prompt that a reply would read. Raises ServerError, NoPairError."""
+        """Tell the client the prompt that a reply would read. Raises ServerError, NoPairError."""
         model = self.loaded()
         chat = Chat(
             id=job.id,
@@ -282,7 +282,8 @@ class ServerConnection:
                     raise
 
     async def _window(self, chat: Chat, model: ServedModel) -> ServerWindow:
-        """The turns to send: all that fit, where the server can count them."""
+        """The turns to send: all that fit, if the server can count tokens; else all but those that
+        were left out of the last request."""
         window = ServerWindow(chat.messages)
         if not model.n_ctx or not self.kind.can.prompt:
             window.begin_behind(self._left)

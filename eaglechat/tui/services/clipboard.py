@@ -10,33 +10,32 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from textual.app import App
 
 _PROGRAM_S = 2.0
 
 
-def program(environment: Mapping[str, str] = os.environ) -> Sequence[str] | None:
+def _program() -> Sequence[str] | None:
     """The command that copies its input on this desktop; None over SSH, or if there is none."""
-    if "SSH_CONNECTION" in environment:
+    if "SSH_CONNECTION" in os.environ:
         return None
     candidates: list[tuple[str, ...]] = []
     if sys.platform == "darwin":
         candidates.append(("pbcopy",))
-    if sys.platform == "win32" or "WSL_DISTRO_NAME" in environment:
+    if sys.platform == "win32" or "WSL_DISTRO_NAME" in os.environ:
         candidates.append(("clip.exe",))
-    if "WAYLAND_DISPLAY" in environment:
+    if "WAYLAND_DISPLAY" in os.environ:
         candidates.append(("wl-copy",))
-    if "DISPLAY" in environment:
+    if "DISPLAY" in os.environ:
         candidates += [("xclip", "-selection", "clipboard"), ("xsel", "--clipboard", "--input")]
-    path = environment.get("PATH")
-    return next((one for one in candidates if shutil.which(one[0], path=path)), None)
+    return next((one for one in candidates if shutil.which(one[0])), None)
 
 
 def put(text: str) -> bool:
     """Copy a text by the desktop's program; False if it has none, or it failed."""
-    command = program()
+    command = _program()
     if command is None:
         return False
     # clip.exe reads UTF-16 with a byte order mark.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eaglechat.chat.comparing import Compared, Fork
+from eaglechat.chat.comparing import Compared
 from eaglechat.chat.conversation.session import Running
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.texts import statistics
@@ -16,7 +16,7 @@ from eaglechat.tui.texts.wording import (
     plural,
     two_decimals,
 )
-from eaglechat.wire.records import FinishReason, ReplyEnd
+from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import Measured, PartStats
 
 ENDINGS = {
@@ -71,56 +71,49 @@ def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -
     end = recording.end
     if end is None:
         return "cut off here"
-    ending = ENDINGS.get(end.finish_reason)
-    details = _end_details(recording, end, n_ctx, is_comparison=is_comparison)
-    return f"{ending} · {details}" if ending else details
-
-
-def _end_details(recording: Recording, end: ReplyEnd, n_ctx: int, *, is_comparison: bool) -> str:
     speed = plural(end.tokens, "token")
     if end.tokens_per_second > 0:
         speed += f", {end.tokens_per_second:.1f} tok/s"
-    if end.finish_reason is FinishReason.CONTEXT and recording.terms.engine:
-        return f"{speed}, and no more fits into its {n_ctx:,} tokens"
-    if end.finish_reason is FinishReason.CONTEXT:
-        return f"this turn alone fills its {n_ctx:,} tokens (engine.n_ctx) · {speed}"
-    if end.finish_reason is FinishReason.LENGTH and is_comparison:
-        return f"same length as the reply · {speed}"
-    if end.finish_reason is FinishReason.LENGTH and recording.terms.max_tokens:
-        return f"generation.max_tokens · {speed}"
-    return speed
+    reason = end.finish_reason
+    if reason not in ENDINGS:
+        return speed
+    details = speed
+    if reason is FinishReason.CONTEXT and recording.terms.engine:
+        details = f"{speed}, and no more fits into its {n_ctx:,} tokens"
+    elif reason is FinishReason.CONTEXT:
+        details = f"this turn alone fills its {n_ctx:,} tokens (engine.n_ctx) · {speed}"
+    elif reason is FinishReason.LENGTH and is_comparison:
+        details = f"same length as the reply · {speed}"
+    elif reason is FinishReason.LENGTH and recording.terms.max_tokens:
+        details = f"generation.max_tokens · {speed}"
+    return f"{ENDINGS[reason]} · {details}"
 
 
 def comparison_result(result: Compared) -> str:
     """The result of a comparison, in two to four lines."""
-    lines = [_speed_sentence(result), _fork_sentence(result.fork, result)]
+    speculative, plain = result.speculative_tokens_per_second, result.plain_tokens_per_second
+    numbers = f"{speculative:.1f} tok/s with speculation, {plain:.1f} tok/s without"
+    if round(result.speed_up, 2) > 1:
+        lines = [f"{result.speed_up:.2f}x faster with speculation: {numbers}."]
+    elif round(result.speed_up, 2) < 1:
+        slower = f"plain decoding was {plain / speculative:.2f}x faster here"
+        lines = [f"Slower with speculation: {slower}. {numbers}."]
+    else:
+        lines = [f"No faster and no slower: {numbers}."]
+    if (fork := result.fork) is None:
+        shared = min(result.speculative_tokens, result.plain_tokens)
+        lines.append(f"Both wrote the same {shared} tokens.")
+    else:
+        lines.append(
+            f"First difference at token {fork.index + 1}: "
+            f"{_token(fork.speculative)} with speculation, {_token(fork.plain)} without."
+        )
     if result.changed:
         names = " and ".join(result.changed)
         lines.append(f"{names} changed during the reply: its speed is the mean over all of it.")
     if result.plain_cancelled:
         lines.append(f"The plain run was stopped after {plural(result.plain_tokens, 'token')}.")
     return "\n".join(lines)
-
-
-def _speed_sentence(result: Compared) -> str:
-    speculative, plain = result.speculative_tokens_per_second, result.plain_tokens_per_second
-    numbers = f"{speculative:.1f} tok/s with speculation, {plain:.1f} tok/s without"
-    if round(result.speed_up, 2) > 1:
-        return f"{result.speed_up:.2f}x faster with speculation: {numbers}."
-    if round(result.speed_up, 2) < 1:
-        slower = plain / speculative
-        return f"Slower with speculation: plain decoding was {slower:.2f}x faster here. {numbers}."
-    return f"No faster and no slower: {numbers}."
-
-
-def _fork_sentence(fork: Fork | None, result: Compared) -> str:
-    if fork is None:
-        shared = min(result.speculative_tokens, result.plain_tokens)
-        return f"Both wrote the same {shared} tokens."
-    return (
-        f"First difference at token {fork.index + 1}: "
-        f"{_token(fork.speculative)} with speculation, {_token(fork.plain)} without."
-    )
 
 
 def _token(text: str | None) -> str:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eaglechat.chat.comparing import compare
-from eaglechat.chat.conversation.notices import Notice, NoticeKind, Opened
-from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.conversation.session import ChatSession, Notice, NoticeKind, Opened
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.writing.question import shown

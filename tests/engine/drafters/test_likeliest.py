@@ -30,6 +30,9 @@ def test_the_likeliest_token_and_its_share_of_the_ten_likeliest(
     token, probability = Likeliest().of(logits)
     assert logits[token] == logits.max()
     assert probability == pytest.approx(1.0 / np.exp(top - top[-1]).sum(), rel=1e-6)
+    (first, share), *_ = some = Likeliest().some(logits, 3)
+    assert (logits[first], share) == (logits.max(), pytest.approx(probability))
+    assert [logits[token] for token, _ in some] == np.sort(logits)[:-4:-1].tolist()
 
 
 def test_it_is_used_again_and_again() -> None:
@@ -42,6 +45,10 @@ def test_it_is_used_again_and_again() -> None:
     assert first[0] != token
 
 
-def test_logits_without_a_finite_one_are_refused() -> None:
-    with pytest.raises(ProcessError, match="no finite logits"):
-        Likeliest().of(np.full(N_VOCAB, -np.inf, dtype=np.float32))
+@pytest.mark.parametrize("logit", [-np.inf, np.nan])
+def test_logits_without_a_finite_one_are_refused(logit: float) -> None:
+    """A broken draft says so instead of drafting nonsense."""
+    logits = np.full(N_VOCAB, logit, dtype=np.float32)
+    for choose in (Likeliest().of, lambda row: Likeliest().some(row, 3)):
+        with pytest.raises(ProcessError, match="no finite logits"):
+            choose(logits)

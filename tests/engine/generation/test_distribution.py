@@ -85,18 +85,13 @@ def g_test(counts: Counter[Outcome], exact: dict[Outcome, float]) -> float:
     return float(((g / freedom) ** (1 / 3) - (1 - spread)) / np.sqrt(spread))
 
 
-@pytest.fixture
-def tree_rig(tiny_models: tuple[Model, Model]) -> Iterator[Rig]:
-    with open_rig(*tiny_models, shape="tree") as rig:
-        yield rig
-
-
 @pytest.mark.slow
 def test_replies_with_trees_are_drawn_from_it_too(
-    tree_rig: Rig, exact: dict[Outcome, float]
+    tiny_models: tuple[Model, Model], exact: dict[Outcome, float]
 ) -> None:
-    assert any(round_.is_tree for round_ in tree_rig.reply(PROMPT, sampling=SAMPLING).rounds)
-    assert g_test(sample(tree_rig, speculative=True), exact) < WORST_Z
+    with open_rig(*tiny_models, shape="tree") as rig:
+        assert any(round_.is_tree for round_ in rig.reply(PROMPT, sampling=SAMPLING).rounds)
+        assert g_test(sample(rig, speculative=True), exact) < WORST_Z
 
 
 @pytest.mark.parametrize(

@@ -34,20 +34,24 @@ WARM = Sampling(temperature=0.3, min_p=0.0)
 
 
 @pytest.fixture(scope="module")
-def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
-    with Model(tiny.write_hybrid_target(tmp_path_factory.mktemp("hybrid") / "t.gguf")) as model:
-        yield model
+def hybrids(
+    tmp_path_factory: pytest.TempPathFactory, tiny_models: tuple[Model, Model]
+) -> Iterator[tuple[Model, Model]]:
+    """A hybrid target and a draft."""
+    path = tmp_path_factory.mktemp("hybrid") / "target.gguf"
+    with Model(tiny.write_hybrid_target(path)) as model:
+        yield model, tiny_models[1]
 
 
 @pytest.fixture
-def hybrid_rig(hybrid: Model, tiny_models: tuple[Model, Model]) -> Iterator[Rig]:
-    with open_rig(hybrid, tiny_models[1], n_batch=64) as rig:
+def hybrid_rig(hybrids: tuple[Model, Model]) -> Iterator[Rig]:
+    with open_rig(*hybrids, n_batch=64) as rig:
         yield rig
 
 
 @pytest.mark.parametrize("n_draft_max", [1, 3, 8, 16])
 def test_a_reply_is_what_plain_decoding_writes(
-    hybrid: Model, tiny_models: tuple[Model, Model], hybrid_rig: Rig, n_draft_max: int
+    hybrids: tuple[Model, Model], hybrid_rig: Rig, n_draft_max: int
 ) -> None:
     prompt = hybrid_rig.prompt("the quick brown fox")
     reply = hybrid_rig.reply(
@@ -56,8 +60,9 @@ def test_a_reply_is_what_plain_decoding_writes(
         live=Live(Speculation(n_draft_max=n_draft_max), WARM.temperature),
         max_tokens=150,
     )
-    with open_rig(hybrid, tiny_models[1]) as other:
-        plain = other.reply(prompt, sampling=WARM, live=plainly(WARM.temperature), max_tokens=150)
+    plain = fresh_reply(
+        hybrids, prompt, sampling=WARM, live=plainly(WARM.temperature), max_tokens=150
+    )
 
     assert reply.tokens == plain.tokens
     check_bookkeeping(reply, prompt)
@@ -67,7 +72,7 @@ def test_a_reply_is_what_plain_decoding_writes(
 
 
 def test_a_chat_goes_on_without_reading_again_and_an_edited_one_is_read_again(
-    hybrid: Model, tiny_models: tuple[Model, Model], hybrid_rig: Rig
+    hybrids: tuple[Model, Model], hybrid_rig: Rig
 ) -> None:
     first = hybrid_rig.prompt("the quick brown fox")
     reply = hybrid_rig.reply(first, max_tokens=40)
@@ -81,20 +86,19 @@ def test_a_chat_goes_on_without_reading_again_and_an_edited_one_is_read_again(
     assert third.end.timings.reused_tokens == 0
 
     for prompt, given in ((first, reply), (longer, second), (edited, third)):
-        with open_rig(hybrid, tiny_models[1]) as fresh:
-            assert fresh.reply(prompt, max_tokens=40).tokens == given.tokens
+        assert fresh_reply(hybrids, prompt, max_tokens=40).tokens == given.tokens
 
 
 def test_with_speculation_off_a_chat_goes_on_without_reading_again(
-    hybrid: Model, tiny_models: tuple[Model, Model], hybrid_rig: Rig
+    hybrids: tuple[Model, Model], hybrid_rig: Rig
 ) -> None:
     prompt = hybrid_rig.prompt("the quick brown fox")
     for turn in range(3):
         reply = hybrid_rig.reply(prompt, live=plainly(), max_tokens=20)
         assert (reply.end.timings.reused_tokens > 0) is (turn > 0)
         assert reply.end.timings.prefill_tokens <= 20
-        with open_rig(hybrid, tiny_models[1]) as fresh:
-            assert fresh.reply(prompt, live=plainly(), max_tokens=20).tokens == reply.tokens
+        fresh = fresh_reply(hybrids, prompt, live=plainly(), max_tokens=20)
+        assert fresh.tokens == reply.tokens
         prompt = (*prompt, *reply.tokens, *hybrid_rig.prompt("and then")[1:])
 
     # The draft has seen nothing of it.
@@ -104,24 +108,24 @@ def test_with_speculation_off_a_chat_goes_on_without_reading_again(
 
 
 def test_a_few_latest_tokens_are_not_taken_back_as_if_they_were_one_batch(
-    hybrid: Model, tiny_models: tuple[Model, Model], hybrid_rig: Rig
+    hybrids: tuple[Model, Model], hybrid_rig: Rig
 ) -> None:
     """Snapshots are of the latest batch; each plain token is a batch of its own."""
     prompt = hybrid_rig.prompt("the quick brown fox")
     first = hybrid_rig.reply(prompt, live=plainly(), max_tokens=6)
     again = hybrid_rig.reply(prompt, live=plainly(), max_tokens=20)
     assert again.tokens[:6] == first.tokens
-    with open_rig(hybrid, tiny_models[1]) as fresh:
-        assert fresh.reply(prompt, live=plainly(), max_tokens=20).tokens == again.tokens
+    fresh = fresh_reply(hybrids, prompt, live=plainly(), max_tokens=20)
+    assert fresh.tokens == again.tokens
 
 
 def test_auto_never_reads_all_again_for_the_draft_to_see_more(
-    hybrid: Model, tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+    hybrids: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though a window of 8 positions has left the draft with next to nothing of them."""
     monkeypatch.setattr(Controller, "expects_to_draft", lambda *_: True)
     live = Live(Speculation(n_draft_max=AUTO), 0.0)
-    with open_rig(hybrid, tiny_models[1], draft_window=8) as rig:
+    with open_rig(*hybrids, draft_window=8) as rig:
         prompt = rig.prompt("the quick brown fox " * 30)
         rig.reply(prompt, live=live, max_tokens=20)
         held = rig.generator.cached
@@ -168,14 +172,13 @@ def test_rejected_tokens_that_stay_are_an_error_and_the_next_reply_starts_anew(
 
 
 def test_a_cancelled_prefill_leaves_nothing_half_read(
-    hybrid: Model, tiny_models: tuple[Model, Model], hybrid_rig: Rig
+    hybrids: tuple[Model, Model], hybrid_rig: Rig
 ) -> None:
     prompt = hybrid_rig.prompt("the quick brown fox " * 20)
     asked = iter(range(1000))
     reply = hybrid_rig.reply(prompt, cancelled=lambda: next(asked) > 100)
     assert (reply.end.finish_reason, reply.tokens) == (FinishReason.CANCELLED, [])
-    with open_rig(hybrid, tiny_models[1]) as fresh:
-        assert hybrid_rig.reply(prompt).tokens == fresh.reply(prompt).tokens
+    assert hybrid_rig.reply(prompt).tokens == fresh_reply(hybrids, prompt).tokens
 
 
 @pytest.mark.parametrize("snapshots", [True, False])

@@ -14,6 +14,8 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+from tests.llama_server import serve
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -64,26 +66,17 @@ def main() -> None:
 
 
 def real(args: argparse.Namespace) -> None:
-    from xllamacpp import CommonParams, Server
-    from xllamacpp.xllamacpp import common_speculative_type
-
-    params = CommonParams()
-    params.model.path, params.n_ctx, params.n_batch = args.m, int(args.c), int(args.b)
-    params.n_parallel, params.port = int(args.np), args.port
-    params.api_keys = [os.environ["LLAMA_API_KEY"]]
-    params.use_jinja, params.warmup = True, False
-    params.cpuparams.n_threads = int(args.t or 1)
-    if args.md:
-        draft = params.speculative.draft
-        draft.mparams.path = args.md
-        draft.n_max, draft.n_min, draft.p_min = args.n_max, args.n_min, args.p_min
-        draft.cpuparams.n_threads = int(args.t or 1)
-        eagle3 = common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_EAGLE3
-        params.speculative.types = [int(eagle3)]
-    server = Server(params)
+    server = serve(
+        args.m,
+        draft=args.md,
+        drafting=(args.n_max, args.n_min, args.p_min),
+        n_ctx=int(args.c),
+        n_threads=int(args.t or 1),
+        port=args.port,
+        key=os.environ["LLAMA_API_KEY"],
+    )
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    print("listening", server.listening_address, flush=True)
-    while True:
+    while server:
         time.sleep(1.0)
 
 

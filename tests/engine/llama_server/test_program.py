@@ -115,11 +115,10 @@ def test_a_load_starts_the_program_as_the_first_reply_will_need_it(
     assert length == expected
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("has_draft", [True, False], ids=["draft", "no draft"])
 def test_the_first_reply_does_not_start_the_program_again(
     start: Callable[[str], Client],
-    real_files: tuple[Path, Path],
+    tiny_files: tuple[Path, Path],
     tmp_path: Path,
     *,
     has_draft: bool,
@@ -127,8 +126,8 @@ def test_the_first_reply_does_not_start_the_program_again(
     pytest.importorskip("xllamacpp")
     client = start("real")
     wanted = msgspec.structs.replace(
-        load(real_files),
-        draft=str(real_files[1]) if has_draft else None,
+        load(tiny_files),
+        draft=str(tiny_files[1]) if has_draft else None,
         speculation=p.Speculation(n_draft_max=5),
     )
     assert isinstance(client.answer(wanted).last, p.Loaded)
@@ -186,13 +185,12 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     assert programs(client) == []
 
 
-@pytest.mark.real
 def test_a_stopped_reply_goes_on_where_it_was(
-    start: Callable[[str], Client], real_files: tuple[Path, Path]
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path]
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
-    assert isinstance(client.answer(load(real_files)).last, p.Loaded)
+    assert isinstance(client.answer(load(tiny_files)).last, p.Loaded)
     client.answer(chat(max_tokens=40))
     whole = client.latest.text
     client.answer(chat(max_tokens=12))

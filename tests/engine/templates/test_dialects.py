@@ -81,9 +81,9 @@ def test_text_without_markers_is_shown_whole(name: str, text: str) -> None:
     ],
 )
 def test_what_a_template_lets_one_choose(name: str, on_off: bool, efforts: tuple[str, ...]) -> None:
-    switches = TEMPLATES[name].switches
+    reasoning = TEMPLATES[name].reasoning
 
-    assert (switches.on_off, switches.efforts) == (on_off, efforts)
+    assert (reasoning.on_off, reasoning.efforts) == (on_off, efforts)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "plain"])

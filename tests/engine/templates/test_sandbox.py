@@ -89,7 +89,7 @@ def test_what_would_take_all_memory_is_stopped_before_it_does(source: str) -> No
 
 
 def test_a_template_that_was_stopped_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its message shape, dialect and switches are found with a dozen renderings."""
+    """Its message shape, dialect and reasoning are found with a dozen renderings."""
     monkeypatch.setattr(sandbox, "DEADLINE_S", 0.2)
     tries: list[str] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,19 +79,6 @@ def test_a_search_without_a_network_says_so(tmp_path: Path) -> None:
         hub = Hub(f"http://127.0.0.1:{closed.getsockname()[1]}", tmp_path)
         with pytest.raises(OfflineError, match="Cannot reach the Hub to search for smollm: check"):
             hub.search("smollm")
-
-
-def test_a_search_is_asked_as_often_as_any_question_and_no_more(hub: Hub, fake: FakeHub) -> None:
-    fake.fail(status=503, server="hub", times=99)
-    with pytest.raises(HubError, match="HTTP 503"):
-        hub.search("smollm")
-    assert len(fake.requests("hub")) == 3
-
-
-def test_a_search_that_no_hub_answers_says_so(hub: Hub, fake: FakeHub) -> None:
-    fake.fail(status=200, server="hub", times=99)
-    with pytest.raises(HubError, match="did not come from a Hugging Face Hub"):
-        hub.search("smollm")
 
 
 def test_a_header_is_read_with_a_few_ranges_not_the_file(hub: Hub, fake: FakeHub) -> None:
@@ -249,10 +237,17 @@ def test_a_repository_that_is_missing_or_gated_is_said(hub: Hub, fake: FakeHub) 
         hub.read_small(listing.file("config.json"))
 
 
-def test_what_is_not_a_hub_is_said(hub: Hub, fake: FakeHub) -> None:
+QUESTIONS: list[Callable[[Hub], object]] = [
+    lambda hub: hub.repo("org/Base-GGUF"),
+    lambda hub: hub.search("base"),
+]
+
+
+@pytest.mark.parametrize("ask", QUESTIONS, ids=["repository", "search"])
+def test_what_is_not_a_hub_is_said(hub: Hub, fake: FakeHub, ask: Callable[[Hub], object]) -> None:
     fake.fail(status=200, server="hub")
     with pytest.raises(HubError, match="did not come from a Hugging Face Hub"):
-        hub.repo("org/x")
+        ask(hub)
 
 
 def test_git_files_are_read_whole(hub: Hub, fake: FakeHub) -> None:
@@ -273,14 +268,17 @@ def test_a_question_that_meets_a_passing_fault_is_asked_again(
     assert hub.peek(listing.file("Base-Q4_K_M.gguf")).architecture == "qwen3"
 
 
-def test_a_question_that_keeps_failing_is_given_up(hub: Hub, fake: FakeHub, target: None) -> None:
+@pytest.mark.parametrize("ask", QUESTIONS, ids=["repository", "search"])
+def test_a_question_that_keeps_failing_is_given_up(
+    hub: Hub, fake: FakeHub, target: None, ask: Callable[[Hub], object]
+) -> None:
     fake.fail(status=503, server="hub", times=99)
     with pytest.raises(HubError, match="HTTP 503"):
-        hub.repo("org/Base-GGUF")
+        ask(hub)
     assert len(fake.requests("hub")) == 3
     fake.faults.clear()
     fake.fail(status=429, server="hub", headers={"Retry-After": "60"}, times=99)
     with pytest.raises(HubError, match="too many requests") as caught:
-        hub.repo("org/Base-GGUF")
+        ask(hub)
     assert caught.value.retry_after == 60
     assert len(fake.requests("hub")) == 4

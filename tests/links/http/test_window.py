@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from eaglechat.links.http.window import ServerWindow
 from eaglechat.wire import protocol as p
 from eaglechat.wire.protocol import Message
+from tests.engine_client import Client
 from tests.links.engines import chat
-from tests.links.http.fault_server import FaultServer, Handler, client_of, why
+from tests.links.http.fault_server import FaultServer, Handler, why
 
 N_CTX = 2048
 
@@ -63,7 +64,9 @@ def test_turns_that_stayed_away_do_not_come_back() -> None:
     assert not ServerWindow(other).begin_behind(first.left)
 
 
-def test_a_server_that_does_not_count_is_asked_again_with_less(server: FaultServer) -> None:
+def test_a_server_that_does_not_count_is_asked_again_with_less(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
     most = 4
 
     def write(handler: Handler) -> None:
@@ -74,9 +77,7 @@ def test_a_server_that_does_not_count_is_asked_again_with_less(server: FaultServ
             handler.reply("yes")
 
     server.chat = write
-    client = client_of(server.url)
-    client.ready()
-    client.answer(p.Load(target="m"))
+    client = connect()
     messages = tuple(talk([9] * 6))
     reply = client.answer(chat(messages=messages))
     assert [event.window.first_turn for event in reply.of(p.WindowMoved)] == [4]
@@ -89,19 +90,16 @@ def test_a_server_that_does_not_count_is_asked_again_with_less(server: FaultServ
     assert len(server.chats()[n_asked].body["messages"]) == 6
     most = 0
     lone = client.answer(chat(messages=tuple(talk([9]))))
-    client.link.close()
-    assert "shorten it, or start the server with more context" in lone.last.message
+    assert "shorten it, or start the server with more context" in why(lone)
 
 
-def test_a_reply_that_is_too_long_is_not_taken_for_a_prompt(server: FaultServer) -> None:
+def test_a_reply_that_is_too_long_is_not_taken_for_a_prompt(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
     said = (
         "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context "
     )
     error = {"message": f"{said}length is 4096 tokens (5000 > 4096 - 20).", "code": 400}
     server.chat = lambda handler: handler.json({"error": error}, 400)
-    client = client_of(server.url)
-    client.ready()
-    client.answer(p.Load(target="m"))
-    refused = client.answer(chat(messages=tuple(talk([9])), max_tokens=5000))
-    client.link.close()
+    refused = connect().answer(chat(messages=tuple(talk([9])), max_tokens=5000))
     assert "refuses to write as much as max_tokens (HTTP 400)" in why(refused)

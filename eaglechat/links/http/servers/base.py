@@ -1,4 +1,5 @@
-"""A kind of server: what it is asked, and how its replies are read. What all kinds share."""
+"""What each kind of server defines (the request for a reply, and a reader of the answer), and what
+the kinds share."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from eaglechat.wire.records import (
 )
 
 Written = tuple[str, Part]
-"""A text and the part of the reply it is in."""
+"""A text, and the part of the reply that it belongs to."""
 
 
 class ReplyReader(Protocol):
@@ -156,31 +157,6 @@ def without_times(total_ms: float) -> RoundTimings:
     return RoundTimings(None, None, None, None, total_ms)
 
 
-class Clock:
-    """Wall time of a reply while it streams, in milliseconds."""
-
-    def __init__(self) -> None:
-        self._asked = self._first = self._last = time.monotonic()
-        self._has_begun = False
-
-    def lap(self) -> float:
-        """Time since the previous text; 0 for the first one."""
-        now = time.monotonic()
-        if not self._has_begun:
-            self._has_begun, self._first, self._last = True, now, now
-            return 0.0
-        took, self._last = now - self._last, now
-        return took * 1000.0
-
-    @property
-    def to_first_ms(self) -> float:
-        return ((self._first if self._has_begun else time.monotonic()) - self._asked) * 1000.0
-
-    @property
-    def writing_ms(self) -> float:
-        return (self._last - self._first) * 1000.0
-
-
 class Ending:
     """How a reply ended and what the server counted, from the chunks."""
 
@@ -214,53 +190,43 @@ class Ending:
         return details.cached_tokens or 0 if details else 0
 
 
-def reply_end(
-    reason: FinishReason,
-    seed: int,
-    tokens: int,
-    *,
-    prefill_ms: float,
-    prefill_tokens: int,
-    reused_tokens: int,
-    generation_ms: float,
-) -> ReplyEnd:
-    """The end of a reply, with only these timings known."""
-    return ReplyEnd(
-        finish_reason=reason,
-        seed=seed,
-        tokens=tokens,
-        tail="",
-        timings=ReplyTimings(
-            prefill_ms=prefill_ms,
-            prefill_tokens=prefill_tokens,
-            reused_tokens=reused_tokens,
-            generation_ms=generation_ms,
-            draft_ms=None,
-            verify_ms=None,
-            process_ms=None,
-            sample_ms=None,
-        ),
-    )
+class TimedEnding(Ending):
+    """The same for a server that does not report its times: they are measured here."""
 
+    def __init__(self, chat: Chat) -> None:
+        super().__init__(chat)
+        self._asked = self._first = self._last = time.monotonic()
+        self._has_begun = False
 
-def clocked_end(
-    ending: Ending, clock: Clock, counted: tuple[int, int], seed: int, *, is_cancelled: bool
-) -> ReplyEnd:
-    """The end of a reply that was timed here. `counted`: how many tokens came, which is used if the
-    server does not say it, and how many of them came with the first text.
+    def lap(self) -> float:
+        """Milliseconds since the previous text; 0 for the first one."""
+        now = time.monotonic()
+        if not self._has_begun:
+            self._has_begun, self._first, self._last = True, now, now
+            return 0.0
+        took, self._last = now - self._last, now
+        return took * 1000.0
 
-    The time of those first tokens cannot be told from the prompt's: they are given the mean time of
-    the others.
-    """
-    usage, cached = ending.usage, ending.cached
-    tokens, first = usage.completion_tokens or counted[0], counted[1]
-    share_timed = (tokens - first) / tokens if tokens > first else 1.0
-    return reply_end(
-        ending.why(tokens, is_cancelled=is_cancelled),
-        seed,
-        tokens,
-        prefill_ms=clock.to_first_ms,
-        prefill_tokens=max((usage.prompt_tokens or 0) - cached, 0),
-        reused_tokens=cached,
-        generation_ms=clock.writing_ms / share_timed,
-    )
+    def end(self, n_tokens: int, n_first: int, seed: int, *, is_cancelled: bool) -> ReplyEnd:
+        """The end of a reply. `n_tokens`: how many tokens came, which is used if the server does
+        not say it; `n_first`: how many of them came with the first text.
+
+        The time that those first tokens took cannot be told from that of the prompt: they are given
+        the mean time of the others.
+        """
+        usage, cached = self.usage, self.cached
+        tokens = usage.completion_tokens or n_tokens
+        share_timed = (tokens - n_first) / tokens if tokens > n_first else 1.0
+        first = self._first if self._has_begun else time.monotonic()
+        return ReplyEnd(
+            finish_reason=self.why(tokens, is_cancelled=is_cancelled),
+            seed=seed,
+            tokens=tokens,
+            tail="",
+            timings=ReplyTimings(
+                prefill_ms=(first - self._asked) * 1000.0,
+                prefill_tokens=max((usage.prompt_tokens or 0) - cached, 0),
+                reused_tokens=cached,
+                generation_ms=(self._last - self._first) * 1000.0 / share_timed,
+            ),
+        )

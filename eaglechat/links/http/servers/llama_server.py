@@ -14,7 +14,6 @@ from eaglechat.links.http.servers.base import (
     ReplyReader,
     Written,
     most_tokens,
-    reply_end,
     templated_body,
     without_times,
     written_in,
@@ -23,7 +22,16 @@ from eaglechat.links.http.servers.chunks import Chunk, Timings
 from eaglechat.links.http.servers.openai import TextReader
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
-from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, Round, Token
+from eaglechat.wire.records import (
+    DraftToken,
+    Origin,
+    Part,
+    Prefill,
+    ReplyEnd,
+    ReplyTimings,
+    Round,
+    Token,
+)
 
 _NO_TIME_MS = 0.01
 """Times below this are none: the first token comes from the prompt, and the server reports about a
@@ -196,14 +204,17 @@ class LlamaServerReader:
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         now = self._now
-        return reply_end(
-            self._ending.why(now.predicted_n, is_cancelled=is_cancelled),
-            seed,
-            now.predicted_n,
-            prefill_ms=now.prompt_ms,
-            prefill_tokens=now.prompt_n,
-            reused_tokens=now.cache_n,
-            generation_ms=_known_ms(now.predicted_ms),
+        return ReplyEnd(
+            finish_reason=self._ending.why(now.predicted_n, is_cancelled=is_cancelled),
+            seed=seed,
+            tokens=now.predicted_n,
+            tail="",
+            timings=ReplyTimings(
+                prefill_ms=now.prompt_ms,
+                prefill_tokens=now.prompt_n,
+                reused_tokens=now.cache_n,
+                generation_ms=_known_ms(now.predicted_ms),
+            ),
         )
 
     def _begin(self, now: Timings) -> None:

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from eaglechat.links.http.servers.base import (
-    Clock,
-    Ending,
     ReasoningSplitter,
-    clocked_end,
+    TimedEnding,
     common_body,
     without_times,
     written_in,
@@ -38,8 +36,7 @@ class TextReader:
     token."""
 
     def __init__(self, chat: Chat) -> None:
-        self._clock, self._ending = Clock(), Ending(chat)
-        self._splitter = ReasoningSplitter()
+        self._ending, self._splitter = TimedEnding(chat), ReasoningSplitter()
         self._count = 0
 
     def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
@@ -48,7 +45,7 @@ class TextReader:
             self._count += 1
             texts: list[tuple[str, Part | None]] = [*self._splitter.split(written)]
             texts = texts or [("", None)]
-            yield self._round(self._count - 1, texts, self._clock.lap())
+            yield self._round(self._count - 1, texts, self._ending.lap())
 
     def rest(self) -> Iterator[Round]:
         if left := self._splitter.rest():
@@ -58,9 +55,7 @@ class TextReader:
         return None
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
-        return clocked_end(
-            self._ending, self._clock, (self._count, 1), seed, is_cancelled=is_cancelled
-        )
+        return self._ending.end(self._count, 1, seed, is_cancelled=is_cancelled)
 
     def _round(self, index: int, texts: Sequence[tuple[str, Part | None]], ms: float) -> Round:
         tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in texts)

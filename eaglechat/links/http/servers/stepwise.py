@@ -1,6 +1,6 @@
-"""vLLM and SGLang: a chunk is one step of their engine, unless the reader lags behind. So origins
-are provisional while a reply streams. At its end vLLM lists the steps, and SGLang sends a
-histogram."""
+"""vLLM and SGLang: a chunk is one step of their engine, unless the reader lags behind and gets
+several steps in a chunk. So origins are provisional while a reply streams. At its end vLLM lists
+the steps, and SGLang sends a histogram of how many drafted tokens its steps accepted."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Any
 
 from eaglechat.links.http.servers.base import (
     LONGEST_DRAFT,
-    Clock,
-    Ending,
     ReasoningSplitter,
+    TimedEnding,
     Written,
-    clocked_end,
     most_tokens,
     templated_body,
     without_times,
@@ -81,8 +79,7 @@ class StepReader:
 
     def __init__(self, kind: StepwiseServer, chat: Chat) -> None:
         self._kind = kind
-        self._clock, self._ending = Clock(), Ending(chat)
-        self._splitter = ReasoningSplitter()
+        self._ending, self._splitter = TimedEnding(chat), ReasoningSplitter()
         self._steps: list[_Step] = []
         self._rounds: list[Round] = []
         self._counted = self._told = 0
@@ -103,7 +100,7 @@ class StepReader:
         # If the count does not grow, the text belongs to tokens that were counted before.
         count = min(max((counted or 0) - self._counted, 1), most_tokens(written))
         self._counted += count
-        step = _Step(count, texts, self._clock.lap())
+        step = _Step(count, texts, self._ending.lap())
         self._steps.append(step)
         is_plain = self._kind.drafts is False or not self._told
         n_drafted = 0 if is_plain and count == 1 else max(self._kind.n_draft_max, count - 1)
@@ -130,9 +127,7 @@ class StepReader:
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         first = self._steps[0].count if self._steps else 1
-        return clocked_end(
-            self._ending, self._clock, (self._counted, first), seed, is_cancelled=is_cancelled
-        )
+        return self._ending.end(self._counted, first, seed, is_cancelled=is_cancelled)
 
     def _from_detail(self, detail: SpeculativeDecoding) -> Sequence[Round] | None:
         if len(detail.per_step_accepted) != len(detail.per_step_drafted):

@@ -25,8 +25,7 @@ from eaglechat.chat.controls import (
     control_named,
     turned,
 )
-from eaglechat.chat.conversation.notices import Severity
-from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.conversation.session import ChatSession, Severity
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId
 from eaglechat.chat.history.saved_chat import Passage, SavedChat
 from eaglechat.chat.recording import Recording, TurnPart
@@ -302,12 +301,12 @@ class ChatScreen(PromptScreen[None]):
         return self._has_session and self.session.recorder.is_behind
 
     def action_new_chat(self) -> None:
-        self.post_message(LeaveChat(self._new_chat))
+        def begin() -> None:
+            self.leave(keep_prompt=True)
+            self.session.open()
+            self._show_opened()
 
-    def _new_chat(self) -> None:
-        self.leave(keep_prompt=True)
-        self.session.open()
-        self._show_opened()
+        self.post_message(LeaveChat(begin))
 
     def action_menu(self) -> None:
         self.post_message(OpenMenu())
@@ -324,28 +323,30 @@ class ChatScreen(PromptScreen[None]):
         if chat.file == self.session.recorder.file:
             self._show_passage(chat.opened_at)
         elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
-            self.post_message(LeaveChat(lambda: self._open_instead(chat)))
+
+            def open_instead() -> None:
+                self.leave()
+                self.prompt.clear()
+                self.session.open(chat)
+                self._show_opened()
+                self._show_passage(chat.opened_at)
+
+            self.post_message(LeaveChat(open_instead))
         else:
             self.post_message(Resume(chat))
 
-    def _open_instead(self, chat: SavedChat) -> None:
-        self.leave()
-        self.prompt.clear()
-        self.session.open(chat)
-        self._show_opened()
-        self._show_passage(chat.opened_at)
-
     def action_load_again(self) -> None:
         """Load the pair again after the engine process has ended, and continue the chat."""
+
+        def loaded(info: protocol.PairInfo) -> None:
+            self.query_one(TitleBar).show(subject=wording.pair_in_short(info, self._pair.name))
+            self.session.loaded(info)
+            self._take_typed_ahead()
+
         if self.session.is_engine_gone:
-            self.post_message(LoadAgain(self._pair, self._loaded_again))
+            self.post_message(LoadAgain(self._pair, loaded))
         else:
             self.notify("The models are loaded.")
-
-    def _loaded_again(self, info: protocol.PairInfo) -> None:
-        self.query_one(TitleBar).show(subject=wording.pair_in_short(info, self._pair.name))
-        self.session.loaded(info)
-        self._take_typed_ahead()
 
     def _take_typed_ahead(self) -> None:
         """Put the text that was typed while the models were loading into the prompt, and send it if

@@ -17,7 +17,7 @@ from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.facts import Facts
 from eaglechat.hub.fit import Fit, Machine
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import InspectedPair, Offer
+from eaglechat.hub.local.pairs import InspectedPair, OfferedPair
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.screens.menu.servers import ServerNews
@@ -42,7 +42,7 @@ _WILL_LOAD = {
 class Known:
     """What is known about an offer so far. `trouble` says why the Hub's facts are missing."""
 
-    offer: Offer
+    offer: OfferedPair
     machine: Machine
     n_ctx: int
     kv_types: tuple[KvType, KvType] = ("f16", "f16")

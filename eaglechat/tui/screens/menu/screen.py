@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import InspectedPair, Offer, inspect, offers
+from eaglechat.hub.local.pairs import InspectedPair, OfferedPair, inspect, offers
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
@@ -54,7 +54,7 @@ class MenuScreen(EagleScreen[None]):
         super().__init__()
         self._services = services
         self._servers = ServerWatch()
-        self._offers: dict[str, Offer] = {}
+        self._offers: dict[str, OfferedPair] = {}
         self._catalogue: list[tuple[CatalogueEntry, Status]] = []
         self._statuses: dict[tuple[str, str], InspectedPair] = {}
         self._facts: dict[str, Facts] = {}
@@ -218,7 +218,7 @@ class MenuScreen(EagleScreen[None]):
         offer = self._offers.get(f"entry:{name}")
         self._draw([offer] if offer else [])
 
-    def _known(self, offer: Offer) -> Known:
+    def _known(self, offer: OfferedPair) -> Known:
         pair = offer.pair
         return Known(
             offer=offer,
@@ -258,7 +258,7 @@ class MenuScreen(EagleScreen[None]):
         same = next((i for i, r in enumerate(rows) if before and r.id == before.id), highlighted)
         options.highlighted = min(same, len(rows) - 1)
 
-    def _draw(self, known: list[Offer]) -> None:
+    def _draw(self, known: list[OfferedPair]) -> None:
         """Draw the rows of some offers again."""
         options = self.query_one("#pairs", OptionList)
         shown = {option.id for option in options.options}
@@ -293,7 +293,7 @@ class MenuScreen(EagleScreen[None]):
         option = self.query_one("#pairs", OptionList).highlighted_option
         return option.id if option else None
 
-    def _highlighted_offer(self) -> Offer | None:
+    def _highlighted_offer(self) -> OfferedPair | None:
         return self._offers.get(self._looked_at or "")
 
     # What the keys do
@@ -315,7 +315,7 @@ class MenuScreen(EagleScreen[None]):
         elif offer.entry is not None:
             self._show_plan(offer.entry)
 
-    def _choose_pair(self, offer: Offer, pair: Pair) -> None:
+    def _choose_pair(self, offer: OfferedPair, pair: Pair) -> None:
         known = self._known(offer)
         problem = (known.status or inspect(pair)).problem
         title = f"{pair.name} cannot run here"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.llama import left_out
+from eaglechat.engine.llama import workarounds
 from eaglechat.engine.llama.objects import Model
 
 ROOT = Path(__file__).parents[3]
@@ -18,13 +18,13 @@ LIBRARY = "eaglechat.engine.llama"
 ASK = """
 import json
 from pathlib import Path
-from eaglechat.engine.llama import left_out, objects
-print(json.dumps([left_out.for_this_process(), objects.Model(Path({target!r})).left_out]))
+from eaglechat.engine.llama import objects, workarounds
+print(json.dumps([workarounds.for_this_process(), objects.Model(Path({target!r})).left_out]))
 """
 CRASHING = """
 import os, signal, sys
-from eaglechat.engine.llama import left_out, objects
-left_out.has_amx = lambda: True
+from eaglechat.engine.llama import objects, workarounds
+workarounds.has_amx = lambda: True
 decode = objects.Context.decode
 def crash(self, batch):
     if {cure!r} not in self.model.left_out:
@@ -44,7 +44,7 @@ def asked(home: Path, target: Path, *, cure: str = "", **environment: str) -> li
     done = subprocess.run(
         [sys.executable, "-c", ASK.format(target=str(target))],
         env={
-            **{key: value for key, value in os.environ.items() if key != left_out.VARIABLE},
+            **{key: value for key, value in os.environ.items() if key != workarounds.VARIABLE},
             "EAGLECHAT_HOME": str(home),
             "PYTHONPATH": f"{customised}{os.pathsep}{ROOT}",
             **environment,
@@ -62,7 +62,7 @@ def test_what_this_machine_has_to_leave_out_is_found_and_remembered(
     found, again = asked(tmp_path, tiny_files[0])
     # Some compilers break AMX (see `compiler`); nothing else is known to crash anywhere.
     assert found == again
-    assert found in ([], ["amx"] if left_out.has_amx() else [])
+    assert found in ([], ["amx"] if workarounds.has_amx() else [])
     (known,) = json.loads((tmp_path / "state" / "llama-cpp.json").read_text())
     assert known["left_out"] == found
 
@@ -81,7 +81,7 @@ def test_child_processes_try_first_and_the_answer_is_remembered(
 def test_the_environment_says_it_for_all_processes(
     tmp_path: Path, tiny_files: tuple[Path, Path]
 ) -> None:
-    given = {left_out.VARIABLE: "flash_attention,nonsense"}
+    given = {workarounds.VARIABLE: "flash_attention,nonsense"}
     assert asked(tmp_path, tiny_files[0], **given) == [["flash_attention"]] * 2
     assert not (tmp_path / "state").exists()
 
@@ -101,7 +101,7 @@ def test_the_signal_stack_is_as_before_a_load_without_amx(tiny_files: tuple[Path
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, left_out.VARIABLE: "amx", "PYTHONPATH": str(ROOT)},
+        env={**os.environ, workarounds.VARIABLE: "amx", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         check=False,
     )
@@ -111,7 +111,7 @@ def test_the_signal_stack_is_as_before_a_load_without_amx(tiny_files: tuple[Path
 
 @pytest.mark.parametrize("names", ["amx", "extra_buffers", "amx,extra_buffers,flash_attention,gpu"])
 def test_the_probe_computes_whatever_is_left_out(names: str) -> None:
-    assert left_out.probe(tuple(names.split(","))) is None  # type: ignore[arg-type]
+    assert workarounds.probe(tuple(names.split(","))) is None  # type: ignore[arg-type]
 
 
 def test_a_vocabulary_alone_computes_nothing(
@@ -120,14 +120,14 @@ def test_a_vocabulary_alone_computes_nothing(
     def probed() -> tuple[str, ...]:
         raise AssertionError("a vocabulary needs no probe")
 
-    monkeypatch.setattr(f"{LIBRARY}.left_out.for_this_process", probed)
+    monkeypatch.setattr(f"{LIBRARY}.workarounds.for_this_process", probed)
     with Model(tiny_files[0], vocabulary_only=True) as model:
         assert model.left_out == ()
 
 
 @pytest.mark.parametrize("names", [("amx",), ("extra_buffers",), ("gpu",), ("flash_attention",)])
 def test_the_command_that_mends_it_is_one_for_this_python(names: tuple[str, ...]) -> None:
-    command = left_out.mending_command(names)  # type: ignore[arg-type]
+    command = workarounds.mending_command(names)  # type: ignore[arg-type]
     assert f"{sys.executable} -m pip install" in command
     assert ("-mno-amx-tile" in command) == (names == ("amx",))
     assert "\n" not in command
