@@ -32,14 +32,15 @@ from eaglechat.hub.local.pairs import PairLibrary, builtin_pair  # noqa: E402
 from eaglechat.links.process import ProcessLink  # noqa: E402
 from eaglechat.settings import Settings  # noqa: E402
 from eaglechat.tui.app import EagleApp  # noqa: E402
-from eaglechat.tui.commands.command import LEADER  # noqa: E402
 from eaglechat.tui.commands.registry import keys_of  # noqa: E402
 from eaglechat.tui.screens.bench import BenchScreen  # noqa: E402
 from eaglechat.tui.screens.chat.screen import ChatScreen  # noqa: E402
 from eaglechat.wire.protocol import Reasoning, RecommendedSampling  # noqa: E402
 from eaglechat.wire.records import Round  # noqa: E402
+from tests.tui.driving import pressed  # noqa: E402
 from tests.tui.scripted import ScriptedEngine  # noqa: E402
 from tests.tui.scripted_desk import ScriptedDesk, entry, on_its_way  # noqa: E402
+from tests.tui.textual_private import drawn_strips  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -72,9 +73,11 @@ class Camera:
         self._begun = time.monotonic()
 
     def look(self) -> tuple[str, ...]:
-        width, height = self.app.size
-        strips = self.app.screen._compositor.render_strips()[:height]
-        return rows_of((strip.crop(0, width) for strip in strips), self.background)
+        return rows_of(drawn_strips(self.app.screen), self.background)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(strip.text for strip in drawn_strips(self.app.screen))
 
     @property
     def background(self) -> str:
@@ -92,18 +95,13 @@ class Camera:
         end = time.monotonic() + PATIENCE_S
         while not condition():
             if time.monotonic() > end:
-                raise TimeoutError("\n".join(strip.text for strip in self.strips()))
+                raise TimeoutError(self.text)
             await self.pilot.pause(FRAME_S)
             if film:
                 self.shoot()
 
-    def strips(self) -> list[Any]:
-        return self.app.screen._compositor.render_strips()
-
     async def command(self, id: str) -> None:
-        leader, _, second = keys_of(id)[0].partition(" ")
-        keys = [keys_of("app.leader")[0], second] if leader == LEADER else [leader]
-        await self.pilot.press(*keys)
+        await self.pilot.press(*pressed(keys_of(id)[0]))
 
     async def chat(self) -> ChatScreen:
         await self.until(lambda: isinstance(self.app.screen, ChatScreen))
@@ -213,15 +211,15 @@ async def bench() -> None:
         await camera.until(lambda: isinstance(camera.app.screen, BenchScreen))
         await camera.pilot.pause(FRAME_S)
         await camera.command("bench.quick")
-        await camera.until(lambda: "Reply 1 of" in _text(camera))
-        await camera.until(lambda: "Reply " not in _text(camera))
+        await camera.until(lambda: "Reply 1 of" in camera.text)
+        await camera.until(lambda: "Reply " not in camera.text)
         await camera.pilot.pause(0.5)
         camera.save("bench")
 
 
 async def menu() -> None:
     async with running((120, 40), with_chat=False, desk=_desk()) as camera:
-        await camera.until(lambda: "Q4_1" in _text(camera) and "Quit" in _text(camera))
+        await camera.until(lambda: "Q4_1" in camera.text and "Quit" in camera.text)
         camera.save("menu")
 
 
@@ -229,9 +227,9 @@ async def download() -> None:
     desk = _desk()
     desk.moving = [on_its_way(entry("qwen3-4b"))]
     async with running((100, 30), with_chat=False, desk=desk) as camera:
-        await camera.until(lambda: "Q4_1" in _text(camera))
+        await camera.until(lambda: "Q4_1" in camera.text)
         await camera.command("app.downloads")
-        await camera.until(lambda: "Pause" in _text(camera))
+        await camera.until(lambda: "Pause" in camera.text)
         camera.save("download")
 
 
@@ -264,7 +262,7 @@ async def seen() -> None:
         await camera.until(lambda: chat.session.running is None)
         chat.prompt.load_text("And three more?")
         await camera.command("chat.prompt")
-        await camera.until(lambda: "tokens." in _text(camera))
+        await camera.until(lambda: "tokens." in camera.text)
         await camera.pilot.pause(FRAME_S)
         camera.save("seen")
 
@@ -293,10 +291,6 @@ def _desk() -> ScriptedDesk:
     for one in load()[0]:
         desk.offer(one)
     return desk
-
-
-def _text(camera: Camera) -> str:
-    return "\n".join(strip.text for strip in camera.strips())
 
 
 PICTURES: dict[str, Callable[[], Awaitable[None]]] = {

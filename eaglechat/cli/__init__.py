@@ -21,8 +21,7 @@ from eaglechat.cli.parsing import CommandParser, did_you_mean
 from eaglechat.cli.status import (
     FAILED,
     INTERRUPTED,
-    WRONG_USAGE,
-    WrongUsageError,
+    CommandError,
     complain,
     reason,
 )
@@ -38,8 +37,7 @@ class CommandModule(Protocol):
     def add_arguments(self, parser: argparse.ArgumentParser, /) -> None: ...
 
     def run(self, args: argparse.Namespace, /) -> int:
-        """Return the exit status. Raises WrongUsageError for wrong arguments, EngineError and
-        OSError for what went wrong."""
+        """Return the exit status. Raises CommandError, EngineError and OSError."""
 
 
 _COMMANDS: dict[str, CommandModule] = {
@@ -78,9 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except (KeyboardInterrupt, LoadCancelledError):
         return INTERRUPTED
-    except WrongUsageError as error:
+    except CommandError as error:
         complain(str(error))
-        return WRONG_USAGE
+        return error.status
     except EngineError as error:
         complain(str(error))
     except BrokenPipeError:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from eaglechat.cli.status import FAILED, complain
-from eaglechat.wire.errors import NativeLibraryError
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -21,9 +18,6 @@ def run(args: argparse.Namespace) -> int:
         from eaglechat.engine.process import pipes
 
         return pipes.serve(partial(ProgramWorker, args.llama_server))
-    try:
-        from eaglechat.engine.process import pair_worker  # loads llama.cpp
-    except NativeLibraryError as error:
-        complain(str(error))
-        return FAILED
+    from eaglechat.engine.process import pair_worker  # loads llama.cpp
+
     return pair_worker.main()

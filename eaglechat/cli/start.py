@@ -9,7 +9,7 @@ import sys
 from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.loading import engine_command
-from eaglechat.cli.status import FAILED, OK, complain
+from eaglechat.cli.status import OK, CommandError
 from eaglechat.settings import TABLES
 
 
@@ -21,10 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     options.check_pair(args)
-    problem = _no_terminal()
-    if problem:
-        complain(problem)
-        return FAILED
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandError(
+            "the chat needs a terminal; for pipes and scripts there is eaglechat run"
+        )
+    if os.environ.get("TERM") == "dumb":
+        raise CommandError(
+            "the chat needs a terminal that moves its cursor, and this one says that it does not "
+            "(TERM=dumb); eaglechat run writes plain text"
+        )
     from eaglechat.hub.local.pairs import PairLibrary
     from eaglechat.links.process import ProcessLink
     from eaglechat.tui.app import EagleApp
@@ -45,15 +50,3 @@ def run(args: argparse.Namespace) -> int:
     )
     app.run()
     return app.return_code or OK
-
-
-def _no_terminal() -> str | None:
-    """Why the app cannot run here, and what to use instead; None if it can."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return "the chat needs a terminal; for pipes and scripts there is eaglechat run"
-    if os.environ.get("TERM") == "dumb":
-        return (
-            "the chat needs a terminal that moves its cursor, and this one says that it does not "
-            "(TERM=dumb); eaglechat run writes plain text"
-        )
-    return None

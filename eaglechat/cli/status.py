@@ -9,9 +9,17 @@ from eaglechat.wire.neutral import neutralise
 OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
-class WrongUsageError(Exception):
-    """What is wrong with the arguments, in a sentence. The command prints it and ends with
-    WRONG_USAGE."""
+class CommandError(Exception):
+    """Why a command cannot do what it was asked to do, in a sentence. It is printed, and is the end
+    of the command."""
+
+    status = FAILED
+
+
+class WrongUsageError(CommandError):
+    """What is wrong with the arguments."""
+
+    status = WRONG_USAGE
 
 
 def complain(message: str) -> None:

@@ -15,7 +15,7 @@ from eaglechat.cli import options
 from eaglechat.cli.loading import Interrupt
 from eaglechat.cli.parsing import checked_type
 from eaglechat.cli.progress import Bars
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WrongUsageError, complain
+from eaglechat.cli.status import INTERRUPTED, OK, CommandError, WrongUsageError, complain
 from eaglechat.settings import find
 
 if TYPE_CHECKING:
@@ -166,8 +166,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if find_spec("torch") is None:
-        complain(_NO_TORCH)
-        return FAILED
+        raise CommandError(_NO_TORCH)
     from eaglechat.hub.errors import ConversionError
     from eaglechat.train.settings import PausedError
 
@@ -189,9 +188,7 @@ def run(args: argparse.Namespace) -> int:
         complain("stopped; everything is saved, and the same command resumes")
         return INTERRUPTED
     except ConversionError as error:
-        display.end()
-        complain(str(error))
-        return FAILED
+        raise CommandError(str(error)) from error
     finally:
         display.end()
     report = _report(outcome, settings)

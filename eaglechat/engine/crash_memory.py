@@ -5,8 +5,6 @@ The next start on this machine then does not crash first.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -42,13 +40,8 @@ def remember(left_out: tuple[LeaveOut, ...], library: str, devices: tuple[str, .
         return
     new = Workaround(library=library, devices=devices, left_out=left_out, since=date.today())
     kept = [one for one in _all() if one != before][-_MOST_REMEMBERED + 1 :]
-    path = _path()
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode([*kept, new])))
-        Path(name).replace(path)
+        paths.write_atomically(_path(), msgspec.json.format(msgspec.json.encode([*kept, new])))
 
 
 def _path() -> Path:

@@ -139,7 +139,6 @@ class GGUFHeader:
     """What the header of a GGUF says."""
 
     path: Path
-    version: int
     fields: Mapping[str, Any] = field(repr=False)
     tensors: tuple[TensorInfo, ...] = field(repr=False)
     data_start: int
@@ -415,21 +414,21 @@ def parse_beginning(data: bytes, path: Path, size: int) -> GGUFHeader | None:
     """
     fields: dict[str, Any] = {}
     try:
-        cursor, version, _, n_fields = _open(io.BytesIO(data), path, size)
+        cursor, _, n_fields = _open(io.BytesIO(data), path, size)
         for _ in range(n_fields):
             key, kind = cursor.text(), cursor.scalar("I")
             if key == "tokenizer.ggml.tokens" and kind == _ARRAY:
                 fields[key] = cursor.array_head()
                 _check_figures(fields, path)
-                return GGUFHeader(path, version, fields, (), 0, size)
+                return GGUFHeader(path, fields, (), 0, size)
             fields[key] = cursor.value(kind)
     except GGUFError:
         pass
     return None
 
 
-def _open(file: BinaryIO, path: Path, size: int) -> tuple[_Cursor, int, int, int]:
-    """A cursor at the first field, the version, and the counts of tensors and fields."""
+def _open(file: BinaryIO, path: Path, size: int) -> tuple[_Cursor, int, int]:
+    """A cursor at the first field, and the counts of tensors and fields."""
     magic = file.read(len(MAGIC))
     if magic != MAGIC:
         raise GGUFError(f"{path} is not a GGUF file: it begins with {magic!r}")
@@ -444,11 +443,11 @@ def _open(file: BinaryIO, path: Path, size: int) -> tuple[_Cursor, int, int, int
         raise GGUFError(
             f"{path} claims {n_tensors:,} tensors and {n_fields:,} fields, more than any model"
         )
-    return cursor, version, n_tensors, n_fields
+    return cursor, n_tensors, n_fields
 
 
 def _parse(file: BinaryIO, path: Path, size: int) -> GGUFHeader:
-    cursor, version, n_tensors, n_fields = _open(file, path, size)
+    cursor, n_tensors, n_fields = _open(file, path, size)
     fields: dict[str, Any] = {}
     spans: dict[str, tuple[int, int]] = {}
     for _ in range(n_fields):
@@ -464,7 +463,7 @@ def _parse(file: BinaryIO, path: Path, size: int) -> GGUFHeader:
     if not _is_whole(alignment) or alignment <= 0:
         raise GGUFError(f"{path} has an alignment of {_shown(alignment)}, no number of bytes")
     data_start = -(-cursor.position // alignment) * alignment
-    return GGUFHeader(path, version, fields, tensors, data_start, size, spans)
+    return GGUFHeader(path, fields, tensors, data_start, size, spans)
 
 
 def _tensor(cursor: _Cursor, path: Path) -> TensorInfo:

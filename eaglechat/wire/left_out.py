@@ -1,4 +1,4 @@
-"""What can be left out where llama.cpp crashes with it: the order, the words, what a crash is.
+"""What can be left out if llama.cpp crashes with it, in which order, and what counts as a crash.
 
 A kernel that crashes takes its process along. Whoever started that process starts it again without
 one thing more, in the order of `LADDER`; what the user has chosen is never taken away.
@@ -15,23 +15,23 @@ from eaglechat.wire.load_options import LeaveOut, LoadOptions
 
 
 @dataclass(frozen=True)
-class Left:
+class Omission:
     """Something that can be left out: its name in a sentence, and what is lost without it."""
 
     name: str
     cost: str
 
 
-LADDER: dict[LeaveOut, Left] = {
-    "amx": Left("AMX", "prompts are read more slowly than AMX could read them"),
-    "extra_buffers": Left(
+LADDER: dict[LeaveOut, Omission] = {
+    "amx": Omission("AMX", "prompts are read more slowly than AMX could read them"),
+    "extra_buffers": Omission(
         "repacked weights",
         "prompts are read more slowly, and several drafted tokens cost more to verify",
     ),
-    "flash_attention": Left(
+    "flash_attention": Omission(
         "flash attention", "long contexts are slower, and the KV cache cannot be kept in q8_0"
     ),
-    "gpu": Left("the GPU", "everything is computed on the CPU"),
+    "gpu": Omission("the GPU", "everything is computed on the CPU"),
 }
 """The least loss first. Weights are repacked for AMX too, so the second contains the first."""
 
@@ -50,7 +50,7 @@ BUILT_FOR_ANOTHER_PROCESSOR = (
 
 
 def crash(exit_status: int | None) -> str | None:
-    """How a process crashed, by its exit status; None where it ended in another way.
+    """How a process crashed, by its exit status; None if it ended in another way.
 
     SIGKILL and SIGTERM are not crashes: somebody, or a lack of memory, ended the process.
     """
@@ -67,7 +67,7 @@ def crash(exit_status: int | None) -> str | None:
 def next_step(
     tried: Sequence[LeaveOut], possible: Sequence[LeaveOut], options: LoadOptions
 ) -> tuple[LeaveOut, ...] | None:
-    """What to leave out after a crash without `tried`; None where nothing is left to take away.
+    """What to leave out after a crash with `tried` left out; None if nothing more can be left out.
 
     `possible` is what the engine's machine has at all.
     """

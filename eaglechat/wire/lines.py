@@ -20,7 +20,7 @@ _EXCERPT = 60
 class ProtocolError(ValueError):
     """A line that is not a message of this protocol, or a message that is no line of it.
 
-    The text says why; `request_id` is the line's, where it has one.
+    The text says why; `request_id` is the line's, if it has one.
     """
 
     def __init__(self, text: str, request_id: int | None = None) -> None:

@@ -75,7 +75,7 @@ class FinishReason(str, enum.Enum):
 class DraftToken:
     """A token a drafter proposed, with its own probability (EAGLE-3: softmax over its top 10).
 
-    None where the engine does not report a value: some only count the rejected tokens.
+    None if the engine does not report a value: some only count the rejected tokens.
     """
 
     id: int | None
@@ -93,7 +93,7 @@ class Token:
 
     `text` is what became certain with this token: empty while a character or a possible stop
     string is incomplete, and for tokens that are not written (end of generation). `id` is None
-    where the engine does not report it.
+    if the engine does not report it.
     """
 
     id: int | None
@@ -112,14 +112,15 @@ class Likely:
     id: int
     text: str
     probability: float
-    """As the target has it: softmax over its vocabulary."""
+    """Softmax of the target's logits over its vocabulary."""
     chance: float
-    """Of being sampled, after penalties, filters and temperature; 0 where they leave it out."""
+    """Probability of being sampled, after penalties, filters and temperature; 0 if they exclude
+    it."""
 
 
 @dataclass(frozen=True)
 class RoundTimings:
-    """Measurements of one round, in milliseconds; None where the engine does not report one.
+    """Measurements of one round, in milliseconds; None if the engine does not report one.
 
     `total_ms` is wall time and covers the rest of the round too. A new field comes last and has the
     default None: chats on disk do not have it. `ReplyTimings` has a field of the same name, the
@@ -138,7 +139,7 @@ class RoundTimings:
 
 
 def summed(times: Iterable[float | None]) -> float | None:
-    """The sum of measurements; None where one of them is not reported."""
+    """The sum of measurements; None if one of them is not reported."""
     total = 0.0
     for ms in times:
         if ms is None:
@@ -148,7 +149,7 @@ def summed(times: Iterable[float | None]) -> float | None:
 
 
 def sums(times: Sequence[RoundTimings]) -> dict[str, float | None]:
-    """The times of these rounds by field, summed, without the total; None where a round does not
+    """The times of these rounds by field, summed, without the total; None if a round does not
     report one."""
     names = (field.name for field in fields(RoundTimings) if field.name != "total_ms")
     return {name: summed(getattr(one, name) for one in times) for name in names}
@@ -254,9 +255,9 @@ class Round:
 
     def tokens_and_rejected(self, part: Part) -> Iterator[Token | DraftToken]:
         """The tokens of one part of the reply, with the rejected draft token before the token that
-        the target chose instead; at the end of the round where the target chose none. A rejected
+        the target chose instead; at the end of the round if the target chose none. A rejected
         token belongs to the part of its correction, or else to the part of the round. It is left
-        out where the engine does not report its text."""
+        out if the engine does not report its text."""
         rejected = self.rejected
         if rejected is not None and rejected.text is None:
             rejected = None
@@ -327,9 +328,9 @@ class Window:
     first_turn: int
     """The oldest turn in the context, counted from 0."""
     tokens_left: int | None
-    """Tokens of the turns that have left; None where nobody counted them."""
+    """Tokens of the turns that have left; None if nobody counted them."""
     kv_kept: bool
-    """The KV cache of the rest was kept; False where the rest is read again."""
+    """The KV cache of the rest was kept; False if the rest is read again."""
 
 
 @dataclass(frozen=True)
@@ -341,7 +342,7 @@ class SpeculationOff:
 
 @dataclass(frozen=True)
 class ReplyTimings:
-    """Times of a whole reply in ms; None where the engine does not report one. Generation excludes
+    """Times of a whole reply in ms; None if the engine does not report one. Generation excludes
     prefill. Every field is a sum: a reply that is continued adds to it. A new field comes last and
     has the default None: chats on disk do not have it."""
 
@@ -374,13 +375,13 @@ class ReplyEnd:
 
     @property
     def n_past(self) -> int:
-        """Tokens of prompt and reply; 0 where the prompt's were not counted."""
+        """Tokens of prompt and reply; 0 if the prompt's were not counted."""
         prompt = self.timings.prefill_tokens + self.timings.reused_tokens
         return prompt + self.tokens if prompt else 0
 
     @property
     def tokens_per_second(self) -> float:
-        """Generated tokens over generation time; 0 where nothing was generated."""
+        """Generated tokens over generation time; 0 if nothing was generated."""
         return per_second(self.tokens, self.timings.generation_ms) or 0.0
 
 

@@ -27,7 +27,7 @@ class DrafterStats:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Accepted / tested, or None where nothing was tested."""
+        """Accepted / tested, or None if nothing was tested."""
         return self.accepted / self.tested if self.tested else None
 
     def __add__(self, other: DrafterStats) -> DrafterStats:
@@ -64,12 +64,12 @@ class SpeculationStats:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Accepted / tested, or None where nothing was tested."""
+        """Accepted / tested, or None if nothing was tested."""
         return self.accepted / self.tested if self.tested else None
 
     @property
     def mean_accepted_length(self) -> float | None:
-        """1 + accepted / verify steps, or None where no draft was verified."""
+        """1 + accepted / verify steps, or None if no draft was verified."""
         return 1.0 + self.accepted / self.verify_steps if self.verify_steps else None
 
     @property
@@ -157,7 +157,7 @@ class PartStats:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Tokens of its rounds over their wall time, or None where there were none."""
+        """Tokens of its rounds over their wall time, or None if there were none."""
         return per_second(self.stats.tokens, self.ms)
 
 
@@ -192,7 +192,7 @@ class PartsFold:
 class Measured:
     """What a statistic is computed from: a reply that has ended, or some of its rounds.
 
-    `stats` is None where the engine does not report acceptance, `timings` where an error ended the
+    `stats` is None if the engine does not report acceptance, `timings` if an error ended the
     reply.
     """
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 import shutil
 import struct
 from pathlib import Path
@@ -90,26 +89,6 @@ def test_a_cut_in_the_weights_names_both_sizes(
     assert f"promises {len(data):,} bytes, the file has {len(data) - 4096:,}" in str(error.value)
 
 
-def test_no_damage_to_a_header_escapes_as_another_error(tiny_files: tuple[Path, Path]) -> None:
-    """A file from anywhere: whatever its bytes, it is read or refused in a sentence."""
-    dice = random.Random(1)
-    path = tiny_files[1]
-    whole = path.read_bytes()
-    header = whole[: read_header(path).data_start]
-    refused = 0
-    for _ in range(3000):
-        damaged = bytearray(header)
-        for _ in range(dice.randint(1, 4)):
-            damaged[dice.randrange(4, len(damaged))] = dice.choice((0, 1, 9, 127, 255))
-        try:
-            read = parse_header(bytes(damaged), path, len(whole))
-            assert isinstance(read.n_embd + read.n_layers + read.n_vocab + read.n_ctx_train, int)
-            assert isinstance(read.name + read.architecture + read.quantization, str)
-        except GGUFError:
-            refused += 1
-    assert 0 < refused < 3000
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -182,16 +161,9 @@ def test_a_name_of_megabytes_is_cut(tmp_path: Path) -> None:
 
 def test_many_lists_of_texts_are_refused_together(tmp_path: Path) -> None:
     """Each of them is short enough; reading all of them took half a minute."""
-    fields = {f"list.{number}": [""] * 512 for number in range(4200)}
+    texts = ggufs.value([""] * 512)
+    fields = {f"list.{number}": texts for number in range(4200)}
     path = tmp_path / "m.gguf"
     path.write_bytes(ggufs.gguf(fields))
     with pytest.raises(GGUFError, match="claims a list of 512 texts, more than any model"):
-        read_header(path)
-
-
-def test_figures_that_are_texts_are_refused(tmp_path: Path) -> None:
-    fields = {"general.architecture": "llama", "llama.attention.head_count": ["four"]}
-    path = tmp_path / "m.gguf"
-    path.write_bytes(ggufs.gguf(fields))
-    with pytest.raises(GGUFError, match="head_count a list of 1 texts, not a whole number"):
         read_header(path)

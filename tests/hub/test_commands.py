@@ -239,7 +239,6 @@ def a_file(done: int, path: str = "sub/model.gguf") -> FileSnapshot:
         remote=RemoteFile("user/model", path, "0" * 40, 2000, None),
         state=FileState.DOWNLOADING,
         bytes_done=done,
-        bytes_total=2000,
         speed=500.0,
         eta=3.0,
         note="",

@@ -39,7 +39,9 @@ REPLY = (
     "because 9 and 16 make 25."
 )
 ROUNDS_PER_FRAME = 4
-"""While no `budget` says otherwise."""
+"""While no `budget` says otherwise; drawing the frames takes most of the time of a test."""
+RUNS_PER_FRAME = 16
+"""The same for a bench."""
 ACCEPTED_OF_EACH_ROUND = (3, 1, 2, 0, 3, 2)
 AUTO_CHOICES = (
     (0, AutoReason.PLAIN_CHECK),
@@ -252,7 +254,6 @@ class ScriptedEngine(Link):
                 job.answers_now = False
                 reply.end_reasoning()
             events: list[protocol.AnyEvent] = []
-            # A whole reply need not take a frame for each of its rounds: drawing takes the time.
             for _ in range(1 if self.budget is not None else ROUNDS_PER_FRAME):
                 if reply.end is None and self._may_write():
                     events += reply.next_events(job.request.speculation)
@@ -279,7 +280,11 @@ class ScriptedEngine(Link):
     def _bench(self, request: protocol.Bench, job: _Job) -> Steps:
         bench = ScriptedBench(request)
         while not job.is_cancelled and not bench.is_done:
-            yield bench.next_events() if self._may_write() else []
+            events: list[protocol.AnyEvent] = []
+            for _ in range(1 if self.budget is not None else RUNS_PER_FRAME):
+                if not bench.is_done and self._may_write():
+                    events += bench.next_events()
+            yield events
         if not bench.is_done:
             yield [protocol.BenchDone(id=request.id, cancelled=True)]
 

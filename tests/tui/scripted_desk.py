@@ -151,7 +151,6 @@ def on_its_way(pair: CatalogueEntry) -> InstallSnapshot:
             remote=RemoteFile(pair.target.repo, name, "0" * 40, int(of * MB), None),
             state=state,
             bytes_done=done,
-            bytes_total=int(of * MB),
             speed=speed,
             eta=(of * MB - done) / speed if speed else None,
             note="",

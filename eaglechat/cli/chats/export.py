@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from eaglechat.cli.status import FAILED, OK, complain
+from eaglechat.cli.status import OK, CommandError
 
 _FORMATS = ("markdown", "json", "html")
 
@@ -42,14 +42,10 @@ def run(args: argparse.Namespace) -> int:
     from eaglechat.tui.export.formats import render, write
 
     try:
-        file = _file_of(args.chat)
-        chat = exported(read_chat(file), with_reasoning=args.reasoning)
-    except LookupError as error:
-        complain(str(error.args[0]))
-        return FAILED
+        chat = exported(read_chat(_file_of(args.chat)), with_reasoning=args.reasoning)
     except (OSError, ValueError) as error:
-        complain(f"{args.chat} cannot be read: {getattr(error, 'strerror', None) or error}")
-        return FAILED
+        why = getattr(error, "strerror", None) or error
+        raise CommandError(f"{args.chat} cannot be read: {why}") from error
     if args.output is None:
         sys.stdout.flush()
         with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stream:
@@ -58,13 +54,13 @@ def run(args: argparse.Namespace) -> int:
     try:
         write(args.output, chat, args.format)
     except OSError as error:
-        complain(f"{args.output} cannot be written: {error.strerror or error}")
-        return FAILED
+        why = error.strerror or error
+        raise CommandError(f"{args.output} cannot be written: {why}") from error
     return OK
 
 
 def _file_of(name: str) -> Path:
-    """The file of a chat. Raises LookupError with a sentence."""
+    """The file of a chat. Raises CommandError."""
     from eaglechat import paths
     from eaglechat.chat.history.folder import ChatFolder
 
@@ -77,8 +73,8 @@ def _file_of(name: str) -> Path:
         fitting = [chat for chat in chats if chat.title.casefold() == name.casefold()]
         fitting = fitting or [chat for chat in chats if chat.file.stem.startswith(name)]
     if not fitting:
-        raise LookupError(f"there is no chat {name!r}; `eaglechat chats` lists them")
+        raise CommandError(f"there is no chat {name!r}; `eaglechat chats` lists them")
     if len(fitting) > 1:
         names = ", ".join(chat.file.stem for chat in fitting[:5])
-        raise LookupError(f"{name!r} may be {len(fitting)} chats; give the name of one: {names}")
+        raise CommandError(f"{name!r} may be {len(fitting)} chats; give the name of one: {names}")
     return fitting[0].file

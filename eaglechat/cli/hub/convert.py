@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eaglechat.cli.parsing import checked_type
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, complain, reason
+from eaglechat.cli.status import INTERRUPTED, OK, CommandError, complain, reason
 
 if TYPE_CHECKING:
     from eaglechat.hub.convert import ConversionReport
@@ -58,10 +58,9 @@ def run(args: argparse.Namespace) -> int:
         complain("interrupted; nothing was written")
         return INTERRUPTED
     except (ConversionError, OSError) as error:
+        raise CommandError(reason(error) if isinstance(error, OSError) else str(error)) from error
+    finally:
         printer.close()
-        complain(reason(error) if isinstance(error, OSError) else str(error))
-        return FAILED
-    printer.close()
     _print_report(report)
     return OK
 

@@ -27,7 +27,7 @@ class ProgressPrinter:
             if self._bars.live:
                 name = file.remote.path.rpartition("/")[2]
                 self._bars.draw(
-                    file.remote, name, file.bytes_done, file.bytes_total, _figures(file)
+                    file.remote, name, file.bytes_done, file.remote.size, _figures(file)
                 )
             else:
                 self._say(file.remote, f"{file.remote.path}: {_status(file, tenths=True)}")
@@ -58,10 +58,10 @@ class ProgressPrinter:
 def _figures(file: FileSnapshot) -> str:
     if file.state is not FileState.DOWNLOADING:
         return _status(file, tenths=False)
-    return _amount(file.bytes_done, file.bytes_total) + _pace(file.speed, file.eta)
+    return _amount(file.bytes_done, file.remote.size) + _pace(file.speed, file.eta)
 
 
-def _amount(done: int, total: int | None) -> str:
+def _amount(done: int, total: int) -> str:
     return f"{format_bytes(done)} of {format_bytes(total)}" if total else format_bytes(done)
 
 
@@ -72,12 +72,12 @@ def _pace(speed: float | None, eta: float | None) -> str:
 
 def _status(file: FileSnapshot, *, tenths: bool) -> str:
     if file.state is FileState.DONE:
-        return f"done, {format_bytes(file.bytes_total or 0)}"
+        return f"done, {format_bytes(file.remote.size)}"
     if file.note:
         return file.note
-    if file.state is not FileState.DOWNLOADING or not file.bytes_total:
+    if file.state is not FileState.DOWNLOADING or not file.remote.size:
         return str(file.state.value)
-    percent = 100 * file.bytes_done // file.bytes_total
+    percent = 100 * file.bytes_done // file.remote.size
     if tenths:
         percent -= percent % _STEP_PERCENT
-    return f"{percent}% of {format_bytes(file.bytes_total)}"
+    return f"{percent}% of {format_bytes(file.remote.size)}"

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eaglechat.cli.parsing import checked_type, did_you_mean
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WrongUsageError, complain, reason
+from eaglechat.cli.status import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    CommandError,
+    WrongUsageError,
+    complain,
+    reason,
+)
 
 if TYPE_CHECKING:
     from eaglechat.cli.hub.progress import ProgressPrinter
@@ -70,8 +78,7 @@ def run(args: argparse.Namespace) -> int:
         near = did_you_mean(args.reference, [entry.name for entry in entries])
         raise WrongUsageError(f"{str(error).rstrip('.')}{near}") from error
     except (HubError, GGUFError, OSError) as error:
-        complain(reason(error) if isinstance(error, OSError) else str(error))
-        return FAILED
+        raise CommandError(reason(error) if isinstance(error, OSError) else str(error)) from error
     except KeyboardInterrupt:
         downloads.close()
         printer.close()
@@ -145,9 +152,7 @@ def _pull_pair(
         pair = install.finish(plan, hub.cache_dir, draft_type, printer.stage)
     except ValueError as error:
         # What the converter refuses: a sentence about the checkpoint.
-        printer.close()
-        complain(f"the draft of {entry.name} cannot be converted: {error}")
-        return FAILED
+        raise CommandError(f"the draft of {entry.name} cannot be converted: {error}") from error
     printer.close()
     print(pair.target, pair.draft, sep="\n")
     return OK

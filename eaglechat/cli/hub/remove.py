@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WrongUsageError, complain
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         found = library.find(models, args.name)
     if not found:
-        complain(_not_here(args.name))
-        return FAILED
+        raise CommandError(_not_here(args.name))
     if entry is None and len(found) > 1:
         names = ", ".join(model.name for model in found)
         raise WrongUsageError(f"{args.name} could be {names}; name one of them")
@@ -67,7 +66,7 @@ def _delete(models: Sequence[LocalModel], unasked: bool) -> int:
     try:
         planned = library.plan_removal(models)
     except OSError as error:
-        return _undeletable(error)
+        raise _undeletable(error) from error
     for model in models:
         print(f"{model.name}  {format_bytes(model.size_bytes)}  {model.path}")
     freed = format_bytes(planned.freed_bytes)
@@ -83,14 +82,13 @@ def _delete(models: Sequence[LocalModel], unasked: bool) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        return _undeletable(error)
+        raise _undeletable(error) from error
     print(f"Deleted; {freed} freed.")
     return OK
 
 
-def _undeletable(error: OSError) -> int:
-    complain(f"{error.filename} cannot be deleted: {error.strerror}")
-    return FAILED
+def _undeletable(error: OSError) -> CommandError:
+    return CommandError(f"{error.filename} cannot be deleted: {error.strerror}")
 
 
 def _agreed(question: str) -> bool:

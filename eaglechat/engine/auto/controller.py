@@ -172,6 +172,7 @@ class Controller:
         return max(better, key=hoped.__getitem__, default=best)
 
     def _affords(self, arm: Arm, best: Arm, catch_up: float, allowed: Allowed) -> bool:
+        """Whether the credit for trials and the ledger bear a trial of `arm` instead of `best`."""
         loss = float(self._times[arm] * (1.0 - self._rates[arm] / self._rates[best])) + catch_up
         budget = _TRIAL_SHARE * self._all_ms + _TRIAL_CREDIT * self._times[_PLAIN]
         return bool(self._tried_ms + loss <= budget) and self._bears(arm, allowed, catch_up)
@@ -183,6 +184,7 @@ class Controller:
         return self._bears_loss(self._loss(arm) + catch_up)
 
     def _bears_loss(self, loss: float) -> bool:
+        """Whether the ledger can bear a round that loses this many milliseconds."""
         return self._lost_ms + loss <= self._allowed_ms(loss) - _UNSURE * self._plain_ms
 
     def _loss(self, arm: Arm) -> float:

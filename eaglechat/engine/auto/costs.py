@@ -3,7 +3,7 @@
 One filter estimates the times of verifying, by batch width; each range of context lengths has its
 own. Another estimates the times of drafting. The time of one width also says something of the
 others: that the whole machine has become slower, or that all wide batches are cheaper than
-calibrated. How much, is in the covariances.
+calibrated. The covariances say how much.
 """
 
 from __future__ import annotations

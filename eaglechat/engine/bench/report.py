@@ -18,14 +18,7 @@ class Speed:
     median: float
     low: float
     high: float
-    repeats: int = 1
-
-    @property
-    def in_words(self) -> str:
-        """The median and, after several repeats, half the spread."""
-        if self.repeats == 1:
-            return f"{self.median:.1f}"
-        return f"{self.median:.1f} ±{(self.high - self.low) / 2:.1f}"
+    repeats: int
 
 
 @dataclass(frozen=True)
@@ -108,7 +101,10 @@ def _prompt_result(runs: Sequence[BenchRun], base: str) -> PromptResult:
     by_setting: dict[str, list[BenchRun]] = defaultdict(list)
     for run in runs:
         by_setting[run.setting].append(run)
-    speeds = {setting: _speed(some) for setting, some in by_setting.items()}
+    speeds = {}
+    for setting, some in by_setting.items():
+        rates = [run.tokens_per_second for run in some]
+        speeds[setting] = Speed(median(rates), min(rates), max(rates), len(rates))
     speed_ups = {setting: _speed_up(some, by_setting[base]) for setting, some in by_setting.items()}
 
     def speed(setting: str) -> float:
@@ -126,11 +122,6 @@ def _prompt_result(runs: Sequence[BenchRun], base: str) -> PromptResult:
         acceptance_rate=_acceptance(chosen),
         mean_accepted_length=_length(chosen),
     )
-
-
-def _speed(runs: Sequence[BenchRun]) -> Speed:
-    speeds = [run.tokens_per_second for run in runs]
-    return Speed(median(speeds), min(speeds), max(speeds), len(speeds))
 
 
 def _speed_up(runs: Sequence[BenchRun], base: Sequence[BenchRun]) -> float:

@@ -162,8 +162,8 @@ class Drafter(Protocol):
         """What may follow token `id_last`, which stands at position `n_past`."""
 
     def accept(self, path: Sequence[int]) -> None:
-        """Of the proposal in the batch just seen, whoever made it, the target chose the tokens at
-        these indices, each a child of the one before. Forget the others."""
+        """The target chose the tokens at these indices of the proposal in the batch just seen,
+        whoever made it; each is a child of the one before. Forget the others."""
 
 
 class DraftModel(Drafter, Protocol):
@@ -196,5 +196,5 @@ class DraftModel(Drafter, Protocol):
         """What `restore` needs, beside what this drafter holds, to go on from here later."""
 
     def restore(self, length: int, mark: object) -> None:
-        """Be able to go on after `length` positions, all still known, where `mark` was made.
-        `resume` follows."""
+        """Get ready to go on after the first `length` positions, where `mark` was made. All of them
+        are still known. `resume` follows."""

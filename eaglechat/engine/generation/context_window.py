@@ -64,10 +64,12 @@ class ContextWindow:
         return len(self.tokens) + min(tokens, self._n_ctx // _ROOM) <= self._n_ctx
 
     def fit(self, tokens: int, first_turn: int, cached: Sequence[int]) -> Sequence[int]:
-        """Have turns leave until there is room for a reply of this many tokens: first those before
-        `first_turn`, where the KV cache begins, if it holds this conversation (`cached`), so that
-        turns that left before an earlier reply stay away. Returns the tokens before any others
-        left, which the KV cache may hold."""
+        """Have turns leave until there is room for a reply of this many tokens.
+
+        The KV cache holds the tokens `cached`, which begin with turn `first_turn`. If they are of
+        this conversation, the turns before that one leave first: what left before an earlier reply
+        stays away. Returns the tokens before any other turn left, which the KV cache may hold.
+        """
         if not self.has_room(tokens):
             self.begin_where_held(first_turn, cached)
         before = self.tokens
@@ -100,9 +102,9 @@ class ContextWindow:
 def find_cut(before: Sequence[int], after: Sequence[int]) -> Cut | None:
     """The positions that `before` has and `after` lacks, if that is their only difference.
 
-    Turns begin alike, so the cut may begin at several positions. A late one is taken, but one whose
-    first token is the same as the token behind the cut: the draft's row before the cut is paired
-    with that token.
+    Turns begin alike, so the cut may begin at several positions. The last but one is taken: there,
+    the first removed token is the same as the token behind the cut. The draft has paired its row
+    before the cut with that token.
     """
     starts = cut_starts(before, after)
     if not starts:

@@ -39,7 +39,7 @@ class RoundPlan:
     found: Proposal = _NOTHING
     """What n-grams found."""
     taken: Proposal = _NOTHING
-    """What of it is verified. If this is empty, the draft model is asked."""
+    """The part of it that is verified. If this is empty, the draft model is asked."""
     auto: DraftPlan | None = None
     """The controller's plan; None if nothing was left to choose."""
     n_past: int = 0

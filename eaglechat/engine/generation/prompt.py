@@ -23,9 +23,8 @@ _REMEMBERED = 8
 class Prompter:
     """Renders conversations to tokens.
 
-    Tokenising the text of a reply need not give the tokens that were sampled. If a prompt begins
-    with a text whose tokens are known, those tokens are used, so the KV cache that holds them is
-    reused.
+    Tokenising the text of a reply may give other tokens than were sampled. If a prompt begins with
+    a text whose tokens are known, those tokens are used, so the KV cache that holds them is reused.
     """
 
     def __init__(self, model: Model, template: str | None = None) -> None:

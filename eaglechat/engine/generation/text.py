@@ -14,7 +14,7 @@ class TextStream:
     """The text of a reply, token by token.
 
     Bytes of an incomplete character wait for the rest of it. Text that may begin a stop string
-    waits until it does not. Bytes that are not UTF-8 become U+FFFD.
+    waits until it is clear that it does not. Bytes that are not UTF-8 become U+FFFD.
     """
 
     def __init__(self, stop: Sequence[str] = ()) -> None:

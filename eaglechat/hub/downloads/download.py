@@ -52,7 +52,6 @@ class FileProgress:
 
     state: FileState
     bytes_done: int
-    bytes_total: int | None
     note: str = ""
 
 
@@ -100,7 +99,7 @@ class _Download:
     reserved: Callable[[], int]
     done: int = 0
     """Bytes that are here."""
-    total: int | None = None
+    reached_hub: bool = False
     progressed: bool = False
     """Whether the last attempt received a byte."""
     times_damaged: int = 0
@@ -120,7 +119,7 @@ class _Download:
                 self.progressed = False
                 if not error.transient or failures >= self.policy.attempts:
                     raise
-                if isinstance(error, OfflineError) and self.total is None:
+                if isinstance(error, OfflineError) and not self.reached_hub:
                     raise
                 wait = self.policy.wait(failures, error.retry_after)
                 count = f"attempt {failures + 1} of {self.policy.attempts} in {wait:.0f} s"
@@ -137,7 +136,7 @@ class _Download:
                 f"{file.name} on the Hub is not the file the catalogue means (sha256 "
                 f"{metadata.etag[:12]}..., not {file.sha256[:12]}...): nothing was downloaded."
             )
-        self.total = metadata.size
+        self.reached_hub = True
         try:
             return self._fetch(metadata)
         except OSError as error:
@@ -239,11 +238,11 @@ class _Download:
                     return
             except Timeout:
                 self.stop.check()
-                self.done = bytes_received(self.cache.partial(etag), self.total or 0)
+                self.done = bytes_received(self.cache.partial(etag), self.file.size)
                 self._report(FileState.WAITING, "another program is downloading this file")
 
     def _report(self, state: FileState, note: str = "") -> None:
-        self.on_progress(FileProgress(state, self.done, self.total, note))
+        self.on_progress(FileProgress(state, self.done, note))
 
 
 def _hash(partial: PartialFile, hasher: Hasher) -> bool:

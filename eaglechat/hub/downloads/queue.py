@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.installed import note_ended
 from eaglechat.hub.local.pair import Pair
 
+_NOT_BEGUN = FileProgress(FileState.CONNECTING, 0)
 _SPEED_WINDOW_S = 5.0
 _SIDE_BY_SIDE = 2
 """Files that are downloaded at the same time."""
@@ -50,7 +51,6 @@ class FileSnapshot:
     remote: RemoteFile
     state: FileState
     bytes_done: int
-    bytes_total: int | None
     speed: float | None
     eta: float | None
     note: str
@@ -103,7 +103,7 @@ class _File:
     """A file that one or more installs want."""
 
     remote: RemoteFile
-    progress: FileProgress
+    progress: FileProgress = _NOT_BEGUN
     meter: SpeedMeter = field(default_factory=SpeedMeter)
     path: Path | None = None
     error: str | None = None
@@ -113,11 +113,7 @@ class _File:
         self.error = None
         if self.path is not None and not self.path.exists():
             self.path = None
-            self.progress = _not_begun(self.remote)
-
-
-def _not_begun(remote: RemoteFile) -> FileProgress:
-    return FileProgress(FileState.CONNECTING, 0, remote.size)
+            self.progress = _NOT_BEGUN
 
 
 @dataclass(eq=False)
@@ -169,7 +165,7 @@ class Downloads:
             # A file that another install waits for is downloaded once, for both.
             known = [file for install in self._installs.values() for file in install.files]
             waited_for = {file.remote: file for file in known if file.path is None}
-            files = [waited_for.get(one) or _File(one, _not_begun(one)) for one in wanted]
+            files = [waited_for.get(one) or _File(one) for one in wanted]
             for file in files:
                 file.reset_if_ended()
             self._installs[name] = _Install(name, files, plan)
@@ -244,16 +240,15 @@ class Downloads:
         def on_progress(progress: FileProgress) -> None:
             with self._changed:
                 if self._running.get(file) is stop:
-                    total = progress.bytes_total or file.progress.bytes_total
-                    file.progress = replace(progress, bytes_total=total)
+                    file.progress = progress
                     if progress.state is FileState.DOWNLOADING:
                         file.meter.add(self._clock(), progress.bytes_done)
 
         def reserved() -> int:
             """Bytes that the other running downloads will still write."""
             with self._changed:
-                others = [other.progress for other in self._running if other is not file]
-                return sum((other.bytes_total or 0) - other.bytes_done for other in others)
+                others = [other for other in self._running if other is not file]
+                return sum(other.remote.size - other.progress.bytes_done for other in others)
 
         path, error = None, "The download ended unexpectedly."
         try:
@@ -276,8 +271,7 @@ class Downloads:
                     file.meter = SpeedMeter()
                     file.path, file.error = path, None if path else error
                     if path:
-                        size = file.progress.bytes_total or 0
-                        file.progress = FileProgress(FileState.DONE, size, size)
+                        file.progress = FileProgress(FileState.DONE, file.remote.size)
                     self._update()
 
     def _finish(self, install: _Install) -> None:
@@ -287,7 +281,7 @@ class Downloads:
             install.converting = (step, done, total)
 
         assert install.plan is not None
-        pair, error = None, None
+        pair, error = None, "The conversion ended unexpectedly."
         try:
             with self._one_conversion:
                 cache = self.hub.cache_dir
@@ -301,9 +295,11 @@ class Downloads:
         except ValueError as failure:
             # What the converter refuses: a sentence about the checkpoint.
             error = f"The draft cannot be converted: {failure}."
-        with self._changed:
-            install.converting, install.pair, install.error = None, pair, error
-            self._update()
+        finally:
+            with self._changed:
+                install.converting, install.pair = None, pair
+                install.error = None if pair else error
+                self._update()
 
     def _state(self, file: _File) -> FileState:
         if file.path is not None:
@@ -317,7 +313,7 @@ class Downloads:
     def _describe(self, install: _Install) -> InstallSnapshot:
         files = tuple(self._describe_file(file) for file in install.files)
         done = sum(file.bytes_done for file in files)
-        total = sum(file.bytes_total or 0 for file in files)
+        total = sum(file.remote.size for file in files)
         step, error, speed = "", None, None
         ended = {FileState.PAUSED, FileState.DONE, FileState.FAILED}
         errors = [error for error in (install.error, *(file.error for file in files)) if error]
@@ -349,14 +345,13 @@ class Downloads:
             remote=file.remote,
             state=self._state(file),
             bytes_done=progress.bytes_done,
-            bytes_total=progress.bytes_total,
             speed=speed,
-            eta=_eta(progress.bytes_total, progress.bytes_done, speed),
+            eta=_eta(file.remote.size, progress.bytes_done, speed),
             note=progress.note if is_running else "",
             path=file.path,
             error=file.error,
         )
 
 
-def _eta(total: int | None, done: int, speed: float | None) -> float | None:
-    return (total - done) / speed if total is not None and speed else None
+def _eta(total: int, done: int, speed: float | None) -> float | None:
+    return (total - done) / speed if speed else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -36,12 +36,13 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 def close_loop(loop: asyncio.AbstractEventLoop) -> None:
     """Cancel the tasks that are left in a loop, and close it."""
-    loop.run_until_complete(_end(asyncio.all_tasks(loop)))
+    tasks = asyncio.all_tasks(loop)
+
+    async def end() -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    loop.run_until_complete(end())
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
-
-
-async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -93,19 +93,12 @@ def active_commands(screen: Screen[Any]) -> list[Active]:
     # A dialog hides the bindings of the app, although those with priority work.
     for command in commands_of("app"):
         found.setdefault(command.id, Active(command, screen.app, keys_of(command.id), True))
-    return sorted(map(_in_order, found.values()), key=lambda one: (_depth(one), _place(one)))
-
-
-def _in_order(active: Active) -> Active:
-    """The same, with its keys in the order of the table: the first is the one that is named."""
-    keys = tuple(key for key in keys_of(active.command.id) if key in active.keys)
-    return replace(active, keys=keys)
-
-
-def _depth(active: Active) -> int:
-    """Sorts the focused widget first, then outwards."""
-    return -len(active.node.ancestors_with_self)
-
-
-def _place(active: Active) -> int:
-    return COMMANDS.index(active.command)
+    # The keys of each in the order of the table: sentences name the first.
+    ordered = [
+        replace(one, keys=tuple(key for key in keys_of(one.command.id) if key in one.keys))
+        for one in found.values()
+    ]
+    return sorted(
+        ordered,
+        key=lambda one: (-len(one.node.ancestors_with_self), COMMANDS.index(one.command)),
+    )

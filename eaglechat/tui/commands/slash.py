@@ -46,11 +46,11 @@ class Completion:
 
 
 @dataclass(frozen=True)
-class Offer:
+class CompletionList:
     """The completions of the text before the cursor; they replace it from column `start` on."""
 
     start: int
-    ways: tuple[Completion, ...]
+    completions: tuple[Completion, ...]
 
 
 def literal(text: str) -> str | None:
@@ -91,14 +91,14 @@ def parse(text: str) -> Call:
         raise SlashError(f"{SLASH}{command.slash_name}: {error}.") from None
 
 
-def offer(before: str, choices: Choices) -> Offer | None:
+def completions_of(before: str, choices: Choices) -> CompletionList | None:
     """The completions of the first line, given its text before the cursor."""
     if not before.startswith(SLASH) or before.startswith(SLASH * 2):
         return None
     name, space, typed = before[1:].partition(" ")
     if not space:
-        ways = tuple(_named(name))
-        return Offer(0, ways) if ways else None
+        named = tuple(_named(name))
+        return CompletionList(0, named) if named else None
     try:
         command = _find(name)
     except SlashError:
@@ -107,7 +107,7 @@ def offer(before: str, choices: Choices) -> Offer | None:
         return None
     typed = typed.lstrip()
     start = len(before) - len(typed)
-    return Offer(start, tuple(_values(command, command.argument, typed, choices(command))))
+    return CompletionList(start, tuple(_values(command, command.argument, typed, choices(command))))
 
 
 def _find(name: str) -> Command:

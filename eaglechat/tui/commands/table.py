@@ -563,7 +563,7 @@ TURNS = (
     ),
 )
 
-READING = (
+REPLIES = (
     Command(
         id="chat.copy_code",
         title="Copy a code block",
@@ -789,7 +789,7 @@ BENCH = (
     ),
 )
 
-KEEPING = (
+SAVED_CHATS = (
     Command(
         id="chats.search",
         title="Find in all chats",
@@ -892,7 +892,7 @@ KEEPING = (
 )
 
 COMMANDS: tuple[Command, ...] = (
-    *APP, *MENU, *DOWNLOADS, *LISTS, *DIALOGS, *CHAT, *WRITING, *TURNS, *READING, *CONTROLS,
-    *PROMPT, *BENCH, *KEEPING,
+    *APP, *MENU, *DOWNLOADS, *LISTS, *DIALOGS, *CHAT, *WRITING, *TURNS, *REPLIES, *CONTROLS,
+    *PROMPT, *BENCH, *SAVED_CHATS,
 )  # fmt: skip
 """In the order of the bottom line, the help and the documentation."""

@@ -55,7 +55,11 @@ def prompt_table(report: BenchReport, labels: Labels) -> list[list[str]]:
 
 
 def _speed(speed: Speed | None) -> str:
-    return "-" if speed is None else speed.in_words
+    """The median and, after several repeats, half the spread."""
+    if speed is None:
+        return "-"
+    spread = f" ±{(speed.high - speed.low) / 2:.1f}" if speed.repeats > 1 else ""
+    return f"{speed.median:.1f}{spread}"
 
 
 def times(ratio: float) -> str:

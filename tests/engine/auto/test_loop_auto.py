@@ -178,9 +178,11 @@ def test_without_a_draft_auto_verifies_what_n_grams_find(
         prompt = rig.prompt(TEXT)
         alone = Generator(rig.target, ngram=NgramDrafter(), calibration=flat)
         live = Live(Speculation(n_draft_max=AUTO, shape=AUTO, ngram=True), 0.0)
-        events = tuple(alone.reply(prompt, GREEDY, live, seed=1, max_tokens=120))
+        reply = Reply(tuple(alone.reply(prompt, GREEDY, live, seed=1, max_tokens=120)))
         alone.close()
-    looked_up = [r for r in Reply(events).rounds if r.drafted]
+        assert reply.tokens == fresh_reply(tiny_models, prompt, max_tokens=120).tokens
+    check_bookkeeping(reply, prompt)
+    looked_up = [r for r in reply.rounds if r.drafted]
     assert {round_.drafter for round_ in looked_up} == {"ngram"}
     assert all(r.auto and r.auto.reason is AutoReason.LOOKED_UP for r in looked_up)
 

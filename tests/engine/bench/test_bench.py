@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,21 +79,22 @@ class ScriptedEngine:
             yield scripted_end(10, 50.0)
 
 
-def measured(engine: ScriptedEngine, prompts: list[BenchPrompt], repeats: int) -> list[BenchRun]:
+def measured(
+    write: bench.Write,
+    *prompts: BenchPrompt,
+    settings: Sequence[Speculation] = settings_of([2, AUTO], ["chain"], [False]),
+    repeats: int = 1,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> list[BenchRun]:
     runs = bench.measure(
-        engine.write,
-        prompts,
-        settings_of([2, AUTO], ["chain"], [False]),
-        repeats=range(repeats),
-        max_tokens=10,
-        cancelled=lambda: False,
+        write, prompts, settings, repeats=range(repeats), max_tokens=10, cancelled=cancelled
     )
     return list(runs)
 
 
 def test_settings_take_turns_after_a_short_reply_that_is_not_counted() -> None:
     engine = ScriptedEngine()
-    runs = measured(engine, [CHAT], repeats=3)
+    runs = measured(engine.write, CHAT, repeats=3)
     assert [(run.repeat, run.setting) for run in runs] == [
         *((0, "plain"), (0, "2"), (0, "auto")),
         *((1, "auto"), (1, "2"), (1, "plain")),
@@ -131,11 +132,8 @@ def test_what_each_drafter_s_tokens_come_to_is_counted_apart() -> None:
             yield drafted_by(scripted_round(4, 4, 8.0), "ngram")
         yield scripted_end(10, 50.0)
 
-    settings = settings_of([4], ["tree"], [True])
-    runs = bench.measure(
-        write, [CHAT, CODE], settings, repeats=range(1), max_tokens=10, cancelled=lambda: False
-    )
-    _, result = report_of(list(runs)).settings
+    runs = measured(write, CHAT, CODE, settings=settings_of([4], ["tree"], [True]))
+    _, result = report_of(runs).settings
     assert (result.n, result.shape, result.ngram) == (4, "tree", True)
     assert result.by_drafter == {
         "eagle3": DrafterStats(rounds=2, drafted=4, tested=4, accepted=2),
@@ -150,7 +148,7 @@ def drafted_by(round_: Round, drafter: str) -> Round:
 
 
 def test_a_prompt_is_reported_by_medians_with_their_spread() -> None:
-    report = report_of(measured(ScriptedEngine(), [CHAT], repeats=3))
+    report = report_of(measured(ScriptedEngine().write, CHAT, repeats=3))
     (chat,) = report.prompts
     plain = chat.speeds["plain"]
     assert plain.median == pytest.approx(10 / 0.110)
@@ -162,7 +160,7 @@ def test_a_prompt_is_reported_by_medians_with_their_spread() -> None:
 
 
 def test_a_draft_length_is_reported_over_all_prompts() -> None:
-    report = report_of(measured(ScriptedEngine(), [CHAT, CODE], repeats=3))
+    report = report_of(measured(ScriptedEngine().write, CHAT, CODE, repeats=3))
     two = next(result for result in report.settings if result.setting == "2")
     assert two.tokens_per_second == pytest.approx(200.0)
     assert two.speed_up == pytest.approx(110 / 50)
@@ -171,7 +169,7 @@ def test_a_draft_length_is_reported_over_all_prompts() -> None:
 
 
 def test_the_reference_program_is_compared_with_and_never_the_fastest_setting() -> None:
-    runs = measured(ScriptedEngine(), [CHAT], repeats=3)
+    runs = measured(ScriptedEngine().write, CHAT, repeats=3)
     beside = [
         replace(run, setting="reference 2", generation_ms=run.generation_ms / 10)
         for run in runs
@@ -185,21 +183,16 @@ def test_the_reference_program_is_compared_with_and_never_the_fastest_setting() 
 
 
 def test_verify_cost_is_that_of_decoding_with_a_draft_loaded() -> None:
-    report = report_of(measured(ScriptedEngine(), [CHAT], repeats=1))
+    report = report_of(measured(ScriptedEngine().write, CHAT))
     assert report.verify_ms == {2: 6.0, 3: 9.0}
 
 
 def test_what_was_measured_before_a_cancel_is_kept() -> None:
-    engine, done = ScriptedEngine(), []
-    runs = bench.measure(
-        engine.write,
-        [CHAT, CODE],
-        settings_of([2], ["chain"], [False]),
-        repeats=range(1),
-        max_tokens=10,
-        cancelled=lambda: len(engine.asked) > 4,
+    engine = ScriptedEngine()
+    settings = settings_of([2], ["chain"], [False])
+    done = measured(
+        engine.write, CHAT, CODE, settings=settings, cancelled=lambda: len(engine.asked) > 4
     )
-    done = list(runs)
     assert [(run.prompt, run.setting) for run in done] == [("chat", "plain"), ("chat", "2")]
     assert [result.prompt for result in report_of(done).prompts] == ["chat"]
 
@@ -209,16 +202,8 @@ def test_a_draft_that_gives_up_ends_the_bench_with_its_reason() -> None:
         yield SpeculationOff("the draft failed: status -1")
         yield scripted_end(10, 100.0)
 
-    runs = bench.measure(
-        write,
-        [CHAT],
-        [Speculation(n_draft_max=3)],
-        repeats=range(1),
-        max_tokens=10,
-        cancelled=lambda: False,
-    )
     with pytest.raises(BenchFailedError, match="chat, n = 3: the draft failed: status -1"):
-        list(runs)
+        measured(write, CHAT, settings=[Speculation(n_draft_max=3)])
 
 
 def test_the_built_in_prompts_cover_eight_kinds_of_work() -> None:

@@ -13,12 +13,11 @@ from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.engine.drafters.base import Proposal, ProposedToken
 from eaglechat.engine.generation.context_window import common_prefix
 from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.reply import ReplyState
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import LAST_TOKEN
-from tests.engine.rig import GREEDY, Rig, open_rig, plainly
+from tests.engine.generation.test_loop_drafters import verdict_on
+from tests.engine.rig import Rig, open_rig, plainly
 
 _IDS = range(20, 24)
 """Few tokens: what is drafted is often what is sampled."""
@@ -42,14 +41,9 @@ def test_a_tree_that_contains_a_chain_accepts_no_less(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Along whichever path of the tree the chain goes, and whatever the target samples."""
-    left: list[int] = []
-    monkeypatch.setattr(Sampler, "sample", lambda *_: left.pop(0))
 
     def accepted(proposal: Proposal, sampled: list[int]) -> int:
-        left[:] = sampled
-        reply = ReplyState(rig.target, [1, 2], GREEDY, seed=1, max_tokens=None, stop=())
-        verdict = reply.verify(proposal, context_left=100)
-        reply.close()
+        verdict, _rows = verdict_on(rig, monkeypatch, proposal, sampled)
         return len(verdict.path)
 
     @given(trees(), st.lists(st.sampled_from(_IDS), min_size=17, max_size=17), st.integers(0, 15))

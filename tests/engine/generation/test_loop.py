@@ -156,16 +156,6 @@ def test_text_held_back_for_a_stop_string_comes_out_at_the_end(
     assert reply.end.finish_reason is FinishReason.LENGTH
 
 
-def test_a_character_of_two_tokens_is_one_piece_of_text(
-    rig: Rig, prompt: tuple[int, ...], scripted: Callable[[str], None]
-) -> None:
-    scripted("aÃ©b")
-
-    reply = rig.reply(prompt, n_draft_max=0, max_tokens=4)
-
-    assert [round_.text for round_ in reply.rounds] == ["a", "", "é", "b"]
-
-
 @pytest.mark.parametrize("shape", ["chain", "tree"])
 @pytest.mark.parametrize("left", [6, 60])
 def test_a_full_context_ends_the_reply_at_its_last_position(

@@ -11,7 +11,6 @@ import pytest
 from eaglechat.engine.drafters.base import Proposal, ProposedToken
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.generator import Generator
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.reply import ReplyState, Verdict
 from eaglechat.engine.llama.objects import Context, Model
@@ -22,7 +21,6 @@ from eaglechat.wire.records import LAST_TOKEN, FinishReason, Origin
 from tests import tiny
 from tests.engine.rig import (
     GREEDY,
-    N_THREADS,
     Reply,
     Rig,
     check_bookkeeping,
@@ -151,22 +149,19 @@ def test_whatever_is_turned_in_every_round_the_tokens_are_those_of_plain_decodin
 
 @pytest.mark.parametrize("write", [tiny.write_target, tiny.write_hybrid_target])
 def test_a_target_without_a_draft_model_speculates_from_its_own_words(
-    tmp_path: Path, write: Callable[[Path], Path]
+    tmp_path: Path, tiny_models: tuple[Model, Model], write: Callable[[Path], Path]
 ) -> None:
     with (
         Model(write(tmp_path / "target.gguf")) as model,
-        Context(model, n_ctx=512, n_batch=64, n_threads=N_THREADS, n_rollback=8) as target,
+        open_rig(model, tiny_models[1], make_drafter=None, ngram=NgramDrafter()) as rig,
     ):
-        generator = Generator(target, ngram=NgramDrafter())
-        prompt = model.tokenize("the cat sat on the mat", bos=True, special=True)
-        replies = [
-            Reply(tuple(generator.reply(prompt, GREEDY, live, seed=1, max_tokens=120)))
-            for live in (Live(Speculation(n_draft_max=16, ngram=True), 0.0), plainly())
-        ]
-        generator.close()
-    assert replies[0].tokens == replies[1].tokens
+        prompt = rig.prompt("the cat sat on the mat")
+        reply = rig.reply(prompt, n_draft_max=16, max_tokens=120)
+        plain = rig.reply(prompt, live=plainly(), max_tokens=120)
+    assert (reply.tokens, reply.offs) == (plain.tokens, [])
+    check_bookkeeping(reply, prompt)
     # A greedy reply of the tiny target repeats itself before long.
-    assert len(replies[0].rounds) < 0.6 * len(replies[1].rounds)
+    assert len(reply.rounds) < 0.6 * len(plain.rounds)
 
 
 # --- failures ---

@@ -11,7 +11,7 @@ from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.planner import Planner, RoundPlan
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import AUTO, Set, Speculation
-from tests.engine.rig import check_bookkeeping, open_rig, plainly
+from tests.engine.rig import open_rig, plainly
 
 REPEATS = [1, 2, 3, 4, 5, 1, 2, 3]
 FLAT = Calibration(verify=((1, 1.0), (17, 1.2)))
@@ -72,18 +72,3 @@ def test_the_switch_of_n_grams_is_live_and_changes_no_token(
     assert "ngram" not in drafters[:8]
     assert "ngram" in drafters[8:]
     assert reply.tokens == plain.tokens
-
-
-@pytest.mark.parametrize("length", [AUTO, 16])
-def test_without_a_draft_model_n_grams_draft(
-    tiny_models: tuple[Model, Model], length: int | str
-) -> None:
-    with open_rig(*tiny_models) as rig:
-        prompt = rig.prompt(TEXT)
-        plain = rig.reply(prompt, live=plainly(), max_tokens=160)
-    with open_rig(*tiny_models, make_drafter=None, ngram=NgramDrafter()) as rig:
-        live = Live(Speculation(n_draft_max=length, ngram=True), 0.0)
-        reply = rig.reply(prompt, live=live, max_tokens=160)
-    assert (reply.tokens, reply.offs) == (plain.tokens, [])
-    check_bookkeeping(reply, prompt)
-    assert length == AUTO or any(round_.drafter == "ngram" for round_ in reply.rounds)

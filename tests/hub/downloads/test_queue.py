@@ -292,6 +292,19 @@ def test_a_file_that_was_deleted_meanwhile_is_downloaded_again_on_resume(
     until_stage(downloads, "one", Stage.INSTALLED)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_fault_of_the_program_ends_an_installation_too(
+    downloads: Downloads, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> Pair:
+        raise RuntimeError
+
+    monkeypatch.setattr(install, "finish", fail)
+    downloads.install(install.plan(hub, ONE))
+    failed = until_stage(downloads, "one", Stage.FAILED)
+    assert failed.error == "The conversion ended unexpectedly."
+
+
 def test_what_was_under_way_at_the_end_is_known_at_the_next_start(
     downloads: Downloads, hub: Hub, gate: Gate
 ) -> None:

@@ -65,7 +65,8 @@ def test_a_file_too_large_for_http_comes_from_xet_storage(hub: Hub, fake: FakeHu
     assert {seen.path.split("/")[1] for seen in fake.requests("storage")} == {"xorbs"}
     assert Path(hf_hub_download(REPO, FILE, cache_dir=hub.cache_dir, local_files_only=True)) == path
     assert list(path.resolve().parent.iterdir()) == [path.resolve()]
-    assert all(p.bytes_total == len(DATA) for p in progress if p.state is FileState.DOWNLOADING)
+    assert FileState.DOWNLOADING in {p.state for p in progress}
+    assert all(p.bytes_done <= len(DATA) for p in progress)
     assert pull(hub) == path
 
 

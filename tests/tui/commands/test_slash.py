@@ -82,28 +82,32 @@ def test_whatever_is_typed_is_a_command_a_text_or_refused_in_words(typed: str) -
 @given(st.one_of(st.text(max_size=20), st.sampled_from(sorted(BY_SLASH))), st.text(max_size=8))
 def test_each_way_to_go_on_goes_on_from_what_is_typed(name: str, value: str) -> None:
     before = f"/{name} {value}" if value else f"/{name}"
-    if (offer := slash.offer(before, names)) is None:
+    if (offered := slash.completions_of(before, names)) is None:
         return
-    for way in offer.ways:
-        if way.text:
-            whole = before[: offer.start] + way.text
-            again = slash.offer(whole, names)
-            assert again is None or not way.is_whole or again.start >= offer.start
-            if way.is_whole:
+    for completion in offered.completions:
+        if completion.text:
+            whole = before[: offered.start] + completion.text
+            again = slash.completions_of(whole, names)
+            assert again is None or not completion.is_whole or again.start >= offered.start
+            if completion.is_whole:
                 assert isinstance(slash.parse(whole), Call)
 
 
 def test_commands_are_offered_with_what_they_take() -> None:
-    offer = slash.offer("/te", names)
-    assert offer is not None
-    (way, *_) = offer.ways
-    assert (way.shown, way.text, way.is_whole) == ("/temp 0-2", "/temp ", False)
-    (hint,) = getattr(slash.offer("/temp ", names), "ways", ())
+    offered = slash.completions_of("/te", names)
+    assert offered is not None
+    (completion, *_) = offered.completions
+    assert (completion.shown, completion.text, completion.is_whole) == (
+        "/temp 0-2",
+        "/temp ",
+        False,
+    )
+    (hint,) = getattr(slash.completions_of("/temp ", names), "completions", ())
     assert (hint.shown, hint.text) == ("0 to 2", "")
-    words = getattr(slash.offer("/think o", names), "ways", ())
-    assert [way.text for way in words] == ["auto", "on", "off"]
-    (pair,) = getattr(slash.offer("/model smol", names), "ways", ())
+    words = getattr(slash.completions_of("/think o", names), "completions", ())
+    assert [completion.text for completion in words] == ["auto", "on", "off"]
+    (pair,) = getattr(slash.completions_of("/model smol", names), "completions", ())
     assert (pair.text, pair.is_whole) == ("smollm2-135m", True)
-    assert slash.offer("//te", names) is None
-    assert slash.offer("te", names) is None
-    assert slash.offer("/new ", names) is None
+    assert slash.completions_of("//te", names) is None
+    assert slash.completions_of("te", names) is None
+    assert slash.completions_of("/new ", names) is None

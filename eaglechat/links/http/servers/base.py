@@ -25,20 +25,24 @@ Written = tuple[str, Part]
 """A text, and the part of the reply that it belongs to."""
 
 
-class ReplyReader(Protocol):
+class ReplyReader:
     """Turns the chunks of one streamed reply into records."""
 
     def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
         """The records that the next chunk completes."""
+        raise NotImplementedError
 
     def rest(self) -> Iterator[Round]:
         """The records that were held back, when no more chunks come for whatever reason."""
+        raise NotImplementedError
 
     def settled(self) -> Sequence[Round] | None:
         """All rounds of the reply, if they are known better at its end than while it streamed."""
+        return None
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         """How the reply ended."""
+        raise NotImplementedError
 
 
 class ServerKind(Protocol):

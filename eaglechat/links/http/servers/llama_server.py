@@ -68,34 +68,29 @@ class LlamaSwap(LlamaServer):
     name = "llama-swap"
 
 
-class EitherReader:
+class EitherReader(ReplyReader):
     """Reads a reply by its counts if it has any, else as text: older llama-servers send none, nor
     do other servers behind llama-swap or a proxy."""
 
     def __init__(self, kind: LlamaServer, chat: Chat) -> None:
-        self._counted, self._reader = LlamaServerReader(kind, chat), TextReader(chat)
-        self._chosen: ReplyReader | None = None
+        self._counting = LlamaServerReader(kind, chat)
+        self._reader: ReplyReader = TextReader(chat)
+        self._is_chosen = False
 
     def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
-        if self._chosen is None and (chunk.timings or chunk.prompt_progress):
-            self._chosen = self._counted
-        elif self._chosen is None and written_in(chunk):
-            self._chosen = self._reader
-        if self._chosen is not None:
-            yield from self._chosen.take(chunk)
+        if not self._is_chosen:
+            if chunk.timings or chunk.prompt_progress:
+                self._reader = self._counting
+            elif not written_in(chunk):
+                return
+            self._is_chosen = True
+        yield from self._reader.take(chunk)
 
     def rest(self) -> Iterator[Round]:
-        return self._in_use.rest()
-
-    def settled(self) -> None:
-        return None
+        return self._reader.rest()
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
-        return self._in_use.end(seed, is_cancelled=is_cancelled)
-
-    @property
-    def _in_use(self) -> ReplyReader:
-        return self._chosen or self._reader
+        return self._reader.end(seed, is_cancelled=is_cancelled)
 
 
 class _Step:
@@ -141,7 +136,7 @@ class _Step:
         return Origin.BONUS if self.n_accepted == self.n_drafted else Origin.CORRECTION
 
 
-class LlamaServerReader:
+class LlamaServerReader(ReplyReader):
     """Makes rounds from counts. A round is told once its last token has come, or the next round
     began."""
 
@@ -198,9 +193,6 @@ class LlamaServerReader:
             self._texts, self._pieces = {}, []
             tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in left)
             yield self._round(tokens, (), 0, 0, 0.0)
-
-    def settled(self) -> None:
-        return None
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         now = self._now

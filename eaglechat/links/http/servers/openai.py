@@ -7,6 +7,7 @@ from typing import Any
 
 from eaglechat.links.http.servers.base import (
     ReasoningSplitter,
+    ReplyReader,
     TimedEnding,
     common_body,
     without_times,
@@ -31,7 +32,7 @@ class OpenAIServer:
         return TextReader(chat)
 
 
-class TextReader:
+class TextReader(ReplyReader):
     """Makes each chunk a round of one token of unknown origin: most servers send a chunk for each
     token."""
 
@@ -50,9 +51,6 @@ class TextReader:
     def rest(self) -> Iterator[Round]:
         if left := self._splitter.rest():
             yield self._round(self._count, left, 0.0)
-
-    def settled(self) -> None:
-        return None
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         return self._ending.end(self._count, 1, seed, is_cancelled=is_cancelled)

@@ -12,6 +12,7 @@ from typing import Any
 from eaglechat.links.http.servers.base import (
     LONGEST_DRAFT,
     ReasoningSplitter,
+    ReplyReader,
     TimedEnding,
     Written,
     most_tokens,
@@ -74,7 +75,7 @@ class _Step:
     ms: float
 
 
-class StepReader:
+class StepReader(ReplyReader):
     """A round of each chunk."""
 
     def __init__(self, kind: StepwiseServer, chat: Chat) -> None:

@@ -740,14 +740,14 @@ class ChatScreen(PromptScreen[None]):
 
     # Completing what is typed, and attaching files
 
-    def _completed(self, before: str, is_first: bool) -> slash.Offer | None:
+    def _completed(self, before: str, is_first: bool) -> slash.CompletionList | None:
         """What the text before the cursor on its line can become: a command, its value, or a file.
         `is_first` says whether it is the first line."""
         typed = typed_path(before)
         if typed is None:
             self._listed.clear()
             is_command = is_first and self.editing is None
-            return slash.offer(before, self._choices) if is_command else None
+            return slash.completions_of(before, self._choices) if is_command else None
         directory = typed.directory
         if directory not in self._listed:
             self._listed[directory] = ()
@@ -757,8 +757,8 @@ class ChatScreen(PromptScreen[None]):
 
             self.in_background(read)
         found = fitting(self._listed[directory], typed.name)[:MOST_FILES_OFFERED]
-        ways = tuple(_file_completion(directory, one) for one in found)
-        return slash.Offer(typed.start, ways) if ways else None
+        files = tuple(_file_completion(directory, one) for one in found)
+        return slash.CompletionList(typed.start, files) if files else None
 
     def _show_listed(self, directory: str, listed: tuple[Listed, ...]) -> None:
         # By now another path may be typed.

@@ -230,7 +230,7 @@ def _file(file: FileSnapshot, width: int) -> list[Part]:
     name = file.remote.path.rpartition("/")[2]
     doing = file.state.value
     said = _pace(file) if doing == "downloading" else f"{doing:>24}"
-    lines = _meter(name, (file.bytes_done, file.bytes_total or 0), said, width, MUTED)
+    lines = _meter(name, (file.bytes_done, file.remote.size), said, width, MUTED)
     if file.note:
         lines += ["\n    ", (file.note, "$text-warning")]
     return lines

@@ -8,13 +8,13 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from eaglechat.tui.commands.slash import Completion, Offer
+from eaglechat.tui.commands.slash import Completion, CompletionList
 
 _NAME_CELLS = 26
 
 
 class Completions(OptionList):
-    """The prompt keeps the focus and sets what is offered; `take` gets the row that is clicked."""
+    """The prompt keeps the focus and sets what is offered. A click on a row calls `take`."""
 
     DEFAULT_CSS = """
     Completions {
@@ -35,27 +35,29 @@ class Completions(OptionList):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, compact=True)
         self.display = False
-        self.offer: Offer | None = None
-        self.take: Callable[[Completion], None] = lambda _way: None
+        self.offered: CompletionList | None = None
+        self.take: Callable[[Completion], None] = lambda _completion: None
 
-    def show(self, offer: Offer | None) -> None:
+    def show(self, offered: CompletionList | None) -> None:
         """Show these completions; None hides the list."""
-        if offer == self.offer:
+        if offered == self.offered:
             return
-        self.offer = offer
+        self.offered = offered
         self.clear_options()
-        if offer is not None:
-            self.add_options(Option(_row(way), disabled=not way.text) for way in offer.ways)
+        if offered is not None:
+            self.add_options(
+                Option(_row(one), disabled=not one.text) for one in offered.completions
+            )
             self.action_first()
-        self.display = offer is not None
+        self.display = offered is not None
 
     @property
     def chosen(self) -> Completion | None:
         """The highlighted completion; None if there is none, or it has no text."""
-        if self.offer is None or self.highlighted is None:
+        if self.offered is None or self.highlighted is None:
             return None
-        way = self.offer.ways[self.highlighted]
-        return way if way.text else None
+        completion = self.offered.completions[self.highlighted]
+        return completion if completion.text else None
 
     def move(self, by: int) -> None:
         if by < 0:
@@ -65,12 +67,12 @@ class Completions(OptionList):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        if self.offer is not None:
-            self.take(self.offer.ways[event.option_index])
+        if self.offered is not None:
+            self.take(self.offered.completions[event.option_index])
 
 
-def _row(way: Completion) -> Content:
-    name = f"  {way.shown}"
+def _row(completion: Completion) -> Content:
+    name = f"  {completion.shown}"
     shown = f"{name}  " if len(name) > _NAME_CELLS else f"{name:<{_NAME_CELLS}}"
-    style = "bold" if way.text else "$foreground-muted"
-    return Content.assemble((shown, style), (way.help, "$foreground-muted"))
+    style = "bold" if completion.text else "$foreground-muted"
+    return Content.assemble((shown, style), (completion.help, "$foreground-muted"))

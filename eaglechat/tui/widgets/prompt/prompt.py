@@ -14,11 +14,11 @@ from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.question import Marks, pasted, text_of
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import TAB, keys_of
-from eaglechat.tui.commands.slash import Completion, Offer
+from eaglechat.tui.commands.slash import Completion, CompletionList
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.widgets.prompt.completions import Completions
 
-Completer = Callable[[str, bool], Offer | None]
+Completer = Callable[[str, bool], CompletionList | None]
 """Gets the text before the cursor on its line, and whether that is the first line."""
 
 
@@ -93,10 +93,7 @@ class Prompt(TextArea):
     # Marks for pastes and files
 
     def edit(self, edit: Edit) -> EditResult:
-        return super().edit(self._around_marks(edit))
-
-    def _around_marks(self, edit: Edit) -> Edit:
-        """The same edit, widened so that it does not cut a mark in two."""
+        """Do an edit, widened so that it does not cut a mark in two."""
         top, bottom = sorted((edit.from_location, edit.to_location))
         first, last = self._mark_at(top), self._mark_at(bottom)
         if top == bottom:
@@ -104,7 +101,7 @@ class Prompt(TextArea):
         else:
             top = (top[0], first[0]) if first else top
             bottom = (bottom[0], last[1]) if last else bottom
-        return replace(edit, from_location=top, to_location=bottom)
+        return super().edit(replace(edit, from_location=top, to_location=bottom))
 
     def _refresh_size(self) -> None:
         # During an undo the cursor may still be below the text, and a scroll bar that disappears
@@ -185,11 +182,13 @@ class Prompt(TextArea):
         self.insert("\n")
 
     def action_cursor_up(self, select: bool = False) -> None:
-        if select or not self._on_first_row or not self._walk(-1):
+        is_first = self.navigator.is_first_wrapped_line(self.cursor_location)
+        if select or not is_first or not self._walk(-1):
             super().action_cursor_up(select)
 
     def action_cursor_down(self, select: bool = False) -> None:
-        if select or not self._on_last_row or not self._walk(1):
+        is_last = self.navigator.is_last_wrapped_line(self.cursor_location)
+        if select or not is_last or not self._walk(1):
             super().action_cursor_down(select)
 
     async def _on_key(self, event: events.Key) -> None:
@@ -222,24 +221,24 @@ class Prompt(TextArea):
         row, column = self.cursor_location
         line = self.document.get_line(row)
         is_at_end = self.selection.is_empty and not line[column : column + 1].strip()
-        offer = self._completer(line[:column], row == 0) if is_at_end else None
-        start = (row, offer.start) if offer else None
+        offered = self._completer(line[:column], row == 0) if is_at_end else None
+        start = (row, offered.start) if offered else None
         if start is None or start != self._declined:
             self._declined = None
-        self._completions.show(None if self._declined else offer)
+        self._completions.show(None if self._declined else offered)
 
     def _is_completed_by(self, key: str) -> bool:
         """Handle a key of the completions; False if it is none."""
         if self._completions is None:
             return False
         self.complete()
-        offer, chosen = self._completions.offer, self._completions.chosen
-        if offer is None:
+        offered, chosen = self._completions.offered, self._completions.chosen
+        if offered is None:
             return False
         if key in keys_of("list.up") or key in keys_of("list.down"):
             self._completions.move(-1 if key in keys_of("list.up") else 1)
         elif key in keys_of("list.clear"):
-            self._declined = self.cursor_location[0], offer.start
+            self._declined = self.cursor_location[0], offered.start
             self._completions.show(None)
         elif key == TAB.lower():
             if chosen is not None:
@@ -250,49 +249,40 @@ class Prompt(TextArea):
             return False
         return True
 
-    def _sent_with(self, way: Completion) -> bool:
+    def _sent_with(self, completion: Completion) -> bool:
         """Insert a completion instead of sending; False if the text is that already."""
-        if way.path:
-            self._put(way)
-            return True
-        if way.is_whole and self._before() == way.text.rstrip():
+        sends = completion.is_whole and not completion.path
+        if sends and self._typed() == completion.text.rstrip():
             return False
-        self._put(way)
-        if way.is_whole:
+        self._put(completion)
+        if sends:
             self.action_send()
         return True
 
-    def _take_clicked(self, way: Completion) -> None:
+    def _take_clicked(self, completion: Completion) -> None:
         self.take_focus()
-        if not self._sent_with(way):
+        if not self._sent_with(completion):
             self.action_send()
 
-    def _before(self) -> str:
+    def _typed(self) -> str:
         """The part of the text before the cursor that is being completed."""
         assert self._completions is not None
-        assert self._completions.offer is not None
+        assert self._completions.offered is not None
         row, column = self.cursor_location
-        return self.document.get_line(row)[self._completions.offer.start : column]
+        return self.document.get_line(row)[self._completions.offered.start : column]
 
-    def _put(self, way: Completion) -> None:
+    def _put(self, completion: Completion) -> None:
         assert self._completions is not None
-        assert self._completions.offer is not None
+        assert self._completions.offered is not None
         row, column = self.cursor_location
-        start = (row, self._completions.offer.start)
-        self.replace(way.text, start, (row, column), maintain_selection_offset=False)
-        if way.path:
-            self.post_message(self.Attach(way.path, way.text))
+        start = (row, self._completions.offered.start)
+        self.replace(completion.text, start, (row, column), maintain_selection_offset=False)
+        if completion.path:
+            self.post_message(self.Attach(completion.path, completion.text))
         self.complete()
 
-    @property
-    def _on_first_row(self) -> bool:
-        return self.navigator.is_first_wrapped_line(self.cursor_location)
-
-    @property
-    def _on_last_row(self) -> bool:
-        return self.navigator.is_last_wrapped_line(self.cursor_location)
-
     def _walk(self, step: int) -> bool:
+        """Show the next older (-1) or newer (1) text of the history; False if there is none."""
         position = self._position + step
         if not 0 <= position <= len(self._sent):
             return False

@@ -137,7 +137,7 @@ async def test_a_binary_is_refused_and_an_address_is_text(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await user.open_chat()
         await user.type("me@example.org")
-        assert user.chat.query_one(Completions).offer is None
+        assert user.chat.query_one(Completions).offered is None
         await user.type(" @im")
         await user.sees("image.png")
         await user.press("enter")

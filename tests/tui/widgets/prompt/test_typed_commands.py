@@ -15,8 +15,8 @@ Drive = Callable[..., Driver]
 
 
 def offered(user: Driver) -> list[str]:
-    offer = user.chat.query_one(Completions).offer
-    return [way.shown for way in offer.ways] if offer else []
+    offered = user.chat.query_one(Completions).offered
+    return [one.shown for one in offered.completions] if offered else []
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
