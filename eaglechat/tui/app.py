@@ -96,7 +96,7 @@ class EagleApp(KeysInOrder):
         if chosen is not None:
             self.theme = chosen.name
         desk = desk or HubDesk()
-        settings_service = SettingsService(self, settings, config_file, self._complain)
+        settings_service = SettingsService(self, settings, config_file)
         self.services = Services(
             engine=EngineService(engine, lambda: not settings_service.current.engine.command),
             settings=settings_service,
@@ -319,9 +319,6 @@ class EagleApp(KeysInOrder):
         self._toggle(HelpScreen(self.screen))
 
     # What the services say
-
-    def _complain(self, sentence: str) -> None:
-        self.notify(sentence, severity="error", markup=False)
 
     def _announce_installs(self) -> None:
         """Say which pairs were installed, or failed to, since the last call."""

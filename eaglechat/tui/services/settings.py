@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from textual.dom import DOMNode
+from textual.app import App
 from textual.signal import Signal
 
 from eaglechat.settings import Settings
@@ -25,14 +24,12 @@ class SettingsChange:
 class SettingsService:
     """Has the settings in force; subscribers of `changed` are told of each change."""
 
-    def __init__(
-        self, owner: DOMNode, settings: Settings, file: Path, complain: Callable[[str], None]
-    ) -> None:
-        """`complain` gets a sentence if a change cannot be written to `file`."""
+    def __init__(self, app: App[Any], settings: Settings, file: Path) -> None:
+        """The user is told if a change cannot be written to `file`."""
         self.current = settings
         self.file = file
-        self.changed: Signal[SettingsChange] = Signal(owner, "settings")
-        self._complain = complain
+        self.changed: Signal[SettingsChange] = Signal(app, "settings")
+        self._app = app
 
     def change(self, table: str, key: str, value: Any) -> None:
         """Put a valid value in force and write it to the file; None removes the setting."""
@@ -44,5 +41,6 @@ class SettingsService:
         try:
             save_setting(self.file, table, key, value)
         except SettingsFileError as error:
-            self._complain(f"{error}. The change holds until you quit.")
+            said = f"{error}. The change holds until you quit."
+            self._app.notify(said, severity="error", markup=False)
         self.changed.publish(SettingsChange(before, self.current))

@@ -150,7 +150,7 @@ def test_the_page_asks_nothing_of_the_network_and_runs_nothing() -> None:
 
 @settings(max_examples=40)
 @given(st.text(), st.text(alphabet="<>&\"'/scriptdiv!-\0\ud800 "))
-def test_whatever_is_said_stays_text(one: str, other: str) -> None:
+def test_no_text_of_a_chat_becomes_markup(one: str, other: str) -> None:
     chat = replace(chat_of(written(one), question=other), title=other)
     plain = Page(page(chat_of(written("x"), question="x")))
     shown = Page(page(chat))
@@ -193,7 +193,7 @@ def test_a_file_has_a_name_that_every_system_takes(title: str) -> None:
     assert not name.startswith((".", "-"))
 
 
-def test_a_file_that_is_there_is_not_taken(tmp_path: Path) -> None:
+def test_a_file_that_exists_is_not_replaced(tmp_path: Path) -> None:
     assert formats.free_file(tmp_path, "Why?", "json").name == "Why.json"
     (tmp_path / "Why.json").write_text("")
     assert formats.free_file(tmp_path, "Why?", "json").name == "Why-2.json"

@@ -79,7 +79,7 @@ async def install_small(user: Driver) -> None:
     await user.on(DownloadsScreen)
 
 
-async def test_a_pair_is_installed_paused_gone_on_with_and_loaded(
+async def test_a_pair_is_downloaded_paused_resumed_and_loaded(
     drive: Drive, desk: HubDesk, fake: FakeHub, tmp_path: Path
 ) -> None:
     library = PairLibrary(tmp_path / "state")

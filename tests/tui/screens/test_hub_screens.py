@@ -140,7 +140,7 @@ async def test_a_plan_that_fails_says_what_to_do_and_can_be_tried_again(
         await user.sees("small-Q4_K_M.gguf")
 
 
-async def test_downloads_pause_go_on_and_cancel_by_key_and_by_mouse(
+async def test_downloads_are_paused_resumed_and_cancelled_by_key_and_by_mouse(
     drive: Drive, desk: ScriptedDesk
 ) -> None:
     pair = entry("qwen3-4b", converts=True)

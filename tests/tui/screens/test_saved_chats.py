@@ -1,4 +1,4 @@
-"""Chats on disk, as the app meets them: models gone, files that are none, other programs."""
+"""Saved chats in the app: models that are gone, a file that is no chat, a chat open elsewhere."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_chat_whose_models_are_gone_can_be_read_and_goes_on_when_they_ar
         assert len(user.messages) == 4
 
 
-async def test_a_file_that_is_no_chat_stands_in_the_list_with_the_reason(
+async def test_a_file_that_is_not_a_chat_is_listed_with_the_reason(
     drive: Drive, tmp_path: Path
 ) -> None:
     (tmp_path / "chats").mkdir()

@@ -205,7 +205,7 @@ def test_without_colour_the_kind_of_theme_is_known_before_textual_asks(
 
 
 @pytest.mark.parametrize("path", ["~nobody-of-this-name/m.gguf", "x" * 5000])
-async def test_a_path_that_can_be_none_is_said_to_be_missing(drive: Drive, path: str) -> None:
+async def test_a_path_that_cannot_exist_is_reported_as_missing(drive: Drive, path: str) -> None:
     async with drive() as user:
         await user.command("menu.files")
         await user.sees("Open GGUF files")

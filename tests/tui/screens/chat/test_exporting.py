@@ -66,7 +66,7 @@ async def test_a_chat_of_the_list_is_exported(drive: Drive, here: Path) -> None:
         await user.until((here / "Why.md").exists, "the file")
 
 
-async def test_a_chat_that_no_disk_takes_is_copied(
+async def test_a_chat_that_cannot_be_saved_can_be_copied(
     drive: Drive, here: Path, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "file").write_text("")
@@ -85,7 +85,7 @@ async def test_a_chat_that_no_disk_takes_is_copied(
 
 
 @pytest.mark.parametrize("folder", ["~nobody-of-this-name", "file", "\0"])
-async def test_a_folder_that_cannot_be_written_is_said(
+async def test_a_folder_that_cannot_be_written_is_reported(
     drive: Drive, here: Path, folder: str
 ) -> None:
     (here / "file").write_text("")
@@ -101,7 +101,7 @@ async def test_a_folder_that_cannot_be_written_is_said(
         assert isinstance(user.app.screen, ExportScreen)
 
 
-async def test_what_is_chosen_reads_without_colour_and_on_a_line_each(drive: Drive) -> None:
+async def test_the_choices_can_be_read_without_colour(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await user.open_chat()
         await user.ask("Why?")

@@ -1,4 +1,4 @@
-"""Finding in the open chat: places one by one, and back to where the reader was."""
+"""Finding in the open chat: matches one by one, and back to where the reader was."""
 
 from __future__ import annotations
 

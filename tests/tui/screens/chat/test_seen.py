@@ -80,7 +80,7 @@ async def test_what_left_the_context_is_said(drive: Drive) -> None:
         await user.sees("the first turn is not in the context")
 
 
-async def test_why_it_cannot_be_shown(drive: Drive) -> None:
+async def test_the_reason_why_a_prompt_cannot_be_shown_is_told(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
         user.engine.chat_error = ("prompt", "the template refuses this")
