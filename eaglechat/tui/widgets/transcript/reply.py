@@ -27,14 +27,14 @@ from eaglechat.tui.widgets.transcript.markdown import (
     RenderedMarkdown,
     same_passage,
 )
-from eaglechat.tui.widgets.transcript.token_styles import LOOKED_UP
+from eaglechat.tui.widgets.transcript.token_styles import NGRAM_KIND
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round, Token
 
 RENDERED_EVERY_S, RENDERING_PAUSE = 0.1, 3.0
 """The pause between two Markdown renderings of a growing reply: at least RENDERED_EVERY_S seconds,
 and at least RENDERING_PAUSE times the duration of the last rendering."""
-_ORIGINS = {*(origin.value for origin in Origin), LOOKED_UP}
+_ORIGINS = {*(origin.value for origin in Origin), NGRAM_KIND}
 
 
 @dataclass(frozen=True)
@@ -380,4 +380,4 @@ def _round_runs(round: Round, part: Part) -> Iterator[Run]:
 def _kind_of(token: Token) -> str:
     if token.origin is Origin.UNKNOWN:
         return TEXT
-    return LOOKED_UP if token.drafter == NGRAM else token.origin.value
+    return NGRAM_KIND if token.drafter == NGRAM else token.origin.value

@@ -8,20 +8,20 @@ from textual.widget import Widget
 
 from eaglechat.tui.themes import REJECTED, TOKEN_KINDS
 
-LOOKED_UP = "n-gram"
+NGRAM_KIND = "n-gram"
 """The kind of accepted tokens that n-grams drafted: drawn as accepted and underlined."""
 
 
 class TokenStyled(Widget):
     """A widget with a component class `token--<kind>` for each kind of token."""
 
-    COMPONENT_CLASSES = {f"token--{kind}" for kind in (*TOKEN_KINDS, LOOKED_UP)}
+    COMPONENT_CLASSES = {f"token--{kind}" for kind in (*TOKEN_KINDS, NGRAM_KIND)}
     DEFAULT_CSS = "\n".join(
         f"TokenStyled > .token--{kind} {{ color: $token-{kind}; text-style: $token-{kind}-style; }}"
         for kind in TOKEN_KINDS
     )
     DEFAULT_CSS += f"""
-    TokenStyled > .token--{LOOKED_UP} {{ color: $token-accepted; text-style: bold underline; }}
+    TokenStyled > .token--{NGRAM_KIND} {{ color: $token-accepted; text-style: bold underline; }}
     """
 
 
@@ -46,7 +46,7 @@ class Legend(TokenStyled):
         if self.no_origins:
             return Text(self.no_origins)
         accepted, *others = TOKEN_KINDS
-        return Text(" · ").join(self._named(kind) for kind in (accepted, LOOKED_UP, *others))
+        return Text(" · ").join(self._named(kind) for kind in (accepted, NGRAM_KIND, *others))
 
     def _named(self, kind: str) -> Text:
         if kind == REJECTED and not self.are_rejected_known:
