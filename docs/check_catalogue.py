@@ -70,7 +70,7 @@ def look_at(hub: Hub, entry: CatalogueEntry) -> Finding:
 
 
 def _pinned(hub: Hub, entry: CatalogueEntry) -> Iterator[str]:
-    """What is wrong with the revisions that are pinned, and with names."""
+    """Pinned revisions that cannot be had, and repositories that have another name now."""
     for source in (entry.target, entry.draft):
         repo = source.repo or getattr(source, "checkpoint", "")
         try:
@@ -78,7 +78,7 @@ def _pinned(hub: Hub, entry: CatalogueEntry) -> Iterator[str]:
         except OfflineError:
             raise
         except HubError as error:
-            # What is wrong with the branch is said where that is asked for.
+            # `look_at` asks for the branch itself.
             if source.revision != BRANCH:
                 yield f"pinned to {source.revision[:8]}: {error}"
             continue
@@ -89,7 +89,7 @@ def _pinned(hub: Hub, entry: CatalogueEntry) -> Iterator[str]:
 def _moved(
     what: str, source: GGUFSource | DraftSource, files: Sequence[RemoteFile]
 ) -> Iterator[str]:
-    """What of a source is another on the branch than it is pinned to, or was when last seen."""
+    """What has changed on the branch since the source was pinned or last looked at."""
     if source.revision not in (BRANCH, files[0].commit):
         yield f"{what}: {BRANCH} has moved on to {files[0].commit[:8]}"
     size = sum(file.size for file in files)

@@ -78,6 +78,14 @@ def test_pages_name_only_flags_that_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_name_only_flags_of_tools_that_exist(page: Path) -> None:
+    for tool, rest in re.findall(r"-m tests\.tools\.(\w+)([^`\n]*)", _text(page)):
+        source = _text(ROOT / "tests" / "tools" / f"{tool}.py")
+        for flag in re.findall(r"--[a-z][a-z-]*", rest):
+            assert f'"{flag}"' in source, f"{tool} has no {flag}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_of_a_page_is_one(page: Path) -> None:
     for line in _commands(page):
         cli.parse(shlex.split(line, comments=True))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.progress import Bars
-from eaglechat.cli.status import complain
+from eaglechat.cli.status import CommandError, complain
 from eaglechat.links.base import (
     ENGINE_DIED,
     FINAL,
@@ -54,7 +54,7 @@ _LOG_SAYS_MORE = ("load", "internal", ENGINE_DIED)
 
 
 def choose_pair(args: argparse.Namespace, settings: Settings | None = None) -> Pair:
-    """The pair that the flags name, else the built-in one. Raises EngineError if it cannot run.
+    """The pair that the flags name, else the built-in one. Raises CommandError if it cannot run.
 
     With `engine.command` the engine may run on another machine, so the files are not checked here.
     """
@@ -67,7 +67,7 @@ def choose_pair(args: argparse.Namespace, settings: Settings | None = None) -> P
     if settings is None or not settings.engine.command:
         status = pairs.inspect(pair)
         if status.problem:
-            raise EngineError(f"{pair.name} cannot run: {status.problem}")
+            raise CommandError(f"{pair.name} cannot run: {status.problem}")
     return library.as_kept(pair)
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from eaglechat import paths, settings
 from eaglechat.cli.parsing import did_you_mean
-from eaglechat.cli.status import WrongUsageError, complain
+from eaglechat.cli.status import CommandError, WrongUsageError, complain
 from eaglechat.settings import SettingDoc, Settings
 from eaglechat.settings.config_file import parse_assignment
 from eaglechat.settings.description import Range, parse, written
 from eaglechat.settings.servers import SERVER_KEY, ServerSettings, key_variable
-from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import Auto
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def served_pair(args: argparse.Namespace, settings: Settings) -> Pair | None:
 
 
 def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
-    """The pair that the flags name, or None if they name none. Raises EngineError."""
+    """The pair that the flags name, or None if they name none. Raises CommandError."""
     from eaglechat.hub import catalogue
     from eaglechat.hub.local.pairs import NotInstalledError, pair_of_files
 
@@ -90,11 +89,11 @@ def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
     try:
         pair = library.find(args.pair)
     except NotInstalledError as error:
-        raise EngineError(str(error)) from error
+        raise CommandError(str(error)) from error
     if pair is None:
         known = [pair.name for pair in library.pairs()]
         near = did_you_mean(args.pair, [*known, *(entry.name for entry in catalogue.load()[0])])
-        raise EngineError(
+        raise CommandError(
             f"there is no pair named {args.pair!r}; known: {', '.join(known)}, and those that "
             f"`eaglechat models` lists{near}"
         )
@@ -210,7 +209,7 @@ def _overridden(args: argparse.Namespace, configured: Settings) -> Settings:
 
 
 def in_role(args: argparse.Namespace, configured: Settings) -> Settings:
-    """The settings overridden by their role, then by the flags. Raises EngineError."""
+    """The settings overridden by their role, then by the flags. Raises CommandError."""
     from eaglechat.chat.writing.roles import Role, find_role
 
     name = configured.generation.role
@@ -219,7 +218,7 @@ def in_role(args: argparse.Namespace, configured: Settings) -> Settings:
     found = find_role(paths.user_roles_dir(), name)
     if not isinstance(found, Role):
         why = str(found) if found else f"there is no role {name!r} in {paths.user_roles_dir()}"
-        raise EngineError(why)
+        raise CommandError(why)
     return _overridden(args, found.applied(configured))
 
 

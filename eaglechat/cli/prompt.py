@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import msgspec
 
 from eaglechat.cli import options
-from eaglechat.cli.status import OK
+from eaglechat.cli.status import OK, CommandError
 from eaglechat.settings import Settings, find
-from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import Message, Thinking
 
 
@@ -76,21 +75,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _text(file: Path | None) -> str | None:
-    """The content of a file, None if none is given. Raises OSError, EngineError."""
+    """The content of a file, None if none is given. Raises OSError, CommandError."""
     try:
         return file.read_text(encoding="utf-8") if file else None
     except UnicodeDecodeError as error:
-        raise EngineError(f"{file} is not text in UTF-8") from error
+        raise CommandError(f"{file} is not text in UTF-8") from error
 
 
 def _messages(file: Path | None, settings: Settings) -> tuple[Message, ...]:
-    """The messages of the file, or a greeting without one. Raises OSError, EngineError."""
+    """The messages of the file, or a greeting without one. Raises OSError, CommandError."""
     messages: tuple[Message, ...] = (Message(role="user", content="hi"),)
     if file is not None:
         try:
             given = msgspec.json.decode(file.read_bytes(), type=Conversation)
         except msgspec.DecodeError as error:
-            raise EngineError(f"{file} is not a list of messages: {error}") from error
+            raise CommandError(f"{file} is not a list of messages: {error}") from error
         messages = tuple(message.as_message() for message in given)
     system = settings.generation.system_prompt
     if system and messages[0].role != "system":
@@ -105,7 +104,7 @@ def _shown(
     thinking: Thinking,
     reply: str | None,
 ) -> dict[str, Any]:
-    """Raises EngineError."""
+    """Raises CommandError, EngineError."""
     # They load llama.cpp and Jinja.
     from eaglechat.engine.generation.prompt import Prompter
     from eaglechat.engine.llama import backend
@@ -134,7 +133,7 @@ def _shown(
 
 def _target(args: argparse.Namespace) -> Path | None:
     """The model whose vocabulary the prompt is for. None if no model is named and the built-in pair
-    is not installed: with --template no model is needed. Raises EngineError."""
+    is not installed: with --template no model is needed. Raises CommandError."""
     from eaglechat.cli.loading import choose_pair
 
     if args.target is not None:
@@ -142,7 +141,7 @@ def _target(args: argparse.Namespace) -> Path | None:
     named = args.pair is not None
     try:
         return choose_pair(args).target
-    except EngineError:
+    except CommandError:
         if named or args.template is None:
             raise
         return None

@@ -45,7 +45,8 @@ class FactBook:
 
     def find(self, entry: CatalogueEntry, n_ctx: int, *, however_old: bool = False) -> Facts | None:
         """The saved facts; None if there are none, or if they are older than a week."""
-        kept = self._read().get(_key(entry, n_ctx))
+        with self._lock:
+            kept = self._load().get(_key(entry, n_ctx))
         is_fresh = kept is not None and time.time() - kept.asked_at < _FRESH_S
         return kept.facts if kept is not None and (is_fresh or however_old) else None
 
@@ -58,10 +59,6 @@ class FactBook:
             except OSError:
                 # The Hub is asked again the next time.
                 return
-
-    def _read(self) -> dict[str, _Kept]:
-        with self._lock:
-            return dict(self._load())
 
     def _load(self) -> dict[str, _Kept]:
         if self._kept is None:

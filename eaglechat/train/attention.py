@@ -42,7 +42,7 @@ class ChainAttention(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]  # noqa: PLR0917
-        ctx: Any, q, k, v, chain_k, chain_v, bases, stretches
+        ctx: Any, q, k, v, chain_k, chain_v, bases, sample_rows
     ) -> Any:
         n, heads, size = q.shape
         kv_heads, scale = k.shape[1], size**-0.5
@@ -52,7 +52,7 @@ class ChainAttention(torch.autograd.Function):  # type: ignore[misc]
         log_sums = torch.empty(queries.shape[:2], dtype=torch.float32, device=q.device)
         chain = _grouped((_chain_scores(q, chain_k) * scale).unsqueeze(-1), kv_heads).squeeze(-1)
         values = _grouped(_spread(chain_v, heads), kv_heads)
-        for first, last, keys in _blocks(stretches, bases, len(k)):
+        for first, last, keys in _blocks(sample_rows, bases, len(k)):
             some = slice(first * group, last * group)
             scores = _scores(queries[:, some], text_k[:, keys], bases[first:last] - keys.start)
             own = chain[:, :, some]
@@ -67,7 +67,7 @@ class ChainAttention(torch.autograd.Function):  # type: ignore[misc]
             out[:, some] = mixed / total.unsqueeze(-1)
             log_sums[:, some] = peak + total.log()
         ctx.save_for_backward(q, k, v, chain_k, chain_v, bases, out, log_sums)
-        ctx.stretches = stretches
+        ctx.sample_rows = sample_rows
         return _ungrouped(out, n).to(q.dtype)
 
     @staticmethod
@@ -83,7 +83,7 @@ class ChainAttention(torch.autograd.Function):  # type: ignore[misc]
         grad_q = torch.zeros_like(out)
         grad_k = torch.zeros(text_k.shape, dtype=torch.float32, device=k.device)
         grad_v = torch.zeros_like(grad_k)
-        for first, last, keys in _blocks(ctx.stretches, bases, len(k)):
+        for first, last, keys in _blocks(ctx.sample_rows, bases, len(k)):
             some = slice(first * group, last * group)
             scores = _scores(queries[:, some], text_k[:, keys], bases[first:last] - keys.start)
             weights = torch.add(-log_sums[:, some, None], scores, alpha=scale).exp_()
@@ -104,18 +104,18 @@ class ChainAttention(torch.autograd.Function):  # type: ignore[misc]
         return (*(one.to(q.dtype) for one in grads), None, None)
 
 
-def _blocks(stretches: Any, bases: Any, n_rows: int) -> Any:
+def _blocks(sample_rows: Any, bases: Any, n_rows: int) -> Any:
     """Blocks of queries, each with the rows of the keys that any of its queries sees.
 
     The number of rows is rounded up, because a CPU's library compiles a product for each size.
     """
-    for stretch in stretches:
-        for first in range(stretch.first, stretch.last, _BLOCK_ROWS):
-            last = min(first + _BLOCK_ROWS, stretch.last)
+    for sample in sample_rows:
+        for first in range(sample.first, sample.last, _BLOCK_ROWS):
+            last = min(first + _BLOCK_ROWS, sample.last)
             # Bases ascend, so the last query of a block sees the most.
-            seen = int(bases[last - 1]) + 1 - stretch.start
+            seen = int(bases[last - 1]) + 1 - sample.start
             whole = -(-seen // _BLOCK_ROWS) * _BLOCK_ROWS
-            yield first, last, slice(stretch.start, min(stretch.start + whole, n_rows))
+            yield first, last, slice(sample.start, min(sample.start + whole, n_rows))
 
 
 def _scores(queries: Any, keys: Any, seen: Any) -> Any:

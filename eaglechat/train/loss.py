@@ -2,8 +2,9 @@
 
 The logits of some thousand rows would be the largest tensor in training. Here they exist for one
 block of rows at a time, and become their own gradient at once, which for a cross entropy needs
-nothing from later. Products work on blocks; everything else works on pieces of a block that fit
-into the CPU's caches.
+nothing from later steps: three products per block, where autograd with recomputed logits would need
+four. Products work on blocks; everything else works on pieces of a block that fit into the CPU's
+caches.
 """
 
 from __future__ import annotations

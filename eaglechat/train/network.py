@@ -28,7 +28,7 @@ from eaglechat.train.target import HEAD, DraftShape
 
 @dataclass(frozen=True)
 class TrainingSetup:
-    """What does not change during a run."""
+    """What does not change while a draft is trained."""
 
     shape: DraftShape
     recipe: Recipe
@@ -188,7 +188,7 @@ class Unrolled:
             self._stacked(self._chain_k, len(bases)),
             self._stacked(self._chain_v, len(bases)),
             bases,
-            self._stretches(bases),
+            self._sample_rows(bases),
         )
         if self._shape.norm_before_residual:
             state = self._normed(state, STATE_NORM)
@@ -223,7 +223,7 @@ class Unrolled:
         turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
         return torch.cat([turned.flatten(-2).to(heads.dtype), heads[..., rope.n_rot :]], -1)
 
-    def _stretches(self, bases: Any) -> list[SampleRows]:
+    def _sample_rows(self, bases: Any) -> list[SampleRows]:
         starts = [0]
         for length in self._chains.lengths:
             starts.append(starts[-1] + length)

@@ -130,7 +130,7 @@ def setup_for(
     dtype: Any,
     device: Any,
 ) -> TrainingSetup:
-    """What does not change during a run, on the device of the training."""
+    """The setup of a run, on the device of the training."""
     draft_ids = np.full(target.n_vocab, -1, dtype=np.int64)
     draft_ids[draft.d2t] = np.arange(len(draft.d2t))
     embeddings = [

@@ -316,6 +316,7 @@ class _Chat:
         if self._reply_starts is None and self._slot is not None:
             asked = len(self.tokens) - self._question_starts
             after = self._slot.after
+            # The target ends the user's turn as the template does, or with an end token.
             if ends or token == after[0] or asked >= _LONGEST_QUESTION:
                 if asked < _SHORTEST_QUESTION or len(self.tokens) + len(after) >= self._longest:
                     self.ended = True

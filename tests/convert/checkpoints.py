@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 
 from tests import ggufs
@@ -69,51 +70,59 @@ def draft(
     prefix: str = "midlayer.",
     *,
     dtype: str = "BF16",
-    head_dim: int = HIDDEN // HEADS,
+    hidden: int = HIDDEN,
+    heads: int = HEADS,
+    kv_heads: int = KV_HEADS,
+    head_dim: int | None = None,
     feed_forward: int = FEED_FORWARD,
+    vocab: int = VOCAB,
+    draft_vocab: int = DRAFT_VOCAB,
     full_vocabulary: bool = False,
     lm_head: bool = True,
     embeddings: bool = False,
     **config: Any,
 ) -> Variant:
     """A draft for the target below; `config` is added to config.json, None takes a key away."""
+    if full_vocabulary:
+        draft_vocab = vocab
     facts: dict[str, Any] = {
         "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_act": "silu",
-        "hidden_size": HIDDEN, "intermediate_size": feed_forward, "num_attention_heads": HEADS,
-        "num_key_value_heads": KV_HEADS, "num_hidden_layers": 1, "vocab_size": VOCAB,
-        "draft_vocab_size": VOCAB if full_vocabulary else DRAFT_VOCAB, "rms_norm_eps": 1e-5,
+        "hidden_size": hidden, "intermediate_size": feed_forward, "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads, "num_hidden_layers": 1, "vocab_size": vocab,
+        "draft_vocab_size": draft_vocab, "rms_norm_eps": 1e-5,
         "max_position_embeddings": 4096, "rope_theta": 500000.0, **config,
     }  # fmt: skip
-    if head_dim != HIDDEN // HEADS:
+    if head_dim is None:
+        head_dim = hidden // heads
+    else:
         facts.setdefault("head_dim", head_dim)
+    shapes: dict[str, tuple[int, ...]] = {
+        **{f"{prefix}{norm}.weight": (hidden,) for norm in LAYER_NORMS},
+        f"{prefix}self_attn.q_proj.weight": (heads * head_dim, 2 * hidden),
+        f"{prefix}self_attn.k_proj.weight": (kv_heads * head_dim, 2 * hidden),
+        f"{prefix}self_attn.v_proj.weight": (kv_heads * head_dim, 2 * hidden),
+        f"{prefix}self_attn.o_proj.weight": (hidden, heads * head_dim),
+        f"{prefix}mlp.gate_proj.weight": (feed_forward, hidden),
+        f"{prefix}mlp.up_proj.weight": (feed_forward, hidden),
+        f"{prefix}mlp.down_proj.weight": (hidden, feed_forward),
+        "fc.weight": (hidden, 3 * hidden),
+        "norm.weight": (hidden,),
+        **({"lm_head.weight": (draft_vocab, hidden)} if lm_head else {}),
+        **({"embed_tokens.weight": (vocab, hidden)} if embeddings else {}),
+    }
     variant = Variant({key: value for key, value in facts.items() if value is not None})
-    layer = prefix
-    for norm in LAYER_NORMS:
-        variant.put(f"{layer}{norm}.weight", HIDDEN, dtype=dtype)
-    for name, rows in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
-        shape = (rows * head_dim, 2 * HIDDEN)
-        variant.put(f"{layer}self_attn.{name}_proj.weight", *shape, dtype=dtype)
-    variant.put(f"{layer}self_attn.o_proj.weight", HIDDEN, HEADS * head_dim, dtype=dtype)
-    variant.put(f"{layer}mlp.gate_proj.weight", feed_forward, HIDDEN, dtype=dtype)
-    variant.put(f"{layer}mlp.up_proj.weight", feed_forward, HIDDEN, dtype=dtype)
-    variant.put(f"{layer}mlp.down_proj.weight", HIDDEN, feed_forward, dtype=dtype)
-    variant.put("fc.weight", HIDDEN, 3 * HIDDEN, dtype=dtype)
-    variant.put("norm.weight", HIDDEN, dtype=dtype)
-    if lm_head:
-        rows = VOCAB if full_vocabulary else DRAFT_VOCAB
-        variant.put("lm_head.weight", rows, HIDDEN, dtype=dtype)
-    if embeddings:
-        variant.put("embed_tokens.weight", VOCAB, HIDDEN, dtype=dtype)
+    for name, shape in shapes.items():
+        variant.put(name, *shape, dtype=dtype)
     if not full_vocabulary:
-        ids = draft_tokens()
-        variant.tensors["d2t"] = ("I64", ids - np.arange(DRAFT_VOCAB))
-        variant.tensors["t2d"] = ("BOOL", np.isin(np.arange(VOCAB), ids))
+        ids = draft_tokens(draft_vocab)
+        variant.tensors["d2t"] = ("I64", ids - np.arange(draft_vocab))
+        variant.tensors["t2d"] = ("BOOL", np.isin(np.arange(vocab), ids))
     return variant
 
 
-def draft_tokens() -> np.ndarray:
+def draft_tokens(n: int = DRAFT_VOCAB) -> np.ndarray:
     """The target's tokens that the draft can propose, ascending."""
-    return np.arange(DRAFT_VOCAB) * 4 + 3
+    return np.arange(n) * 4 + 3
 
 
 def nested(variant: Variant, architecture: str) -> Variant:
@@ -192,3 +201,24 @@ def write_target(path: Path, **changes: Any) -> Path:
     }
     path.write_bytes(ggufs.gguf(fields, n_vocab=0, tensors=()))
     return path
+
+
+def fields(path: Path) -> dict[str, Any]:
+    """A GGUF's fields, with their types."""
+    return {
+        key: ["/".join(kind.name for kind in field.types), field.contents()]
+        for key, field in gguf.GGUFReader(path).fields.items()
+        if not key.startswith("GGUF.")
+    }
+
+
+def tensors(path: Path) -> dict[str, Any]:
+    """A GGUF's tensors: type, shape, digest of the data."""
+    return {
+        tensor.name: [
+            tensor.tensor_type.name,
+            [int(extent) for extent in tensor.shape],
+            hashlib.sha256(tensor.data.tobytes()).hexdigest()[:16],
+        ]
+        for tensor in gguf.GGUFReader(path).tensors
+    }

@@ -6,7 +6,6 @@ checkpoints in checkpoints.py. Run by hand in an environment with torch and tran
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import tempfile
@@ -25,7 +24,9 @@ from tests.convert.checkpoints import (  # noqa: E402
     N_LAYERS,
     VOCAB,
     Variant,
+    fields,
     stored_bytes,
+    tensors,
     variants,
 )
 
@@ -47,24 +48,6 @@ class Converter(LlamaModel):
         pass
 
 
-def describe(path: Path) -> dict[str, object]:
-    reader = gguf.GGUFReader(path)
-    fields = {
-        key: ["/".join(kind.name for kind in field.types), field.contents()]
-        for key, field in reader.fields.items()
-        if not key.startswith("GGUF.")
-    }
-    tensors = {
-        tensor.name: [
-            tensor.tensor_type.name,
-            [int(extent) for extent in tensor.shape],
-            hashlib.sha256(tensor.data.tobytes()).hexdigest()[:16],
-        ]
-        for tensor in reader.tensors
-    }
-    return {"fields": fields, "tensors": tensors}
-
-
 def convert(checkpoint: Path, target: Path, kind: str, out: Path) -> None:
     hparams = ModelBase.load_hparams(checkpoint, False)
     with torch.inference_mode():
@@ -73,13 +56,13 @@ def convert(checkpoint: Path, target: Path, kind: str, out: Path) -> None:
 
 def save_bin(path: Path, variant: Variant) -> None:
     types = {"F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64, "BOOL": torch.bool}
-    tensors = {
+    saved = {
         name: torch.frombuffer(bytearray(stored_bytes(dtype, values)), dtype=types[dtype]).reshape(
             values.shape
         )
         for name, (dtype, values) in variant.tensors.items()
     }
-    torch.save(tensors, path)
+    torch.save(saved, path)
 
 
 def main() -> None:
@@ -95,7 +78,7 @@ def main() -> None:
             for kind in TYPES:
                 out = work / f"{variant_name}-{kind}.gguf"
                 convert(checkpoint, target, kind, out)
-                golden[f"{variant_name}-{kind}"] = describe(out)
+                golden[f"{variant_name}-{kind}"] = {"fields": fields(out), "tensors": tensors(out)}
     (HERE / "golden.json").write_text(
         "{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in golden.items()) + "\n}\n"
     )

@@ -312,11 +312,6 @@ def test_the_model_card_is_carried_over(checkpoint: Path, target: Path, tmp_path
     assert fields["general.languages"].contents() == ["en"]
 
 
-def test_unknown_types_are_listed_away(checkpoint: Path, target: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConversionError, match=r"q9_9 is not a type; known are f32, f16"):
-        convert(checkpoint, target, tmp_path / "draft.gguf", "q9_9")
-
-
 def test_stored_numbers_survive(checkpoint: Path, target: Path, tmp_path: Path) -> None:
     path = convert(checkpoint, target, tmp_path / "draft.gguf", "f32").path
     (fc,) = (t for t in gguf.GGUFReader(path).tensors if t.name == "fc.weight")

@@ -16,8 +16,7 @@ from gguf import GGMLQuantizationType as Type
 
 from eaglechat.hub.convert import ConversionError, ConversionProgress, convert
 from eaglechat.hub.convert.writer import QUANTISED_TYPES
-from tests.convert import checkpoints
-from tests.convert.checkpoints import LLAMA3_SCALING
+from tests.convert.checkpoints import LLAMA3_SCALING, draft
 from tests.convert.shipped import HEAD_DIM, SHIPPED, save_shipped_draft
 
 WINDOW = ["sliding_attention"]
@@ -116,13 +115,9 @@ def test_a_quantised_draft_is_accepted(checkpoint: Path, tmp_path: Path) -> None
     ],
     ids="+".join,
 )
-def test_every_feature_loads_and_drafts(
-    features: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes = {"HIDDEN": 576, "HEADS": 9, "KV_HEADS": 3, "VOCAB": 49152, "DRAFT_VOCAB": 8192}
-    for name, size in sizes.items():
-        monkeypatch.setattr(checkpoints, name, size)
-    variant = checkpoints.draft(**{"head_dim": HEAD_DIM, **features})
+def test_every_feature_loads_and_drafts(features: dict[str, Any], tmp_path: Path) -> None:
+    sizes = {"hidden": 576, "heads": 9, "kv_heads": 3, "vocab": 49152, "draft_vocab": 8192}
+    variant = draft(**sizes, **{"head_dim": HEAD_DIM, **features})
     if features.get("norm_before_fc"):
         variant.put("input_norm.weight", 3 * 576)
     if features.get("fc_norm"):

@@ -17,7 +17,7 @@ from eaglechat.hub.convert import ConversionError, convert
 from eaglechat.hub.convert.copied_embeddings import are_copied
 from eaglechat.hub.convert.gguf_rows import read_rows
 from eaglechat.hub.convert.tensors import read_safetensors
-from tests.convert.checkpoints import VOCAB, Variant, draft, save_safetensors
+from tests.convert.checkpoints import VOCAB, draft, save_safetensors
 
 WIDTH = 256
 TYPES = ("F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0")
@@ -100,26 +100,13 @@ def test_other_embeddings_are_no_copy(
         assert not are_copied(stored(tmp_path, values), read_header(targets[kind]))
 
 
-def a_draft(values: np.ndarray) -> Variant:
-    """A draft as wide as the target, with these embeddings."""
-    variant = draft(hidden_size=WIDTH, num_attention_heads=4, num_key_value_heads=2)
-    for name, (dtype, old) in draft().tensors.items():
-        shape = tuple({32: WIDTH, 64: 2 * WIDTH, 96: 3 * WIDTH}.get(n, n) for n in old.shape)
-        if name.startswith(("midlayer", "fc", "norm", "lm_head")):
-            variant.put(name, *shape, dtype=dtype)
-    variant.put("midlayer.self_attn.q_proj.weight", WIDTH, 2 * WIDTH)
-    variant.put("midlayer.self_attn.k_proj.weight", WIDTH // 2, 2 * WIDTH)
-    variant.put("midlayer.self_attn.v_proj.weight", WIDTH // 2, 2 * WIDTH)
-    variant.put("lm_head.weight", 64, WIDTH)
-    variant.tensors["embed_tokens.weight"] = ("BF16", values)
-    return variant
-
-
 def test_a_draft_leaves_out_what_it_copied_and_says_so(
     targets: dict[str, Path], tmp_path: Path
 ) -> None:
     for name, trained, kept in (("copied", 0.0, False), ("trained", 0.05, True)):
-        checkpoint = a_draft(embeddings(trained)).save(tmp_path / name)
+        variant = draft(hidden=WIDTH)
+        variant.tensors["embed_tokens.weight"] = ("BF16", embeddings(trained))
+        checkpoint = variant.save(tmp_path / name)
         report = convert(checkpoint, targets["Q4_K"], tmp_path / f"{name}.gguf")
         _, header = check_pair(targets["Q4_K"], report.path)
         assert header is not None

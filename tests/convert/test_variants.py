@@ -6,7 +6,6 @@ in llama-cpp-python 0.3.36), torch 2.13 and transformers 5.23.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -27,31 +26,14 @@ from tests.convert.checkpoints import (
     Variant,
     draft,
     draft_tokens,
+    fields,
     nested,
+    tensors,
     variants,
     write_target,
 )
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden.json").read_text())
-
-
-def fields(path: Path) -> dict[str, Any]:
-    return {
-        key: ["/".join(kind.name for kind in field.types), field.contents()]
-        for key, field in gguf.GGUFReader(path).fields.items()
-        if not key.startswith("GGUF.")
-    }
-
-
-def tensors(path: Path) -> dict[str, Any]:
-    return {
-        tensor.name: [
-            tensor.tensor_type.name,
-            [int(extent) for extent in tensor.shape],
-            hashlib.sha256(tensor.data.tobytes()).hexdigest()[:16],
-        ]
-        for tensor in gguf.GGUFReader(path).tensors
-    }
 
 
 @pytest.fixture

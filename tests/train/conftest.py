@@ -10,7 +10,7 @@ from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from eaglechat.hub.convert import convert
 from tests import tiny
-from tests.convert import checkpoints
+from tests.convert.checkpoints import draft
 
 
 @pytest.fixture
@@ -21,14 +21,14 @@ def tiny_target(tiny_files: tuple[Path, Path]) -> Iterator[Model]:
 
 
 @pytest.fixture
-def publish(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
+def publish(tmp_path: Path) -> Callable[..., Path]:
     """Converts a checkpoint of random weights with these features, for a tiny target."""
-    monkeypatch.setattr(checkpoints, "VOCAB", len(tiny.TOKENS))
 
     def publish(target: Path, *, hidden_size: int = tiny.N_EMBD, **features: Any) -> Path:
-        monkeypatch.setattr(checkpoints, "HIDDEN", hidden_size)
         config = {"eagle_aux_hidden_state_layer_ids": [0, 2, 3], "rope_theta": 1e4, **features}
-        variant = checkpoints.draft(head_dim=16, full_vocabulary=True, **config)
+        variant = draft(
+            hidden=hidden_size, vocab=len(tiny.TOKENS), head_dim=16, full_vocabulary=True, **config
+        )
         variant.put("fc.weight", hidden_size, 3 * tiny.N_EMBD)
         if features.get("norm_before_fc"):
             variant.put("input_norm.weight", 3 * tiny.N_EMBD)

@@ -160,10 +160,10 @@ def test_attention_and_its_gradient_are_those_of_a_mask_over_all_keys() -> None:
     shapes = [(n, heads, size), (rows, kv_heads, size), (rows, kv_heads, size),
               (steps, n, kv_heads, size), (steps, n, kv_heads, size)]  # fmt: skip
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    stretches = [SampleRows(0, 2, 0, 5), SampleRows(2, n, 5, 300)]
+    sample_rows = [SampleRows(0, 2, 0, 5), SampleRows(2, n, 5, 300)]
     wanted = torch.randn(n, heads, size, dtype=torch.float64)
 
-    ours = ChainAttention.apply(*inputs, bases, stretches)
+    ours = ChainAttention.apply(*inputs, bases, sample_rows)
     plain = _plain_attention(*inputs, bases, [0] * 2 + [5] * (n - 2))
 
     torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)

@@ -41,76 +41,63 @@ def test_a_target_without_layer_inputs(tmp_path: Path, capsys: pytest.CaptureFix
     assert "does not export layer inputs" in said
 
 
-def test_a_draft_vocabulary_larger_than_the_vocabulary(
-    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = refusal(capsys, target, tmp_path / "draft.gguf", "--draft-vocab", 1000)
-
-    assert (
-        f"1,000 tokens is larger than the vocabulary of target.gguf, which has {len(tiny.TOKENS)}"
-        in said
-    )
-
-
-def test_an_empty_chats_file(
-    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    chats = tmp_path / "chats.jsonl"
-    chats.write_text("\n")
-
-    said = refusal(capsys, target, tmp_path / "draft.gguf", "--chats", chats)
-
-    assert f"{chats} holds no chat with a reply to learn from" in said
-
-
-def test_a_chats_file_of_another_target(
-    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    chats = tmp_path / "chats.jsonl"
-    chats.write_text('{"t": [1, 2, 3, 49000, 5], "a": 2}\n')
-
-    said = refusal(capsys, target, tmp_path / "draft.gguf", "--chats", chats)
-
-    assert f"line 1 of {chats} holds token 49000" in said
-
-
-def test_a_disk_too_small_for_the_features(
-    target: Path,
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("flag", "value", "reason"),
+    [
+        (
+            "--draft-vocab",
+            1000,
+            "1,000 tokens is larger than the vocabulary of target.gguf, which has "
+            f"{len(tiny.TOKENS)}",
+        ),
+        ("--layers", "1,2,9", "offers 0 to 3; asked for 1, 2, 9"),
+        ("--compare", "old.gguf", "the draft to compare with, old.gguf, does not exist"),
+    ],
+)
+def test_what_does_not_fit_the_target(  # noqa: PLR0917
+    flag: str, value: Any, reason: str, target: Path, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    assert reason in refusal(capsys, target, tmp_path / "draft.gguf", flag, value)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("\n", "chats.jsonl holds no chat with a reply to learn from"),
+        ('{"t": [1, 2, 3, 49000, 5], "a": 2}\n', "line 1 of {} holds token 49000"),
+        ('{"t": [1, 2, 3], "a": 9}\n', "line 1 of {}: its reply begins at 9 of 3 tokens"),
+        ("hello\n", "line 1 of {} is no chat: "),
+    ],
+)
+def test_chats_that_teach_nothing(
+    content: str, reason: str, target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("the quick brown fox jumps over the lazy dog " * 200)
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text(content)
+
+    said = refusal(capsys, target, tmp_path / "draft.gguf", "--chats", chats)
+
+    assert reason.format(chats) in said
+
+
+@pytest.mark.parametrize(
+    ("flag", "content"),
+    [("--text", "the quick brown fox " * 400), ("--prompts", "a cat\nthe dog\n")],
+)
+def test_a_disk_too_small_for_the_features(  # noqa: PLR0917
+    flag: str, content: str, target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Of a text it is known at once; while prompts are answered, the disk may fill up."""
+    given = tmp_path / "given.txt"
+    given.write_text(content)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: _Usage(10**12, 10**12, 10**9))
 
-    said = refusal(capsys, target, tmp_path / "draft.gguf", "--text", text, "--longest", 64)
+    said = refusal(capsys, target, tmp_path / "draft.gguf", flag, given, "--longest", 64)
 
     assert "which has 0.0 GB to spare" in said
     assert "--recompute" in said
-
-
-def test_a_disk_that_fills_up_while_prompts_are_answered(
-    target: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    prompts = tmp_path / "prompts.txt"
-    prompts.write_text("a cat\nthe dog\n")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: _Usage(10**12, 10**12, 10**9))
-
-    said = refusal(capsys, target, tmp_path / "draft.gguf", "--prompts", prompts, "--longest", 64)
-
-    assert "which has 0.0 GB to spare" in said
-
-
-def test_layers_that_the_target_does_not_have(
-    target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = refusal(capsys, target, tmp_path / "draft.gguf", "--layers", "1,2,9")
-
-    assert "offers 0 to 3; asked for 1, 2, 9" in said
 
 
 @pytest.mark.parametrize(

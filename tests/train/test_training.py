@@ -89,7 +89,7 @@ def test_the_engine_accepts_what_training_predicts(
     five = half.after[-1].stats
     assert 0.05 < five.per_position[0] < 0.99
     assert sum(half.prediction.tested_at) > 100
-    _assert_as_foreseen(half)
+    _assert_as_predicted(half)
 
 
 def test_the_file_says_what_it_is_and_how_it_was_made(outcome: TrainingOutcome) -> None:
@@ -116,19 +116,19 @@ def test_killed_and_resumed_equals_uninterrupted(outcome: TrainingOutcome, tmp_p
     for folder in (whole, parted):
         folder.mkdir()
     command = [sys.executable, "-m", "eaglechat", "train", "--target", str(target), "--chats",
-               str(chats), "--longest", str(LONGEST), "--draft-vocab", "24", "--budget", "40000",
+               str(chats), "--longest", str(LONGEST), "--draft-vocab", "24", "--budget", "24000",
                "--batch", "512", "--threads", "1", "--report-prompts", "1"]  # fmt: skip
 
     subprocess.run([*command, "-o", str(whole / "draft.gguf")], cwd=ROOT, check=True)
     stopped = _stop_in_mid_training([*command, "-o", str(parted / "draft.gguf")], signal.SIGINT)
     assert stopped == 130
     state = msgspec.convert(_checkpoint(parted)["state"], TrainingState)
-    assert 0 < state.tokens < 40_000
+    assert 0 < state.tokens < 24_000
     _stop_in_mid_training([*command, "-o", str(parted / "draft.gguf")], signal.SIGKILL)
     subprocess.run([*command, "-o", str(parted / "draft.gguf")], cwd=ROOT, check=True)
 
     one, other = (_checkpoint(folder) for folder in (whole, parted))
-    assert one["state"]["tokens"] == other["state"]["tokens"] >= 40_000
+    assert one["state"]["tokens"] == other["state"]["tokens"] >= 24_000
     for name, weight in one["weights"].items():
         assert torch.equal(weight, other["weights"][name]), name
 
@@ -231,7 +231,7 @@ def test_a_published_draft_goes_on_as_it_is(
             chats=(outcome.out.parent / "work" / "chats.jsonl",),
             draft_vocab=None,
             init=published,
-            budget=Budget(tokens=60_000),
+            budget=Budget(tokens=30_000),
             report_prompts=1000,
         )
     )
@@ -245,10 +245,10 @@ def test_a_published_draft_goes_on_as_it_is(
     assert not np.array_equal(*(_tensor(h, "enc.output_norm.weight") for h in (before, after)))
     five = learnt.after[-1].stats
     assert 0.05 < five.per_position[0] < 0.99
-    _assert_as_foreseen(learnt)
+    _assert_as_predicted(learnt)
 
 
-def _assert_as_foreseen(outcome: TrainingOutcome) -> None:
+def _assert_as_predicted(outcome: TrainingOutcome) -> None:
     """At each position the engine accepts as many tokens as training predicted, within two percent
     or, where two logits are almost equal and CPUs differ in their last digits, two tokens."""
     prediction, measured = outcome.prediction, outcome.after[-1].stats

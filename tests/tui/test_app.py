@@ -115,17 +115,12 @@ async def test_what_is_typed_during_a_reply_stays(drive: Drive) -> None:
         assert user.prompt.text == ""
 
 
-async def test_an_empty_prompt_is_not_sent(drive: Drive) -> None:
+async def test_an_empty_prompt_is_not_sent_and_escape_only_stops(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
         await user.press("space", "enter")
         await user.sees("Write something first")
         assert not user.engine.requests(protocol.Chat)
-
-
-async def test_escape_stops_and_does_nothing_else(drive: Drive) -> None:
-    async with drive() as user:
-        await user.open_chat()
         await user.press("escape", "escape")
         assert isinstance(user.app.screen, ChatScreen)
         assert not user.engine.requests(protocol.Cancel)
@@ -137,7 +132,9 @@ async def test_escape_stops_and_does_nothing_else(drive: Drive) -> None:
         assert user.prompt.text == "mine"
 
 
-async def test_a_question_stopped_before_its_answer_comes_back(drive: Drive) -> None:
+async def test_a_question_that_is_stopped_or_refused_before_its_answer_comes_back(
+    drive: Drive,
+) -> None:
     async with drive() as user:
         await user.open_chat()
         await user.ask("too hasty", rounds=0)
@@ -145,11 +142,6 @@ async def test_a_question_stopped_before_its_answer_comes_back(drive: Drive) -> 
         await user.idle()
         assert user.prompt.text == "too hasty"
         assert user.messages == ()
-
-
-async def test_a_prompt_the_engine_refuses_comes_back(drive: Drive) -> None:
-    async with drive() as user:
-        await user.open_chat()
         user.engine.chat_error = ("prompt", "the prompt has 9,000 tokens, the context holds 8,192")
         await user.ask("a very long one")
         await user.sees("The prompt has 9,000 tokens")
@@ -264,7 +256,7 @@ async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_p
         return [entry.body.text for entry in above if type(entry) is QuestionEntry]
 
     async with drive() as user:
-        user.engine.turns_in_context = 2
+        user.engine.turns_in_context, user.engine.reply = 2, "In short: yes."
         await user.open_chat()
         for question in ("one", "two"):
             await user.ask(question)
@@ -283,7 +275,7 @@ async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_p
         await user.command("chat.compare")
         await user.idle()
         assert above_the_mark(user) == ["one", "two", "far too long"]
-        user.engine.turns_in_context = 2
+        user.engine.turns_in_context, user.engine.reply = 2, REPLY
         await user.ask("five", rounds=2)
         await user.press("escape")
         await user.idle()

@@ -24,7 +24,7 @@ from eaglechat.cli.bench.measuring import (
 )
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Bars
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, WrongUsageError, complain
+from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
 from eaglechat.hub.units import format_seconds
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
@@ -116,13 +116,13 @@ def run(args: argparse.Namespace) -> int:
     prompts = _prompts(args.prompts)
     if args.json and (reason := paths.why_unwritable(args.json.parent)):
         # Complain now, not after an hour of measuring.
-        raise EngineError(f"{args.json} cannot be written: {reason}")
+        raise CommandError(f"{args.json} cannot be written: {reason}")
     with Interrupt() as interrupt:
         return _bench(args, prompts, interrupt)
 
 
 def _prompts(chosen: str | None) -> list[BenchPrompt]:
-    """Raises OSError, EngineError."""
+    """Raises OSError, CommandError."""
     from eaglechat.engine.bench.prompts import builtin_prompts, copy_prompts, parse_prompts
 
     if chosen is None:
@@ -132,9 +132,9 @@ def _prompts(chosen: str | None) -> list[BenchPrompt]:
     try:
         return parse_prompts(Path(chosen).read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise EngineError(f"{chosen} is not text in UTF-8") from error
+        raise CommandError(f"{chosen} is not text in UTF-8") from error
     except ValueError as error:
-        raise EngineError(f"{chosen}: {error}") from error
+        raise CommandError(f"{chosen}: {error}") from error
 
 
 def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Interrupt) -> int:
@@ -152,7 +152,7 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
         by_chats = None
         if not hello.can.bench:
             if flag := wrong_flag(args, is_server=False):
-                raise EngineError(f"{flag} is for eaglechat's own engine, not for {hello.engine}")
+                raise CommandError(f"{flag} is for eaglechat's own engine, not for {hello.engine}")
             by_chats = chat_settings(hello, server, args.n or _LENGTHS)
         args.shape, args.ngram = _open_shapes(args, info), args.ngram or (False,)
         if server is None:
@@ -228,12 +228,12 @@ def _open_shapes(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
 
 def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]:
     """Whether to measure with n-grams, without, or both; only with them if there is no draft.
-    Raises EngineError if there would be nothing to compare."""
+    Raises CommandError if there would be nothing to compare."""
     if reason := info.no_bench(ngram=any(args.ngram)):
         hint = "; --ngram on measures n-grams" if info.speculation_off is None else ""
-        raise EngineError(f"there is nothing to compare: {reason}{hint}")
+        raise CommandError(f"there is nothing to compare: {reason}{hint}")
     if info.draft is None and args.reference is not None:
-        raise EngineError("--reference compares drafts, and no draft is loaded")
+        raise CommandError("--reference compares drafts, and no draft is loaded")
     return args.ngram if info.draft else (True,)
 
 

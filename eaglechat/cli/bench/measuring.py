@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eaglechat.cli.loading import CommandEngine, Interrupt
+from eaglechat.cli.status import CommandError
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
@@ -49,14 +50,14 @@ def wrong_flag(args: argparse.Namespace, *, is_server: bool) -> str | None:
 def chat_settings(
     hello: Hello, server: ServerSettings | None, lengths: Sequence[int | Auto]
 ) -> ChatSettings:
-    """The settings of a server, or of an engine that has no bench of its own. Raises EngineError
+    """The settings of a server, or of an engine that has no bench of its own. Raises CommandError
     where it can follow none of the draft lengths."""
     plainly = Speculation(enabled=False)
     if server is not None:
         return [plainly, None] if hello.can.plain else [None]
     drafted = [n for n in lengths if n not in (0, AUTO)]
     if not drafted:
-        raise EngineError(f"{hello.engine} drafts a fixed number of tokens: name some with --n")
+        raise CommandError(f"{hello.engine} drafts a fixed number of tokens: name some with --n")
     return [plainly, *(Speculation(n_draft_max=n) for n in drafted)]
 
 
@@ -159,7 +160,7 @@ class Yardstick:
     def __init__(
         self, args: argparse.Namespace, info: PairInfo, options: LoadOptions, stack: ExitStack
     ) -> None:
-        """`stack` closes the vocabulary. Raises EngineError where the models are not here."""
+        """`stack` closes the vocabulary. Raises CommandError where the models are not here."""
         from eaglechat.engine.bench.reference import Reference
         from eaglechat.engine.generation.prompt import Prompter
         from eaglechat.engine.llama import backend
@@ -168,7 +169,7 @@ class Yardstick:
         assert info.draft is not None
         target = Path(info.target.path)
         if not target.is_file():
-            raise EngineError(
+            raise CommandError(
                 f"--reference runs on this machine, where {target} is not; leave it out, or run "
                 "eaglechat bench where the engine runs"
             )

@@ -4,8 +4,10 @@ A template comes with a model file, so it is a stranger's program. Jinja's sandb
 touching anything, the operating system limits the memory of this process, and a thread of C ends
 the process when a template takes too long.
 
-It answers each task, a line of JSON on standard input, with an outcome, a line of JSON on standard
-output. It imports little, so it starts in a tenth of a second.
+Each line of JSON on standard input has a template, its variables, and how many seconds it may take.
+The answer is a line of JSON on standard output: `text` and the rendered text; or the end of a
+sentence about the template, after `refused` if it may render other variables, or after `stopped`.
+It imports little, so it starts in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import jinja2
 import msgspec
@@ -31,22 +33,6 @@ MOST_CHARACTERS = 1 << 24
 """What a template may write: several times the longest context."""
 MOST_MEMORY = 1 << 30
 _MOST_REASON = 2_000
-
-
-class Task(msgspec.Struct, array_like=True):
-    """A template, its variables, and how many seconds it may take."""
-
-    source: str
-    variables: dict[str, Any]
-    seconds: float
-
-
-class Outcome(msgspec.Struct, array_like=True):
-    """The rendered text; or why there is none, as the end of a sentence about the template."""
-
-    kind: Literal["text", "refused", "stopped"]
-    """`refused`: the template may render other variables. `stopped`: nobody should try."""
-    text: str
 
 
 class _GenerationTag(Extension):
@@ -94,14 +80,14 @@ def _compiled(source: str) -> jinja2.Template:
     return jinja.from_string(source)
 
 
-def _outcome(task: Task) -> Outcome:
+def _answer(source: str, variables: dict[str, Any]) -> tuple[str, str]:
     template = None
     try:
-        template = _compiled(task.source)
-        text = template.render(task.variables)
+        template = _compiled(source)
+        text = template.render(variables)
         text.encode()
         if len(text) <= MOST_CHARACTERS:
-            return Outcome("text", text)
+            return "text", text
         why = f"was stopped: it writes more than {MOST_CHARACTERS:,} characters"
     except MemoryError:
         why = f"was stopped: it takes more than {MOST_MEMORY >> 20:,} MiB of memory"
@@ -110,13 +96,13 @@ def _outcome(task: Task) -> Outcome:
         reason = reason[:_MOST_REASON].encode(errors="replace").decode()
         if template is not None:
             if isinstance(error, RecursionError):
-                return Outcome("refused", "calls itself without end")
-            return Outcome("refused", f"refuses this conversation: {reason}")
+                return "refused", "calls itself without end"
+            return "refused", f"refuses this conversation: {reason}"
         if isinstance(error, (jinja2.TemplateError, SyntaxError)):
             why = f"is not valid Jinja: {reason}"
         else:
             why = f"cannot be compiled ({type(error).__name__}: {reason})"
-    return Outcome("stopped", why)
+    return "stopped", why
 
 
 def _limit_memory() -> None:
@@ -131,14 +117,14 @@ def _limit_memory() -> None:
 
 def main() -> None:
     _limit_memory()
-    decode = msgspec.json.Decoder(Task).decode
+    decode = msgspec.json.Decoder(tuple[str, dict[str, Any], float]).decode
     answers = sys.stdout.buffer
     with Path(os.devnull).open("w") as nowhere:
         for line in sys.stdin.buffer:
-            task = decode(line)
+            source, variables, seconds = decode(line)
             # It runs in a thread of C, so it also ends a regular expression or a huge number.
-            faulthandler.dump_traceback_later(task.seconds, exit=True, file=nowhere)
-            answer = msgspec.json.encode(_outcome(task))
+            faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
+            answer = msgspec.json.encode(_answer(source, variables))
             faulthandler.cancel_dump_traceback_later()
             answers.write(answer + b"\n")
             answers.flush()

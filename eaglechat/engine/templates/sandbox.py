@@ -19,15 +19,13 @@ from typing import IO, Any
 
 import msgspec
 
-from eaglechat.engine.templates import renderer
-from eaglechat.engine.templates.renderer import Outcome, Task
 from eaglechat.wire.errors import PromptCancelledError, PromptError
 
 DEADLINE_S = 5.0
 """A long chat takes milliseconds."""
 _POLL_S = 0.02
 """How often a rendering asks whether it was cancelled."""
-_decode = msgspec.json.Decoder(Outcome).decode
+_decode = msgspec.json.Decoder(tuple[str, str]).decode
 
 
 class TemplateRefusedError(PromptError):
@@ -42,11 +40,11 @@ def render(
     Raises TemplateRefusedError; PromptCancelledError; PromptError if the template is not valid
     Jinja, or takes too much time or memory.
     """
-    outcome = _the_renderer.ask(source, variables, cancelled)
-    if outcome.kind == "text":
-        return outcome.text
-    error = TemplateRefusedError if outcome.kind == "refused" else PromptError
-    raise error(f"the model's chat template {outcome.text}")
+    kind, text = _the_renderer.ask(source, variables, cancelled)
+    if kind == "text":
+        return text
+    error = TemplateRefusedError if kind == "refused" else PromptError
+    raise error(f"the model's chat template {text}")
 
 
 def prepare() -> None:
@@ -76,15 +74,20 @@ class _Renderer:
         with self._lock:
             self._end()
 
-    def ask(self, source: str, variables: dict[str, Any], cancelled: Callable[[], bool]) -> Outcome:
-        """Raises PromptCancelledError; PromptError if the process cannot be started."""
+    def ask(
+        self, source: str, variables: dict[str, Any], cancelled: Callable[[], bool]
+    ) -> tuple[str, str]:
+        """What `renderer.py` answers.
+
+        Raises PromptCancelledError; PromptError if the process cannot be started.
+        """
         seconds = DEADLINE_S
         try:
-            task = msgspec.json.encode(Task(source, variables, seconds)) + b"\n"
+            task = msgspec.json.encode((source, variables, seconds)) + b"\n"
         except ValueError as error:  # half of a surrogate pair
-            return Outcome("refused", f"refuses this conversation: {error}")
-        started = time.monotonic()
+            return "refused", f"refuses this conversation: {error}"
         with self._lock:
+            started = time.monotonic()
             stdin = self._start()
             answer = b""
             try:
@@ -99,8 +102,8 @@ class _Renderer:
         if answer:
             return _decode(answer)
         if time.monotonic() - started >= seconds:
-            return Outcome("stopped", f"was stopped: it took longer than {seconds:g} s")
-        return Outcome("stopped", "was stopped: the process that renders it ended")
+            return "stopped", f"was stopped: it took longer than {seconds:g} s"
+        return "stopped", "was stopped: the process that renders it ended"
 
     def _next_line(self, cancelled: Callable[[], bool]) -> bytes:
         while not cancelled():
@@ -115,7 +118,7 @@ class _Renderer:
         if self._process is None:
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", renderer.__name__],
+                    [sys.executable, "-m", "eaglechat.engine.templates.renderer"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

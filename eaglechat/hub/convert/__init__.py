@@ -61,13 +61,12 @@ def convert(
 ) -> ConversionReport:
     """Convert the checkpoint in a directory, or one weights file beside its config.json.
 
+    `type` is one of TYPES.
     `progress` is called at least a few times per second; an exception it raises stops the
     conversion and is passed on. `out` appears when it is complete; otherwise what was there stays.
     Raises ConversionError, OSError.
     """
     started = time.monotonic()
-    if type not in TYPES:
-        raise ConversionError(f"{type} is not a type; known are {', '.join(TYPES)}")
     header = read_target(target)
     directory, stored = open_checkpoint(checkpoint)
     config = read_config(directory)

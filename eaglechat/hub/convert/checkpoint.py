@@ -63,7 +63,19 @@ def weight_files(names: Collection[str], read: Callable[[str], bytes], place: ob
     for stem, suffix in (("model", ".safetensors"), ("pytorch_model", ".bin")):
         index = f"{stem}{suffix}.index.json"
         if index in names:
-            return _indexed(index, names, read(index), place)
+            weight_map = decode_json(read(index), _Index, f"{place}/{index}").weight_map
+            listed = sorted(set(weight_map.values()))
+            outside = [name for name in listed if Path(name).name != name]
+            if outside:
+                raise ConversionError(
+                    f"{place}/{index} names a file outside its directory: {outside[0]}"
+                )
+            missing = [name for name in listed if name not in names]
+            if missing:
+                raise ConversionError(
+                    f"{place} lacks {', '.join(missing)}, named in {index}; download it again"
+                )
+            return listed
         files = sorted(name for name in names if name.startswith(stem) and name.endswith(suffix))
         if files:
             return files
@@ -71,16 +83,3 @@ def weight_files(names: Collection[str], read: Callable[[str], bytes], place: ob
         f"{place} holds no weights: neither model*.safetensors nor pytorch_model*.bin; "
         "if they have another name, give the file instead of the directory"
     )
-
-
-def _indexed(index: str, names: Collection[str], content: bytes, place: object) -> list[str]:
-    listed = set(decode_json(content, _Index, f"{place}/{index}").weight_map.values())
-    outside = [name for name in listed if Path(name).name != name]
-    if outside:
-        raise ConversionError(f"{place}/{index} names a file outside its directory: {outside[0]}")
-    missing = sorted(listed - set(names))
-    if missing:
-        raise ConversionError(
-            f"{place} lacks {', '.join(missing)}, named in {index}; download it again"
-        )
-    return sorted(listed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import quote
 
@@ -23,7 +23,7 @@ from eaglechat.links.http.servers.llama_server import LlamaServer, LlamaSwap
 from eaglechat.links.http.servers.openai import OpenAIServer
 from eaglechat.links.http.servers.stepwise import VLLM, SGLang
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.wire.protocol import ModelInfo, Reasoning
+from eaglechat.wire.protocol import NO_REASONING, ModelInfo, Reasoning
 
 _VLLM_COUNTER = "vllm:spec_decode_num_drafts"
 _THINKING, _EFFORT = "enable_thinking", "reasoning_effort"
@@ -152,7 +152,7 @@ class Found:
     version: str = ""
     drafts: bool | None = None
     """Whether the server drafts; None if it does not say."""
-    reasoning: Reasoning = field(default_factory=Reasoning)
+    reasoning: Reasoning = NO_REASONING
     on_demand: bool = False
     """Whether the server loads a model when it is asked for."""
     pages: str = ""
@@ -166,16 +166,15 @@ async def discover(client: ServerClient) -> Found:
     """Find out what answers at the client's address. Raises ServerError."""
     listed = await _models_at(client, f"{client.address.api}/models")
     models = tuple(map(_served, listed))
-    owners = {one.owned_by for one in listed}
+    owners, root = {one.owned_by for one in listed}, client.address.root
+    drafts: bool | None = None
     if "llamacpp" in owners:
         return await _llama_server(client, models)
     if "llama-swap" in owners:
-        running = (await client.get(f"{client.address.root}/running", _Running)).running
+        running = (await client.get(f"{root}/running", _Running)).running
         states = {one.model: _STATES.get(one.state, "loaded") for one in running}
         stated = (replace(one, state=states.get(one.id, "not loaded")) for one in models)
         return Found(LlamaSwap(), tuple(stated), on_demand=True)
-    root = client.address.root
-    drafts: bool | None = None
     if "vllm" in owners:
         with suppress(ServerError):
             drafts = _VLLM_COUNTER in await client.text(f"{root}/metrics")

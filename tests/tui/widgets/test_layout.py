@@ -89,23 +89,21 @@ async def test_the_folded_panel_opens_over_the_chat_with_every_control_in_sight(
         assert not user.chat.query_one(SpeculationPanel).display
 
 
-@pytest.mark.parametrize("width", [44, 60, 80])
-async def test_the_status_line_leaves_out_what_does_not_fit(drive: Drive, width: int) -> None:
-    async with drive(size=(width, 24)) as user:
-        await user.open_chat()
-        await user.ask("hello")
-        line = user.chat.query_one(StatusLine).render().plain
-        assert len(line) <= width - 2
-        assert line.split("  ")[-1] in {"137.0 tok/s", "length 2.86", "context 80/8,192"}
-
-
-async def test_the_context_stays_in_the_status_line_when_it_fills_or_nothing_is_drafted(
+async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_context(
     drive: Drive,
 ) -> None:
-    async with drive(size=(80, 24)) as user:
+    async with drive(size=(44, 24)) as user:
         await user.open_chat()
         await user.ask("hello")
         status = user.chat.query_one(StatusLine)
+        for width in (44, 60, 80):
+            await user.pilot.resize_terminal(width, 24)
+            await user.until(
+                lambda width=width: status.content_size.width == width - 2, "the width"
+            )
+            line = status.render().plain
+            assert len(line) <= width - 2
+            assert line.split("  ")[-1] in {"137.0 tok/s", "length 2.86", "context 80/8,192"}
         status.show(replace(numbers_of(user.chat.session), n_past=7777))
         assert status.render().plain.startswith("accepted 75%  ")
         assert status.render().plain.endswith("context 7,777/8,192")

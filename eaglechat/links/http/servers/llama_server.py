@@ -73,26 +73,24 @@ class EitherReader(ReplyReader):
     do other servers behind llama-swap or a proxy."""
 
     def __init__(self, kind: LlamaServer, chat: Chat) -> None:
-        self._counted, self._reader = LlamaServerReader(kind, chat), TextReader(chat)
-        self._chosen: ReplyReader | None = None
+        self._counting = LlamaServerReader(kind, chat)
+        self._reader: ReplyReader = TextReader(chat)
+        self._is_chosen = False
 
     def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
-        if self._chosen is None and (chunk.timings or chunk.prompt_progress):
-            self._chosen = self._counted
-        elif self._chosen is None and written_in(chunk):
-            self._chosen = self._reader
-        if self._chosen is not None:
-            yield from self._chosen.take(chunk)
+        if not self._is_chosen:
+            if chunk.timings or chunk.prompt_progress:
+                self._reader = self._counting
+            elif not written_in(chunk):
+                return
+            self._is_chosen = True
+        yield from self._reader.take(chunk)
 
     def rest(self) -> Iterator[Round]:
-        return self._in_use.rest()
+        return self._reader.rest()
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
-        return self._in_use.end(seed, is_cancelled=is_cancelled)
-
-    @property
-    def _in_use(self) -> ReplyReader:
-        return self._chosen or self._reader
+        return self._reader.end(seed, is_cancelled=is_cancelled)
 
 
 class _Step:
