@@ -1,6 +1,6 @@
-"""Pictures of a terminal as SVG: one screen, or many in the times they were seen.
+"""Pictures of a terminal as SVG: one screen, or an animation of many.
 
-A moving picture holds each version of a row once, shown for as long as it stood.
+An animation holds each version of a row once, with the times in which it is visible.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Row = str
 
 @dataclass(frozen=True)
 class Frame:
-    """What stood on the screen from a moment on, in seconds."""
+    """What was on the screen from a time on, in seconds."""
 
     at: float
     rows: tuple[Row, ...]
@@ -54,7 +54,7 @@ def still(rows: tuple[Row, ...], columns: int, background: str) -> str:
 
 
 def film(frames: list[Frame], columns: int, background: str, end: float) -> str:
-    """The frames, for ever again from the first after `end` seconds."""
+    """The frames as an animation that repeats every `end` seconds."""
     width, height = columns * CELL + 2 * _EDGE, len(frames[0].rows) * LINE + 2 * _EDGE
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" '
@@ -73,7 +73,7 @@ def film(frames: list[Frame], columns: int, background: str, end: float) -> str:
 
 
 def _versions(frames: list[Frame], line: int, end: float) -> dict[Row, list[tuple[float, float]]]:
-    """What a line was, and when, from and to."""
+    """The versions of a line, each with the times, in seconds, from and to which it was shown."""
     spans: dict[Row, list[tuple[float, float]]] = {}
     ends = [frame.at for frame in frames[1:]] + [end]
     for frame, until in zip(frames, ends, strict=True):
@@ -86,7 +86,7 @@ def _versions(frames: list[Frame], line: int, end: float) -> dict[Row, list[tupl
 
 
 def _shown(spans: list[tuple[float, float]], end: float) -> str:
-    """The times in which a version of a row is seen; nothing where that is always."""
+    """The animation of a version of a row; empty if it is always visible."""
     if spans == [(0.0, end)]:
         return ""
     changes = {0.0: False}
@@ -134,7 +134,7 @@ def _pieces(text: str, x: float, colour: str, kind: str) -> Iterator[str]:
 def _blocks(
     part: tuple[float, float, float, float], x: float, count: int, colour: str
 ) -> Iterator[str]:
-    """So many cells with the same part filled: one rectangle where they touch."""
+    """`count` cells with the same part filled, as one rectangle if they touch."""
     left, top, width, height = part
     widths = [count * CELL] if width == 1 else [width * CELL] * count
     for number, wide in enumerate(widths):

@@ -1,4 +1,4 @@
-"""A picture of a drafted tree, and of what the target took of it."""
+"""A picture of a drafted tree, and of the path that the target accepted."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ text.accepted{{fill:{3};font-weight:bold}}text.bonus{{fill:{4};font-style:italic
 
 
 def tree(round_: Round, before: str) -> str:
-    """The tree behind the token `before`: each drafted token with the draft's probability for it
-    after those before it; the path that the target took, and its own token behind."""
+    """The tree drafted after the token `before`. Each drafted token has the draft's probability for
+    it after its parent. The accepted path is marked, and ends in the target's own token."""
     places = _places(round_)
     path = _path(round_)
     last = round_.tokens[-1]

@@ -129,8 +129,9 @@ class FeatureStore:
             return False
 
     def rows(self, sample: Sample) -> Rows:
-        """A sample's features. Raises OSError if they are not stored."""
-        return np.fromfile(self._file(sample), np.float16).reshape(-1, self._width)
+        """A sample's features, mapped. Raises OSError if they are not stored."""
+        shape = (len(sample.tokens), self._width)
+        return np.memmap(self._file(sample), np.float16, "r", shape=shape)
 
     def check_space(self, n_rows: int) -> None:
         """Raises TrainingError if `n_rows` more rows do not fit on the disk."""

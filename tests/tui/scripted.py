@@ -71,7 +71,7 @@ class _Job:
 
 
 class ScriptedEngine(Link):
-    """A Link without a process, which does one job after the other, a step with every pump.
+    """A Link without a process. It does one job after the other, one step with every pump.
 
     `budget` is how many rounds may still be written; None sets no limit.
     """

@@ -1,4 +1,4 @@
-"""Keys, news of the engine and of downloads in any order: the app neither falls nor gets stuck."""
+"""Keys, news of the engine and of downloads in any order: the app neither crashes nor hangs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEYS = (
 
 
 class Chance:
-    """Does something to the app, as a seed has it; `done` says what, for whoever looks for why."""
+    """Does random things to the app; `done` lists them for the message of a failure."""
 
     def __init__(self, user: Driver, desk: ScriptedDesk, other: Path, seed: int) -> None:
         self.user, self.desk, self.other = user, desk, other

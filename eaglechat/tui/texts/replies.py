@@ -4,9 +4,8 @@ compares with the same reply without speculation."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from eaglechat.chat.comparing import Compared
-from eaglechat.chat.conversation.session import Running
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.texts import statistics
 from eaglechat.tui.texts.wording import (
@@ -18,6 +17,11 @@ from eaglechat.tui.texts.wording import (
 )
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import Measured, PartStats
+
+if TYPE_CHECKING:
+    # Not imported: the command line reads this file at its start.
+    from eaglechat.chat.comparing import Compared
+    from eaglechat.chat.conversation.session import Running
 
 ENDINGS = {
     FinishReason.CANCELLED: "stopped",

@@ -10,7 +10,7 @@ from textual.widgets import Footer
 
 
 class KeyLine(Footer):
-    """Textual's footer, recomposed only if its keys differ and not whenever the focus moves."""
+    """Textual's footer recomposes whenever the focus moves; this one only if its keys changed."""
 
     def __init__(self) -> None:
         super().__init__(show_command_palette=False)

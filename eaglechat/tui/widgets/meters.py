@@ -124,9 +124,9 @@ class RoundStrip(Widget):
 
 
 def change_marks(rounds: Sequence[Round], width: int) -> str:
-    """A line with an arrow and the new n_draft_max under each of the last `width` rounds that
-    was the first with it; the arrow alone where the next change is too close for the number.
-    What auto chooses from round to round is no change; where it took over it says so."""
+    """The line below the strip, for its last `width` rounds. Where n_draft_max was changed it has
+    an arrow and the new value, or the arrow alone if the next change leaves no space. What auto
+    chooses from round to round is no change: the word auto marks where it was switched on."""
     first = max(0, len(rounds) - width)
     changes = [
         (index - first, mark)

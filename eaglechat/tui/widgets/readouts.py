@@ -1,4 +1,4 @@
-"""Text that changes many times a second, drawn anew only when it changed."""
+"""Text that is set many times a second and redrawn only if it changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Line(Static):
 
 
 class Reading(Widget):
-    """A label and its value, at both ends of one line. Too long for it, the label gives way."""
+    """A label at the left end of a line and its value at the right. If the line is too short for
+    both, the label is cut."""
 
     COMPONENT_CLASSES = {"reading--label", "reading--value"}
 

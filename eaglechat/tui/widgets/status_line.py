@@ -14,13 +14,15 @@ from eaglechat.wire.protocol import AUTO
 
 _GAUGE_WIDTH = 10
 _SEPARATOR = "  "
-_ROOM_FOR_GAUGE, _ROOM_FOR_WHY = 87, 98
-"""What auto chose is longer than a number that was set."""
+_GAUGE_FROM, _REASON_FROM = 87, 98
+"""Widths in cells from which a line under auto, whose choice is longer than a set number, has the
+gauge and the reason of the choice."""
 
 
 class StatusLine(Widget):
-    """Acceptance, mean accepted length, speed, n_draft_max, context; what does not fit is left
-    out, never cut: the gauge or why nothing is drafted, if all else fits then, or from the end."""
+    """Acceptance, mean accepted length, speed, n_draft_max, context. Nothing is cut: if not all of
+    it fits, the gauge or the reason why nothing is drafted is left out; if that is not enough,
+    whole parts are left out from the end."""
 
     COMPONENT_CLASSES = {"status--gauge", "status--value"}
 
@@ -56,11 +58,11 @@ class StatusLine(Widget):
         chosen = numbers.auto
         if chosen is None:
             return Content.assemble("draft ", (AUTO, value))
-        why = f" ({chosen.reason.value})" if self.content_size.width >= _ROOM_FOR_WHY else ""
+        why = f" ({chosen.reason.value})" if self.content_size.width >= _REASON_FROM else ""
         return Content.assemble(f"{AUTO} ", (wording.auto_in_short(chosen), value), why)
 
     def _gauge(self, numbers: Numbers, rate: float | None) -> Content:
-        if numbers.controls.n_draft_max == AUTO and self.content_size.width < _ROOM_FOR_GAUGE:
+        if numbers.controls.n_draft_max == AUTO and self.content_size.width < _GAUGE_FROM:
             return Content("")
         style = self.get_visual_style("status--gauge")
         return Content.assemble(" ", (bar(rate or 0.0, _GAUGE_WIDTH), style))

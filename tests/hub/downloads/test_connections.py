@@ -18,11 +18,9 @@ from eaglechat.hub.downloads.download import (
     RetryPolicy,
     download,
 )
-from eaglechat.hub.downloads.queue import Downloads, Stage
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import partial_file
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.local.library import ModelKind, plan_removal, remove, scan
 from tests.hub.downloads.stopping import stop_at
 from tests.hub.fakehub import FakeHub, Seen, sha256
 
@@ -236,42 +234,6 @@ def test_stopping_ends_all_connections_and_keeps_what_came(fake: FakeHub, tmp_pa
     stop_at(8 * 8192, partial(pull, hub))
     (left,) = RepoCache(hub.cache_dir, REPO).unfinished()
     assert left.bytes_done == 8 * 8192
-
-
-def test_pausing_and_resuming_it_is_one_download(patient: Hub, fake: FakeHub) -> None:
-    paused, gate = threading.Event(), threading.Event()
-
-    def hold(seen: Seen, offset: int) -> None:
-        if not gate.is_set() and sum(one.sent for one in fake.requests("storage")) > 3 * BLOCK:
-            paused.set()
-            gate.wait(10)
-
-    fake.pace = hold
-    downloads = Downloads(patient)
-    downloads.fetch("m", [patient.repo(REPO).file(FILE)])
-    assert paused.wait(10)
-    downloads.pause("m")
-    gate.set()
-    (held,) = downloads.snapshots()
-    assert (held.stage, held.bytes_total, held.speed) == (Stage.PAUSED, len(DATA), None)
-    assert held.bytes_done <= 4 * BLOCK
-    downloads.resume("m")
-    assert downloads.wait(timeout=20)
-    (whole,) = downloads.snapshots()
-    assert (whole.stage, whole.bytes_done) == (Stage.INSTALLED, len(DATA))
-    assert whole.files[0].path is not None
-    assert whole.files[0].path.read_bytes() == DATA
-
-
-def test_a_download_under_way_is_listed_and_removed_with_its_map(hub: Hub) -> None:
-    leave(hub, blocks=(0, 9))
-    cache = RepoCache(hub.cache_dir, REPO)
-    cache.write_record(sha256(DATA), FILE, "main", len(DATA))
-    (model,) = scan([], hub.cache_dir)
-    assert (model.kind, model.size_bytes) == (ModelKind.UNFINISHED, 2 * BLOCK)
-    assert "stopped at 19%" in (model.problem or "")
-    remove(plan_removal([model]))
-    assert not list(cache.folder.rglob("*.part*"))
 
 
 def test_a_full_disk_stops_all_connections_at_once(

@@ -125,6 +125,8 @@ def test_a_paused_download_frees_its_place_and_goes_on_from_its_byte(
     until_half(downloads, "m0", "m1")
     downloads.pause("m0")
     assert states(downloads) == {"m0": "paused", "m1": "running", "m2": "running"}
+    held = look(downloads, "m0")
+    assert (held.bytes_done, held.bytes_total, held.speed) == (HALF, SIZE, None)
     gate.opened.set()
     assert downloads.wait(timeout=20)
     assert look(downloads, "m0").stage is Stage.PAUSED

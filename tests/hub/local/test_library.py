@@ -117,9 +117,11 @@ def test_checkpoints_and_unfinished_downloads_are_listed(hub: Hub, fake: FakeHub
     assert models["user/eagle"].size_bytes == 1000 + len(files["config.json"])
     left = models["user/big/big.gguf"]
     assert (left.kind, left.size_bytes) == (ModelKind.UNFINISHED, 100)
+    assert f"stopped at {100 * 100 // len(TARGET)}%" in (left.problem or "")
     freed = library.plan_removal([left])
     library.remove(freed)
     assert "user/big/big.gguf" not in by_name(scan([], hub.cache_dir))
+    assert not list(hub.cache_dir.rglob("*.part*"))
 
 
 def test_why_the_system_does_not_give_a_file_is_said_in_words(
