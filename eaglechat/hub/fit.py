@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eaglechat.gguf.header import GGUFHeader
-from eaglechat.gguf.memory import MemoryNeed, default_context
+from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.units import format_bytes
 from eaglechat.wire.capabilities import Memory
-from eaglechat.wire.records import KvType
 
 
 @dataclass(frozen=True)
@@ -43,17 +41,6 @@ class Fit:
     @property
     def text(self) -> str:
         return self.brief + self.note
-
-
-def context_size(
-    target: GGUFHeader,
-    draft: GGUFHeader | None,
-    n_ctx: int,
-    machine: Machine,
-    kv_types: tuple[KvType, KvType] = ("f16", "f16"),
-) -> int:
-    """The context size for a setting; 0 means the default for this pair on this machine."""
-    return n_ctx or default_context(target, draft, machine.free, *kv_types)
 
 
 def judge(need: MemoryNeed, machine: Machine) -> Fit:

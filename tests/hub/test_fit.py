@@ -9,7 +9,7 @@ import pytest
 
 from eaglechat.gguf.header import GGUFHeader, parse_header, read_header
 from eaglechat.gguf.memory import MemoryNeed, default_context, kv_bytes, memory_need
-from eaglechat.hub.fit import Machine, context_size, judge, judge_weights, machine_of
+from eaglechat.hub.fit import Machine, judge, judge_weights, machine_of
 from eaglechat.wire.capabilities import Memory
 from tests import ggufs
 
@@ -91,8 +91,6 @@ def test_the_default_context_is_a_power_of_two_up_to_what_the_target_was_trained
     target = a_target(**{"qwen3.context_length": trained})
 
     assert default_context(target, None, None) == tokens
-    assert context_size(target, None, 0, Machine(None)) == tokens
-    assert context_size(target, None, 16384, Machine(None)) == 16384
 
 
 def test_the_default_context_is_the_largest_that_fits_beside_both_models() -> None:
@@ -111,8 +109,11 @@ def test_the_context_fits_the_gpu_where_there_is_one_of_its_own() -> None:
     target = a_target(**{"qwen3.context_length": 131072})
     free = memory_need(target, None, 8192).total
 
-    assert context_size(target, None, 0, Machine(1 << 50, 1 << 50, gpu=free)) == 8192
-    assert context_size(target, None, 0, Machine(1 << 50, free, gpu=1 << 50, unified=True)) == 8192
+    for machine in (
+        Machine(1 << 50, 1 << 50, gpu=free),
+        Machine(1 << 50, free, gpu=1 << 50, unified=True),
+    ):
+        assert default_context(target, None, machine.free) == 8192
 
 
 def test_what_others_lend_counts_as_a_gpus_memory() -> None:

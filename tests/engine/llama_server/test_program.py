@@ -99,7 +99,7 @@ def test_what_the_program_cannot_do_comes_nearest() -> None:
     ],
     ids=["5", "auto", "off", "no draft"],
 )
-def test_a_load_starts_the_program_as_the_first_reply_will_need_it(
+def test_a_load_starts_the_program_as_the_first_reply_needs_it(
     start: Callable[[str], Client],
     tiny_files: tuple[Path, Path],
     tmp_path: Path,
@@ -108,31 +108,16 @@ def test_a_load_starts_the_program_as_the_first_reply_will_need_it(
     *,
     has_draft: bool,
 ) -> None:
-    wanted = msgspec.structs.replace(load(tiny_files), speculation=speculation)
-    start("crash").answer(wanted if has_draft else msgspec.structs.replace(wanted, draft=None))
-    options = started(tmp_path)[0]
-    length = options[options.index("--spec-draft-n-max") + 1] if "-md" in options else None
-    assert length == expected
-
-
-@pytest.mark.parametrize("has_draft", [True, False], ids=["draft", "no draft"])
-def test_the_first_reply_does_not_start_the_program_again(
-    start: Callable[[str], Client],
-    tiny_files: tuple[Path, Path],
-    tmp_path: Path,
-    *,
-    has_draft: bool,
-) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
-    wanted = msgspec.structs.replace(
-        load(tiny_files),
-        draft=str(tiny_files[1]) if has_draft else None,
-        speculation=p.Speculation(n_draft_max=5),
-    )
+    draft = str(tiny_files[1]) if has_draft else None
+    wanted = msgspec.structs.replace(load(tiny_files), draft=draft, speculation=speculation)
     assert isinstance(client.answer(wanted).last, p.Loaded)
-    assert isinstance(client.answer(chat(5, max_tokens=4)).last, p.Done)
-    assert len(started(tmp_path)) == 1
+    reply = msgspec.structs.replace(chat(max_tokens=4), speculation=speculation)
+    assert isinstance(client.answer(reply).last, p.Done)
+    (options,) = started(tmp_path)
+    length = options[options.index("--spec-draft-n-max") + 1] if "-md" in options else None
+    assert length == expected
 
 
 @pytest.mark.real

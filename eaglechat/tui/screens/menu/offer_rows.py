@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.gguf.memory import memory_need
+from eaglechat.gguf.memory import default_context, memory_need
 from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.facts import Facts
@@ -66,7 +66,7 @@ class Known:
     def fit(self) -> Fit | None:
         if self.status is not None and self.status.loaded_target is not None:
             models = self.status.loaded_target, self.status.draft
-            n_ctx = fit.context_size(*models, self.n_ctx, self.machine, self.kv_types)
+            n_ctx = self.n_ctx or default_context(*models, self.machine.free, *self.kv_types)
             need = memory_need(*models, n_ctx, *self.kv_types)
         elif self.facts is not None and self.facts.memory is not None:
             need = self.facts.memory

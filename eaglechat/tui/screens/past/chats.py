@@ -48,7 +48,7 @@ class ChatsScreen(EagleModal[SavedChat]):
         """`open_chat` is the one on the screen below; the filter begins with `words`."""
         super().__init__()
         self._words = words
-        self._service, self._folder = services.chats, services.chats.folder
+        self._reader, self._folder = services.chats, services.chats.folder
         self._open_chat = open_chat
         self._chats: list[ChatSummary] | None = None
         self._found: list[Hit] = []
@@ -76,7 +76,7 @@ class ChatsScreen(EagleModal[SavedChat]):
         words.value = self._words
         words.focus()
         self._list()
-        self._service.update()
+        self._reader.update()
         self.set_interval(1 / LOOKS_PER_SECOND, self._look)
 
     # In the background
@@ -94,8 +94,8 @@ class ChatsScreen(EagleModal[SavedChat]):
 
     def _look(self) -> None:
         """Search again if chats were read since the last look."""
-        if self._version != self._service.version:
-            self._version = self._service.version
+        if self._version != self._reader.version:
+            self._version = self._reader.version
             self._search()
             self._say_count()
 
@@ -145,7 +145,7 @@ class ChatsScreen(EagleModal[SavedChat]):
         if sentence:
             self.notify(sentence, markup=False)
         self._list()
-        self._service.update()
+        self._reader.update()
 
     def _fail(self, sentence: str) -> None:
         self.notify(sentence, severity="error", markup=False)
@@ -202,7 +202,7 @@ class ChatsScreen(EagleModal[SavedChat]):
         if self._typed.strip():
             said += f" by title, {wording.plural(len(self._found), 'passage')}"
             said += ", reasoning included" if self._with_thoughts else ""
-        if (progress := self._service.progress) is not None:
+        if (progress := self._reader.progress) is not None:
             return f"{said}. Reading, latest first: {progress.done:,} of {progress.total:,} chats"
         return said
 

@@ -46,8 +46,8 @@ async def to_list(user: Driver) -> None:
 
 async def all_read(user: Driver) -> None:
     """All that there is has been read."""
-    service = user.app.services.chats
-    await user.until(lambda: service.version and service.progress is None, "the chats to be read")
+    reader = user.app.services.chats
+    await user.until(lambda: reader.version and reader.progress is None, "the chats to be read")
 
 
 def rows(user: Driver) -> list[str]:
