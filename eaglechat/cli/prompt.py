@@ -15,7 +15,7 @@ from eaglechat.settings import Settings, find
 from eaglechat.wire.protocol import Message, Thinking
 
 
-class ContentPart(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
+class MessagePart(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
     """A part of a message's content, as in the OpenAI API."""
 
     text: str
@@ -25,7 +25,7 @@ class GivenMessage(msgspec.Struct, frozen=True):
     """A message of the file, as in the OpenAI API."""
 
     role: str
-    content: str | list[ContentPart] | None = None
+    content: str | list[MessagePart] | None = None
     reasoning_content: str | None = None
 
     def as_message(self) -> Message:

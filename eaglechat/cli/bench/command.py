@@ -163,7 +163,7 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
             yardstick = Yardstick(args, info, settings.to_load_options(), stack)
         measuring = Measuring(args, engine, interrupt, by_chats)
         n_settings = len(by_chats) if by_chats else _runs_per_repeat(args)
-        progress = BenchProgress(len(prompts) * args.repeat * n_settings)
+        progress = ProgressLine(len(prompts) * args.repeat * n_settings)
         try:
             for measured in measuring.runs(prompts, yardstick):
                 if isinstance(measured, BenchRun):
@@ -245,7 +245,7 @@ def _runs_per_repeat(args: argparse.Namespace) -> int:
     return len(settings) + (2 if args.prefill else 0) + reference
 
 
-class BenchProgress:
+class ProgressLine:
     """A progress bar on standard error, if that is a terminal."""
 
     def __init__(self, total: int) -> None:

@@ -16,12 +16,12 @@ def counted(value: int | None) -> int:
     return min(max(value or 0, 0), MOST_COUNTED)
 
 
-class ContentPart(msgspec.Struct):
+class DeltaPart(msgspec.Struct):
     text: str | None = None
 
 
 class Delta(msgspec.Struct):
-    content: str | list[ContentPart] | None = None
+    content: str | list[DeltaPart] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
 
