@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import signal
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.cli.hub import convert as command
+from eaglechat.cli import main
 from eaglechat.cli.hub.progress import ProgressPrinter
 from tests.convert.checkpoints import draft, write_target
 
@@ -34,11 +33,9 @@ def interruptible() -> Iterator[None]:
 
 
 def run(files: Path, *options: str, checkpoint: str = "draft") -> int:
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
     target, out = files / "target.gguf", files / "out" / "draft.gguf"
     arguments = [str(files / checkpoint), "--target", str(target), "-o", str(out), *options]
-    return command.run(parser.parse_args(arguments))
+    return main(["convert", *arguments])
 
 
 def test_it_says_what_it_made_and_what_it_read_differently(
