@@ -289,8 +289,11 @@ def plan_removal(models: Sequence[LocalModel]) -> Removal:
         for file in model.files:
             found = [file]
             if model.source is Source.HUGGING_FACE and file.is_symlink():
-                blob = file.resolve()
-                found = [*_cache_of(model).links_to(blob), blob]
+                cache, blob = _cache_of(model), file.resolve()
+                found = cache.links_to(blob)
+                # What a link of somebody's own leads to is not the cache's to delete.
+                if blob.is_relative_to(cache.folder.resolve()):
+                    found.append(blob)
             files |= {path: 0 if path.is_symlink() else _size(path) for path in found}
         if is_unfinished:
             # The file is sparse: its gaps take no disk space.

@@ -200,6 +200,21 @@ def test_removing_the_last_model_leaves_nothing_of_the_repository(hub: Hub, fake
     assert not RepoCache(hub.cache_dir, "user/model").folder.exists()
 
 
+def test_removing_a_link_out_of_the_cache_keeps_what_it_leads_to(
+    hub: Hub, fake: FakeHub, tmp_path: Path
+) -> None:
+    fake.add("user/model", {"m.gguf": TARGET})
+    pull(hub, "user/model", "m.gguf")
+    (model,) = scan([], hub.cache_dir)
+    own = model.path.resolve().rename(tmp_path / "own.gguf")
+    model.path.unlink()
+    model.path.symlink_to(own)
+    (model,) = scan([], hub.cache_dir)
+    library.remove(library.plan_removal([model]))
+    assert own.read_bytes() == TARGET
+    assert scan([], hub.cache_dir) == []
+
+
 def used(folder: Path) -> int:
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return sum(path.stat().st_size for path in files if "blobs" in path.parts)
