@@ -23,6 +23,12 @@ def pytest_configure() -> None:
         os.environ[workarounds.VARIABLE] = ",".join(workarounds.for_this_process())
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: a third of the time, a test waits for a process or a terminal."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_finish() -> None:
     """Look for garbage seldom: a third of the CPU time of the app's tests went into that, for 25 MB
     that are freed later. What is there now stays to the end and is not looked through at all."""
