@@ -70,6 +70,15 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in _anchors(file), f"{page.name} links to {target}#{anchor}"
 
 
+def test_pages_name_only_keys_of_commands() -> None:
+    key = re.compile(r"`(Ctrl\+G [^`]+|Ctrl\+[A-Z]|F\d+|Alt\+.)`")
+    # In a terminal it interrupts; in the app Textual copies what is selected.
+    known = {*key.findall(_text(DOCS / "keys.md")), "Ctrl+C"}
+    named = {(page.name, name) for page in PAGES for name in key.findall(_text(page))}
+    assert len(named) > 60
+    assert sorted(pair for pair in named if pair[1] not in known) == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_name_only_flags_that_exist(page: Path) -> None:
     for line in re.findall(r"`[^`\n]*eaglechat [^`\n]*`|^[^|\n]*eaglechat .*$", _text(page), re.M):
