@@ -5,13 +5,42 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import msgspec
 
 from eaglechat.chat.conversation.turns import Turns
 from eaglechat.chat.recording import Recording, Terms
+from eaglechat.chat.refusals import Off
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import FinishReason, Origin, Token
+
+
+class CannotCompare(Enum):
+    """Why a reply cannot be compared with plain decoding."""
+
+    NO_REPLY = auto()
+    CUT_OFF = auto()
+    """Its sampling is not known."""
+    CONTINUED = auto()
+    """No single run repeats it."""
+    EMPTY = auto()
+
+
+class NotDrafted(Enum):
+    """Why a reply was decoded plainly although there is something to draft with now."""
+
+    NOT_FASTER = auto()
+    """Auto did not expect drafting to be faster."""
+    OTHER_CONTROLS = auto()
+    """It was written with other controls than those of now."""
+
+
+@dataclass(frozen=True)
+class AlreadyPlain:
+    """The reply to compare was itself decoded plainly."""
+
+    why: Off | NotDrafted | str
 
 
 @dataclass(frozen=True)
@@ -51,20 +80,21 @@ def latest_compared(turns: Turns) -> Compared | None:
     return compare(reply.recording, comparisons[-1].recording)
 
 
-def cannot_compare(reply: Recording | None, off: str | None = None) -> str | None:
+def cannot_compare(
+    reply: Recording | None, off: Off | str | None = None
+) -> CannotCompare | AlreadyPlain | None:
     """Why a reply cannot be compared with plain decoding, or None if it can. `off` says why nothing
     would be drafted now."""
     if reply is None:
-        return "There is no reply yet to compare with."
+        return CannotCompare.NO_REPLY
     if reply.end is None:
-        return "The last reply was cut off, so its sampling is not known."
+        return CannotCompare.CUT_OFF
     if reply.went_on:
-        return "The last reply was stopped and continued, so no single run repeats it."
+        return CannotCompare.CONTINUED
     if not reply.end.tokens:
-        return "The last reply is empty: there is nothing to compare."
+        return CannotCompare.EMPTY
     if not reply.speculated and all(token.origin is not Origin.UNKNOWN for token in _tokens(reply)):
-        why = off or reply.speculation_stopped or _undrafted(reply.terms)
-        return f"The last reply was already decoded plainly: {why}."
+        return AlreadyPlain(off or reply.speculation_stopped or _undrafted(reply.terms))
     return None
 
 
@@ -164,12 +194,11 @@ def _tokens(recording: Recording) -> list[Token]:
     return [token for round_ in recording.rounds for token in round_.tokens]
 
 
-def _undrafted(terms: Terms) -> str:
-    """Why a reply was decoded plainly although there is something to draft with now."""
+def _undrafted(terms: Terms) -> NotDrafted:
     speculation = terms.speculation
     if not terms.engine and speculation.enabled and speculation.n_draft_max == AUTO:
-        return "drafting was not expected to be faster; set n_draft_max by hand to draft anyway"
-    return "ask again to have it drafted"
+        return NotDrafted.NOT_FASTER
+    return NotDrafted.OTHER_CONTROLS
 
 
 def _shown(token: Token) -> str:

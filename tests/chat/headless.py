@@ -7,12 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from eaglechat.chat.conversation.session import ChatSession, Severity
+from eaglechat.chat.conversation.session import ChatSession, Said, Severity
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.history.saved_chat import SavedChat, saved_chats
 from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings
+from eaglechat.tui.texts.refusals import sentence_of
 from eaglechat.tui.texts.timeline import Entry, entries
 from eaglechat.wire import protocol
 from tests.tui.scripted import ScriptedEngine
@@ -71,8 +72,8 @@ class Headless:
         self.given_back.append(text_of(question))
         self.beside.append(version_of)
 
-    def say(self, sentence: str, severity: Severity = "information") -> None:
-        self.said.append(sentence)
+    def say(self, said: Said, severity: Severity = "information") -> None:
+        self.said.append(sentence_of(said))
 
     # Driving
 

@@ -9,9 +9,20 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from eaglechat.chat.comparing import Fork, cannot_compare, compare, first_fork, plain_terms
+from eaglechat.chat.comparing import (
+    AlreadyPlain,
+    CannotCompare,
+    Fork,
+    NotDrafted,
+    cannot_compare,
+    compare,
+    first_fork,
+    plain_terms,
+)
 from eaglechat.chat.recording import Recording
+from eaglechat.chat.refusals import Off
 from eaglechat.tui.texts import replies
+from eaglechat.tui.texts.refusals import sentence_of
 from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import FinishReason, Origin, Token
 from tests.chat.records import SEED, TERMS, plainly, recorded, round_of
@@ -51,21 +62,20 @@ def test_a_slower_reply_is_called_slower() -> None:
 @pytest.mark.parametrize(
     ("recording", "reason"),
     [
-        (None, "no reply yet"),
-        (Recording(TERMS), "cut off"),
-        (recorded(), "is empty"),
+        (None, CannotCompare.NO_REPLY),
+        (Recording(TERMS), CannotCompare.CUT_OFF),
+        (recorded(), CannotCompare.EMPTY),
         (reply(), None),
     ],
 )
-def test_what_cannot_be_compared(recording: Recording | None, reason: str | None) -> None:
-    said = cannot_compare(recording)
-    assert said is None if reason is None else reason in (said or "")
+def test_what_cannot_be_compared(recording: Recording | None, reason: CannotCompare | None) -> None:
+    assert cannot_compare(recording) is reason
 
 
 @pytest.mark.parametrize(
     ("speculation", "off", "advice"),
     [
-        (Speculation(enabled=False), "you switched it off", "you switched it off"),
+        (Speculation(enabled=False), Off.SWITCHED_OFF, "you switched it off"),
         (Speculation(enabled=False), None, "ask again"),
         (Speculation(n_draft_max="auto"), None, "set n_draft_max by hand"),
         (Speculation(n_draft_max="auto"), "the pair has no draft", "the pair has no draft"),
@@ -73,12 +83,13 @@ def test_what_cannot_be_compared(recording: Recording | None, reason: str | None
     ],
 )
 def test_a_plain_reply_cannot_be_compared_and_it_says_what_to_do(
-    speculation: Speculation, off: str | None, advice: str
+    speculation: Speculation, off: Off | str | None, advice: str
 ) -> None:
     terms = msgspec.structs.replace(TERMS, speculation=speculation)
-    reason = cannot_compare(recorded(round_of(1, drafted=0), terms=terms), off) or ""
-    assert "already decoded plainly" in reason
-    assert advice in reason
+    reason = cannot_compare(recorded(round_of(1, drafted=0), terms=terms), off)
+    assert reason is not None
+    assert "already decoded plainly" in sentence_of(reason)
+    assert advice in sentence_of(reason)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +138,9 @@ def test_a_reply_of_which_nobody_knows_who_drafted_it_can_be_compared() -> None:
 def test_a_server_s_draft_length_is_not_to_be_set() -> None:
     speculation = Speculation(n_draft_max="auto")
     terms = msgspec.structs.replace(TERMS, speculation=speculation, engine="vLLM")
-    reason = cannot_compare(recorded(round_of(1, drafted=0), terms=terms)) or ""
-    assert "already decoded plainly: ask again" in reason
+    reason = cannot_compare(recorded(round_of(1, drafted=0), terms=terms))
+    assert reason == AlreadyPlain(NotDrafted.OTHER_CONTROLS)
+    assert "already decoded plainly: ask again" in sentence_of(reason)
 
 
 def test_a_closed_chat_is_not_kept_by_what_was_compared() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from eaglechat.chat.refusals import no_comparison
 from eaglechat.tui.texts.numbers import numbers_of
+from eaglechat.tui.texts.refusals import sentence_of
 from eaglechat.tui.texts.wording import not_reported
 from eaglechat.wire.capabilities import EVERYTHING, Capabilities
 from eaglechat.wire.protocol import AUTO, Set
@@ -153,7 +154,9 @@ def test_a_server_without_a_name_begins_a_sentence(chat: Headless) -> None:
     hello = chat.session.hello
     assert hello is not None
     nameless = msgspec.structs.replace(hello, engine="this server", can=Capabilities())
-    assert (no_comparison(nameless) or "").startswith("This server drafts the way it was started")
+    reason = no_comparison(nameless)
+    assert reason is not None
+    assert sentence_of(reason).startswith("This server drafts the way it was started")
     assert not_reported(nameless, "origins") == "not reported by this server"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import Any
 
 import msgspec
 
 from eaglechat.chat.conversation.turns import Reply, TurnId, Turns
 from eaglechat.chat.recording import Recording, Terms
+from eaglechat.chat.refusals import EngineLimit, Limit
 from eaglechat.wire.protocol import Hello, Message
 from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings
 from eaglechat.wire.stats import measured
@@ -15,24 +17,35 @@ from eaglechat.wire.stats import measured
 _OF_THE_PROMPT = ("system_prompt", "thinking")
 
 
-def cannot_continue(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None) -> str | None:
+class CannotContinue(Enum):
+    """Why a reply cannot be continued."""
+
+    NO_REPLY = auto()
+    NOT_LAST = auto()
+    COMPLETE = auto()
+    OTHER_MODEL = auto()
+    TOKENS_UNKNOWN = auto()
+
+
+def cannot_continue(
+    turns: Turns, id: TurnId, terms: Terms, hello: Hello | None
+) -> CannotContinue | EngineLimit | None:
     """Why a turn cannot be continued with these terms, or None if it can."""
     reply = turns.find(id)
     if not isinstance(reply, Reply):
-        return "There is no reply to continue yet."
+        return CannotContinue.NO_REPLY
     end = reply.recording.end
+    reason: CannotContinue | EngineLimit | None = None
     if turns.is_followed(id):
-        reason = "Only the last reply of a chat can be continued."
+        reason = CannotContinue.NOT_LAST
     elif end is not None and end.finish_reason is FinishReason.STOP:
-        reason = "The reply is complete: there is nothing to continue."
+        reason = CannotContinue.COMPLETE
     elif hello is not None and not (hello.can.goes_on or hello.can.goes_on_from_text):
-        reason = f"{hello.engine} cannot continue a reply."
+        reason = EngineLimit(hello.engine, Limit.NO_CONTINUATION)
     elif reply.recording.terms.target != terms.target:
-        reason = "Another model wrote the reply: answer the question again instead."
+        reason = CannotContinue.OTHER_MODEL
     elif not _from_text(hello) and not reply.recording.ids:
-        reason = "The tokens of the reply are not known, so it cannot be continued."
-    else:
-        return None
+        reason = CannotContinue.TOKENS_UNKNOWN
     return reason
 
 

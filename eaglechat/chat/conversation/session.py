@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from eaglechat.chat import refusals
-from eaglechat.chat.comparing import cannot_compare, plain_terms
+from eaglechat.chat.comparing import AlreadyPlain, CannotCompare, cannot_compare, plain_terms
 from eaglechat.chat.controls import (
     N_DRAFT_MAX,
     Controls,
@@ -32,6 +32,7 @@ from eaglechat.chat.controls import (
     without,
 )
 from eaglechat.chat.conversation.continuation import (
+    CannotContinue,
     beginning_of,
     cannot_continue,
     changes,
@@ -44,6 +45,7 @@ from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.chat.recording import Recording, Terms
+from eaglechat.chat.refusals import Remark
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
@@ -78,7 +80,23 @@ class Opened:
     hello: protocol.Hello | None
 
 
-News = str | Opened | Died
+Said = (
+    Remark
+    | CannotCompare
+    | AlreadyPlain
+    | CannotContinue
+    | refusals.EngineLimit
+    | refusals.Deleted
+    | refusals.NoSibling
+    | refusals.ChainsOnly
+    | refusals.NoRole
+    | refusals.NotSaved
+    | refusals.Misfit
+    | str
+)
+"""What a session says. A text is an engine's own message."""
+
+News = Said | Opened | Died
 
 
 @dataclass(frozen=True)
@@ -112,9 +130,8 @@ class View(Protocol):
         """An unanswered question was taken out of the chat. If it was another version of a
         question, `version_of` is one that remains."""
 
-    def say(self, sentence: str, severity: Severity = "information") -> None:
-        """Show a sentence that is not part of the chat. `{chat.stop}` in it stands for the key of
-        that command."""
+    def say(self, said: Said, severity: Severity = "information") -> None:
+        """Show something that is not part of the chat."""
 
 
 @dataclass
@@ -194,24 +211,24 @@ class ChatSession:
         """Oldest first. They are not written to disk."""
         self._count_latest()
         if saved is None:
-            log = new_log(self._chats_dir, self.pair, self._complain)
+            log = new_log(self._chats_dir, self.pair, self._not_saved)
         else:
-            log = resumed_log(saved, self._complain)
+            log = resumed_log(saved, self._not_saved)
         self.recorder = ChatRecorder(log, self.turns, saved)
         """Writes the chat to disk; renames and pins it."""
         name = saved.role if saved else self._settings().generation.role
         found = find_role(self._roles_dir, name) if name else None
         if name and not isinstance(found, Role):
-            self._note(refusals.no_role(name, str(found) if found else None), "warning")
+            self._note(refusals.NoRole(name, str(found) if found else None), "warning")
         self.choose_role(found if isinstance(found, Role) else None)
         if self.info is None:
             self._note(Opened(self.pair, None, self.hello), "warning")
         elif not self.turns:
             self._note(Opened(self.pair, self.info, self.hello))
             if self.controls.shape == "tree" and self.info.chains_only:
-                self._note(refusals.stays_with_chains(self.info.chains_only))
+                self._note(refusals.ChainsOnly(self.info.chains_only))
         if log.is_copy:
-            self._note(refusals.ELSEWHERE, "warning")
+            self._note(Remark.IS_COPY, "warning")
         self._touch()
 
     def look(self) -> None:
@@ -302,7 +319,7 @@ class ChatSession:
         recording = reply.recording if reply else None
         reason = cannot_compare(recording, off) or refusals.no_comparison(self.hello)
         if reply is None or reason is not None:
-            self._view.say(reason or "")
+            self._view.say(reason or CannotCompare.NO_REPLY)
             return False
         plain = Recording(plain_terms(reply.recording))
         self._request(self.turns.compare(reply.id, plain), reply.parent)
@@ -340,7 +357,7 @@ class ChatSession:
             if isinstance(event, protocol.Rendered):
                 then(event)
             elif isinstance(event, protocol.Error):
-                self._complain(event.message)
+                self._view.say(event.message, "error")
 
         self._engine.request(
             protocol.Render(
@@ -359,7 +376,7 @@ class ChatSession:
         siblings = self.turns.siblings(id)
         place = siblings.index(id) + by
         if not 0 <= place < len(siblings):
-            self._view.say(refusals.no_more_siblings(len(siblings), by))
+            self._view.say(refusals.NoSibling(len(siblings), by))
             return None
         self.choose(siblings[place])
         return siblings[place]
@@ -384,7 +401,7 @@ class ChatSession:
         self._deleted.append(gone.id)
         self.recorder.deleted(gone.id)
         self.notices = [n for n in self.notices if n.after is None or n.after in self.turns]
-        self._view.say(refusals.deleted(before - len(self.turns)))
+        self._view.say(refusals.Deleted(before - len(self.turns)))
         self._touch()
         return True
 
@@ -393,7 +410,7 @@ class ChatSession:
         if self._is_busy():
             return None
         if not self._deleted:
-            self._view.say(refusals.NOTHING_DELETED)
+            self._view.say(Remark.NOTHING_DELETED)
             return None
         id = self._deleted.pop()
         self.turns.restore(id)
@@ -431,7 +448,7 @@ class ChatSession:
         """Set the sampling controls to what the model's file recommends."""
         own = own_sampling(self.controls, self.recommended)
         if own is None:
-            self._view.say(refusals.NOTHING_RECOMMENDED)
+            self._view.say(Remark.NOTHING_RECOMMENDED)
         else:
             self.change_controls(own)
 
@@ -515,7 +532,7 @@ class ChatSession:
     def loaded(self, info: protocol.PairInfo) -> None:
         """The pair was loaded again after the engine had died."""
         self.info, self.is_engine_gone = info, False
-        self._note(refusals.LOADED_AGAIN)
+        self._note(Remark.LOADED_AGAIN)
         self._touch()
 
     def _engine_changed(self, news: Lifecycle) -> None:
@@ -529,8 +546,8 @@ class ChatSession:
         if self._of_draft is None or self.info is None:
             return
         self._of_draft += of_the_draft(stats_of(rounds).by_drafter)
-        if sentence := refusals.misfit(self._of_draft, self.info):
-            self._note(sentence, "warning")
+        if found := refusals.misfit(self._of_draft, self.info):
+            self._note(found, "warning")
             self._of_draft = None
 
     # Requests
@@ -656,7 +673,7 @@ class ChatSession:
         if isinstance(gone, Question):
             self._note(shown(gone.parts), "question")
         if turn.recording.end is not None:
-            self._note(refusals.STOPPED_EMPTY)
+            self._note(Remark.STOPPED_EMPTY)
         self.notices += [replace(notice, after=self._last_id) for notice in moved]
         if not isinstance(gone, Question):
             return ()
@@ -667,7 +684,7 @@ class ChatSession:
 
     def _refuses(self) -> bool:
         if self.is_engine_gone:
-            self._view.say(refusals.ENGINE_GONE)
+            self._view.say(Remark.ENGINE_GONE)
             return True
         return self._is_busy()
 
@@ -675,12 +692,12 @@ class ChatSession:
         """Whether a turn was deleted meanwhile; tells the view."""
         if id in self.turns:
             return False
-        self._view.say(refusals.GONE)
+        self._view.say(Remark.TURN_GONE)
         return True
 
     def _is_busy(self) -> bool:
         if self.running is not None:
-            self._view.say(refusals.BUSY)
+            self._view.say(Remark.BUSY)
         return self.running is not None
 
     # Telling the view
@@ -693,8 +710,8 @@ class ChatSession:
     def _last_id(self) -> TurnId | None:
         return self.turns.last.id if self.turns.last else None
 
-    def _complain(self, sentence: str) -> None:
-        self._view.say(sentence, "error")
+    def _not_saved(self, file: Path, why: str) -> None:
+        self._view.say(refusals.NotSaved(file, why), "error")
 
     def _touch(self) -> None:
         self.version += 1

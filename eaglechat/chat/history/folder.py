@@ -185,7 +185,7 @@ def _locked(file: Path, problems: list[str]) -> ChatLog:
     """The log of a file, which no other program can write to until it is closed. Raises
     ChatInUseError and OSError."""
     file.stat()
-    log = ChatLog(file, problems.append)
+    log = ChatLog(file, lambda _, why: problems.append(why))
     if not log.open():
         raise ChatInUseError
     return log

@@ -25,6 +25,9 @@ else:
 
 _BEYOND_EVERY_CHAT = 2**40
 
+NotSaved = Callable[[Path, str], None]
+"""Hears which file cannot be written, and why."""
+
 
 class ChatLog:
     """Appends lines to one chat's file, which is created with the first of them."""
@@ -32,18 +35,18 @@ class ChatLog:
     def __init__(
         self,
         file: Path,
-        complain: Callable[[str], None],
+        not_saved: NotSaved,
         *,
         beginning: bytes = b"",
         copy_of: SavedChat | None = None,
     ) -> None:
         """`beginning` is written before the first line, and the content of the chat `copy_of`
-        before that. `complain` gets a sentence, once, if the file cannot be written."""
+        before that. `not_saved` is called once if the file cannot be written."""
         self.file = file
         self.is_copy = copy_of is not None
         self._is_new = bool(beginning)
         self._copy_of = copy_of
-        self._complain = complain
+        self._not_saved = not_saved
         self._stream: io.FileIO | None = None
         self._waiting = bytearray(beginning)
         self.is_behind = False
@@ -108,14 +111,11 @@ class ChatLog:
             self.is_behind = False
         except OSError as error:
             if not self.is_behind:
-                self._complain(
-                    f"This chat cannot be saved to {self.file}: {error.strerror or error}. "
-                    "Retrying every second."
-                )
+                self._not_saved(self.file, error.strerror or str(error))
             self.is_behind = True
 
 
-def new_log(directory: Path, pair: Pair, complain: Callable[[str], None]) -> ChatLog:
+def new_log(directory: Path, pair: Pair, not_saved: NotSaved) -> ChatLog:
     """The log of a new chat, named after the present time."""
     now = datetime.datetime.now().astimezone()
     target, draft = pair.to_load
@@ -127,12 +127,12 @@ def new_log(directory: Path, pair: Pair, complain: Callable[[str], None]) -> Cha
         version=lines.VERSION,
         server=pair.server.url if pair.server else "",
     )
-    return ChatLog(_named_after(directory, now), complain, beginning=lines.encode(header))
+    return ChatLog(_named_after(directory, now), not_saved, beginning=lines.encode(header))
 
 
-def resumed_log(chat: SavedChat, complain: Callable[[str], None]) -> ChatLog:
+def resumed_log(chat: SavedChat, not_saved: NotSaved) -> ChatLog:
     """The log of a resumed chat; of a copy of it if another program has the chat open."""
-    log = ChatLog(chat.file, complain)
+    log = ChatLog(chat.file, not_saved)
     try:
         if log.open():
             return log
@@ -140,7 +140,7 @@ def resumed_log(chat: SavedChat, complain: Callable[[str], None]) -> ChatLog:
         # The first `add` reports it.
         return log
     now = datetime.datetime.now().astimezone()
-    return ChatLog(_named_after(chat.file.parent, now), complain, copy_of=chat)
+    return ChatLog(_named_after(chat.file.parent, now), not_saved, copy_of=chat)
 
 
 def _named_after(directory: Path, now: datetime.datetime) -> Path:

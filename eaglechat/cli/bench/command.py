@@ -26,6 +26,7 @@ from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
 from eaglechat.hub.units import format_seconds
+from eaglechat.tui.texts.refusals import sentence_of
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AUTO, Auto, Hello, PairInfo, Shape
@@ -203,9 +204,9 @@ def _give_out(
     if info.speculation_off:
         print(f"\nNothing is drafted: {info.speculation_off}.")
     elif reason := no_comparison(hello):
-        print(f"\n{reason}")
+        print(f"\n{sentence_of(reason)}")
     elif warning := misfit(of_the_draft(by_drafter(runs)), info):
-        print(f"\n{warning}")
+        print(f"\n{sentence_of(warning)}")
     if args.json:
         document = {
             "engine": {"name": hello.engine, "version": hello.llama_cpp or hello.eaglechat},

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from eaglechat.chat import refusals
 from eaglechat.chat.comparing import Compared, latest_compared
 from eaglechat.chat.controls import Controls, not_followed
 from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.refusals import speculation_off
 from eaglechat.tui.texts import wording
+from eaglechat.tui.texts.refusals import reason_of
 from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling, Sampling
 from eaglechat.wire.records import AutoDraft, Part, Round, summed
 from eaglechat.wire.stats import ROLLING_ROUNDS, Measured, PartStats, SpeculationStats, stats_of
@@ -75,6 +76,12 @@ def numbers_of(session: ChatSession) -> Numbers:
     rounds = tuple(shown.rounds[-_MOST_ROUNDS:]) if shown else ()
     latest = rounds[-ROLLING_ROUNDS:]
     rolling = stats_of(session.latest_rounds)
+    off = speculation_off(
+        session.info,
+        controls,
+        shown.speculation_stopped if shown else None,
+        is_comparison=session.running is not None and session.running.is_comparison,
+    )
     return Numbers(
         reply=shown.stats if shown else SpeculationStats(),
         measured=replace(shown.measured if shown else Measured(), stats=rolling),
@@ -83,12 +90,7 @@ def numbers_of(session: ChatSession) -> Numbers:
         n_past=session.n_past,
         n_ctx=session.n_ctx,
         prefill=_prefill(session),
-        off=refusals.speculation_off(
-            session.info,
-            controls,
-            shown.speculation_stopped if shown else None,
-            is_comparison=session.running is not None and session.running.is_comparison,
-        ),
+        off=reason_of(off) if off else None,
         compared=latest_compared(session.turns),
         controls=controls,
         reasoning=session.reasoning,

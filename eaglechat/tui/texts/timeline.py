@@ -15,6 +15,7 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.texts import replies, wording
+from eaglechat.tui.texts.refusals import sentence_of
 from eaglechat.wire.left_out import without
 from eaglechat.wire.protocol import AUTO, Hello, PairInfo
 from eaglechat.wire.records import Part
@@ -130,10 +131,9 @@ def _text_of(notice: Notice) -> str:
             return _greeting(info, pair, hello) if info else _only_read(pair)
         case Died():
             return wording.died_in_chat(notice.news)
-        case text if notice.kind == "error":
-            return wording.sentence(text)
-        case text:
-            return text
+        case said:
+            text = sentence_of(said)
+            return wording.sentence(text) if notice.kind == "error" else text
 
 
 def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:

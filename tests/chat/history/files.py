@@ -16,10 +16,10 @@ PAIR = Pair("pair", Path("/t.gguf"), Path("/d.gguf"), "files")
 
 
 class Complaints(list[str]):
-    """What a log could not write."""
+    """Why a log could not write."""
 
-    def __call__(self, sentence: str) -> None:
-        self.append(sentence)
+    def __call__(self, file: Path, why: str) -> None:
+        self.append(why)
 
 
 def fresh(directory: Path, complaints: Complaints | None = None) -> ChatLog:

@@ -25,11 +25,11 @@ from eaglechat.chat.controls import (
     control_named,
     turned,
 )
-from eaglechat.chat.conversation.session import ChatSession, Severity
+from eaglechat.chat.conversation.session import ChatSession, Said, Severity
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId
 from eaglechat.chat.history.saved_chat import Passage, SavedChat
 from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.refusals import BUSY, ENGINE_GONE, engine_as_subject, stays_with_chains
+from eaglechat.chat.refusals import ChainsOnly, Remark
 from eaglechat.chat.search import parse
 from eaglechat.chat.writing.context_use import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
@@ -66,6 +66,7 @@ from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
 from eaglechat.tui.texts import context, wording
 from eaglechat.tui.texts.numbers import numbers_of
+from eaglechat.tui.texts.refusals import engine_as_subject, sentence_of
 from eaglechat.tui.texts.replies import progress
 from eaglechat.tui.texts.timeline import entries, entries_of
 from eaglechat.tui.widgets.find_bar import FindBar
@@ -214,7 +215,8 @@ class ChatScreen(PromptScreen[None]):
         else:
             self.prompt.replace_all(text)
 
-    def say(self, sentence: str, severity: Severity = "information") -> None:
+    def say(self, said: Said, severity: Severity = "information") -> None:
+        sentence = sentence_of(said)
         if severity == "error":
             sentence = wording.sentence(sentence)
         self.notify(with_keys(sentence), severity=severity, markup=False)
@@ -613,7 +615,7 @@ class ChatScreen(PromptScreen[None]):
         self.session.change_controls(turned(self.controls, control, value))
         info = self.session.info
         if control is SHAPE and value != "chain" and info and info.chains_only:
-            self.notify(stays_with_chains(info.chains_only), markup=False)
+            self.say(ChainsOnly(info.chains_only))
 
     def action_draft_length(self, step: int) -> None:
         self.session.change_draft_length(step)
@@ -635,15 +637,15 @@ class ChatScreen(PromptScreen[None]):
     def action_bench(self) -> None:
         session, info, hello = self.session, self.session.info, self.session.hello
         if session.is_engine_gone or info is None:
-            self.say(ENGINE_GONE)
+            self.say(Remark.ENGINE_GONE)
             return
-        reason = None
+        reason: Said | None = None
         if nothing := info.no_bench(ngram=self.controls.ngram):
             reason = f"There is nothing to compare: {nothing}."
         elif session.running is not None:
-            reason = BUSY
+            reason = Remark.BUSY
         elif hello is not None and not hello.can.bench:
-            subject = engine_as_subject(hello)
+            subject = engine_as_subject(hello.engine)
             reason = f"{subject} cannot run the bench; `eaglechat bench` measures it."
         if reason is not None:
             self.say(reason)
