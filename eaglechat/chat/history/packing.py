@@ -209,7 +209,7 @@ def unpack(data: str, answer: str, reasoning: str = "") -> list[Round]:
     columns = _columns(data)
     try:
         rounds = list(_rounds(columns, (answer, reasoning, columns.markers)))
-    except (StopIteration, IndexError, RuntimeError) as error:
+    except (StopIteration, IndexError, RuntimeError, TypeError) as error:
         raise ValueError(f"these rounds cannot be read: {error}") from error
     if (text_in(rounds, Part.ANSWER), text_in(rounds, Part.REASONING)) != (answer, reasoning):
         raise ValueError("these rounds did not write this text")

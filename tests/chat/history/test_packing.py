@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -144,3 +146,13 @@ def test_rounds_beside_another_text_are_refused() -> None:
     round_ = Round(0, 0, (), 0, 0, (token,), 1, RoundTimings(0.0, 0.0, 0.0, 0.0, 0.0))
     with pytest.raises(ValueError, match="did not write"):
         unpack(pack([round_]), "one and more")
+
+
+def test_rounds_without_one_of_their_times_are_refused() -> None:
+    token = Token(1, "one", Origin.PLAIN)
+    round_ = Round(0, 0, (), 0, 0, (token,), 1, RoundTimings(0.0, 0.0, 0.0, 0.0, 0.0))
+    raw = zlib.decompress(base64.b64decode(pack([round_])), wbits=-15)
+    deflater = zlib.compressobj(wbits=-15)
+    renamed = deflater.compress(raw.replace(b"sample_ms", b"sampleeee")) + deflater.flush()
+    with pytest.raises(ValueError, match="sample_ms"):
+        unpack(base64.b64encode(renamed).decode(), "one")
