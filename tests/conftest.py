@@ -11,9 +11,12 @@ from eaglechat.engine.llama import workarounds
 from eaglechat.hub.local.pairs import BUILTIN_INSTALL, builtin_pair
 from tests import tiny
 
-# How long an example takes says how busy the machine is, and nothing else.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+# How long an example takes says how busy the machine is, and nothing else. A run has the examples
+# of the run before, so that it fails for what was changed; `--hypothesis-profile=new` tries others.
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", UNTIMED, derandomize=True)
+settings.register_profile("new", UNTIMED, max_examples=1000)
+settings.load_profile("same")
 
 
 def pytest_configure() -> None:

@@ -82,6 +82,8 @@ def test_a_name_of_a_model(text: str) -> None:
 @given(st.text(max_size=60) | st.text("[]:/@.%1h", max_size=20))
 @example("http://[::1")
 @example("h:99999")
+@example("0\f?")
+@example("http://h/a b")
 def test_an_address_of_a_server(text: str) -> None:
     with suppress(AddressError):
         address = parse_address(text)

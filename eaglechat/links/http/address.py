@@ -69,13 +69,14 @@ def parse_address(text: str) -> Address:
     except ValueError as error:
         raise AddressError(f"“{given}” is not the address of a server: {error}") from error
     schemes = ("http", "https")
-    if parts.scheme not in schemes or not parts.hostname or parts.hostname in schemes:
+    name = parts.hostname if given.isprintable() and " " not in given else None
+    if parts.scheme not in schemes or not name or name in schemes:
         raise AddressError(f"“{given}” is not the address of a server: write http://host:port")
     if "@" in parts.netloc:
         raise AddressError(
             "the address of a server holds no password: name the variable of its key in key_env"
         )
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    host = f"[{name}]" if ":" in name else name
     origin = f"{parts.scheme}://{host}" + (f":{port}" if port else "")
     path = parts.path.rstrip("/")
     for call in _CALLS:
@@ -83,4 +84,4 @@ def parse_address(text: str) -> Address:
     root = path.removesuffix(_API)
     # A path with “openai” in it is used as it is: Gemini's, for one, does not end in /v1.
     api = path if path != root or "openai" in path else root + _API
-    return Address(origin + root, origin + api, parts.hostname)
+    return Address(origin + root, origin + api, name)
