@@ -13,7 +13,7 @@ import msgspec
 
 from eaglechat.chat.recording import Terms
 from eaglechat.hub.local.pair import Pair
-from eaglechat.settings import Settings
+from eaglechat.settings import Settings, find
 from eaglechat.wire.protocol import (
     AUTO,
     EFFORTS,
@@ -56,14 +56,11 @@ class Control:
 
     name: str
     table: Literal["speculation", "generation"]
-    label: str
-    explanation: str
-    by_keys: str = ""
-    """How keys change it. In `label` and here, `{chat.stop}` stands for the key of a command."""
 
     @property
-    def in_full(self) -> str:
-        return f"{self.explanation} {self.by_keys}".strip()
+    def explanation(self) -> str:
+        """What it does: the description of its setting."""
+        return find(self.table, self.name).description
 
 
 @dataclass(frozen=True)
@@ -93,49 +90,14 @@ class ChoiceControl(Control):
     words: tuple[str, ...] = ()
 
 
-ENABLED = Control(
-    "enabled",
-    "speculation",
-    "Speculation ({chat.speculation})",
-    "Off: plain decoding, as if no draft were loaded.",
-)
+ENABLED = Control("enabled", "speculation")
 N_DRAFT_MAX = RangeControl(
-    "n_draft_max",
-    "speculation",
-    "n_draft_max",
-    "Most tokens drafted per round; 0 is plain decoding, auto lets measurement choose.",
-    "{chat.less} less, {chat.more} more. A at the left end ({chat.auto}) is auto.",
-    maximum=N_DRAFT_MAX_LIMIT,
-    step=1,
-    decimals=0,
-    has_auto=True,
+    "n_draft_max", "speculation", maximum=N_DRAFT_MAX_LIMIT, step=1, decimals=0, has_auto=True
 )
-P_MIN = RangeControl(
-    "p_min",
-    "speculation",
-    "p_min",
-    "Stop drafting at a token less probable than this.",
-)
-NGRAM = Control(
-    "ngram",
-    "speculation",
-    "n-grams ({chat.ngram})",
-    "Find the latest tokens earlier in the chat and propose what followed.",
-)
-SHAPE = ChoiceControl(
-    "shape",
-    "speculation",
-    "Shape",
-    "Draft a chain or a tree of n_draft_max tokens; auto lets measurement choose.",
-    words=("chain", "tree", AUTO),
-)
-TEMPERATURE = RangeControl(
-    "temperature",
-    "generation",
-    "Temperature",
-    "Randomness of sampling; 0 always takes the likeliest token.",
-    maximum=2,
-)
+P_MIN = RangeControl("p_min", "speculation")
+NGRAM = Control("ngram", "speculation")
+SHAPE = ChoiceControl("shape", "speculation", words=("chain", "tree", AUTO))
+TEMPERATURE = RangeControl("temperature", "generation", maximum=2)
 CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, P_MIN, TEMPERATURE, SHAPE)
 """The controls that also apply to a reply that is being written."""
 
@@ -143,23 +105,10 @@ _DRAFTING = frozenset(control.name for control in CONTROLS if control.table == "
 STARTED_WITH = frozenset({"enabled", "n_draft_max", "p_min"})
 """Controls that are start options of a program such as llama-server."""
 
-THINKING = ChoiceControl(
-    "thinking",
-    "generation",
-    "Thinking",
-    "Whether the model thinks before it answers, from the next reply on; auto: yes, if its chat "
-    "template has a switch.",
-    words=(AUTO, "on", "off"),
-)
-EFFORT = ChoiceControl(
-    "effort",
-    "generation",
-    "Effort",
-    "How much the model thinks, from the next reply on; auto leaves it to its chat template.",
-    words=(AUTO, *EFFORTS),
-)
+THINKING = ChoiceControl("thinking", "generation", words=(AUTO, "on", "off"))
+EFFORT = ChoiceControl("effort", "generation", words=(AUTO, *EFFORTS))
 THOUGHT_CONTROLS = (THINKING, EFFORT)
-"""Controls of models with reasoning only."""
+"""Controls of models with reasoning only, which apply from the next reply on."""
 
 
 def control_named(name: str) -> Control:

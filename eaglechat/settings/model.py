@@ -95,7 +95,7 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Meta(
             description="How much the model thinks: a word of its chat template, such as low, "
-            "medium or high; empty leaves it to the template."
+            "medium or high; without one the template decides."
         ),
     ] = ""
     system_prompt: Annotated[
@@ -117,7 +117,7 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
     enabled: Annotated[
         bool,
         Meta(
-            description="Use speculation.",
+            description="Draft and verify; off is plain decoding, as if there were no draft.",
             extra={
                 "flag": "--no-speculation",
                 "flag_help": "Decode plainly, as if there were no draft.",

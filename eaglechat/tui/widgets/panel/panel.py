@@ -37,6 +37,23 @@ from eaglechat.wire.protocol import AUTO, Auto
 from eaglechat.wire.stats import SpeculationStats
 
 _ROUNDS = "Rounds (height: share accepted)"
+_LABELS = {
+    "enabled": "Speculation ({chat.speculation})",
+    "n_draft_max": "n_draft_max",
+    "p_min": "p_min",
+    "ngram": "n-grams ({chat.ngram})",
+    "shape": "Shape",
+    "temperature": "Temperature",
+    "thinking": "Thinking",
+    "effort": "Effort",
+}
+_LATER = "Applies from the next reply on."
+_HINTS = {
+    "n_draft_max": "{chat.less} less, {chat.more} more. A at the left end ({chat.auto}) is auto.",
+    "thinking": _LATER,
+    "effort": _LATER,
+}
+"""Follows the description of a control's setting."""
 
 
 class SpeculationPanel(VerticalScroll, can_focus=False):
@@ -107,7 +124,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
     def _knobs(self) -> Iterator[Widget]:
         for control in (*CONTROLS, *THOUGHT_CONTROLS):
-            label, tooltip = with_keys(control.label), with_keys(control.in_full)
+            label = with_keys(_LABELS[control.name])
+            tooltip = with_keys(f"{control.explanation} {_HINTS.get(control.name, '')}".rstrip())
             if isinstance(control, RangeControl):
                 yield Slider(
                     label,
