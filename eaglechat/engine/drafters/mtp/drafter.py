@@ -16,9 +16,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits, Proposal, Spent
+from eaglechat.engine.drafters.base import Limits, Opening, Proposal, Spent
 from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
 from eaglechat.engine.drafters.eagle3.waiting_rows import WaitingRows
+from eaglechat.engine.drafters.mtp.pairing import STATES_OF_ALL_ROWS
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import ProcessError
@@ -26,22 +27,12 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 _SEQ_ID = 0
 
-_STATES_OF_ALL_ROWS = frozenset(
-    {
-        "bailingmoe3", "cohere2moe", "deepseek2", "deepseek32", "glm-dsa", "glm4moe", "hy_v3",
-        "nemotron_h_moe", "qwen35", "qwen35moe",
-    }
-)  # fmt: skip
-"""Architectures whose graph exports a head's states before it drops the rows without output. Only
-there may one batch hold rows of both kinds: the other graphs drop them first, and llama.cpp then
-reads the states of the wrong rows, or ends the process."""
-
 
 class MtpDrafter:
     """Drafts chains for the one sequence of a target context. Both contexts stay the caller's.
 
-    The pairs of the first `_taken` positions are in the heads' KV cache. Waiting rows are the tokens
-    and states of the positions from there on.
+    The pairs of the first `_taken` positions are in the heads' KV cache. Waiting rows are the
+    tokens and states of the positions from there on.
     """
 
     name = "mtp"
@@ -54,7 +45,7 @@ class MtpDrafter:
         """
         self._target, self._heads = target, heads
         self._n_heads = n_heads
-        self._is_merged = n_heads == 1 and architecture in _STATES_OF_ALL_ROWS
+        self._is_merged = n_heads == 1 and architecture in STATES_OF_ALL_ROWS
         self._rows = WaitingRows(heads.model.n_embd_out)
         self._taken = 0
         self._before: Floats | None = self._no_state()
@@ -249,9 +240,7 @@ class MtpDrafter:
             return
         assert self._before is not None
         states = np.concatenate([self._before, self._rows.features[:-1]])
-        self._batch.add_tokens(
-            self._rows.tokens, self._taken, _SEQ_ID, output=False, states=states
-        )
+        self._batch.add_tokens(self._rows.tokens, self._taken, _SEQ_ID, output=False, states=states)
 
     def _all_taken(self) -> None:
         """No rows wait now."""
@@ -262,7 +251,8 @@ class MtpDrafter:
     def _last_state(self) -> Floats:
         """The state [1, n_embd_out] of the last known position."""
         if len(self._rows):
-            return self._rows.features[-1:].copy()
+            last: Floats = self._rows.features[-1:].copy()
+            return last
         assert self._before is not None
         return self._before
 
@@ -273,4 +263,27 @@ class MtpDrafter:
 
     def _no_state(self) -> Floats:
         """What the first position of a text has before it."""
-        return np.zeros((1, self._heads.model.n_embd_out), dtype=np.float32)
+        none: Floats = np.zeros((1, self._heads.model.n_embd_out), dtype=np.float32)
+        return none
+
+
+def open_drafter(opening: Opening) -> MtpDrafter:
+    """Make the heads' context and the drafter. Raises ModelLoadError."""
+    target, options, owned = opening.target, opening.options, opening.owned
+    heads = owned.enter_context(
+        Context(
+            opening.model,
+            n_ctx=target.n_ctx,
+            n_batch=options.n_batch,
+            n_threads=opening.n_threads,
+            n_outputs=N_DRAFT_MAX_LIMIT + 1,
+            flash_attention=options.flash_attention,
+            kv_type=options.draft_kv_type,
+            other=target,
+            runs_heads=True,
+        )
+    )
+    header = opening.header
+    drafter = MtpDrafter(target, heads, header.n_mtp_heads, header.architecture)
+    owned.callback(drafter.close)
+    return drafter
