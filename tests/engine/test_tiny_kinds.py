@@ -59,6 +59,56 @@ def test_heads_can_be_left_out_or_be_alone(tmp_path: Path, write: Callable[..., 
     assert not any(name.startswith("blk.0.") for name in names(sidecar))
 
 
+def test_llama_has_nothing_that_drafts(tmp_path: Path) -> None:
+    header = read_header(tiny_kinds.write_llama(tmp_path / "model.gguf"))
+    assert (header.architecture, header.n_layers) == ("llama", 4)
+    assert head_layers(header) == []
+
+
+def test_the_assistant_of_gemma4_gives_states_as_wide_as_the_target(tmp_path: Path) -> None:
+    target = read_header(tiny_kinds.write_gemma4(tmp_path / "target.gguf", window=32))
+    assistant = read_header(tiny_kinds.write_gemma4_assistant(tmp_path / "a.gguf", window=32))
+    assert (target.architecture, assistant.architecture) == ("gemma4", "gemma4-assistant")
+    assert assistant.number("{arch}.nextn_predict_layers") == 2
+    assert assistant.number("{arch}.embedding_length_out") == target.n_embd != assistant.n_embd
+    for header in (target, assistant):
+        assert header.number("{arch}.attention.sliding_window") == 32
+        assert header.flags("{arch}.attention.sliding_window_pattern") == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("variant", "own"),
+    [
+        ("dflash", set()),
+        ("dspark", {"markov_w1.weight"}),
+        ("dspark-bonus", {"markov_w1.weight"}),
+        ("dflash2", {"selector_hidden.weight"}),
+    ],
+)
+def test_a_block_drafter_is_told_by_its_tensors(
+    tmp_path: Path, variant: tiny_kinds.Variant, own: set[str]
+) -> None:
+    file = tmp_path / "draft.gguf"
+    header = read_header(
+        tiny_kinds.write_dflash(file, variant=variant, block_size=6, layers=(0, 2))
+    )
+    assert header.architecture == "dflash"
+    assert header.number("{arch}.block_size") == 6
+    assert header.numbers("{arch}.target_layers") == (0, 2)
+    assert header.number("tokenizer.ggml.mask_token_id") == MASK
+    assert names(header) & {"markov_w1.weight", "selector_hidden.weight"} == own
+    assert header.get("{arch}.sample_from_anchor", True) is (variant != "dspark-bonus")
+    assert header.get("{arch}.attention.causal") is None
+
+
+def test_a_block_drafter_borrows_its_ends_or_has_them(tmp_path: Path) -> None:
+    borrows = read_header(tiny_kinds.write_dflash(tmp_path / "borrows.gguf"))
+    assert not names(borrows) & {"token_embd.weight", "output.weight"}
+    has = read_header(tiny_kinds.write_dflash(tmp_path / "has.gguf", own_head=True, causal=True))
+    assert names(has) >= {"token_embd.weight", "output.weight"}
+    assert has.get("{arch}.attention.causal") is True
+
+
 def names(header: GGUFHeader) -> set[str]:
     return {tensor.name for tensor in header.tensors}
 

@@ -16,6 +16,9 @@ from tests.tiny_kinds.cycle import (
     repaired_tokens,
     wrong_tokens,
 )
+from tests.tiny_kinds.dflash import Variant, write_dflash
+from tests.tiny_kinds.gemma4 import write_gemma4, write_gemma4_assistant
+from tests.tiny_kinds.llama import write_llama
 from tests.tiny_kinds.mtp import write_hy_v3, write_qwen35
 
 __all__ = [
@@ -25,9 +28,14 @@ __all__ = [
     "TOKENS",
     "F",
     "N",
+    "Variant",
     "accepted",
     "repaired_tokens",
+    "write_dflash",
+    "write_gemma4",
+    "write_gemma4_assistant",
     "write_hy_v3",
+    "write_llama",
     "write_qwen35",
     "wrong_tokens",
 ]
