@@ -1,6 +1,7 @@
 """Tiny random models: GGUFs that llama.cpp runs in microseconds.
 
 A target and an EAGLE-3 draft for it, and models that have the whole vocabulary of a family.
+`tests/tiny_kinds` has targets and drafts of the other kinds.
 
 The target's next token depends on the tokens before it, but is far from even, and the draft is
 right often enough, and wrong often enough, that every path of a round is taken.
@@ -36,16 +37,16 @@ def write_target(
     the same of a token wherever it stands."""
     random = np.random.default_rng(7)
     writer = GGUFWriter(path, changes.pop("general.architecture", "llama"))
-    _write_shape(writer, changes)
-    _write_vocabulary(writer, template)
+    write_shape(writer, changes)
+    write_vocabulary(writer, template)
     embeddings, output = _vocabulary_matrices()
-    _tensor(writer, "token_embd.weight", embeddings)
-    _tensor(writer, "output.weight", output)
-    _tensor(writer, "output_norm.weight", np.ones(N_EMBD))
+    write_tensor(writer, "token_embd.weight", embeddings)
+    write_tensor(writer, "output.weight", output)
+    write_tensor(writer, "output_norm.weight", np.ones(N_EMBD))
     attention = {} if looks_back else {"attn_output": np.zeros((N_EMBD, N_EMBD))}
     for layer in range(N_LAYERS):
         _write_block(writer, f"blk.{layer}", random, n_input=N_EMBD, attention=attention)
-    return _close(writer, path)
+    return close(writer, path)
 
 
 def write_hybrid_target(path: Path, template: str = TEMPLATE) -> Path:
@@ -53,13 +54,13 @@ def write_hybrid_target(path: Path, template: str = TEMPLATE) -> Path:
     random = np.random.default_rng(7)
     writer = GGUFWriter(path, "lfm2")
     convolutional = [layer % 2 == 0 for layer in range(N_LAYERS)]
-    _write_shape(writer, {"shortconv.l_cache": 3}, but={"attention.head_count_kv"})
+    write_shape(writer, {"shortconv.l_cache": 3}, but={"attention.head_count_kv"})
     writer.add_head_count_kv([0 if is_conv else N_HEADS for is_conv in convolutional])
-    _write_vocabulary(writer, template)
+    write_vocabulary(writer, template)
     embeddings, output = _vocabulary_matrices()
-    _tensor(writer, "token_embd.weight", embeddings)
-    _tensor(writer, "output.weight", output)
-    _tensor(writer, "token_embd_norm.weight", np.ones(N_EMBD))
+    write_tensor(writer, "token_embd.weight", embeddings)
+    write_tensor(writer, "output.weight", output)
+    write_tensor(writer, "token_embd_norm.weight", np.ones(N_EMBD))
     for layer, is_conv in enumerate(convolutional):
         name = f"blk.{layer}"
         _write_block(writer, name, random, n_input=N_EMBD, has_attention=not is_conv)
@@ -70,11 +71,11 @@ def write_hybrid_target(path: Path, template: str = TEMPLATE) -> Path:
                 ("out_proj", N_EMBD, N_EMBD),
             ):
                 weights = random.standard_normal((rows, columns)) * 0.6 / np.sqrt(columns)
-                _tensor(writer, f"{name}.shortconv.{part}.weight", weights)
+                write_tensor(writer, f"{name}.shortconv.{part}.weight", weights)
         else:
             for part in ("attn_q_norm", "attn_k_norm"):
-                _tensor(writer, f"{name}.{part}.weight", np.ones(N_EMBD // N_HEADS))
-    return _close(writer, path)
+                write_tensor(writer, f"{name}.{part}.weight", np.ones(N_EMBD // N_HEADS))
+    return close(writer, path)
 
 
 def write_draft(
@@ -94,19 +95,19 @@ def write_draft(
         writer.add_bool(flag, True)
     hidden = changes.pop("target_hidden_size", N_EMBD)
     writer.add_uint32("eagle3.target_hidden_size", hidden)
-    _write_shape(writer, changes)
-    _write_vocabulary(writer, TEMPLATE)
+    write_shape(writer, changes)
+    write_vocabulary(writer, TEMPLATE)
     embeddings, output = _vocabulary_matrices()
     if not shared:
-        _tensor(writer, "token_embd.weight", embeddings)
-    _tensor(writer, "output.weight", output[DRAFT_VOCABULARY])
+        write_tensor(writer, "token_embd.weight", embeddings)
+    write_tensor(writer, "output.weight", output[DRAFT_VOCABULARY])
     writer.add_tensor("d2t", np.array(DRAFT_VOCABULARY, dtype=np.int64))
     # The mean of the three layers: near the target's own state, so that the draft is often right.
-    _tensor(writer, "fc.weight", np.concatenate([np.eye(N_EMBD, hidden) / 3] * 3, axis=1))
-    _tensor(writer, "output_norm.weight", np.ones(N_EMBD))
-    _tensor(writer, "blk.0.attn_norm_2.weight", np.ones(N_EMBD))
+    write_tensor(writer, "fc.weight", np.concatenate([np.eye(N_EMBD, hidden) / 3] * 3, axis=1))
+    write_tensor(writer, "output_norm.weight", np.ones(N_EMBD))
+    write_tensor(writer, "blk.0.attn_norm_2.weight", np.ones(N_EMBD))
     _write_block(writer, "blk.0", random, n_input=2 * N_EMBD, attention=_look_at_last_token())
-    return _close(writer, path)
+    return close(writer, path)
 
 
 def write_model(path: Path, template: str, control: Sequence[str]) -> Path:
@@ -132,15 +133,16 @@ def _byte_tokens() -> list[str]:
 
 def _write_random_model(writer: GGUFWriter, path: Path, n_vocab: int) -> Path:
     random = np.random.default_rng(5)
-    _write_shape(writer, {"block_count": 1, "vocab_size": n_vocab})
+    write_shape(writer, {"block_count": 1, "vocab_size": n_vocab})
     for name in ("token_embd", "output"):
-        _tensor(writer, f"{name}.weight", random.standard_normal((n_vocab, N_EMBD)))
-    _tensor(writer, "output_norm.weight", np.ones(N_EMBD))
+        write_tensor(writer, f"{name}.weight", random.standard_normal((n_vocab, N_EMBD)))
+    write_tensor(writer, "output_norm.weight", np.ones(N_EMBD))
     _write_block(writer, "blk.0", random, n_input=N_EMBD)
-    return _close(writer, path)
+    return close(writer, path)
 
 
-def _write_shape(writer: GGUFWriter, changes: dict[str, Any], but: Collection[str] = ()) -> None:
+def write_shape(writer: GGUFWriter, changes: Mapping[str, Any], but: Collection[str] = ()) -> None:
+    """Sizes of the model, which `changes` replace or add to, by key; keys of `but` are left out."""
     values: dict[str, Any] = {
         "block_count": 1 if writer.arch == "eagle3" else N_LAYERS,
         "context_length": N_CTX,
@@ -160,14 +162,17 @@ def _write_shape(writer: GGUFWriter, changes: dict[str, Any], but: Collection[st
     writer.add_name("Tiny")
 
 
-def _write_vocabulary(writer: GGUFWriter, template: str) -> None:
+def write_vocabulary(
+    writer: GGUFWriter, template: str, tokens: Sequence[str] = TOKENS, merge: str = "t h"
+) -> None:
+    """These tokens; `<s>` begins a text, END ends a reply. llama.cpp wants one merge at least."""
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("default")
-    writer.add_token_list(TOKENS)
-    writer.add_token_types([3 if token.startswith("<") else 1 for token in TOKENS])
-    writer.add_token_merges(["t h"])
-    writer.add_bos_token_id(BOS)
-    writer.add_eos_token_id(EOS)
+    writer.add_token_list(tokens)
+    writer.add_token_types([3 if token.startswith("<") else 1 for token in tokens])
+    writer.add_token_merges([merge])
+    writer.add_bos_token_id(tokens.index("<s>"))
+    writer.add_eos_token_id(tokens.index(END))
     writer.add_add_bos_token(True)
     writer.add_chat_template(template)
 
@@ -207,23 +212,25 @@ def _write_block(
     def weights(rows: int, columns: int) -> np.ndarray:
         return random.standard_normal((rows, columns)) * (0.6 / np.sqrt(columns))
 
-    _tensor(writer, f"{name}.attn_norm.weight", np.ones(N_EMBD))
-    _tensor(writer, f"{name}.ffn_norm.weight", np.ones(N_EMBD))
+    write_tensor(writer, f"{name}.attn_norm.weight", np.ones(N_EMBD))
+    write_tensor(writer, f"{name}.ffn_norm.weight", np.ones(N_EMBD))
     if has_attention:
         for part in ("attn_q", "attn_k", "attn_v"):
-            _tensor(writer, f"{name}.{part}.weight", attention.get(part, weights(N_EMBD, n_input)))
+            write_tensor(
+                writer, f"{name}.{part}.weight", attention.get(part, weights(N_EMBD, n_input))
+            )
         output = attention.get("attn_output", weights(N_EMBD, N_EMBD))
-        _tensor(writer, f"{name}.attn_output.weight", output)
-    _tensor(writer, f"{name}.ffn_gate.weight", weights(N_FF, N_EMBD))
-    _tensor(writer, f"{name}.ffn_up.weight", weights(N_FF, N_EMBD))
-    _tensor(writer, f"{name}.ffn_down.weight", weights(N_EMBD, N_FF))
+        write_tensor(writer, f"{name}.attn_output.weight", output)
+    write_tensor(writer, f"{name}.ffn_gate.weight", weights(N_FF, N_EMBD))
+    write_tensor(writer, f"{name}.ffn_up.weight", weights(N_FF, N_EMBD))
+    write_tensor(writer, f"{name}.ffn_down.weight", weights(N_EMBD, N_FF))
 
 
-def _tensor(writer: GGUFWriter, name: str, values: np.ndarray) -> None:
+def write_tensor(writer: GGUFWriter, name: str, values: np.ndarray) -> None:
     writer.add_tensor(name, values.astype(np.float32))
 
 
-def _close(writer: GGUFWriter, path: Path) -> Path:
+def close(writer: GGUFWriter, path: Path) -> Path:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -1,0 +1,22 @@
+"""A dense target whose layer inputs can be read: what block drafters draft for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests import tiny
+from tests.tiny_kinds.model_file import ModelFile
+
+_BLOCKS = 4
+
+
+def write_llama(path: Path, *, mix: float = 0.0, template: str = tiny.TEMPLATE) -> Path:
+    """Four blocks. `mix` lets the history decide what follows; 0.3 is much."""
+    file = ModelFile(path, "llama", blocks=_BLOCKS, mix=mix, template=template)
+    file.ends()
+    for layer in range(_BLOCKS):
+        block = f"blk.{layer}"
+        file.norms(f"{block}.attn_norm", f"{block}.ffn_norm")
+        file.attention(block, has_norms=False)
+        file.ffn(block)
+    return file.close()
