@@ -192,6 +192,13 @@ _SYMBOLS: _Symbols = {
             "llama_model_target_layer_ids_n",
         ), True, _U32, (_PTR,),
     ),
+    "selector_top_k": (
+        (
+            "_Z33llama_model_dflash_selector_top_kPK11llama_model",
+            "?llama_model_dflash_selector_top_k@@YAHPEBUllama_model@@@Z",
+            "llama_model_dflash_selector_top_k",
+        ), True, _I32, (_PTR,),
+    ),
     "model_devices_n": (
         (
             "_Z21llama_model_n_devicesPK11llama_model",
@@ -498,7 +505,9 @@ class Candidates:
 
 def position_cell() -> tuple[Any, int]:
     """A llama_pos in native memory, to be set through `value`, and its address."""
-    cell = _I32()
+    # Of a row of features, llama.cpp reads four positions for a model with M-RoPE. Those that have
+    # a drafter rotate by the first alone.
+    cell = _I32.from_buffer((_I32 * 4)())
     return cell, ctypes.addressof(cell)
 
 

@@ -103,9 +103,14 @@ class Model(Owned):
 
     @property
     def target_layers(self) -> tuple[int, ...]:
-        """The layers of the target whose inputs an EAGLE-3 draft reads; empty for other models."""
+        """The layers of the target whose inputs a draft reads; empty for other models."""
         count = libllama.target_layers_n(self.pointer)
         return tuple(libllama.target_layers(self.pointer)[:count]) if count else ()
+
+    @property
+    def selector_top_k(self) -> int:
+        """How many candidates for each place a DFlash2 draft selects from; 0 for other models."""
+        return int(libllama.selector_top_k(self.pointer))
 
     @property
     def keeps_whole_history(self) -> bool:
@@ -144,6 +149,11 @@ class Model(Owned):
     @property
     def eos(self) -> int:
         return int(api.llama_vocab_eos(self._vocab))
+
+    @property
+    def mask(self) -> int:
+        """The token that a block drafter fills in; -1 if the vocabulary has none."""
+        return int(api.llama_vocab_mask(self._vocab))
 
     @property
     def adds_bos(self) -> bool:
@@ -216,15 +226,19 @@ class Batch(Owned):
         self.is_read = True
         self._note([token], position, 0)
 
-    def add_features(self, rows: Floats, position: int, seq_id: int) -> None:
-        """Add rows of features [n, width] for an encoder, all of whose outputs are read."""
+    def add_features(
+        self, rows: Floats, position: int, seq_id: int, *, output: bool = True
+    ) -> None:
+        """Add rows of features [n, width], the first at `position`. `output` says that each has a
+        result that is read, as in an encoder; in a decoder that would be a row of logits."""
         pointer, cell, address = self.pointer, self._cell, self._cell_address
         for cell.value, features in enumerate(bindings.embeddings(rows), position):
             row = libllama.batch_add_embd(pointer, seq_id, features)
             if row < 0:
                 raise _no_row(row, "a row of features has the wrong width", seq_id)
             libllama.batch_set_pos(pointer, row, address)
-            libllama.batch_set_output(pointer, row, True)
+            if output:
+                libllama.batch_set_output(pointer, row, True)
         self._note([-1] * len(rows), position, seq_id)
 
     def _note(self, tokens: Sequence[int], position: int, seq_id: int) -> None:
@@ -325,8 +339,9 @@ class Context(Owned):
         if flash_attention == "auto" and "flash_attention" in model.left_out:
             flash_attention = "off"
         params.flash_attn_type = bindings.FLASH_ATTENTION[flash_attention]
-        has_own_head = other is not None and not runs_heads and not model.devices
-        self.head = DraftHead() if has_own_head else None
+        # Only EAGLE-3's graphs end with their head; DFlash2's selector comes behind it.
+        is_eagle3 = other is not None and model.metadata("general.architecture") == "eagle3"
+        self.head = DraftHead() if is_eagle3 and not model.devices else None
         if runs_heads:
             # llama.cpp ends the process if they were not loaded.
             assert model.has_heads
@@ -451,6 +466,15 @@ class Context(Owned):
     def final_states(self, n_rows: int) -> Floats:
         """A view [n_rows, n_embd] of the last decode's states after the output norm."""
         return _view(libllama.embeddings(self.pointer), (n_rows, self.model.n_embd))
+
+    def attend_causally(self, enabled: bool) -> None:
+        """Whether a row sees only rows before it, or all of its ubatch."""
+        api.llama_set_causal_attn(self.pointer, enabled)
+
+    def export_lattices(self) -> None:
+        """Let each decode of a DFlash2 draft export its lattice, a row for each row of the batch;
+        `states` has them. None of these rows may ask for output."""
+        libllama.set_nextn(self.pointer, True, False)
 
     def export_states(self) -> None:
         """Let each decode of a draft export its states before the output norm, of output rows."""

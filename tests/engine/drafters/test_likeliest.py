@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
+from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.wire.errors import ProcessError
 
 N_VOCAB, N_DRAFT_VOCAB = 5000, 700

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from eaglechat.engine.drafters.base import Limits
-from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
 from eaglechat.engine.drafters.eagle3.norms import Norms
+from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.llama.objects import Batch, Context
 from tests.engine.drafters.by_hand import Driver, Models, prompt_of
 from tests.engine.rig import open_contexts, open_rig

@@ -17,10 +17,10 @@ import time
 from collections.abc import Sequence
 
 from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Opening, Proposal, Spent
-from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
 from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
 from eaglechat.engine.drafters.eagle3.tree import TreeGrower, decode
-from eaglechat.engine.drafters.eagle3.waiting_rows import Boundary, WaitingRows
+from eaglechat.engine.drafters.likeliest import Likeliest
+from eaglechat.engine.drafters.waiting_rows import Boundary, WaitingRows
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import Branches
 from eaglechat.engine.llama.objects import Batch, Context

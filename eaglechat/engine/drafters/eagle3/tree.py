@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from eaglechat.engine.drafters.base import Limits, Proposal, ProposedToken
-from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
 from eaglechat.engine.drafters.eagle3.norms import Norms
+from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import TRUNK, Branches
 from eaglechat.engine.llama.objects import Batch, Context
