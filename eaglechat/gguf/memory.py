@@ -69,7 +69,8 @@ def memory_need(
 ) -> MemoryNeed:
     """What a target and its draft need at a context of `n_ctx` tokens."""
     compute = 0
-    for header in [target] if draft is None else [target, draft]:
+    with_heads = [target] if target.n_mtp_heads else []
+    for header in [target, *(with_heads if draft is None else [draft])]:
         # The activations of a batch, its attention mask, and the logits of a round.
         feed_forward = _largest(header, "{arch}.feed_forward_length", 0)
         compute += _N_UBATCH * (2 * feed_forward + 4 * header.n_embd) * _F32_BYTES

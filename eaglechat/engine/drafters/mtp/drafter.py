@@ -43,7 +43,9 @@ class MtpDrafter:
         One head drafts any number of tokens, as it reads its own states. Of several, each was
         trained for one place behind the last token, so they draft as many tokens as there are.
         """
-        self._target, self._heads = target, heads
+        self._target = target
+        self.heads = heads
+        """The context that runs them."""
         self._n_heads = n_heads
         self._is_merged = n_heads == 1 and architecture in STATES_OF_ALL_ROWS
         self._rows = WaitingRows(heads.model.n_embd_out)
@@ -119,11 +121,14 @@ class MtpDrafter:
     def shift(self, start: int, end: int) -> None:
         """If the heads have not seen all of it, or their KV cache cannot shift, they know nothing
         from `start` on."""
-        if self.known < end or not self._heads.can_shift:
+        if self.known < end or not self.heads.can_shift:
             self._rewind(min(start, self.known))
             return
-        self._heads.forget(_SEQ_ID, self._taken)
-        self._heads.shift(_SEQ_ID, start, end)
+        self.heads.forget(_SEQ_ID, self._taken)
+        self.heads.shift(_SEQ_ID, start, end)
+        if start < self._taken < end:
+            # The next pair is that of `end`, which keeps its own state.
+            self._before = self._rows.features[end - 1 - self._taken][None].copy()
         # States hold no position, so waiting rows stay as they are.
         self._rows.remove(max(0, start - self._taken), max(0, end - self._taken))
         self._taken = min(self._taken, max(start, self._taken - (end - start)))
@@ -143,7 +148,7 @@ class MtpDrafter:
         if self._before is None:
             self._before, first = states[:1].copy(), 1
         # What waits, and the new rows, have to fit in one batch of the heads.
-        if len(self._rows) and len(self._rows) + len(batch) > self._heads.n_batch:
+        if len(self._rows) and len(self._rows) + len(batch) > self.heads.n_batch:
             self.take_in()
         self._batch_start = len(self._rows) - first
         self._rows.add(batch.tokens[first:], [states], first)
@@ -192,14 +197,14 @@ class MtpDrafter:
         while True:
             self._batch.add_tokens([token], position, _SEQ_ID, output=True, states=state)
             self._decode()
-            token, probability = self._likeliest.of(self._heads.logits(row))
+            token, probability = self._likeliest.of(self.heads.logits(row))
             if not limits.keep([*probabilities, probability]):
                 break
             ids.append(token)
             probabilities.append(probability)
             if len(ids) == limits.n_max:
                 break
-            state = self._heads.nextn_state(row).copy()
+            state = self.heads.nextn_state(row).copy()
             self._batch.clear()
             row, position = 0, position + 1
         return Proposal.chain(ids, probabilities, self.name)
@@ -218,20 +223,20 @@ class MtpDrafter:
             # row.
             self._batch.add_tokens(tokens, n_past, _SEQ_ID, output=True, states=states)
             self._decode()
-            token, probability = self._likeliest.of(self._heads.logits(last))
+            token, probability = self._likeliest.of(self.heads.logits(last))
             if not limits.keep([*probabilities, probability]):
                 break
             ids.append(token)
             probabilities.append(probability)
             tokens.append(token)
-            states = np.concatenate([states, self._heads.nextn_state(last)])
+            states = np.concatenate([states, self.heads.nextn_state(last)])
         return Proposal.chain(ids, probabilities, self.name)
 
     def _begin(self, head: int) -> None:
         """Start a batch for a head, without what it wrote behind the pairs taken in."""
         if self._n_heads > 1:
-            self._heads.choose_head(head)
-        self._heads.forget(_SEQ_ID, self._taken)
+            self.heads.choose_head(head)
+        self.heads.forget(_SEQ_ID, self._taken)
         self._batch.clear()
 
     def _add_waiting(self) -> None:
@@ -257,13 +262,13 @@ class MtpDrafter:
         return self._before
 
     def _decode(self) -> None:
-        status = self._heads.decode(self._batch)
+        status = self.heads.decode(self._batch)
         if status != 0:
             raise ProcessError(f"the MTP heads failed to decode (llama.cpp status {status})")
 
     def _no_state(self) -> Floats:
         """What the first position of a text has before it."""
-        none: Floats = np.zeros((1, self._heads.model.n_embd_out), dtype=np.float32)
+        none: Floats = np.zeros((1, self.heads.model.n_embd_out), dtype=np.float32)
         return none
 
 
