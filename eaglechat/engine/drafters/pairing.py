@@ -27,7 +27,7 @@ def pairing(target: GGUFHeader, draft: GGUFHeader | None) -> Pairing | None:
     """What drafts for a target: the draft, which `check_headers` has accepted, else what the
     target's own file has. None if that is nothing."""
     if draft is not None:
-        return Pairing("eagle3", draft)
+        return Pairing("mtp" if mtp.is_draft(draft) else "eagle3", draft)
     return Pairing("mtp") if mtp.problem(target) is None else None
 
 
@@ -36,7 +36,7 @@ def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader
     target_header = _read(target, "target")
     draft_header = _read(draft, "draft") if draft is not None else None
     check_headers(target_header, draft_header)
-    if draft_header is not None:
+    if draft_header is not None and draft_header.architecture == DRAFT_ARCHITECTURE:
         eagle3.check_content(draft_header)
     return target_header, draft_header
 
@@ -61,8 +61,15 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
             f"{target.path} is a {target.architecture} model, which cannot chat; "
             "the target must be a language model"
         )
+    if mtp.is_draft(target):
+        raise PreflightError(
+            f"{target.path} has the MTP heads of a model alone, not the model; give it as the "
+            "draft, with its own target"
+        )
     if draft is not None:
-        eagle3.check(target, draft)
+        is_same_kind = draft.architecture == target.architecture
+        check = mtp.check if is_same_kind or mtp.is_draft(draft) else eagle3.check
+        check(target, draft)
 
 
 def _read(path: Path, role: str) -> GGUFHeader:

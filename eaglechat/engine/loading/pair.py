@@ -92,12 +92,14 @@ class LoadedPair:
         placement = target_placement(options, devices, leave_out)
         found = pairing(*headers)
         kind = KINDS[found.kind] if found else None
-        with_heads = kind is not None and kind.is_in_target
-        target = owned.enter_context(_open(target_header, placement, report, with_heads=with_heads))
+        with_heads = found is not None and found.kind == "mtp"
+        target = owned.enter_context(
+            _open(target_header, placement, report, with_heads=with_heads and draft_header is None)
+        )
         draft = None
         if draft_header is not None:
             beside = draft_placement(placement, len(target.devices))
-            draft = owned.enter_context(_open(draft_header, beside, report))
+            draft = owned.enter_context(_open(draft_header, beside, report, with_heads=with_heads))
         report.stage("context")
         # A sequence for each path of a tree. They share KV cells, so they take no memory. Each
         # would need a recurrent state of its own, so a target that has one verifies chains only.
@@ -128,18 +130,19 @@ class LoadedPair:
                 "at once"
             )
         drafter, ngram, calibration = None, None, NOT_CALIBRATED
+        if off is None and kind:
+            # Before the target decodes anything: Gemma 4's assistant empties the KV cache.
+            opening = Opening(
+                owned,
+                context,
+                draft or target,
+                draft_header or target_header,
+                options,
+                n_threads,
+            )
+            drafter = kind.open(opening)
         _warm_up(context)
         if off is None:
-            if kind:
-                opening = Opening(
-                    owned,
-                    context,
-                    draft or target,
-                    draft_header or target_header,
-                    options,
-                    n_threads,
-                )
-                drafter = kind.open(opening)
             calibration = calibrate(context, drafter, report.is_cancelled)
             ngram = NgramDrafter()
         report.stage("context", 1.0)

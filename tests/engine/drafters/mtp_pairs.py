@@ -1,4 +1,4 @@
-"""Tiny targets with MTP heads, and the loop over them."""
+"""Tiny targets with MTP heads, in their own file or beside it, and the loop over them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eaglechat.engine.generation.generator import Generator
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.gguf.header import read_header
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.load_options import FlashAttention, LoadOptions
 from eaglechat.wire.protocol import Sampling, Set, Speculation
 from eaglechat.wire.records import KvType, Round
 from tests import tiny_kinds
@@ -33,6 +33,7 @@ class Kind:
     mix: float
     """What lets the history decide, and leaves a part of the drafts."""
     heads: int = 1
+    is_sidecar: bool = False
 
     @property
     def longest(self) -> int:
@@ -47,9 +48,18 @@ KINDS = {
     "hy_v3, 2 heads": Kind("hy_v3", mix=0.35, heads=2),
     "hy_v3, 3 heads": Kind("hy_v3", mix=0.35, heads=3),
     "qwen35": Kind("qwen35", mix=0.25),
+    "hy_v3, sidecar": Kind("hy_v3", mix=0.35, is_sidecar=True),
+    "hy_v3, sidecar of 2": Kind("hy_v3", mix=0.35, heads=2, is_sidecar=True),
+    "qwen35, sidecar": Kind("qwen35", mix=0.25, is_sidecar=True),
+    "gemma4": Kind("gemma4", mix=0.15),
 }
-HYBRIDS = ["qwen35"]
+IN_TARGET = [
+    name for name, kind in KINDS.items() if kind.architecture != "gemma4" and not kind.is_sidecar
+]
+HYBRIDS = [name for name, kind in KINDS.items() if kind.architecture == "qwen35"]
 DENSE = [name for name in KINDS if name not in HYBRIDS]
+WITH_CELLS = [name for name in DENSE if name != "gemma4"]
+"""Kinds whose heads have a KV cache that shifts."""
 
 RANDOM = [(7 * i * i + 3 * i) % N for i in range(400)]
 """Regular tokens in no order that a target has."""
@@ -80,8 +90,17 @@ def write(name: str, folder: Path, *, mixed: bool = False, **options: Any) -> Fi
         options = {"mix": kind.mix, "token_weight": 0.6, **options}
     if kind.heads > 1:
         options["heads"] = kind.heads
+    target, draft = folder / "target.gguf", folder / "draft.gguf"
     make = getattr(tiny_kinds, f"write_{kind.architecture}")
-    return Files(kind, make(folder / "target.gguf", **options))
+    if kind.architecture == "gemma4":
+        of_target = {key: value for key, value in options.items() if key in ("mix", "window")}
+        return Files(
+            kind, make(target, **of_target), tiny_kinds.write_gemma4_assistant(draft, **options)
+        )
+    if kind.is_sidecar:
+        # The target's own heads are not loaded.
+        return Files(kind, make(target, **options), make(draft, mtp_only=True, **options))
+    return Files(kind, make(target, **options))
 
 
 @dataclass(frozen=True)
@@ -129,6 +148,8 @@ class Pair:
 def opened(
     files: Files, *, n_ctx: int = 512, n_batch: int = 128, kv_type: KvType = "f16"
 ) -> Iterator[Pair]:
+    # With flash attention, a value depends a little on how many rows are decoded together.
+    flash: FlashAttention = "off" if kv_type == "f16" else "on"
     with ExitStack() as stack:
         in_target = files.draft is None
         model = stack.enter_context(Model(files.target, with_heads=in_target))
@@ -143,10 +164,11 @@ def opened(
                 n_threads=N_THREADS,
                 n_rollback=N_ROLLBACK,
                 n_outputs=17,
+                flash_attention=flash,
                 kv_type=kv_type,
             )
         )
-        options = LoadOptions(n_batch=n_batch, draft_kv_type=kv_type)
+        options = LoadOptions(n_batch=n_batch, draft_kv_type=kv_type, flash_attention=flash)
         header = read_header(files.draft or files.target)
         drafter = open_drafter(Opening(stack, target, draft, header, options, N_THREADS))
         generator = stack.enter_context(closing(Generator(target, drafter)))
@@ -158,7 +180,9 @@ def plain(files: Files, prompt: Sequence[int], *, length: int = 40, **options: A
     sampling: Sampling = options.pop("sampling", GREEDY)
     with (
         Model(files.target) as model,
-        Context(model, n_ctx=512, n_batch=128, n_threads=N_THREADS) as context,
+        Context(
+            model, n_ctx=512, n_batch=128, n_threads=N_THREADS, flash_attention="off"
+        ) as context,
         closing(Generator(context)) as generator,
     ):
         events = generator.reply(

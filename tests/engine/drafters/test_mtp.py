@@ -11,7 +11,7 @@ import pytest
 from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.mtp import drafter
 from eaglechat.engine.llama import backend
-from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.wire.errors import ProcessError
 from eaglechat.wire.protocol import Sampling, Set
 from eaglechat.wire.records import FinishReason
@@ -20,6 +20,7 @@ from tests.engine.drafters.mtp_pairs import (
     HYBRIDS,
     KINDS,
     RANDOM,
+    WITH_CELLS,
     Files,
     Pair,
     cycle,
@@ -83,14 +84,14 @@ def test_three_turns_with_a_cancel_and_an_edit_are_what_plain_decoding_writes(
     written = files(kind, mixed=True)
     with opened(written) as pair:
         prompts = [RANDOM[:30]]
-        replies = [pair.reply(prompts[0], rounds=12)]
+        replies = [pair.reply(prompts[0], n=7, rounds=12)]
         assert replies[0].end.finish_reason is FinishReason.CANCELLED
         prompts.append([*prompts[0], *replies[0].tokens, *RANDOM[40:60]])
-        replies.append(pair.reply(prompts[1], boundaries=lambda: [35]))
+        replies.append(pair.reply(prompts[1], n=7, boundaries=lambda: [35]))
         # An edit, 30 tokens back: a hybrid goes back to the boundary.
         held = [*prompts[1], *replies[1].tokens]
         prompts.append([*held[:-30], *RANDOM[100:120]])
-        replies.append(pair.reply(prompts[2]))
+        replies.append(pair.reply(prompts[2], n=7))
 
     drafted = sum(len(draft) for reply in replies for draft in drafts_of(reply))
     n_accepted = sum(round_.n_accepted for reply in replies for round_ in reply.rounds)
@@ -99,7 +100,7 @@ def test_three_turns_with_a_cancel_and_an_edit_are_what_plain_decoding_writes(
         assert reply.offs == []
         wanted = plain(written, prompt, length=length or len(reply.tokens))
         assert reply.tokens == wanted.tokens
-        check_as_fresh(written, prompt, reply, rounds=None if length else 12)
+        check_as_fresh(written, prompt, reply, n=7, rounds=None if length else 12)
 
 
 def check_as_fresh(files: Files, prompt: Sequence[int], reply: Reply, **options: Any) -> None:
@@ -240,7 +241,7 @@ def test_a_prompt_that_was_taken_in_is_read_again_from_its_last_token_on(
         assert pair.reply(longer).prefills[0].reused == len(longer) - 9
 
 
-@pytest.mark.parametrize("kind", DENSE)
+@pytest.mark.parametrize("kind", WITH_CELLS)
 @pytest.mark.parametrize("n_taken", [0, 3, 5, 7, 10, 12, 20])
 def test_positions_that_leave_the_cache_leave_the_heads(
     files: Write, kind: str, n_taken: int
@@ -266,6 +267,48 @@ def test_positions_that_leave_the_cache_leave_the_heads(
 
     assert shifted.ids == fresh.ids
     assert shifted.probabilities == pytest.approx(fresh.probabilities, abs=0.01)
+
+
+def test_an_assistant_waits_until_the_keys_it_reads_have_shifted(files: Write) -> None:
+    """llama.cpp moves the target's keys in the target's next decode."""
+    with opened(files("gemma4", mixed=True)) as pair, Batch(pair.target) as batch:
+        drafter, text = pair.drafter, RANDOM[:20]
+        decode(pair.target, batch, text, 0, output=False)
+        drafter.see(batch)
+        pair.target.shift(0, 5, 10)
+        drafter.shift(5, 10)
+        # The last position is decoded once more.
+        assert drafter.known == 14
+        assert drafter.resume([*text[:5], *text[10:]], to_draft=True) == 14
+        pair.target.forget(0, 14)
+        decode(pair.target, batch, text[19:], 14, output=False)
+        drafter.see(batch)
+        at_once = drafter.propose(15, 3, Limits(7))
+        decode(pair.target, batch, [9], 15, output=False)
+        pair.target.forget(0, 15)
+        later = drafter.propose(15, 3, Limits(7))
+        drafter.shift(12, 20)
+        assert drafter.known == 11
+
+    assert at_once.ids == later.ids
+    assert at_once.probabilities == pytest.approx(later.probabilities, abs=0.001)
+
+
+def test_an_assistant_s_context_made_too_late_would_empty_the_cache(files: Write) -> None:
+    """So a pair makes it before the target decodes anything."""
+    written = files("gemma4")
+    assert written.draft is not None
+    sizes = {"n_ctx": 512, "n_batch": 64, "n_threads": 1}
+    with (
+        Model(written.target) as model,
+        Model(written.draft, with_heads=True) as draft,
+        Context(model, **sizes) as target,
+        Batch(target) as batch,
+    ):
+        decode(target, batch, RANDOM[:9], 0, output=False)
+        assert target.last_position(0) == 8
+        with Context(draft, **sizes, other=target, runs_heads=True):
+            assert target.last_position(0) == -1
 
 
 def see(pair: Pair, batch: Batch, tokens: Sequence[int], states: Any, first: int) -> None:
@@ -302,6 +345,18 @@ def test_a_reply_goes_on_through_the_end_of_the_context(files: Write, kind: str)
     assert reply.offs == []
     assert reply.tokens == cycle(320)[200:]
     assert all(len(round_.drafted) == round_.n_accepted for round_ in reply.rounds)
+
+
+def test_a_prompt_that_is_asked_for_again_costs_no_more(files: Write) -> None:
+    """A reply may be cancelled before the position to be seen again was decoded."""
+    with opened(files("hy_v3")) as pair, Batch(pair.target) as batch:
+        decode(pair.target, batch, RANDOM[:20], 0, output=False)
+        pair.drafter.see(batch)
+        pair.drafter.take_in()
+        for _ in range(3):
+            assert pair.drafter.resume(RANDOM[:12], to_draft=True) == 11
+        assert pair.drafter.resume(RANDOM[:5], to_draft=True) == 4
+        assert pair.drafter.resume([], to_draft=True) == 0
 
 
 # --- off, and failing ---
