@@ -100,7 +100,8 @@ def check(target: GGUFHeader, draft: GGUFHeader) -> None:
 
 def _check_shared_keys(target: GGUFHeader, assistant: GGUFHeader) -> None:
     """An assistant's layers read the keys and values of the target's last sliding and last full
-    layer, as if they had the shape that its own header gives."""
+    layer in the shape that its own header gives. Where they are smaller, llama.cpp ends the
+    process; where they are larger, it reads a part of them."""
     for kind, of_target in _shapes_of_keys(target).items():
         own = _shapes_of_keys(assistant).get(kind, of_target)
         if own != of_target:
