@@ -18,8 +18,8 @@ from itertools import islice
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits, Proposal, Spent
-from eaglechat.engine.drafters.dflash.pairing import Block
+from eaglechat.engine.drafters.base import Limits, Opening, Proposal, Spent
+from eaglechat.engine.drafters.dflash.pairing import Block, block
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.waiting_rows import WaitingRows
 from eaglechat.engine.llama.branches import TRUNK
@@ -218,3 +218,22 @@ class DflashDrafter:
         status = self._draft.decode(self._batch)
         if status != 0:
             raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")
+
+
+def open_drafter(opening: Opening) -> DflashDrafter:
+    """Make the draft's context and the drafter. Raises ModelLoadError."""
+    target, options, owned = opening.target, opening.options, opening.owned
+    draft = owned.enter_context(
+        Context(
+            opening.model,
+            n_ctx=target.n_ctx,
+            n_batch=options.n_batch,
+            n_threads=opening.n_threads,
+            flash_attention=options.flash_attention,
+            kv_type=options.draft_kv_type,
+            other=target,
+        )
+    )
+    drafter = DflashDrafter(target, draft, block(opening.header))
+    owned.callback(drafter.close)
+    return drafter
