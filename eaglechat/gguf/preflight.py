@@ -73,7 +73,7 @@ def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader
     draft_header = _read(draft, "draft") if draft is not None else None
     check_headers(target_header, draft_header)
     if draft_header is not None:
-        _check_vocabulary_map(draft_header)
+        check_vocabulary_map(draft_header)
     return target_header, draft_header
 
 
@@ -161,15 +161,16 @@ def _check_draft(draft: GGUFHeader) -> None:
         )
 
 
-def _check_vocabulary_map(draft: GGUFHeader) -> None:
-    """llama.cpp does not check `d2t`: it writes the draft's logits wherever that points."""
+def check_vocabulary_map(draft: GGUFHeader) -> None:
+    """llama.cpp does not check `d2t`: it writes the draft's logits wherever that points. Reads the
+    tensor from the file. Raises PreflightError."""
     d2t = next((tensor for tensor in draft.tensors if tensor.name == "d2t"), None)
     if d2t is None:
         return
     if d2t.type != "I64" or len(d2t.shape) != 1:
         raise PreflightError(
-            f"the draft's d2t is a tensor of {d2t.type} with {len(d2t.shape)} dimensions, EAGLE-3 "
-            "needs a list of I64"
+            f"the draft's d2t is a tensor of {d2t.type} with {len(d2t.shape)} dimensions, "
+            "llama.cpp needs a list of I64"
         )
     if not any(tensor.name == "output.weight" for tensor in draft.tensors):
         raise PreflightError(

@@ -71,7 +71,7 @@ def longest(draft: GGUFHeader) -> int:
 
 def check(target: GGUFHeader, draft: GGUFHeader) -> None:
     """Raises PreflightError if the two cannot run together; for some pairs llama.cpp would end the
-    process."""
+    process. The values of a `d2t` are not in the header: `preflight.check_vocabulary_map`."""
     name = target.path.name
     if target.architecture not in TARGET_ARCHITECTURES:
         raise PreflightError(
@@ -117,9 +117,11 @@ def _check_draft(draft: GGUFHeader) -> None:
             f"the draft {draft.path} has no mask token (tokenizer.ggml.mask_token_id), with which "
             "it would fill a block; convert it anew"
         )
-    widths = [draft.number(f"dflash.attention.{part}_length") for part in ("key", "value")]
-    if widths[0] != widths[1]:
+    by_default = draft.n_embd // max(draft.number("dflash.attention.head_count"), 1)
+    keys = draft.number("dflash.attention.key_length", by_default)
+    values = draft.number("dflash.attention.value_length", by_default)
+    if keys != values:
         raise PreflightError(
-            f"the draft {draft.path} has keys {widths[0]} wide and values {widths[1]} wide, "
-            "llama.cpp's graph of it needs the same width"
+            f"the draft {draft.path} has attention heads with keys {keys} wide and values {values} "
+            "wide, llama.cpp's graph of it needs the same width"
         )
