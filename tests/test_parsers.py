@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from eaglechat.engine import crash_memory
 from eaglechat.engine.bench.prompts import parse_prompts
+from eaglechat.engine.drafters.pairing import check_headers
 from eaglechat.gguf.header import GGUFError, parse_beginning, parse_header, read_header
-from eaglechat.gguf.preflight import PreflightError, check_headers
+from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import shard_of
 from eaglechat.hub import catalogue
 from eaglechat.hub.references import InvalidReferenceError, parse

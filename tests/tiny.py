@@ -38,7 +38,7 @@ def write_target(
     random = np.random.default_rng(7)
     writer = GGUFWriter(path, changes.pop("general.architecture", "llama"))
     write_shape(writer, changes)
-    write_vocabulary(writer, template)
+    write_vocabulary(writer, template, TOKENS)
     embeddings, output = _vocabulary_matrices()
     write_tensor(writer, "token_embd.weight", embeddings)
     write_tensor(writer, "output.weight", output)
@@ -56,7 +56,7 @@ def write_hybrid_target(path: Path, template: str = TEMPLATE) -> Path:
     convolutional = [layer % 2 == 0 for layer in range(N_LAYERS)]
     write_shape(writer, {"shortconv.l_cache": 3}, but={"attention.head_count_kv"})
     writer.add_head_count_kv([0 if is_conv else N_HEADS for is_conv in convolutional])
-    write_vocabulary(writer, template)
+    write_vocabulary(writer, template, TOKENS)
     embeddings, output = _vocabulary_matrices()
     write_tensor(writer, "token_embd.weight", embeddings)
     write_tensor(writer, "output.weight", output)
@@ -96,7 +96,7 @@ def write_draft(
     hidden = changes.pop("target_hidden_size", N_EMBD)
     writer.add_uint32("eagle3.target_hidden_size", hidden)
     write_shape(writer, changes)
-    write_vocabulary(writer, TEMPLATE)
+    write_vocabulary(writer, TEMPLATE, TOKENS)
     embeddings, output = _vocabulary_matrices()
     if not shared:
         write_tensor(writer, "token_embd.weight", embeddings)
@@ -163,7 +163,7 @@ def write_shape(writer: GGUFWriter, changes: Mapping[str, Any], but: Collection[
 
 
 def write_vocabulary(
-    writer: GGUFWriter, template: str, tokens: Sequence[str] = TOKENS, merge: str = "t h"
+    writer: GGUFWriter, template: str, tokens: Sequence[str], merge: str = "t h"
 ) -> None:
     """These tokens; `<s>` begins a text, END ends a reply. llama.cpp wants one merge at least."""
     writer.add_tokenizer_model("gpt2")

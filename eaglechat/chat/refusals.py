@@ -135,20 +135,24 @@ def speculation_off(
         return Off.SWITCHED_OFF
     if controls.n_draft_max == 0:
         return Off.LENGTH_IS_0
-    if pair is not None and pair.draft is None and not controls.ngram:
+    if pair is not None and not pair.drafters and not controls.ngram:
         return Off.NO_DRAFTER
     return stopped
 
 
 def misfit(draft: DrafterStats, info: PairInfo) -> Misfit | None:
-    """A warning about a draft model that does not fit the target. None if it fits, or if there were
-    too few rounds.
+    """A warning about a draft model that does not fit the target. None if it fits, if it is the
+    target's own, or if there were too few rounds.
 
     Accepted tokens are divided by rounds: every round verifies at least the first drafted token.
     """
-    if draft.rounds < _FEWEST_ROUNDS or draft.accepted >= _LEAST_SHARE * draft.rounds:
+    drafter = info.drafter
+    is_in_target = drafter is not None and drafter.file is None
+    if is_in_target or draft.rounds < _FEWEST_ROUNDS:
         return None
-    return Misfit(draft.accepted, draft.rounds, tuple(info.target_layers))
+    if draft.accepted >= _LEAST_SHARE * draft.rounds:
+        return None
+    return Misfit(draft.accepted, draft.rounds, drafter.layers if drafter else ())
 
 
 # What an engine cannot do. These are None if it can, or if no engine runs (`hello` is None).

@@ -87,6 +87,8 @@ _FILE_TYPES = {
 }  # fmt: skip
 
 
+_HEAD_TENSOR = ".nextn.eh_proj.weight"
+
 _TEXT, _ARRAY = 8, 9
 # GGUF value type -> code of the struct module
 _SCALARS = {
@@ -146,6 +148,8 @@ class GGUFHeader:
     """Size of the model's files on disk, all shards of a split model together."""
     spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
     """Of each field, its first byte in the file (that of its key) and its end."""
+    tensors_elsewhere: tuple[TensorInfo, ...] = field(default=(), repr=False)
+    """Those in the other files of a split model."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key, in which `{arch}` stands for the architecture."""
@@ -189,6 +193,13 @@ class GGUFHeader:
         """Without the layers for multi-token prediction, which llama.cpp counts too."""
         extra = self.number("{arch}.nextn_predict_layers")
         return max(self.number("{arch}.block_count") - extra, 0)
+
+    @property
+    def n_mtp_heads(self) -> int:
+        """The multi-token-prediction heads that it has; fewer than it declares if they were
+        stripped."""
+        tensors = (*self.tensors, *self.tensors_elsewhere)
+        return sum(tensor.name.endswith(_HEAD_TENSOR) for tensor in tensors)
 
     @property
     def n_ctx_train(self) -> int:
@@ -332,7 +343,11 @@ def read_header(path: Path) -> GGUFHeader:
     Raises GGUFError (GGUFTruncatedError for a file that is cut short), OSError.
     """
     first, *others = read_shards(path)
-    return replace(first, size_bytes=first.size_bytes + sum(other.size_bytes for other in others))
+    return replace(
+        first,
+        size_bytes=first.size_bytes + sum(other.size_bytes for other in others),
+        tensors_elsewhere=tuple(tensor for other in others for tensor in other.tensors),
+    )
 
 
 def read_tensor(header: GGUFHeader, tensor: TensorInfo) -> bytes:

@@ -79,7 +79,9 @@ def memory_need(
         target_weights=target.size_bytes,
         draft_weights=draft.size_bytes if draft else 0,
         target_kv=kv_bytes(target, n_ctx, kv_type),
-        draft_kv=kv_bytes(draft, n_ctx, draft_kv_type) if draft else 0,
+        draft_kv=kv_bytes(draft, n_ctx, draft_kv_type)
+        if draft
+        else heads_kv_bytes(target, n_ctx, draft_kv_type),
         compute=compute,
     )
 
@@ -118,6 +120,17 @@ def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
         is_windowed = layer < len(windowed) and windowed[layer]
         per_cell += heads[layer] * (width_windowed if is_windowed else width)
     values, size = _BLOCK_BYTES[kv_type]
+    return per_cell * cells // values * size
+
+
+def heads_kv_bytes(target: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
+    """The bytes of the KV cache of a target's MTP heads, each of which is one attention layer."""
+    key = "{arch}.attention.head_count_kv"
+    n_heads = max(target.numbers(key) or (target.number(key),))
+    n_heads = n_heads or _largest(target, "{arch}.attention.head_count", 0)
+    cells = -(-n_ctx // _CELLS_MULTIPLE) * _CELLS_MULTIPLE
+    values, size = _BLOCK_BYTES[kv_type]
+    per_cell = target.n_mtp_heads * n_heads * _head_widths(target, "")
     return per_cell * cells // values * size
 
 

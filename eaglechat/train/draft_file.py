@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gguf import GGMLQuantizationType as Type
 from gguf import LlamaFileType as FileType
 
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.preflight import (
@@ -22,7 +23,6 @@ from eaglechat.gguf.preflight import (
     NORM_OUTPUT,
     NORMS_FEATURES,
     PreflightError,
-    check_pair,
 )
 from eaglechat.hub.convert.draft_gguf import type_for
 from eaglechat.hub.convert.gguf_rows import read_rows

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.gguf.preflight import check_pair
 from eaglechat.train.batches import Features, TrainingBatch, assemble, on_device
 from eaglechat.train.corpus import Sample
 from eaglechat.train.network import TrainingSetup, Unrolled, Weights

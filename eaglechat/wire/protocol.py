@@ -241,6 +241,19 @@ class Reasoning(msgspec.Struct, frozen=True, kw_only=True):
 NO_REASONING = Reasoning()
 
 
+DrafterKind = Literal["eagle3", "mtp"]
+
+
+class DrafterInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A drafter that reads hidden states of the target."""
+
+    kind: DrafterKind
+    file: ModelInfo | None = None
+    """None if it is in the target's file."""
+    layers: tuple[int, ...] = ()
+    """The layers of the target whose inputs it reads; empty if it reads its last states."""
+
+
 class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The loaded pair and how it was loaded.
 
@@ -249,8 +262,8 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     target: ModelInfo
-    draft: ModelInfo | None
-    target_layers: tuple[int, ...]
+    drafters: tuple[DrafterInfo, ...] = ()
+    """n-grams, which need no model, are not among them."""
     n_ctx: int
     n_threads: int
     devices: tuple[str, ...]
@@ -267,10 +280,20 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[LeaveOut, ...] = ()
     """What is left out because llama.cpp crashes with it on this machine."""
 
+    @property
+    def drafter(self) -> DrafterInfo | None:
+        """The one that drafts."""
+        return self.drafters[0] if self.drafters else None
+
+    @property
+    def draft(self) -> ModelInfo | None:
+        """The file of the one that drafts."""
+        return self.drafter.file if self.drafter else None
+
     def no_bench(self, *, ngram: bool) -> str | None:
         """Why there are no draft lengths to compare; None if there are. `ngram` says whether
         n-grams are on."""
-        if self.draft is None and not ngram:
+        if not self.drafters and not ngram:
             return "no draft is loaded, and n-grams are off"
         return self.speculation_off
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.gguf.header import read_header
-from eaglechat.gguf.preflight import PreflightError, check_pair
+from eaglechat.gguf.preflight import PreflightError
 from tests import tiny
 
 Files = tuple[Path, Path | None]

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eaglechat.cli import main
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import Device, draft_placement, target_placement
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.gguf.preflight import check_pair
 from eaglechat.links import rpc
 from eaglechat.links.base import Died, Lifecycle
 from eaglechat.links.process import ProcessLink

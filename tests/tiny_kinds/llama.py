@@ -11,7 +11,8 @@ _BLOCKS = 4
 
 
 def write_llama(path: Path, *, mix: float = 0.0, template: str = tiny.TEMPLATE) -> Path:
-    """Four blocks. `mix` lets the history decide what follows; 0.3 is much."""
+    """Four blocks. `mix` lets the history decide what follows: with 0.25 half of a draft of four
+    stays, with 0.3 a twentieth, with up to 0.2 all."""
     file = ModelFile(path, "llama", blocks=_BLOCKS, mix=mix, template=template)
     file.ends()
     for layer in range(_BLOCKS):

@@ -30,7 +30,8 @@ def write_hy_v3(
 ) -> Path:
     """Three dense blocks, and `heads` that draft a token each, one from the state of the other.
 
-    `mix` lets the history decide what follows; 0.35 is much and leaves the heads often right.
+    `mix` lets the history decide what follows: of drafts of three tokens, 0.15 leaves 98%, 0.25 27%
+    and 0.35 5% (with a `token_weight` of 0.6: 47%).
     `wrong` is the share of tokens after which the heads are wrong. `token_weight` is how much of
     its input a head takes from the token: with 0 it goes by the state alone, so a state of another
     position is a wrong draft; with 1 by the token alone. `strip` declares the heads and leaves
@@ -65,8 +66,8 @@ def write_qwen35(
 ) -> Path:
     """Four blocks, of which 0 and 2 are recurrent (gated delta nets), and one head.
 
-    The arguments are those of `write_hy_v3`; a `mix` of 0.25 is much here. llama.cpp does not load
-    a stripped file.
+    The arguments are those of `write_hy_v3`. A `mix` of 0.15 leaves 46% of drafts of three tokens,
+    0.25 leaves 9% (with a `token_weight` of 0.6: 34%). llama.cpp does not load a stripped file.
     """
     trunk = 4
     more = {

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.engine.bench.prompts import builtin_prompts
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import offload_devices
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.gguf.preflight import check_pair
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.wire import protocol as p
 from eaglechat.wire.bench_records import BenchPrompt

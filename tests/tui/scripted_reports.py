@@ -37,10 +37,10 @@ def pair_info(target: str, draft: str | None, speculation_off: str | None) -> pr
     draft_model = msgspec.structs.replace(
         model, path=draft or "", architecture="eagle3", quantization="Q8_0", size_bytes=12_000_000
     )
+    drafter = protocol.DrafterInfo(kind="eagle3", file=draft_model, layers=(2, 15, 27))
     return protocol.PairInfo(
         target=model,
-        draft=draft_model if draft else None,
-        target_layers=(2, 15, 27),
+        drafters=(drafter,) if draft else (),
         n_ctx=8192,
         n_threads=2,
         devices=(),

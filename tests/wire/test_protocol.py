@@ -40,8 +40,8 @@ MODEL = p.ModelInfo(
     size_bytes=2**40, n_layers=4, n_embd=32, n_vocab=32, n_ctx_train=4096,
 )  # fmt: skip
 PAIR = p.PairInfo(
-    target=MODEL, draft=None, target_layers=(1, 2, 3), n_ctx=512, n_threads=2,
-    devices=("CPU",), load_ms=1.5, speculation_off="no draft is loaded",
+    target=MODEL, drafters=(p.DrafterInfo(kind="eagle3", layers=(1, 2, 3)),), n_ctx=512,
+    n_threads=2, devices=("CPU",), load_ms=1.5, speculation_off="no draft is loaded",
 )  # fmt: skip
 END = ReplyEnd(
     FinishReason.LENGTH, 2**32 - 2, 7, "tail", ReplyTimings(1.0, 2, 3, 4.0, 5.0, 6.0, 7.0, 8.0)

@@ -234,8 +234,8 @@ def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]
         hint = "; --ngram on measures n-grams" if info.speculation_off is None else ""
         raise CommandError(f"there is nothing to compare: {reason}{hint}")
     if info.draft is None and args.reference is not None:
-        raise CommandError("--reference compares drafts, and no draft is loaded")
-    return args.ngram if info.draft else (True,)
+        raise CommandError("--reference compares drafts, and no draft file is loaded")
+    return args.ngram if info.drafters else (True,)
 
 
 def _runs_per_repeat(args: argparse.Namespace) -> int:

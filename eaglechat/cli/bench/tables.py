@@ -70,7 +70,7 @@ def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator
     both = any(result.ngram for result in settings)
     is_alone = len(settings) == 1
     # Who drafts without n-grams, and with them.
-    drafters = ("draft", "draft, n-grams" if info.draft else "n-grams")
+    drafters = ("draft", "draft, n-grams" if info.drafters else "n-grams")
     yield [
         *("setting", "draft length", "shape", "drafter", "tokens/s"),
         *([] if is_alone else ["speed-up", "worst prompt"]),

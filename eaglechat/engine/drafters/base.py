@@ -11,10 +11,13 @@ the target, and keeps a KV cache of its own: EAGLE-3 does, and MTP heads and DFl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from eaglechat.engine.llama.objects import Batch
+from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.gguf.header import GGUFHeader
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import LAST_TOKEN, children, depths
 
 MOST_WAITING = 32
@@ -116,6 +119,21 @@ class Limits:
     def pays(self, probabilities: Sequence[float], n_others: int) -> bool:
         """Whether verifying the last token of a path pays; arguments as for `is_worth`."""
         return self.is_worth is None or self.is_worth(probabilities, n_others)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What a drafter that reads hidden states is made of."""
+
+    owned: ExitStack
+    """Closes what is made, in the reverse order."""
+    target: Context
+    model: Model
+    """The draft; the target's model if the drafter is in its file."""
+    header: GGUFHeader
+    """The header of that model's file."""
+    options: LoadOptions
+    n_threads: int
 
 
 class Spent(NamedTuple):

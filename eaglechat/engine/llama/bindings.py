@@ -171,6 +171,13 @@ _SYMBOLS: _Symbols = {
             "llama_get_embeddings_nextn_ith",
         ), True, _PTR, (_PTR, _I32),
     ),
+    "set_nextn_head": (
+        (
+            "_Z28llama_set_nextn_layer_offsetP13llama_contexti",
+            "?llama_set_nextn_layer_offset@@YAXPEAUllama_context@@H@Z",
+            "llama_set_nextn_layer_offset",
+        ), True, None, (_PTR, _I32),
+    ),
     "target_layers": (
         (
             "_Z28llama_model_target_layer_idsPK11llama_model",
@@ -281,10 +288,13 @@ def load_model(
     progress: Callable[[float], bool] | None,
     *,
     vocabulary_only: bool,
+    with_heads: bool,
 ) -> int | None:
-    """Load a GGUF; `progress` gets 0..1 and stops the load by returning False."""
+    """Load a GGUF; `progress` gets 0..1 and stops the load by returning False. `with_heads` loads
+    its MTP heads too."""
     params = api.llama_model_default_params()
     params.vocab_only = vocabulary_only
+    params.load_mtp = with_heads
     params.n_gpu_layers = placement.n_gpu_layers
     params.split_mode = SPLIT_MODES[placement.split_mode]
     params.main_gpu = placement.main_gpu

@@ -64,9 +64,10 @@ class Model(Owned):
         progress: Callable[[float], bool] | None = None,
         *,
         vocabulary_only: bool = False,
+        with_heads: bool = False,
     ) -> None:
-        """Load `path`, or its metadata and vocabulary only. `progress` gets 0..1 and stops the
-        load by returning False.
+        """Load `path`, or its metadata and vocabulary only; `with_heads` also loads its MTP heads.
+        `progress` gets 0..1 and stops the load by returning False.
 
         Raises ModelLoadError.
         """
@@ -76,12 +77,20 @@ class Model(Owned):
             chosen = placement.leave_out
             self.left_out = workarounds.for_this_process() if chosen is None else chosen
         self._pointer = bindings.load_model(
-            str(path), placement, self.left_out, progress, vocabulary_only=vocabulary_only
+            str(path),
+            placement,
+            self.left_out,
+            progress,
+            vocabulary_only=vocabulary_only,
+            with_heads=with_heads,
         )
         if self._pointer is None:
             raise ModelLoadError(f"llama.cpp cannot load {path}; its log says why")
         self._vocab = api.llama_model_get_vocab(self._pointer)
         self.n_embd: int = api.llama_model_n_embd(self._pointer)
+        self.n_embd_out: int = api.llama_model_n_embd_out(self._pointer)
+        """Width of the states that MTP heads read and write; differs from n_embd for some."""
+        self.has_heads = with_heads
         self.n_layers: int = api.llama_model_n_layer(self._pointer)
         self.n_vocab: int = api.llama_vocab_n_tokens(self._vocab)
         self.n_ctx_train: int = api.llama_model_n_ctx_train(self._pointer)
@@ -306,6 +315,7 @@ class Context(Owned):
         kv_type: KvType = "f16",
         shared_cells: bool = True,
         other: Context | None = None,
+        runs_heads: bool = False,
     ) -> None:
         """Allocate the context. Raises ModelLoadError.
 
@@ -314,6 +324,7 @@ class Context(Owned):
         shared_cells: if False, each sequence has n_ctx / n_seq cells of its own and attends over
         those only. That is faster for many sequences with equally many tokens in each batch.
         other: the target's context; a draft uses its embeddings and output head.
+        runs_heads: the context runs the MTP heads of its model, not the model itself.
         """
         params = api.llama_context_default_params()
         params.n_ctx = n_ctx
@@ -321,7 +332,7 @@ class Context(Owned):
         params.n_ubatch = min(n_batch, n_ubatch)
         params.n_seq_max = n_seq
         params.n_outputs_max = n_outputs
-        params.n_rs_seq = 0 if model.keeps_whole_history else n_rollback
+        params.n_rs_seq = 0 if model.keeps_whole_history or runs_heads else n_rollback
         params.type_k = params.type_v = _KV_TYPES[kv_type]
         params.n_threads = params.n_threads_batch = n_threads
         params.kv_unified = shared_cells and n_seq > 1
@@ -331,6 +342,10 @@ class Context(Owned):
         # Only EAGLE-3's graphs end with their head; DFlash2's selector comes behind it.
         is_eagle3 = other is not None and model.metadata("general.architecture") == "eagle3"
         self.head = DraftHead() if is_eagle3 and not model.devices else None
+        if runs_heads:
+            # llama.cpp ends the process if they were not loaded.
+            assert model.has_heads
+            params.ctx_type = api.LLAMA_CONTEXT_TYPE_MTP
         if other is not None:
             params.ctx_other = other.pointer
         if self.head is not None:
@@ -472,6 +487,23 @@ class Context(Owned):
     def state(self, row: int) -> Floats:
         """A view [1, n_embd] of the state of an output row of the last decode."""
         return _view(libllama.nextn_ith(self.pointer, row), (1, self.model.n_embd))
+
+    def export_nextn(self, enabled: bool, *, of_outputs: bool = False) -> None:
+        """Let each decode export the states that MTP heads read and write, of every row or of
+        output rows only."""
+        libllama.set_nextn(self.pointer, enabled, of_outputs)
+
+    def nextn_states(self, n_rows: int) -> Floats:
+        """A view [n_rows, n_embd_out] of the last decode's exported states, of every row."""
+        return _view(libllama.nextn(self.pointer), (n_rows, self.model.n_embd_out))
+
+    def nextn_state(self, row: int) -> Floats:
+        """A view [1, n_embd_out] of the exported state of a row of the last decode."""
+        return _view(libllama.nextn_ith(self.pointer, row), (1, self.model.n_embd_out))
+
+    def choose_head(self, index: int) -> None:
+        """Which of several MTP heads the next decodes run."""
+        libllama.set_nextn_head(self.pointer, index)
 
 
 _PARTIAL_ONLY = 1

@@ -16,13 +16,14 @@ import msgspec
 
 import eaglechat
 from eaglechat.engine import crash_memory
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama_server.arguments import NO_DRAFT, Drafting, drafting_of, server_options
 from eaglechat.engine.llama_server.probe_program import Gpu, ProbedProgram, probe_program
 from eaglechat.engine.llama_server.program import Program
 from eaglechat.engine.loading.machine import choose_threads, memory
 from eaglechat.gguf.header import GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
-from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES, check_pair
+from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.links.base import Died
 from eaglechat.links.http.connection import ServerConnection, WorkCancelledError
 from eaglechat.links.http.faults import ServerError
@@ -46,6 +47,7 @@ from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     Chat,
     Done,
+    DrafterInfo,
     Hello,
     Load,
     Loaded,
@@ -178,11 +180,14 @@ class ProgramWorker(Worker):
         except EngineError:
             self._unload()
             raise
+        drafters: tuple[DrafterInfo, ...] = ()
+        if headers[1] is not None:
+            drafters = (DrafterInfo(kind="eagle3", file=model_info(headers[1])),)
         on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in known.gpus)])
         info = msgspec.structs.replace(
             served,
             target=model_info(headers[0]),
-            draft=model_info(headers[1]) if headers[1] else None,
+            drafters=drafters,
             # To the client this is an engine of its own, not a server.
             server="",
             devices=(f"{NAME} with {on}" if on else NAME,),

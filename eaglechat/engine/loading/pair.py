@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, calibrate
-from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
-from eaglechat.engine.drafters.eagle3.norms import norms_of
+from eaglechat.engine.drafters.base import Opening
+from eaglechat.engine.drafters.eagle3.drafter import draft_window
+from eaglechat.engine.drafters.kinds import KINDS
 from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.drafters.pairing import pairing
 from eaglechat.engine.generation.generator import Generator
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama import backend
@@ -22,10 +24,10 @@ from eaglechat.engine.loading.machine import choose_threads, free_memory
 from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
-from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, DRAFT_WINDOW, check_kv_type
+from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, check_kv_type
 from eaglechat.wire.errors import LoadCancelledError, ModelLoadError, SettingsError
 from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
-from eaglechat.wire.protocol import ModelInfo, PairInfo, RecommendedSampling
+from eaglechat.wire.protocol import DrafterInfo, ModelInfo, PairInfo, RecommendedSampling
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 N_ROLLBACK = 8
@@ -34,9 +36,6 @@ target. Each is as large as the state."""
 
 _A_FEW = 4
 """Rows of the second warm-up: llama.cpp's kernels for several rows differ from those for one."""
-
-_DRAFT_UBATCH = 128
-"""The draft's logits buffer has this many rows."""
 
 OnProgress = Callable[[str, float], bool]
 """Gets the stage and the fraction of the whole load that is done; False stops the load."""
@@ -91,7 +90,10 @@ class LoadedPair:
             *headers, free_memory(options, devices), options.kv_type, options.draft_kv_type
         )
         placement = target_placement(options, devices, leave_out)
-        target = owned.enter_context(_open(target_header, placement, report))
+        found = pairing(*headers)
+        kind = KINDS[found.kind] if found else None
+        with_heads = kind is not None and kind.is_in_target
+        target = owned.enter_context(_open(target_header, placement, report, with_heads=with_heads))
         draft = None
         if draft_header is not None:
             beside = draft_placement(placement, len(target.devices))
@@ -99,7 +101,7 @@ class LoadedPair:
         report.stage("context")
         # A sequence for each path of a tree. They share KV cells, so they take no memory. Each
         # would need a recurrent state of its own, so a target that has one verifies chains only.
-        n_seq = N_DRAFT_MAX_LIMIT if draft and target.keeps_whole_history else 1
+        grows_trees = kind is not None and kind.no_trees is None and target.keeps_whole_history
         context = owned.enter_context(
             Context(
                 target,
@@ -107,7 +109,7 @@ class LoadedPair:
                 n_batch=options.n_batch,
                 n_threads=n_threads,
                 n_outputs=N_DRAFT_MAX_LIMIT + 1,
-                n_seq=n_seq,
+                n_seq=N_DRAFT_MAX_LIMIT if grows_trees else 1,
                 flash_attention=options.flash_attention,
                 n_rollback=N_ROLLBACK,
                 kv_type=options.kv_type,
@@ -120,48 +122,43 @@ class LoadedPair:
                 "rejected tokens"
             )
         chains_only = None
-        if off is None and draft and n_seq == 1:
-            chains_only = (
+        if off is None and kind and not grows_trees:
+            chains_only = kind.no_trees or (
                 "the target is a recurrent or hybrid model: its state cannot follow several paths "
                 "at once"
             )
-        window = options.draft_window
-        if draft_header and (trained := max(draft_header.number(DRAFT_WINDOW), 0)):
-            # The draft looks back at most as far as in its training; 0 is all positions.
-            window = min(window or trained, trained)
-        eagle3, ngram, calibration = None, None, NOT_CALIBRATED
+        drafter, ngram, calibration = None, None, NOT_CALIBRATED
         _warm_up(context)
         if off is None:
-            if draft and draft_header:
-                draft_context = owned.enter_context(
-                    Context(
-                        draft,
-                        n_ctx=context.n_ctx,
-                        n_batch=options.n_batch,
-                        n_ubatch=_DRAFT_UBATCH,
-                        n_threads=n_threads,
-                        n_seq=n_seq,
-                        flash_attention=options.flash_attention,
-                        kv_type=options.draft_kv_type,
-                        other=context,
-                    )
+            if kind:
+                opening = Opening(
+                    owned,
+                    context,
+                    draft or target,
+                    draft_header or target_header,
+                    options,
+                    n_threads,
                 )
-                eagle3 = Eagle3Drafter(
-                    context, draft_context, window=window, norms=norms_of(draft_header)
-                )
-                owned.callback(eagle3.close)
-            calibration = calibrate(context, eagle3, report.is_cancelled)
+                drafter = kind.open(opening)
+            calibration = calibrate(context, drafter, report.is_cancelled)
             ngram = NgramDrafter()
         report.stage("context", 1.0)
         self.generator = Generator(
-            context, eagle3, ngram, calibration, options.checkpoints_mib << 20
+            context, drafter, ngram, calibration, options.checkpoints_mib << 20
         )
         owned.callback(self.generator.close)
         self.prompter = Prompter(target)
+        drafters: tuple[DrafterInfo, ...] = ()
+        window = options.draft_window
+        if draft_header is not None:
+            window = draft_window(draft_header, options)
+        if found:
+            file = _info(draft_header, draft) if draft_header and draft else None
+            layers = draft.target_layers if draft else ()
+            drafters = (DrafterInfo(kind=found.kind, file=file, layers=layers),)
         return PairInfo(
             target=_info(target_header, target),
-            draft=_info(draft_header, draft) if draft_header and draft else None,
-            target_layers=draft.target_layers if draft else (),
+            drafters=drafters,
             n_ctx=context.n_ctx,
             n_threads=n_threads,
             devices=tuple(device.description for device in devices),
@@ -180,10 +177,12 @@ class LoadedPair:
         self._owned.close()
 
 
-def _open(header: GGUFHeader, placement: Placement, report: _Progress) -> Model:
+def _open(
+    header: GGUFHeader, placement: Placement, report: _Progress, *, with_heads: bool = False
+) -> Model:
     report.stage("draft" if header.architecture == DRAFT_ARCHITECTURE else "target")
     try:
-        return Model(header.path, placement, report.within_stage)
+        return Model(header.path, placement, report.within_stage, with_heads=with_heads)
     except ModelLoadError:
         if report.cancelled:
             raise LoadCancelledError("the load was cancelled") from None

@@ -12,6 +12,7 @@ from functools import partial
 import msgspec
 
 import eaglechat
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.loading.machine import memory
@@ -19,7 +20,6 @@ from eaglechat.engine.loading.pair import LoadedPair, OnProgress
 from eaglechat.engine.process import pipes
 from eaglechat.engine.process.bench_job import BenchJob
 from eaglechat.engine.process.chat_job import rendered, write_reply
-from eaglechat.gguf.preflight import check_pair
 from eaglechat.links.base import AnsweredRequest
 from eaglechat.links.worker import Job, Say, Worker
 from eaglechat.paths import expanded

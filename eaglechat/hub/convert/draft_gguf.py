@@ -14,12 +14,7 @@ import numpy.typing as npt
 from gguf import GGMLQuantizationType as Type
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.gguf.preflight import (
-    DRAFT_ARCHITECTURE,
-    DRAFT_WINDOW,
-    NORM_OUTPUT,
-    NORMS_FEATURES,
-)
+from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, DRAFT_WINDOW, NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.hub.convert.config import llama3_factors, scaling_fields
 from eaglechat.hub.convert.draft import FC_NORMS, ConvertibleDraft
 from eaglechat.hub.convert.tensors import StoredTensor

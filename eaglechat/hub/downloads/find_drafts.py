@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from eaglechat.engine.drafters.pairing import check_headers
 from eaglechat.gguf.header import GGUFError, GGUFHeader
-from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError, check_headers
+from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
 from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
 from eaglechat.hub.errors import HubError

@@ -21,13 +21,9 @@ from pathlib import Path
 from huggingface_hub import scan_cache_dir
 
 from eaglechat import paths
+from eaglechat.engine.drafters.pairing import check_headers
 from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
-from eaglechat.gguf.preflight import (
-    DRAFT_ARCHITECTURE,
-    TARGET_ARCHITECTURES,
-    PreflightError,
-    check_headers,
-)
+from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, TARGET_ARCHITECTURES, PreflightError
 from eaglechat.gguf.shards import shard_of
 from eaglechat.hub.local.cache import RepoCache, cache_dir, repo_of
 from eaglechat.hub.references import HubReference, choose, group_models

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import f16_bytes
-from eaglechat.gguf.preflight import PreflightError, check_pair
+from eaglechat.gguf.preflight import PreflightError
 from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local.pair import Pair

@@ -394,8 +394,6 @@ def _pair_info(found: Found, model: ServedModel, load_ms: float, where: str) -> 
     assert model.info is not None
     return PairInfo(
         target=model.info,
-        draft=None,
-        target_layers=(),
         n_ctx=model.n_ctx,
         n_threads=0,
         devices=(),

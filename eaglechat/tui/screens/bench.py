@@ -186,7 +186,7 @@ class BenchScreen(EagleScreen[None]):
         except ValueError as error:
             self._say(wording.sentence(str(error)))
             return
-        if self._info.draft is None:
+        if self._info.drafter is None:
             drafts = "There is no draft: n-grams alone."
         else:
             drafter = "n-grams ahead of the draft" if bench.ngram[0] else "the draft alone"

@@ -147,7 +147,7 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
         return f"{loaded} Speculation is off: {info.speculation_off}."
     if info.server:
         return loaded
-    if info.draft is None:
+    if info.drafter is None:
         return (
             f"{loaded} There is no draft. Where the text repeats itself, n-grams guess what "
             f"followed before, and the target checks the guesses all at once. {pair.note}"
@@ -159,8 +159,9 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
             f"This small pair drafts {pair.n_draft_max} tokens per round to show how it works; "
             f"{key_of('chat.auto')} lets measurement choose."
         )
+    guess = "the draft guesses" if info.draft else "the model's own MTP heads guess"
     return (
-        f"{loaded} In every round the draft guesses a few tokens and the target checks them all at "
+        f"{loaded} In every round {guess} a few tokens and the target checks them all at "
         f"once. The colours show which guesses it accepted. {last}"
     ).rstrip()
 

@@ -55,7 +55,9 @@ def pair_in_short(info: PairInfo | None, name: str) -> str:
         return f"{name}  not loaded"
     if info.server:
         return f"{name}  {info.target.name}"
-    draft = f" + draft {info.draft.quantization}" if info.draft else ", no draft"
+    draft = ", no draft"
+    if info.drafter is not None:
+        draft = f" + draft {info.draft.quantization}" if info.draft else " + MTP heads"
     return f"{name}  {info.target.quantization}{draft}"
 
 
@@ -90,7 +92,9 @@ def latest_draft(round_: Round | None) -> str:
 
 def drafter(name: str | None) -> str:
     """A drafter's name for people."""
-    return {NGRAM: "n-grams", "eagle3": "draft", None: "draft"}.get(name) or str(name)
+    return {NGRAM: "n-grams", "eagle3": "draft", "mtp": "MTP heads", None: "draft"}.get(
+        name
+    ) or str(name)
 
 
 def auto_in_short(auto: AutoDraft) -> str:

@@ -11,9 +11,9 @@ from eaglechat.engine.auto import calibration
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, calibrate
 from eaglechat.engine.drafters.base import MOST_WAITING
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.gguf.preflight import check_pair
 from eaglechat.wire.errors import LoadCancelledError, ProcessError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT

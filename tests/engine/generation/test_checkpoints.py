@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.generation.cache_state import Checkpoints
 from eaglechat.engine.generation.context_window import common_prefix
 from eaglechat.engine.generation.live import Live
@@ -17,7 +18,6 @@ from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.process.chat_job import rendered, write_reply
-from eaglechat.gguf.preflight import check_pair
 from eaglechat.tui.screens.chat.seen import prompt_seen
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, Message, Render, Speculation

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine.auto.controller import Controller
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.loading import pair
 from eaglechat.engine.process.bench_job import BenchJob
-from eaglechat.gguf.preflight import check_pair
 from eaglechat.wire.bench_records import BenchPrompt
 from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.load_options import LoadOptions

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.gguf.preflight import DRAFT_WINDOW, check_pair
+from eaglechat.gguf.preflight import DRAFT_WINDOW
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.stats import stats_of

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.gguf import header as header_module
 from eaglechat.gguf.header import (
     GGUFError,
@@ -24,7 +25,7 @@ from eaglechat.gguf.header import (
     read_header,
 )
 from eaglechat.gguf.memory import memory_need
-from eaglechat.gguf.preflight import PreflightError, check_kv_type, check_pair
+from eaglechat.gguf.preflight import PreflightError, check_kv_type
 from eaglechat.hub.local.library import LocalModel, ModelKind, scan
 from eaglechat.hub.local.pairs import inspect, pair_of_files
 from eaglechat.wire.errors import SettingsError

@@ -16,16 +16,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Proposal, Spent
-from eaglechat.engine.drafters.eagle3.norms import Norms
+from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Opening, Proposal, Spent
+from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
 from eaglechat.engine.drafters.eagle3.tree import TreeGrower, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.waiting_rows import Boundary, WaitingRows
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import Branches
 from eaglechat.engine.llama.objects import Batch, Context
-from eaglechat.gguf.preflight import EXTRACT_LAYERS
+from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.preflight import DRAFT_WINDOW, EXTRACT_LAYERS
 from eaglechat.wire.errors import InitError, ProcessError
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 _OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
@@ -38,6 +40,9 @@ _FEWEST_KNOWN = MOST_WAITING
 _SEEN_AGAIN = 256
 """Positions that the target decodes again for a draft whose window has moved past them: more would
 be a long wait on a slow machine."""
+
+_UBATCH = 128
+"""The draft's logits buffer has this many rows."""
 
 _WINDOW_STEP = 64
 """Positions that leave the draft's window at once: each removal is a pass over all cells of the KV
@@ -309,6 +314,35 @@ class Eagle3Drafter:
             self._branches.forget(start, end)
         else:
             self._draft.forget(self._seq_id, start, end)
+
+
+def draft_window(header: GGUFHeader, options: LoadOptions) -> int:
+    """How many of the latest positions a draft keeps: what the options say, but at most as many as
+    in its training; 0 is all of them."""
+    trained = max(header.number(DRAFT_WINDOW), 0)
+    return min(options.draft_window or trained, trained) if trained else options.draft_window
+
+
+def open_drafter(opening: Opening) -> Eagle3Drafter:
+    """Make the draft's context and the drafter. Raises InitError, ModelLoadError."""
+    target, options, owned = opening.target, opening.options, opening.owned
+    draft = owned.enter_context(
+        Context(
+            opening.model,
+            n_ctx=target.n_ctx,
+            n_batch=options.n_batch,
+            n_ubatch=_UBATCH,
+            n_threads=opening.n_threads,
+            n_seq=target.n_seq,
+            flash_attention=options.flash_attention,
+            kv_type=options.draft_kv_type,
+            other=target,
+        )
+    )
+    window = draft_window(opening.header, options)
+    drafter = Eagle3Drafter(target, draft, window=window, norms=norms_of(opening.header))
+    owned.callback(drafter.close)
+    return drafter
 
 
 def _shifted(position: int, start: int, end: int) -> int:

@@ -1,0 +1,122 @@
+"""Whether an EAGLE-3 draft fits a target, by their GGUF headers.
+
+For some pairs llama.cpp aborts the process: a target whose graph does not export layer inputs fails
+a GGML_ASSERT. For others it gives the reason only in its log.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_tensor
+from eaglechat.gguf.preflight import (
+    DRAFT_ARCHITECTURE,
+    EXTRACT_LAYERS,
+    TARGET_ARCHITECTURES,
+    PreflightError,
+    deepest_readable_layer,
+)
+
+DRAFT_LAYERS = 1
+
+_SHAREABLE = ("token_embd.weight", "output.weight")
+"""A draft without these tensors uses its target's."""
+
+
+def check(target: GGUFHeader, draft: GGUFHeader) -> None:
+    """Raises PreflightError if the draft cannot run with the target."""
+    _check_draft(draft)
+    _check_match(target, draft)
+
+
+def _check_draft(draft: GGUFHeader) -> None:
+    if draft.architecture != DRAFT_ARCHITECTURE:
+        raise PreflightError(
+            f"the draft {draft.path} has the architecture {draft.architecture}, "
+            f"an EAGLE-3 draft has {DRAFT_ARCHITECTURE}"
+        )
+    layers = draft.numbers("eagle3.target_layers")
+    if layers is None and draft.get("eagle3.target_layers") is not None:
+        raise PreflightError(
+            f"the draft {draft.path} does not give its extract layers (eagle3.target_layers) as a "
+            f"list of {EXTRACT_LAYERS} whole numbers"
+        )
+    if layers is None or len(layers) != EXTRACT_LAYERS:
+        raise PreflightError(
+            f"the draft {draft.path} names {len(layers or ())} extract layers, "
+            f"EAGLE-3 needs {EXTRACT_LAYERS}"
+        )
+    if draft.n_layers != DRAFT_LAYERS:
+        raise PreflightError(
+            f"the draft {draft.path} has {draft.n_layers} layers, an EAGLE-3 draft has "
+            f"{DRAFT_LAYERS}"
+        )
+
+
+def check_content(draft: GGUFHeader) -> None:
+    """Check what the header does not tell. llama.cpp does not check `d2t`: it writes the draft's
+    logits wherever that points. Raises PreflightError."""
+    d2t = next((tensor for tensor in draft.tensors if tensor.name == "d2t"), None)
+    if d2t is None:
+        return
+    if d2t.type != "I64" or len(d2t.shape) != 1:
+        raise PreflightError(
+            f"the draft's d2t is a tensor of {d2t.type} with {len(d2t.shape)} dimensions, EAGLE-3 "
+            "needs a list of I64"
+        )
+    if not any(tensor.name == "output.weight" for tensor in draft.tensors):
+        raise PreflightError(
+            f"the draft has {d2t.shape[0]} tokens of its own (d2t), but no output head for them"
+        )
+    if d2t.shape[0] > draft.n_vocab:
+        raise PreflightError(
+            f"the draft's d2t has {d2t.shape[0]} tokens, its vocabulary has {draft.n_vocab}"
+        )
+    ids = array("q")
+    try:
+        ids.frombytes(read_tensor(draft, d2t))
+    except (OSError, GGUFError) as error:
+        raise PreflightError(f"the draft cannot be read: {error}") from error
+    if sys.byteorder == "big":
+        ids.byteswap()
+    outside = next((id for id in ids if not 0 <= id < draft.n_vocab), None)
+    if outside is not None:
+        raise PreflightError(
+            f"the draft's d2t names token {outside}, its vocabulary has {draft.n_vocab}"
+        )
+
+
+def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
+    if target.architecture not in TARGET_ARCHITECTURES:
+        raise PreflightError(
+            f"the target {target.path} has the architecture {target.architecture}, whose llama.cpp "
+            f"graph does not export layer inputs, so the draft {draft.path.name} cannot read it; "
+            "load the target without a draft"
+        )
+    wanted = draft.number("eagle3.target_hidden_size")
+    if wanted != target.n_embd:
+        raise PreflightError(
+            f"the draft was made for a target with hidden size {wanted}, "
+            f"{target.path.name} has {target.n_embd}"
+        )
+    if draft.n_vocab != target.n_vocab:
+        raise PreflightError(
+            f"the draft was made for a vocabulary of {draft.n_vocab} tokens, "
+            f"{target.path.name} has {target.n_vocab}"
+        )
+    own = {tensor.name for tensor in draft.tensors}
+    if draft.n_embd != target.n_embd and not own.issuperset(_SHAREABLE):
+        raise PreflightError(
+            f"the draft has hidden size {draft.n_embd} and no embeddings or output head of its "
+            f"own, so it cannot use those of {target.path.name}, which has {target.n_embd}"
+        )
+    last = deepest_readable_layer(target)
+    outside = [
+        layer for layer in draft.numbers("eagle3.target_layers") or () if not 0 <= layer <= last
+    ]
+    if outside:
+        raise PreflightError(
+            f"the draft reads the input of layer {outside[0]} of its target, "
+            f"{target.path.name} ({target.architecture}) offers 0 to {last}"
+        )

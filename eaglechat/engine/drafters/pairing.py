@@ -1,0 +1,80 @@
+"""What can draft for a target, by GGUF headers, before llama.cpp opens the files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from eaglechat.engine.drafters.eagle3 import pairing as eagle3
+from eaglechat.engine.drafters.mtp import pairing as mtp
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
+from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
+from eaglechat.wire.protocol import DrafterKind
+
+_NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash"})
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """What drafts for a target."""
+
+    kind: DrafterKind
+    file: GGUFHeader | None = None
+    """The draft's; None if the drafter is in the target's file."""
+
+
+def pairing(target: GGUFHeader, draft: GGUFHeader | None) -> Pairing | None:
+    """What drafts for a target: the draft, which `check_headers` has accepted, else what the
+    target's own file has. None if that is nothing."""
+    if draft is not None:
+        return Pairing("eagle3", draft)
+    return Pairing("mtp") if mtp.problem(target) is None else None
+
+
+def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
+    """The headers of a target and its draft. Raises PreflightError if they cannot run together."""
+    target_header = _read(target, "target")
+    draft_header = _read(draft, "draft") if draft is not None else None
+    check_headers(target_header, draft_header)
+    if draft_header is not None:
+        eagle3.check_content(draft_header)
+    return target_header, draft_header
+
+
+def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
+    """Like `check_pair`, of headers alone, such as those of files on the Hub.
+
+    Raises PreflightError.
+    """
+    if target.architecture == DRAFT_ARCHITECTURE:
+        message = (
+            f"the target {target.path} is an EAGLE-3 draft (architecture eagle3), not a language "
+            "model"
+        )
+        if draft is None:
+            raise PreflightError(f"{message}; give it as the draft, with its own target")
+        raise PreflightError(
+            f"{message}; are target and draft swapped? (the draft given is {draft.path})"
+        )
+    if target.architecture in _NOT_CHAT_MODELS:
+        raise PreflightError(
+            f"{target.path} is a {target.architecture} model, which cannot chat; "
+            "the target must be a language model"
+        )
+    if draft is not None:
+        eagle3.check(target, draft)
+
+
+def _read(path: Path, role: str) -> GGUFHeader:
+    try:
+        header = read_header(path)
+    except FileNotFoundError:
+        raise PreflightError(f"the {role} {path} does not exist") from None
+    except OSError as error:
+        why = error.strerror or error
+        raise PreflightError(f"the {role} {path} cannot be read: {why}") from error
+    except GGUFError as error:
+        raise PreflightError(f"the {role} cannot be read: {error}") from error
+    if not header.architecture:
+        raise PreflightError(f"the {role} {path} does not name its architecture")
+    return header
