@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from eaglechat.engine.drafters.base import Limits, Opening, Proposal, Spent
-from eaglechat.engine.drafters.eagle3.likeliest import Likeliest
-from eaglechat.engine.drafters.eagle3.waiting_rows import WaitingRows
+from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.mtp.pairing import STATES_OF_ALL_ROWS
+from eaglechat.engine.drafters.waiting_rows import WaitingRows
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import ProcessError
