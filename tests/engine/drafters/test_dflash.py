@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from eaglechat.engine.drafters.base import Limits
+from eaglechat.engine.drafters.base import Limits, Opening
 from eaglechat.engine.drafters.dflash import pairing
-from eaglechat.engine.drafters.dflash.drafter import DflashDrafter
+from eaglechat.engine.drafters.dflash.drafter import DflashDrafter, open_drafter
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.generator import Generator
 from eaglechat.engine.generation.live import Live
@@ -20,8 +21,9 @@ from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.gguf.header import read_header
 from eaglechat.wire.errors import ProcessError
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Set, Speculation
-from eaglechat.wire.records import Round
+from eaglechat.wire.records import KvType, Round
 from tests import tiny_kinds
 from tests.engine.drafters.by_hand import Driver
 from tests.engine.rig import GREEDY, N_THREADS, Reply, decode, drafts_of
@@ -30,8 +32,10 @@ from tests.tiny_kinds import F, accepted, repaired_tokens, wrong_tokens
 VARIANTS: tuple[tiny_kinds.Variant, ...] = ("dflash", "dspark", "dspark-bonus", "dflash2")
 NAMES = {"dspark-bonus": "dspark"}
 MIX = {"llama": 0.3, "qwen35": 0.25}
-RANDOM = [(7 * i * i + 3 * i) % 61 for i in range(400)]
-"""Regular tokens in no order that a model has."""
+RANDOM = np.random.default_rng(226).integers(0, tiny_kinds.N, 400).tolist()
+LENGTH = 16
+"""Regular tokens, and the length of a reply to some of them. With these, the likeliest token is
+always ahead by 0.03 or more, ten times what another batch or another CPU changes in a logit."""
 
 
 def cycle(length: int, first: int = 0) -> list[int]:
@@ -111,7 +115,7 @@ def opened(
     """`block` replaces what the draft's header says of its block."""
     target_header, draft_header = read_header(files.target), read_header(files.draft)
     pairing.check(target_header, draft_header)
-    block_of = replace(pairing.block(draft_header), **block)
+    the_block = replace(pairing.block_of(draft_header), **block)
     with ExitStack() as stack:
         models = [stack.enter_context(Model(path)) for path in (files.target, files.draft)]
         sizes = {"n_ctx": n_ctx, "n_batch": n_batch, "n_threads": N_THREADS}
@@ -119,12 +123,12 @@ def opened(
             Context(models[0], **sizes, n_ubatch=n_ubatch_target, n_rollback=8)
         )
         draft = stack.enter_context(Context(models[1], **sizes, n_ubatch=n_ubatch, other=target))
-        drafter = stack.enter_context(closing(DflashDrafter(target, draft, block_of)))
+        drafter = stack.enter_context(closing(DflashDrafter(target, draft, the_block)))
         generator = stack.enter_context(closing(Generator(target, drafter, ngram)))
-        yield Pair(target, draft, drafter, block_of, generator)
+        yield Pair(target, draft, drafter, the_block, generator)
 
 
-def plain(files: Files, prompt: Sequence[int], length: int = 40) -> list[int]:
+def plain(files: Files, prompt: Sequence[int], length: int) -> list[int]:
     """What the target writes with no drafter and nothing in its cache."""
     with (
         Model(files.target) as model,
@@ -178,21 +182,21 @@ def test_three_turns_with_an_edit_are_what_plain_decoding_writes(
     files = write(variant, target=target, mix=MIX[target], from_features=True)
     with opened(files) as pair:
         first = RANDOM[:30]
-        prompts, reply = [first], pair.reply(first, boundaries=lambda: [20])
-        prompts.append([*first, *reply.tokens, *RANDOM[40:60]])
-        replies = [reply, pair.reply(prompts[1], boundaries=lambda: [70])]
+        prompts, replies = [first], [pair.reply(first, length=LENGTH, boundaries=lambda: [20])]
+        prompts.append([*first, *replies[0].tokens, *RANDOM[40:60]])
+        replies.append(pair.reply(prompts[1], length=LENGTH, boundaries=lambda: [46]))
         # The second question is edited, then the first: a hybrid goes back to a checkpoint.
-        prompts.append([*first, *reply.tokens, *RANDOM[45:60]])
-        replies.append(pair.reply(prompts[2]))
+        prompts.append([*first, *replies[0].tokens, *RANDOM[45:60]])
+        replies.append(pair.reply(prompts[2], length=LENGTH))
         prompts.append([*first[:20], *RANDOM[100:120]])
-        replies.append(pair.reply(prompts[3]))
+        replies.append(pair.reply(prompts[3], length=LENGTH))
 
-    for prompt, reply, reused in zip(prompts, replies, (0, 69, 70, 20), strict=True):
+    for prompt, reply, reused in zip(prompts, replies, (0, 45, 46, 20), strict=True):
         assert reply.offs == []
         assert reply.end.timings.reused_tokens >= reused
-        assert reply.tokens == plain(files, prompt)
+        assert reply.tokens == plain(files, prompt, LENGTH)
         with opened(files) as fresh:
-            again = fresh.reply(prompt)
+            again = fresh.reply(prompt, length=LENGTH)
         assert drafts_of(again) == drafts_of(reply)
         for one, other in zip(probabilities(again), probabilities(reply), strict=True):
             assert one == pytest.approx(other, abs=0.02)
@@ -229,7 +233,11 @@ def test_a_draft_behind_rejected_tokens_is_one_from_fresh_contexts(
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(("block_size", "n_ubatch"), [(4, 64), (8, 64), (8, 5)])
 def test_no_block_is_longer_than_trained_or_than_a_ubatch(
-    write: Any, variant: tiny_kinds.Variant, block_size: int, n_ubatch: int
+    write: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    variant: tiny_kinds.Variant,
+    block_size: int,
+    n_ubatch: int,
 ) -> None:
     """The features come in pieces of a ubatch too."""
     files = write(variant, block_size=block_size, from_features=True)
@@ -239,7 +247,9 @@ def test_no_block_is_longer_than_trained_or_than_a_ubatch(
         assert pair.drafter.longest == longest
         blocks: list[int] = []
         run = pair.draft.decode
-        pair.draft.decode = lambda batch: blocks.append(len(batch)) or run(batch)  # type: ignore[method-assign]
+        monkeypatch.setattr(
+            pair.draft, "decode", lambda batch: blocks.append(len(batch)) or run(batch)
+        )
         driver = pair.driver(batch)
         driver.prefill(cycle(40, first))
         for n_max in (16, 1, 3, 0):
@@ -261,7 +271,7 @@ def test_a_target_may_decode_in_small_pieces(write: Any, variant: tiny_kinds.Var
 
     def drafts(n_ubatch: int) -> Reply:
         with opened(files, n_ubatch_target=n_ubatch) as pair:
-            return pair.reply(RANDOM[:60])
+            return pair.reply(RANDOM[:60], length=LENGTH)
 
     small, large = drafts(4), drafts(128)
     assert small.offs == []
@@ -457,3 +467,22 @@ def test_another_drafter_of_the_same_contexts_begins_anew(write: Any) -> None:
             driver = Driver(pair.target, pair.draft, again, batch, Limits(7))
             driver.prefill(cycle(30))
             assert driver.round()[1] == 7
+
+
+@pytest.mark.parametrize("draft_kv_type", ["f16", "q8_0"])
+def test_it_is_opened_for_a_target(write: Any, draft_kv_type: KvType) -> None:
+    files = write("dspark-bonus", from_features=True)
+    options = LoadOptions(n_batch=64, draft_kv_type=draft_kv_type)
+    with ExitStack() as owned:
+        models = [owned.enter_context(Model(path)) for path in (files.target, files.draft)]
+        target = owned.enter_context(
+            Context(models[0], n_ctx=256, n_batch=64, n_threads=N_THREADS, n_seq=16)
+        )
+        opening = Opening(owned, target, models[1], read_header(files.draft), options, N_THREADS)
+        drafter = open_drafter(opening)
+        assert (drafter.name, drafter.longest, drafter.grows_trees) == ("dspark", 7, False)
+        generator = owned.enter_context(closing(Generator(target, drafter)))
+        live = Live(Speculation(n_draft_max=7), 0.0)
+        reply = Reply(tuple(generator.reply(cycle(30), GREEDY, live, seed=1, max_tokens=24)))
+    assert reply.tokens == cycle(54)[30:]
+    assert [one.n_accepted for one in reply.rounds] == [7, 7, 7]

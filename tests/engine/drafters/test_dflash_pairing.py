@@ -53,7 +53,7 @@ def test_a_variant_is_told_by_its_tensors(
 ) -> None:
     header = read_header(tiny_kinds.write_dflash(tmp_path / "draft.gguf", variant=variant))
     assert pairing.variant(header) == block.variant
-    assert pairing.block(header) == block
+    assert pairing.block_of(header) == block
     assert pairing.longest(header) == longest
 
 
@@ -61,14 +61,14 @@ def test_the_rest_of_a_block_is_metadata(headers: tuple[GGUFHeader, GGUFHeader])
     _, draft = headers
     causal = changed(draft, dflash__attention__causal=True, dflash__sample_from_anchor=True)
     # Only DSpark drafts with the row of the last token.
-    assert pairing.block(causal) == Block("dflash", 8, first=1, is_causal=True)
+    assert pairing.block_of(causal) == Block("dflash", 8, first=1, is_causal=True)
     assert pairing.longest(changed(draft, dflash__block_size=64)) == 16
 
 
 def test_dspark_may_lack_a_confidence_head(tmp_path: Path) -> None:
     header = read_header(tiny_kinds.write_dflash(tmp_path / "draft.gguf", variant="dspark"))
     tensors = tuple(one for one in header.tensors if one.name != "conf_proj.weight")
-    assert not pairing.block(replace(header, tensors=tensors)).has_confidence
+    assert not pairing.block_of(replace(header, tensors=tensors)).has_confidence
 
 
 @pytest.mark.parametrize("layers", [(1, 2, 3), (0,), (0, 1, 2, 3, 3)])

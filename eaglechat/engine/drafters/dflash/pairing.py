@@ -51,7 +51,7 @@ def variant(draft: GGUFHeader) -> Variant:
     return "dflash2" if "selector_hidden.weight" in names else "dflash"
 
 
-def block(draft: GGUFHeader) -> Block:
+def block_of(draft: GGUFHeader) -> Block:
     kind = variant(draft)
     from_anchor = kind == "dspark" and draft.get("dflash.sample_from_anchor") is not False
     has_head = any(tensor.name == "conf_proj.weight" for tensor in draft.tensors)
@@ -66,12 +66,12 @@ def block(draft: GGUFHeader) -> Block:
 
 def longest(draft: GGUFHeader) -> int:
     """The most tokens that it drafts at once."""
-    return block(draft).longest
+    return block_of(draft).longest
 
 
 def check(target: GGUFHeader, draft: GGUFHeader) -> None:
     """Raises PreflightError if the two cannot run together; for some pairs llama.cpp would end the
-    process. The values of a `d2t` are not in the header: `preflight.check_vocabulary_map`."""
+    process. A draft's own vocabulary is checked by `vocabulary_map`."""
     name = target.path.name
     if target.architecture not in TARGET_ARCHITECTURES:
         raise PreflightError(
