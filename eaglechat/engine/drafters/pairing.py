@@ -8,6 +8,7 @@ from pathlib import Path
 from eaglechat.engine.drafters.dflash import pairing as dflash
 from eaglechat.engine.drafters.eagle3 import pairing as eagle3
 from eaglechat.engine.drafters.mtp import pairing as mtp
+from eaglechat.engine.drafters.vocabulary_map import check_vocabulary_map
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
 from eaglechat.wire.protocol import DrafterKind
@@ -41,8 +42,8 @@ def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader
     target_header = _read(target, "target")
     draft_header = _read(draft, "draft") if draft is not None else None
     check_headers(target_header, draft_header)
-    if draft_header is not None and draft_header.architecture == DRAFT_ARCHITECTURE:
-        eagle3.check_content(draft_header)
+    if draft_header is not None:
+        check_vocabulary_map(draft_header)
     return target_header, draft_header
 
 
