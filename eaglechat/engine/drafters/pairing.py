@@ -11,7 +11,7 @@ from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.vocabulary_map import check_vocabulary_map
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.wire.protocol import DrafterChoice, DrafterKind
 
 _NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash"})
 
@@ -35,6 +35,18 @@ def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...
     if mtp.problem(target) is None:
         found.append(Pairing("mtp"))
     return tuple(found)
+
+
+def check_choice(target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterChoice) -> None:
+    """Raises PreflightError if the user chose a drafter that the pair does not have."""
+    kinds = [one.kind for one in pairings(target, draft)]
+    if choice in ("auto", "ngram", "none") or choice in kinds:
+        return
+    why = mtp.problem(target) if choice == "mtp" else None
+    why = why or (
+        f"the draft given is of another kind ({kinds[0]})" if draft else "no draft is given"
+    )
+    raise PreflightError(f"{choice} cannot draft for {target.path.name}: {why}")
 
 
 def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
