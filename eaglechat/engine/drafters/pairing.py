@@ -30,11 +30,17 @@ def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...
     target's own file has."""
     found = []
     if draft is not None:
-        is_block = draft.architecture == dflash.ARCHITECTURE
-        found.append(Pairing(dflash.variant(draft) if is_block else "eagle3", draft))
-    if mtp.problem(target) is None:
+        found.append(Pairing(kind_of(draft), draft))
+    if mtp.problem(target) is None and "mtp" not in [one.kind for one in found]:
         found.append(Pairing("mtp"))
     return tuple(found)
+
+
+def kind_of(draft: GGUFHeader) -> DrafterKind:
+    """The kind of a draft file; eagle3 for a file that is none."""
+    if draft.architecture == dflash.ARCHITECTURE:
+        return dflash.variant(draft)
+    return "mtp" if mtp.is_draft(draft) else "eagle3"
 
 
 def check_choice(target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterChoice) -> None:
@@ -79,8 +85,16 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
             f"{target.path} is a {target.architecture} model, which cannot chat; "
             "the target must be a language model"
         )
+    if mtp.is_draft(target):
+        raise PreflightError(
+            f"{target.path} has the MTP heads of a model alone, not the model; give it as the "
+            "draft, with its own target"
+        )
     if draft is not None:
-        check = dflash.check if draft.architecture == dflash.ARCHITECTURE else eagle3.check
+        is_same_kind = draft.architecture == target.architecture
+        check = mtp.check if is_same_kind or mtp.is_draft(draft) else eagle3.check
+        if draft.architecture == dflash.ARCHITECTURE:
+            check = dflash.check
         check(target, draft)
 
 
