@@ -41,6 +41,8 @@ Auto = Literal["auto"]
 AUTO: Auto = "auto"
 """A draft length, or shape, that the engine chooses by measurement."""
 Shape = Literal["chain", "tree", "auto"]
+DrafterKind = Literal["eagle3", "mtp", "dflash", "dspark", "dflash2"]
+"""Drafters that read hidden states of the target."""
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
 TopK = Annotated[int, Meta(ge=0)]
@@ -239,9 +241,6 @@ class Reasoning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_REASONING = Reasoning()
-
-
-DrafterKind = Literal["eagle3", "mtp"]
 
 
 class DrafterInfo(msgspec.Struct, frozen=True, kw_only=True):

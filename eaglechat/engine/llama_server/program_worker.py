@@ -11,12 +11,13 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import msgspec
 
 import eaglechat
 from eaglechat.engine import crash_memory
-from eaglechat.engine.drafters.pairing import check_pair
+from eaglechat.engine.drafters.pairing import Pairing, check_pair, pairing
 from eaglechat.engine.llama_server.arguments import NO_DRAFT, Drafting, drafting_of, server_options
 from eaglechat.engine.llama_server.probe_program import Gpu, ProbedProgram, probe_program
 from eaglechat.engine.llama_server.program import Program
@@ -27,6 +28,7 @@ from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.links.base import Died
 from eaglechat.links.http.connection import ServerConnection, WorkCancelledError
 from eaglechat.links.http.faults import ServerError
+from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.links.rpc import ask_all
 from eaglechat.links.worker import Job, Say, Worker
 from eaglechat.paths import expanded
@@ -75,7 +77,15 @@ _LONGEST_SILENCE_S = 86_400.0
 _ENDS_WITHIN_S = 1.0
 """After a connection broke, the program has this long to turn out to have ended."""
 
-Headers = tuple[GGUFHeader, GGUFHeader | None]
+
+@dataclass(frozen=True)
+class _Pair:
+    """What is in force of a load."""
+
+    request: Load
+    target: GGUFHeader
+    drafter: Pairing | None
+    n_ctx: int
 
 
 class ProgramWorker(Worker):
@@ -90,8 +100,7 @@ class ProgramWorker(Worker):
         self._server: ServerConnection | None = None
         self._drafting = NO_DRAFT
         """How the program that runs was started to draft."""
-        self._pair: tuple[Load, Headers, int] | None = None
-        """The load that is in force, the headers of its files, and the context size."""
+        self._pair: _Pair | None = None
         self._left_out: tuple[LeaveOut, ...] = ()
 
     def begin(self) -> None:
@@ -146,8 +155,6 @@ class ProgramWorker(Worker):
             raise LoadCancelledError("the load was cancelled")
         known = self._probed = probe_program(self._name)
         draft = expanded(request.draft) if request.draft else None
-        if draft and known.too_old:
-            raise ProgramError(known.too_old)
         if request.options.rpc_servers and not known.has_rpc:
             raise ProgramError(known.without_rpc)
         headers = check_pair(expanded(request.target), draft)
@@ -158,6 +165,13 @@ class ProgramWorker(Worker):
                 f"{headers[1].path.name} is an EAGLE-3.1 draft, whose norms {NAME} does not have; "
                 "eaglechat's own engine runs it: leave engine.llama_server empty"
             )
+        drafter, off = pairing(*headers), None
+        if drafter is None:
+            off = "no draft is loaded"
+        elif too_old := known.too_old(drafter.kind):
+            if drafter.file:
+                raise ProgramError(too_old)
+            drafter, off = None, too_old
         if self._program is not None:
             self._unload()
             # More of the GPUs' memory is free now.
@@ -170,19 +184,18 @@ class ProgramWorker(Worker):
         n_ctx = options.n_ctx or default_context(
             *headers, free, options.kv_type, options.draft_kv_type
         )
-        self._pair = request, headers, n_ctx
+        self._pair = pair = _Pair(request, headers[0], drafter, n_ctx)
         began = time.perf_counter()
-        remembered = crash_memory.remembered(*self._machine())
-        self._left_out = remembered.left_out if remembered else ()
         try:
-            drafting = drafting_of(request.speculation, draft)
-            served = self._start_without_crash(job, request, drafting)
+            served, failed = self._start_as_far_as_possible(job, pair)
         except EngineError:
             self._unload()
             raise
+        if failed:
+            drafter, off = None, failed
         drafters: tuple[DrafterInfo, ...] = ()
-        if headers[1] is not None:
-            drafters = (DrafterInfo(kind="eagle3", file=model_info(headers[1])),)
+        if drafter is not None:
+            drafters = (_info(drafter),)
         on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in known.gpus)])
         info = msgspec.structs.replace(
             served,
@@ -196,16 +209,37 @@ class ProgramWorker(Worker):
             kv_type=options.kv_type,
             draft_kv_type=options.draft_kv_type,
             draft_window=0,
-            speculation_off=None if draft else "no draft is loaded",
+            speculation_off=off,
             left_out=self._left_out,
         )
         self.say(Loaded(id=request.id, pair=info))
 
-    def _start_without_crash(self, job: Job, request: Load, drafting: Drafting) -> PairInfo:
+    def _start_as_far_as_possible(self, job: Job, pair: _Pair) -> tuple[PairInfo, str | None]:
+        """Start the program; if it does not start with MTP heads, start it without, as nobody has
+        chosen them.
+
+        Returns what it says of the target, and why it drafts nothing. Raises EngineError.
+        """
+        remembered = crash_memory.remembered(*self._machine())
+        left_out = self._left_out = remembered.left_out if remembered else ()
+        drafting = drafting_of(pair.request.speculation, pair.drafter)
+        try:
+            return self._start_without_crash(job, pair, drafting), None
+        except ModelLoadError as error:
+            if drafting.drafter is None or drafting.drafter.file:
+                raise
+            self._end_program()
+            self._left_out = left_out
+            self._pair = pair = replace(pair, drafter=None)
+            served = self._start_without_crash(job, pair, NO_DRAFT)
+            return served, f"with MTP heads, {error}"
+
+    def _start_without_crash(self, job: Job, pair: _Pair, drafting: Drafting) -> PairInfo:
         """Start the program; each time it crashes, start it again with one thing more left out.
 
         What worked is remembered. Raises EngineError.
         """
+        options = pair.request.options
         gpus = self._probed.gpus if self._probed else ()
         # The program has no option for AMX alone.
         possible: tuple[LeaveOut, ...] = (
@@ -216,13 +250,13 @@ class ProgramWorker(Worker):
         has_crashed = False
         while True:
             try:
-                served = self._start(job, drafting)
+                served = self._start(job, pair, drafting)
             except CrashedError as error:
                 has_crashed = True
                 self._end_program()
-                step = next_step(self._left_out, possible, request.options)
+                step = next_step(self._left_out, possible, options)
                 if step is None:
-                    settings = ", ".join(chosen_by_user(possible, request.options))
+                    settings = ", ".join(chosen_by_user(possible, options))
                     cause = f"; the likely cause is a setting of yours: {settings}"
                     raise ModelLoadError(f"{error}{cause if settings else ''}") from error
                 self._left_out = step
@@ -240,25 +274,27 @@ class ProgramWorker(Worker):
         devices = tuple(gpu.description for gpu in known.gpus)
         return f"{known.path} {known.version}", (processor, *devices)
 
-    def _start(self, job: Job, drafting: Drafting) -> PairInfo:
+    def _start(self, job: Job, pair: _Pair, drafting: Drafting) -> PairInfo:
         """Start the program; returns what it says of the target. Raises EngineError."""
-        assert self._pair is not None
         assert self._probed is not None
-        request, headers, n_ctx = self._pair
-        target, draft = headers[0].path, headers[1].path if headers[1] else None
         options = server_options(
-            target, draft, drafting, request.options, n_ctx, leave_out=self._left_out
+            pair.target.path,
+            drafting,
+            pair.request.options,
+            pair.n_ctx,
+            leave_out=self._left_out,
         )
         program = self._program = Program([self._probed.path, *options])
         self._drafting = drafting
-        draft_size = headers[1].size_bytes if headers[1] else 0
-        of_target = headers[0].size_bytes / (headers[0].size_bytes + draft_size)
+        draft = drafting.drafter.file if drafting.drafter else None
+        draft_size = draft.size_bytes if draft else 0
+        of_target = pair.target.size_bytes / (pair.target.size_bytes + draft_size)
         said = ""
 
         def proceed() -> bool:
             nonlocal said
             # How far the load is, judged by which files the program's log has named.
-            stage = "draft" if draft and str(draft) in program.named else "target"
+            stage = "draft" if draft and str(draft.path) in program.named else "target"
             if stage != said:
                 said = stage
                 fraction = of_target if stage == "draft" else 0.0
@@ -278,11 +314,15 @@ class ProgramWorker(Worker):
         )
         try:
             server.open(job)
-            return server.load(job, Load(id=job.id, target=""))
+            served = server.load(job, Load(id=job.id, target=""))
         except (WorkCancelledError, LoadCancelledError):
             raise LoadCancelledError("the load was cancelled") from None
         except EngineError as error:
             raise ModelLoadError(str(error)) from error
+        if isinstance(server.kind, LlamaServer) and drafting.drafter:
+            # It counts drafted tokens and does not say whose; nobody else drafts in it.
+            server.kind.drafter = drafting.drafter.kind
+        return served
 
     def _unload(self) -> None:
         self._pair = None
@@ -293,11 +333,11 @@ class ProgramWorker(Worker):
     def _chat(self, job: Job, request: Chat) -> None:
         if self._pair is None:
             raise NoPairError("no pair is loaded; load one first")
-        drafting = drafting_of(request.speculation, self._pair[0].draft)
+        drafting = drafting_of(request.speculation, self._pair.drafter)
         if drafting != self._drafting or self._server is None:
             self._end_program()
             try:
-                self._start(job, drafting)
+                self._start(job, self._pair, drafting)
             except LoadCancelledError:
                 self._end_program()
                 end = unbegun(request.sampling.draw_seed())
@@ -322,6 +362,13 @@ class ProgramWorker(Worker):
             server.close()
         if program is not None:
             program.end()
+
+
+def _info(drafter: Pairing) -> DrafterInfo:
+    if drafter.file is None:
+        return DrafterInfo(kind=drafter.kind)
+    layers = drafter.file.numbers("{arch}.target_layers") or ()
+    return DrafterInfo(kind=drafter.kind, file=model_info(drafter.file), layers=layers)
 
 
 def _free_memory(options: LoadOptions, gpus: Sequence[Gpu]) -> int:
