@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from eaglechat.engine.drafters.dflash import pairing as dflash
 from eaglechat.engine.drafters.eagle3 import pairing as eagle3
 from eaglechat.engine.drafters.mtp import pairing as mtp
+from eaglechat.engine.drafters.vocabulary_map import check_vocabulary_map
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
 from eaglechat.wire.protocol import DrafterKind
@@ -23,12 +25,16 @@ class Pairing:
     """The draft's; None if the drafter is in the target's file."""
 
 
-def pairing(target: GGUFHeader, draft: GGUFHeader | None) -> Pairing | None:
-    """What drafts for a target: the draft, which `check_headers` has accepted, else what the
-    target's own file has. None if that is nothing."""
+def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...]:
+    """All that drafts for a target: the draft, which `check_headers` has accepted, and what the
+    target's own file has."""
+    found = []
     if draft is not None:
-        return Pairing("eagle3", draft)
-    return Pairing("mtp") if mtp.problem(target) is None else None
+        is_block = draft.architecture == dflash.ARCHITECTURE
+        found.append(Pairing(dflash.variant(draft) if is_block else "eagle3", draft))
+    if mtp.problem(target) is None:
+        found.append(Pairing("mtp"))
+    return tuple(found)
 
 
 def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
@@ -37,7 +43,7 @@ def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader
     draft_header = _read(draft, "draft") if draft is not None else None
     check_headers(target_header, draft_header)
     if draft_header is not None:
-        eagle3.check_content(draft_header)
+        check_vocabulary_map(draft_header)
     return target_header, draft_header
 
 
@@ -62,7 +68,8 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
             "the target must be a language model"
         )
     if draft is not None:
-        eagle3.check(target, draft)
+        check = dflash.check if draft.architecture == dflash.ARCHITECTURE else eagle3.check
+        check(target, draft)
 
 
 def _read(path: Path, role: str) -> GGUFHeader:

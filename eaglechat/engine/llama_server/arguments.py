@@ -29,17 +29,17 @@ class Drafting:
 NO_DRAFT = Drafting()
 
 
-def drafting_of(speculation: Speculation, drafter: Pairing | None) -> Drafting:
+def drafting_of(speculation: Speculation, drafters: Sequence[Pairing]) -> Drafting:
     """The nearest the program can do to what a request asks for; it has no automatic length."""
+    wanted = [one for one in drafters if speculation.drafter in (AUTO, one.kind)]
     n_draft_max = speculation.n_draft_max
     if n_draft_max == AUTO:
         n_draft_max = N_DRAFT_MAX_DEFAULT
-    if drafter is None or not speculation.enabled or n_draft_max == 0:
+    if not wanted or not speculation.enabled or n_draft_max == 0:
         return NO_DRAFT
-    p_min = speculation.p_min
-    if drafter.kind == "dspark" and drafter.file and not dflash.block(drafter.file).has_confidence:
-        # The program ends over any other.
-        p_min = 0.0
+    drafter = wanted[0]
+    # The program ends over a least probability where DSpark has no head for it.
+    p_min = 0.0 if _has_no_probability(drafter) else speculation.p_min
     return Drafting(drafter, n_draft_max, speculation.n_min, p_min)
 
 
@@ -85,6 +85,13 @@ def gpu_options(options: LoadOptions) -> list[str]:
 def draft_gpu_options(options: LoadOptions) -> list[str]:
     """Places the draft as eaglechat's own engine does."""
     return ["-ngld", _layers(options)]
+
+
+def _has_no_probability(drafter: Pairing) -> bool:
+    if drafter.kind != "dspark" or drafter.file is None:
+        return False
+    has_head = dflash.block_of(drafter.file).has_confidence
+    return not has_head or drafter.file.get("dflash.has_confidence_head") is False
 
 
 def _draft_options(drafter: Pairing, drafting: Drafting, options: LoadOptions) -> list[str]:

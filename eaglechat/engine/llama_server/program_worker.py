@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,8 @@ import msgspec
 
 import eaglechat
 from eaglechat.engine import crash_memory
-from eaglechat.engine.drafters.pairing import Pairing, check_pair, pairing
+from eaglechat.engine.drafters.mtp import pairing as mtp
+from eaglechat.engine.drafters.pairing import Pairing, check_pair, pairings
 from eaglechat.engine.llama_server.arguments import NO_DRAFT, Drafting, drafting_of, server_options
 from eaglechat.engine.llama_server.probe_program import Gpu, ProbedProgram, probe_program
 from eaglechat.engine.llama_server.program import Program
@@ -46,10 +47,12 @@ from eaglechat.wire.errors import (
 from eaglechat.wire.left_out import chosen_by_user, next_step
 from eaglechat.wire.load_options import LeaveOut, LoadOptions
 from eaglechat.wire.protocol import (
+    AUTO,
     PROTOCOL_VERSION,
     Chat,
     Done,
     DrafterInfo,
+    DrafterKind,
     Hello,
     Load,
     Loaded,
@@ -84,7 +87,10 @@ class _Pair:
 
     request: Load
     target: GGUFHeader
-    drafter: Pairing | None
+    drafters: tuple[Pairing, ...]
+    """Those that the program can run."""
+    undrafted: Mapping[DrafterKind, str]
+    """Why it has no drafter of a kind."""
     n_ctx: int
 
 
@@ -165,13 +171,7 @@ class ProgramWorker(Worker):
                 f"{headers[1].path.name} is an EAGLE-3.1 draft, whose norms {NAME} does not have; "
                 "eaglechat's own engine runs it: leave engine.llama_server empty"
             )
-        drafter, off = pairing(*headers), None
-        if drafter is None:
-            off = "no draft is loaded"
-        elif too_old := known.too_old(drafter.kind):
-            if drafter.file:
-                raise ProgramError(too_old)
-            drafter, off = None, too_old
+        drafters, undrafted = _drafters(known, *headers)
         if self._program is not None:
             self._unload()
             # More of the GPUs' memory is free now.
@@ -184,23 +184,19 @@ class ProgramWorker(Worker):
         n_ctx = options.n_ctx or default_context(
             *headers, free, options.kv_type, options.draft_kv_type
         )
-        self._pair = pair = _Pair(request, headers[0], drafter, n_ctx)
+        pair = _Pair(request, headers[0], drafters, undrafted, n_ctx)
         began = time.perf_counter()
         try:
-            served, failed = self._start_as_far_as_possible(job, pair)
+            served, self._pair = self._start_as_far_as_possible(job, pair)
         except EngineError:
             self._unload()
             raise
-        if failed:
-            drafter, off = None, failed
-        drafters: tuple[DrafterInfo, ...] = ()
-        if drafter is not None:
-            drafters = (_info(drafter),)
         on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in known.gpus)])
         info = msgspec.structs.replace(
             served,
             target=model_info(headers[0]),
-            drafters=drafters,
+            drafters=tuple(map(_info, self._pair.drafters)),
+            undrafted=dict(self._pair.undrafted),
             # To the client this is an engine of its own, not a server.
             server="",
             devices=(f"{NAME} with {on}" if on else NAME,),
@@ -209,30 +205,32 @@ class ProgramWorker(Worker):
             kv_type=options.kv_type,
             draft_kv_type=options.draft_kv_type,
             draft_window=0,
-            speculation_off=off,
+            speculation_off=_off(self._pair),
             left_out=self._left_out,
         )
         self.say(Loaded(id=request.id, pair=info))
 
-    def _start_as_far_as_possible(self, job: Job, pair: _Pair) -> tuple[PairInfo, str | None]:
-        """Start the program; if it does not start with MTP heads, start it without, as nobody has
-        chosen them.
+    def _start_as_far_as_possible(self, job: Job, pair: _Pair) -> tuple[PairInfo, _Pair]:
+        """Start the program; if it does not start with MTP heads that nobody has chosen, start it
+        without.
 
-        Returns what it says of the target, and why it drafts nothing. Raises EngineError.
+        Returns what it says of the target, and the pair as it runs. Raises EngineError.
         """
         remembered = crash_memory.remembered(*self._machine())
         left_out = self._left_out = remembered.left_out if remembered else ()
-        drafting = drafting_of(pair.request.speculation, pair.drafter)
+        speculation = pair.request.speculation
+        drafting = drafting_of(speculation, pair.drafters)
         try:
-            return self._start_without_crash(job, pair, drafting), None
+            return self._start_without_crash(job, pair, drafting), pair
         except ModelLoadError as error:
-            if drafting.drafter is None or drafting.drafter.file:
+            heads = drafting.drafter
+            if heads is None or heads.file or speculation.drafter != AUTO:
                 raise
             self._end_program()
             self._left_out = left_out
-            self._pair = pair = replace(pair, drafter=None)
-            served = self._start_without_crash(job, pair, NO_DRAFT)
-            return served, f"with MTP heads, {error}"
+            undrafted = {**pair.undrafted, heads.kind: f"with MTP heads, {error}"}
+            pair = replace(pair, drafters=(), undrafted=undrafted)
+            return self._start_without_crash(job, pair, NO_DRAFT), pair
 
     def _start_without_crash(self, job: Job, pair: _Pair, drafting: Drafting) -> PairInfo:
         """Start the program; each time it crashes, start it again with one thing more left out.
@@ -333,7 +331,7 @@ class ProgramWorker(Worker):
     def _chat(self, job: Job, request: Chat) -> None:
         if self._pair is None:
             raise NoPairError("no pair is loaded; load one first")
-        drafting = drafting_of(request.speculation, self._pair.drafter)
+        drafting = drafting_of(request.speculation, self._pair.drafters)
         if drafting != self._drafting or self._server is None:
             self._end_program()
             try:
@@ -362,6 +360,35 @@ class ProgramWorker(Worker):
             server.close()
         if program is not None:
             program.end()
+
+
+def _drafters(
+    known: ProbedProgram, target: GGUFHeader, draft: GGUFHeader | None
+) -> tuple[tuple[Pairing, ...], dict[DrafterKind, str]]:
+    """The drafters of a pair that the program can run, and why it has none of a kind.
+
+    Raises ProgramError if it cannot run the draft: the user has chosen that, but not the heads.
+    """
+    why = mtp.problem(target)
+    drafters, undrafted = list[Pairing](), dict[DrafterKind, str]({"mtp": why} if why else {})
+    for one in pairings(target, draft):
+        too_old = known.too_old(one.kind)
+        if too_old is None:
+            drafters.append(one)
+        elif one.file:
+            raise ProgramError(too_old)
+        else:
+            undrafted[one.kind] = too_old
+    return tuple(drafters), undrafted
+
+
+def _off(pair: _Pair) -> str | None:
+    """Why nothing is drafted; None if something is."""
+    if pair.drafters:
+        return None
+    if mtp.problem(pair.target) is None:
+        return pair.undrafted["mtp"]
+    return "no draft is loaded"
 
 
 def _info(drafter: Pairing) -> DrafterInfo:

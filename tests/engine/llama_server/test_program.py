@@ -69,10 +69,14 @@ def test_the_options_are_those_of_the_settings(tiny_files: tuple[Path, Path]) ->
 
 
 def test_what_the_program_cannot_do_comes_nearest() -> None:
-    heads = Pairing("mtp")
-    assert drafting_of(p.Speculation(n_draft_max="auto"), heads) == Drafting(heads, 3)
-    assert drafting_of(p.Speculation(n_draft_max=0), heads) == NO_DRAFT
-    assert drafting_of(p.Speculation(enabled=False, n_draft_max=5), heads) == NO_DRAFT
+    heads, draft = Pairing("mtp"), Pairing("eagle3")
+    assert drafting_of(p.Speculation(n_draft_max="auto"), [heads]) == Drafting(heads, 3)
+    assert drafting_of(p.Speculation(n_draft_max=0), [heads]) == NO_DRAFT
+    assert drafting_of(p.Speculation(enabled=False, n_draft_max=5), [heads]) == NO_DRAFT
+    assert drafting_of(p.Speculation(), [draft, heads]).drafter is draft
+    assert drafting_of(p.Speculation(drafter="mtp"), [draft, heads]).drafter is heads
+    assert drafting_of(p.Speculation(drafter="none"), [draft, heads]) == NO_DRAFT
+    assert drafting_of(p.Speculation(drafter="dflash"), [draft, heads]) == NO_DRAFT
 
 
 @pytest.mark.parametrize(

@@ -316,10 +316,10 @@ class Eagle3Drafter:
             self._draft.forget(self._seq_id, start, end)
 
 
-def draft_window(header: GGUFHeader, options: LoadOptions) -> int:
+def draft_window(header: GGUFHeader | None, options: LoadOptions) -> int:
     """How many of the latest positions a draft keeps: what the options say, but at most as many as
     in its training; 0 is all of them."""
-    trained = max(header.number(DRAFT_WINDOW), 0)
+    trained = max(header.number(DRAFT_WINDOW), 0) if header is not None else 0
     return min(options.draft_window or trained, trained) if trained else options.draft_window
 
 
