@@ -30,16 +30,17 @@ def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...
     target's own file has. Heads in a sidecar stand in for those in the target."""
     found = []
     if draft is not None:
-        found.append(Pairing(_kind(draft), draft))
-    if mtp.problem(target) is None and not (draft is not None and mtp.is_draft(draft)):
+        found.append(Pairing(kind_of(draft), draft))
+    if mtp.problem(target) is None and "mtp" not in [one.kind for one in found]:
         found.append(Pairing("mtp"))
     return tuple(found)
 
 
-def _kind(draft: GGUFHeader) -> DrafterKind:
-    if mtp.is_draft(draft):
-        return "mtp"
-    return dflash.variant(draft) if draft.architecture == dflash.ARCHITECTURE else "eagle3"
+def kind_of(draft: GGUFHeader) -> DrafterKind:
+    """The kind of a draft file; eagle3 for a file that is none."""
+    if draft.architecture == dflash.ARCHITECTURE:
+        return dflash.variant(draft)
+    return "mtp" if mtp.is_draft(draft) else "eagle3"
 
 
 def check_choice(target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterChoice) -> None:
@@ -90,11 +91,11 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
             "draft, with its own target"
         )
     if draft is not None:
-        kind = _kind(draft)
-        if kind == "mtp" or draft.architecture == target.architecture:
-            mtp.check(target, draft)
-        else:
-            (eagle3 if kind == "eagle3" else dflash).check(target, draft)
+        is_same_kind = draft.architecture == target.architecture
+        check = mtp.check if is_same_kind or mtp.is_draft(draft) else eagle3.check
+        if draft.architecture == dflash.ARCHITECTURE:
+            check = dflash.check
+        check(target, draft)
 
 
 def _read(path: Path, role: str) -> GGUFHeader:
