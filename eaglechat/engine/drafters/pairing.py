@@ -13,7 +13,9 @@ from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
 from eaglechat.wire.protocol import DrafterKind
 
-_NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash"})
+_NOT_CHAT_MODELS = frozenset(
+    {"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash", "gemma4-assistant"}
+)
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
         raise PreflightError(
             f"{target.path} is a {target.architecture} model, which cannot chat; "
             "the target must be a language model"
+        )
+    if mtp.is_without_trunk(target):
+        raise PreflightError(
+            f"the target {target.path} has the MTP heads of a model and nothing else of it; the "
+            "target must be a whole model"
         )
     if draft is not None:
         check = dflash.check if draft.architecture == dflash.ARCHITECTURE else eagle3.check

@@ -35,3 +35,10 @@ def problem(target: GGUFHeader) -> str | None:
     if declared != target.n_mtp_heads:
         return f"its file declares {declared} MTP heads and has {target.n_mtp_heads}"
     return None
+
+
+def is_without_trunk(header: GGUFHeader) -> bool:
+    """Whether a file has heads and not the model that they belong to. llama.cpp loads it as a
+    target, and the first decode ends the process."""
+    tensors = (*header.tensors, *header.tensors_elsewhere)
+    return header.n_mtp_heads > 0 and not any(one.name.startswith("blk.0.") for one in tensors)
