@@ -115,14 +115,18 @@ class GuardedDrafters:
         """`Drafter.resume` for all drafters. While speculation is off, the target keeps all
         tokens."""
         kept = len(tokens)
-        for drafter in self._in_use:
-            if self.on or self._ask(drafter, lambda one: one.known, 0) > kept:
+        if self.on:
+            for drafter in self._in_use:
                 kept = self._resume(drafter, tokens[:kept], to_draft=to_draft)
-        kept = kept if self.on else len(tokens)
-        for model in self._models:
-            if model is not self._model and self._ask(model, lambda one: one.known, 0) > kept:
-                self._resume(model, tokens[:kept], to_draft=False)
+        self.forget(tokens[:kept])
         return kept
+
+    def forget(self, tokens: Sequence[int]) -> None:
+        """The target holds these tokens, and nothing behind them."""
+        drafters: list[Drafter | None] = [*self._models, self._ngram]
+        for drafter in drafters:
+            if drafter and self._ask(drafter, lambda one: one.known, 0) > len(tokens):
+                self._resume(drafter, tokens, to_draft=False)
 
     def _resume(self, drafter: Drafter, tokens: Sequence[int], *, to_draft: bool) -> int:
         return self._ask(drafter, lambda one: one.resume(tokens, to_draft=to_draft), len(tokens))
