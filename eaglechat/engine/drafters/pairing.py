@@ -11,7 +11,7 @@ from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.vocabulary_map import check_vocabulary_map
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.wire.protocol import DrafterChoice, DrafterKind
 
 _NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash"})
 
@@ -30,11 +30,29 @@ def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...
     target's own file has."""
     found = []
     if draft is not None:
-        is_block = draft.architecture == dflash.ARCHITECTURE
-        found.append(Pairing(dflash.variant(draft) if is_block else "eagle3", draft))
-    if mtp.problem(target) is None:
+        found.append(Pairing(kind_of(draft), draft))
+    if mtp.problem(target) is None and "mtp" not in [one.kind for one in found]:
         found.append(Pairing("mtp"))
     return tuple(found)
+
+
+def kind_of(draft: GGUFHeader) -> DrafterKind:
+    """The kind of a draft file; eagle3 for a file that is none."""
+    if draft.architecture == dflash.ARCHITECTURE:
+        return dflash.variant(draft)
+    return "mtp" if mtp.is_draft(draft) else "eagle3"
+
+
+def check_choice(target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterChoice) -> None:
+    """Raises PreflightError if the user chose a drafter that the pair does not have."""
+    kinds = [one.kind for one in pairings(target, draft)]
+    if choice in ("auto", "ngram", "none") or choice in kinds:
+        return
+    why = mtp.problem(target) if choice == "mtp" else None
+    why = why or (
+        f"the draft given is of another kind ({kinds[0]})" if draft else "no draft is given"
+    )
+    raise PreflightError(f"{choice} cannot draft for {target.path.name}: {why}")
 
 
 def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
@@ -67,8 +85,16 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
             f"{target.path} is a {target.architecture} model, which cannot chat; "
             "the target must be a language model"
         )
+    if mtp.is_draft(target):
+        raise PreflightError(
+            f"{target.path} has the MTP heads of a model alone, not the model; give it as the "
+            "draft, with its own target"
+        )
     if draft is not None:
-        check = dflash.check if draft.architecture == dflash.ARCHITECTURE else eagle3.check
+        is_same_kind = draft.architecture == target.architecture
+        check = mtp.check if is_same_kind or mtp.is_draft(draft) else eagle3.check
+        if draft.architecture == dflash.ARCHITECTURE:
+            check = dflash.check
         check(target, draft)
 
 
