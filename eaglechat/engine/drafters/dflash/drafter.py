@@ -35,6 +35,7 @@ class DflashDrafter:
     """
 
     grows_trees = False
+    in_one_pass = True
 
     def __init__(self, target: Context, draft: Context, block: Block) -> None:
         """`block` is what `pairing.block` says of the draft, which `pairing.check` has accepted."""
