@@ -137,10 +137,13 @@ class Doctor:
             yield f"{gpu.description}: {_free(gpu.memory_free, gpu.memory_total)}"
         if not known.gpus:
             yield "no GPU: it computes on the CPU"
-        if known.too_old:
-            yield "too old to draft with EAGLE-3, which llama.cpp does since June 2026"
+        if known.drafts_with:
+            yield f"drafts with {_listed(known.drafts_with)}"
+        if known.lacks:
+            yield f"too old to draft with {_listed(known.lacks)}"
+        if not known.drafts_with:
             if chosen:
-                self.wrong.append(f"no pair with a draft would load: {known.too_old}")
+                self.wrong.append(f"no pair with a draft would load: {known.too_old('eagle3')}")
         elif chosen:
             yield "runs the pairs (engine.llama_server)"
         else:
@@ -250,10 +253,9 @@ class Doctor:
             if reason is not None:
                 lost.setdefault(reason, []).append(what)
         for reason, kinds in lost.items():
-            listed = " and ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
             self.wrong.append(
-                f"{listed} cannot be saved ({reason}); set EAGLECHAT_HOME to a folder that can be "
-                "written"
+                f"{_listed(kinds)} cannot be saved ({reason}); set EAGLECHAT_HOME to a folder that "
+                "can be written"
             )
 
     def pairs(self) -> Iterator[str]:
@@ -404,6 +406,10 @@ def _layers(target: Placement, draft: Placement, gpus: Sequence[str]) -> str:
         f"layers: {count}; the target split by {target.split_mode} over {' and '.join(gpus)} "
         f"({shares}), the draft on {gpus[draft.tensor_split.index(1.0)]}"
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _mib(n_bytes: int) -> str:

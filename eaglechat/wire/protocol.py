@@ -41,6 +41,10 @@ Auto = Literal["auto"]
 AUTO: Auto = "auto"
 """A draft length, or shape, that the engine chooses by measurement."""
 Shape = Literal["chain", "tree", "auto"]
+DrafterKind = Literal["eagle3", "mtp", "dflash", "dspark", "dflash2"]
+"""Drafters that read hidden states of the target."""
+DrafterChoice = Literal["auto", "eagle3", "mtp", "dflash", "dspark", "dflash2", "ngram", "none"]
+"""auto is the first that the pair has, ngram n-grams alone, none plain decoding."""
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
 TopK = Annotated[int, Meta(ge=0)]
@@ -110,6 +114,8 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     p_min: Probability = 0.0
     shape: Shape = "chain"
     ngram: bool = False
+    drafter: DrafterChoice = AUTO
+    """Who drafts behind n-grams, from the next reply on."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -147,7 +153,7 @@ class Chat(Request, frozen=True, kw_only=True, tag="chat"):
 
 class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     """Measure the loaded pair. For each prompt it writes replies by plain decoding and with every
-    combination of `n`, `shapes` and `ngram`, in turn.
+    combination of `n`, `shapes`, `ngram` and `drafters`, in turn.
 
     Answered by bench_progress, bench_run for each reply, and bench_done; or by error. Replies are
     greedy. The chat's KV cache is lost.
@@ -158,6 +164,7 @@ class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     n: tuple[DraftLength | Auto, ...]
     shapes: tuple[Shape, ...] = ("chain",)
     ngram: tuple[bool, ...] = (False,)
+    drafters: tuple[DrafterChoice, ...] = (AUTO,)
     repeats: Annotated[int, Meta(ge=1)] = 3
     first_repeat: Annotated[int, Meta(ge=0)] = 0
     """Above 0 it continues an earlier bench: the settings keep their order, and there is no
@@ -241,9 +248,6 @@ class Reasoning(msgspec.Struct, frozen=True, kw_only=True):
 NO_REASONING = Reasoning()
 
 
-DrafterKind = Literal["eagle3", "mtp"]
-
-
 class DrafterInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A drafter that reads hidden states of the target."""
 
@@ -263,7 +267,10 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     target: ModelInfo
     drafters: tuple[DrafterInfo, ...] = ()
-    """n-grams, which need no model, are not among them."""
+    """n-grams, which need no model, are not among them. The first drafts unless a reply asks for
+    another."""
+    undrafted: dict[DrafterKind, str] = {}
+    """Why the engine has no drafter of a kind, where it knows more than that there is none."""
     n_ctx: int
     n_threads: int
     devices: tuple[str, ...]
@@ -289,6 +296,13 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     def draft(self) -> ModelInfo | None:
         """The file of the one that drafts."""
         return self.drafter.file if self.drafter else None
+
+    def no_drafter(self, choice: DrafterChoice) -> str | None:
+        """Why this drafter cannot be used; None if it can."""
+        kinds = [drafter.kind for drafter in self.drafters]
+        if choice == "auto" or choice == "ngram" or choice == "none" or choice in kinds:  # noqa: PLR1714 - mypy narrows
+            return None
+        return self.undrafted.get(choice) or f"no draft of the kind {choice} is loaded"
 
     def no_bench(self, *, ngram: bool) -> str | None:
         """Why there are no draft lengths to compare; None if there are. `ngram` says whether

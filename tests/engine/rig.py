@@ -153,7 +153,8 @@ def open_rig(
         if make_drafter is not None:
             drafter = make_drafter(target, draft, window=draft_window, norms=norms)
             stack.enter_context(closing(drafter))
-        generator = stack.enter_context(closing(Generator(target, drafter, ngram)))
+        models = [drafter] if drafter else []
+        generator = stack.enter_context(closing(Generator(target, models, ngram)))
         yield Rig(target, draft, drafter, generator, Prompter(target_model), shape)
 
 

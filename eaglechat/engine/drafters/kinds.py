@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from eaglechat.engine.drafters.base import DraftModel, Opening
+from eaglechat.engine.drafters.dflash import drafter as dflash
 from eaglechat.engine.drafters.eagle3 import drafter as eagle3
 from eaglechat.engine.drafters.mtp import drafter as mtp
 from eaglechat.wire.protocol import DrafterKind
@@ -16,17 +17,20 @@ from eaglechat.wire.protocol import DrafterKind
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind of drafter needs of a load, and how it is opened."""
+    """How a kind of drafter is opened, and what it can propose."""
 
     open: Callable[[Opening], DraftModel]
     """Raises InitError, ModelLoadError."""
     no_trees: str | None = None
     """Why it drafts chains only; None if it grows trees, with a sequence for each path."""
-    is_in_target: bool = False
-    """It is part of the target's file, and is loaded with it."""
 
+
+_ONE_PASS = "a block is drafted in one pass, as a chain"
 
 KINDS: Mapping[DrafterKind, Kind] = {
     "eagle3": Kind(eagle3.open_drafter),
-    "mtp": Kind(mtp.open_drafter, "MTP heads draft chains only", is_in_target=True),
+    "mtp": Kind(mtp.open_drafter, "MTP heads draft chains only"),
+    "dflash": Kind(dflash.open_drafter, _ONE_PASS),
+    "dspark": Kind(dflash.open_drafter, _ONE_PASS),
+    "dflash2": Kind(dflash.open_drafter, _ONE_PASS),
 }

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from eaglechat.engine.drafters.dflash import pairing as dflash
 from eaglechat.engine.drafters.eagle3 import pairing as eagle3
 from eaglechat.engine.drafters.mtp import pairing as mtp
+from eaglechat.engine.drafters.vocabulary_map import check_vocabulary_map
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.wire.protocol import DrafterChoice, DrafterKind
 
 _NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash"})
 
@@ -23,12 +25,34 @@ class Pairing:
     """The draft's; None if the drafter is in the target's file."""
 
 
-def pairing(target: GGUFHeader, draft: GGUFHeader | None) -> Pairing | None:
-    """What drafts for a target: the draft, which `check_headers` has accepted, else what the
-    target's own file has. None if that is nothing."""
+def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...]:
+    """All that drafts for a target: the draft, which `check_headers` has accepted, and what the
+    target's own file has."""
+    found = []
     if draft is not None:
-        return Pairing("eagle3", draft)
-    return Pairing("mtp") if mtp.problem(target) is None else None
+        found.append(Pairing(kind_of(draft), draft))
+    if mtp.problem(target) is None and "mtp" not in [one.kind for one in found]:
+        found.append(Pairing("mtp"))
+    return tuple(found)
+
+
+def kind_of(draft: GGUFHeader) -> DrafterKind:
+    """The kind of a draft file; eagle3 for a file that is none."""
+    if draft.architecture == dflash.ARCHITECTURE:
+        return dflash.variant(draft)
+    return "mtp" if mtp.is_draft(draft) else "eagle3"
+
+
+def check_choice(target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterChoice) -> None:
+    """Raises PreflightError if the user chose a drafter that the pair does not have."""
+    kinds = [one.kind for one in pairings(target, draft)]
+    if choice in ("auto", "ngram", "none") or choice in kinds:
+        return
+    why = mtp.problem(target) if choice == "mtp" else None
+    why = why or (
+        f"the draft given is of another kind ({kinds[0]})" if draft else "no draft is given"
+    )
+    raise PreflightError(f"{choice} cannot draft for {target.path.name}: {why}")
 
 
 def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
@@ -37,7 +61,7 @@ def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader
     draft_header = _read(draft, "draft") if draft is not None else None
     check_headers(target_header, draft_header)
     if draft_header is not None:
-        eagle3.check_content(draft_header)
+        check_vocabulary_map(draft_header)
     return target_header, draft_header
 
 
@@ -61,8 +85,17 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
             f"{target.path} is a {target.architecture} model, which cannot chat; "
             "the target must be a language model"
         )
+    if mtp.is_draft(target):
+        raise PreflightError(
+            f"{target.path} has the MTP heads of a model alone, not the model; give it as the "
+            "draft, with its own target"
+        )
     if draft is not None:
-        eagle3.check(target, draft)
+        is_same_kind = draft.architecture == target.architecture
+        check = mtp.check if is_same_kind or mtp.is_draft(draft) else eagle3.check
+        if draft.architecture == dflash.ARCHITECTURE:
+            check = dflash.check
+        check(target, draft)
 
 
 def _read(path: Path, role: str) -> GGUFHeader:

@@ -10,11 +10,12 @@ examples/speculative-simple.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Generator as Stream
 from contextlib import closing
+from types import MappingProxyType
 
-from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
+from eaglechat.engine.auto.calibration import Calibration
 from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import DraftModel
 from eaglechat.engine.drafters.ngram import NgramDrafter
@@ -48,7 +49,7 @@ ReplyEvent = Window | Prefill | Round | SpeculationOff | ReplyEnd
 
 
 class Generator:
-    """Writes replies with one target context, n-grams and a draft model, each if there is one.
+    """Writes replies with one target context, n-grams and draft models, each if there is one.
 
     The KV caches live on between replies: tokens that a prompt shares with those already there are
     not decoded again.
@@ -57,15 +58,17 @@ class Generator:
     def __init__(
         self,
         target: Context,
-        model: DraftModel | None = None,
+        models: Sequence[DraftModel] = (),
         ngram: NgramDrafter | None = None,
-        calibration: Calibration = NOT_CALIBRATED,
+        calibrations: Mapping[str, Calibration] = MappingProxyType({}),
         checkpoint_bytes: int = CHECKPOINTS_MIB << 20,
     ) -> None:
+        """The first of `models` drafts unless a reply asks for another. `calibrations` are by
+        their names; empty stands for n-grams alone."""
         self._target = target
-        self._drafters = GuardedDrafters(model, ngram)
+        self._drafters = GuardedDrafters(models, ngram)
         self._cache = CacheState(target, self._drafters, checkpoint_bytes)
-        self._planner = Planner(self._drafters, calibration)
+        self._planner = Planner(self._drafters, calibrations)
 
     def close(self) -> None:
         self._cache.close()

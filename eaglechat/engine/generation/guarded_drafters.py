@@ -1,5 +1,5 @@
-"""The loop's drafters: n-grams, and a draft model if there is one. Either may fail; neither ends a
-reply."""
+"""The loop's drafters: n-grams, and the draft model that a reply asks for. Either may fail; neither
+ends a reply."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eaglechat.engine.drafters.base import Drafter, DraftModel, Limits, Proposal
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.protocol import Speculation
+from eaglechat.wire.protocol import AUTO, Speculation
 
 D = TypeVar("D", bound=Drafter)
 T = TypeVar("T")
@@ -20,12 +20,19 @@ T = TypeVar("T")
 class GuardedDrafters:
     """While speculation is off, nothing is proposed and nothing seen. A drafter that raises is left
     out of the rest of the reply, and tried again in a later one; the other one goes on.
+
+    Of several draft models one is in use, from a reply's beginning to its end. The others see
+    nothing meanwhile.
     """
 
-    def __init__(self, model: DraftModel | None, ngram: NgramDrafter | None) -> None:
-        self._model, self._ngram = model, ngram
-        # The model comes first, as `resume` asks it first.
-        self._all: tuple[Drafter, ...] = tuple(one for one in (model, ngram) if one is not None)
+    def __init__(self, models: Sequence[DraftModel], ngram: NgramDrafter | None) -> None:
+        """The first of `models` is the one that is used unless a reply asks for another."""
+        self._models, self._ngram = tuple(models), ngram
+        self._model = models[0] if models else None
+        for model in models:
+            model.set_export(False)
+        if self._model is not None:
+            self._model.set_export(True)
         self._failed: list[Drafter] = []
         self._failure: str | None = None
         self._cause = ""
@@ -33,7 +40,17 @@ class GuardedDrafters:
         """Tries in a row that ended with a failure."""
         self._sits_out = 0
         """Replies that pass before what has failed is tried again."""
-        self.on = bool(self._all)
+        self.on = bool(self._in_use)
+
+    @property
+    def _in_use(self) -> tuple[Drafter, ...]:
+        # The model comes first, as `resume` asks it first.
+        return tuple(one for one in (self._model, self._ngram) if one is not None)
+
+    @property
+    def model_name(self) -> str:
+        """The draft model in use; empty without one."""
+        return self._model.name if self._model is not None else ""
 
     def new_reply(self, speculation: Speculation) -> None:
         """A reply begins.
@@ -56,13 +73,25 @@ class GuardedDrafters:
             self.on = False
             for drafter in again:
                 self._ask(drafter, lambda one: one.resume((), to_draft=False), 0)
+        self._choose(speculation.drafter)
         self.follow(speculation)
+
+    def _choose(self, wanted: str) -> None:
+        """Use the draft model of this name; the first for auto, none for a name that no model
+        has."""
+        models = [one for one in self._models if wanted in (AUTO, one.name)]
+        chosen = models[0] if models else None
+        if chosen is not self._model:
+            self._ask(self._model, lambda model: model.set_export(False), None)
+            self._model = chosen
+            self._ask(chosen, lambda model: model.set_export(self.on), None)
 
     def follow(self, speculation: Speculation) -> None:
         """Go on or off, as the settings now are."""
-        if self._works and self.on != speculation.enabled:
-            self.on = speculation.enabled
-            self._ask(self._model, lambda model: model.set_export(speculation.enabled), None)
+        is_on = speculation.enabled and speculation.drafter != "none"
+        if self._works and self.on != is_on:
+            self.on = is_on
+            self._ask(self._model, lambda model: model.set_export(is_on), None)
 
     @property
     def has_failed(self) -> bool:
@@ -79,17 +108,21 @@ class GuardedDrafters:
     @property
     def known(self) -> int:
         """Positions from 0 on that all drafters have seen."""
-        known = [self._ask(drafter, lambda one: one.known, None) for drafter in self._all]
+        known = [self._ask(drafter, lambda one: one.known, None) for drafter in self._in_use]
         return min((length for length in known if length is not None), default=0)
 
     def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
         """`Drafter.resume` for all drafters. While speculation is off, the target keeps all
         tokens."""
         kept = len(tokens)
-        for drafter in self._all:
+        for drafter in self._in_use:
             if self.on or self._ask(drafter, lambda one: one.known, 0) > kept:
                 kept = self._resume(drafter, tokens[:kept], to_draft=to_draft)
-        return kept if self.on else len(tokens)
+        kept = kept if self.on else len(tokens)
+        for model in self._models:
+            if model is not self._model and self._ask(model, lambda one: one.known, 0) > kept:
+                self._resume(model, tokens[:kept], to_draft=False)
+        return kept
 
     def _resume(self, drafter: Drafter, tokens: Sequence[int], *, to_draft: bool) -> int:
         return self._ask(drafter, lambda one: one.resume(tokens, to_draft=to_draft), len(tokens))
@@ -103,7 +136,8 @@ class GuardedDrafters:
             self._ask(self._model, lambda model: model.restore(length, mark), None)
 
     def shift(self, start: int, end: int) -> None:
-        for drafter in self._all:
+        drafters: list[Drafter | None] = [*self._models, self._ngram]
+        for drafter in drafters:
             self._ask(drafter, lambda one: one.shift(start, end), None)
 
     # --- a round ---
@@ -111,7 +145,7 @@ class GuardedDrafters:
     @property
     def spent(self) -> Spent:
         """Milliseconds of all drafters together."""
-        spent = [drafter.spent for drafter in self._all]
+        spent = [drafter.spent for drafter in self._in_use]
         return Spent(sum(one.process_ms for one in spent), sum(one.draft_ms for one in spent))
 
     @property
@@ -134,7 +168,7 @@ class GuardedDrafters:
 
     def see(self, batch: Batch) -> None:
         if self.on:
-            for drafter in self._all:
+            for drafter in self._in_use:
                 self._ask(drafter, lambda one: one.see(batch), None)
 
     def look_up(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
@@ -155,14 +189,14 @@ class GuardedDrafters:
 
     def accept(self, path: Sequence[int]) -> None:
         if self.on:
-            for drafter in self._all:
+            for drafter in self._in_use:
                 self._ask(drafter, lambda one: one.accept(path), None)
 
     # --- failures ---
 
     @property
     def _works(self) -> bool:
-        return len(self._failed) < len(self._all)
+        return any(drafter not in self._failed for drafter in self._in_use)
 
     def _ask(self, drafter: D | None, question: Callable[[D], T], otherwise: T) -> T:
         """What a drafter answers, or `otherwise` if there is none or it fails, now or before."""

@@ -20,11 +20,11 @@ class Live:
         """Whether the model should stop thinking. The loop resets this once it has acted on it."""
 
     def apply(self, change: Set) -> None:
-        """Set the fields that a request gives."""
+        """Set the fields that a request gives. Who drafts is settled for a whole reply."""
         given = {
             name: value
             for name in Speculation.__struct_fields__
-            if (value := getattr(change, name)) is not None
+            if (value := getattr(change, name, None)) is not None
         }
         self.speculation = msgspec.structs.replace(self.speculation, **given)
         if change.temperature is not None:

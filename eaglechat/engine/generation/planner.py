@@ -9,11 +9,11 @@ a fault in it makes the rest of the reply plain, never ends it, and the next rep
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from eaglechat.engine.auto.calibration import Calibration
+from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.auto.draft_plan import TREE, Allowed, DraftPlan, Observation, shapes_open
 from eaglechat.engine.drafters.base import Limits, Proposal
@@ -21,6 +21,7 @@ from eaglechat.engine.generation.context_window import common_prefix
 from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
 from eaglechat.engine.generation.reply import Verdict
 from eaglechat.wire.protocol import AUTO, Speculation
+from eaglechat.wire.records import NGRAM
 
 T = TypeVar("T")
 
@@ -51,10 +52,12 @@ class RoundPlan:
 class Planner:
     """Plans the rounds of all replies of a loaded pair."""
 
-    def __init__(self, drafters: GuardedDrafters, calibration: Calibration) -> None:
+    def __init__(self, drafters: GuardedDrafters, calibrations: Mapping[str, Calibration]) -> None:
+        """`calibrations` are by the name of a draft model; empty stands for n-grams alone."""
         self._drafters = drafters
-        self._calibration = calibration
-        self._controller: Controller | None = None
+        self._calibrations = calibrations
+        self._controllers: dict[str, Controller] = {}
+        """What auto has learnt, by the name of the draft model in use."""
         self._has_failed = False
         self._failure: str | None = None
 
@@ -75,7 +78,8 @@ class Planner:
         """What n-grams find to follow `id_last`, as far as there is room."""
         length = speculation.n_draft_max
         n_max = room if length == AUTO else min(length, room)
-        limits = Limits(n_max if speculation.ngram else 0, speculation.n_min, speculation.p_min)
+        is_on = speculation.ngram or speculation.drafter == NGRAM
+        limits = Limits(n_max if is_on else 0, speculation.n_min, speculation.p_min)
         return self._drafters.look_up(n_past, id_last, limits)
 
     def choose(
@@ -149,11 +153,14 @@ class Planner:
         """What the controller answers, or `otherwise` once it has failed in this reply."""
         if self._has_failed:
             return otherwise
+        name = self._drafters.model_name
         try:
-            if self._controller is None:
-                self._controller = Controller(self._calibration)
-            return question(self._controller)
+            if name not in self._controllers:
+                calibration = self._calibrations.get(name, NOT_CALIBRATED)
+                self._controllers[name] = Controller(calibration)
+            return question(self._controllers[name])
         except Exception as error:
-            self._controller, self._has_failed = None, True
+            self._controllers.pop(name, None)
+            self._has_failed = True
             self._failure = f"the automatic draft length failed: {type(error).__name__}: {error}"
             return otherwise

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
 import msgspec
 
-from eaglechat.engine.auto.calibration import NOT_CALIBRATED, calibrate
-from eaglechat.engine.drafters.base import Opening
+from eaglechat.engine.auto.calibration import Calibration, calibrate
+from eaglechat.engine.drafters.base import DraftModel, Opening
 from eaglechat.engine.drafters.eagle3.drafter import draft_window
 from eaglechat.engine.drafters.kinds import KINDS
+from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.drafters.pairing import pairing
+from eaglechat.engine.drafters.pairing import Pairing, pairings
 from eaglechat.engine.generation.generator import Generator
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama import backend
@@ -24,10 +25,16 @@ from eaglechat.engine.loading.machine import choose_threads, free_memory
 from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
-from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, check_kv_type
+from eaglechat.gguf.preflight import check_kv_type
 from eaglechat.wire.errors import LoadCancelledError, ModelLoadError, SettingsError
 from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
-from eaglechat.wire.protocol import DrafterInfo, ModelInfo, PairInfo, RecommendedSampling
+from eaglechat.wire.protocol import (
+    DrafterInfo,
+    DrafterKind,
+    ModelInfo,
+    PairInfo,
+    RecommendedSampling,
+)
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 N_ROLLBACK = 8
@@ -75,14 +82,7 @@ class LoadedPair:
         target_header, draft_header = headers
         # The process starts while the models are read.
         sandbox.prepare()
-        if 0 < options.n_ctx < N_CTX_LEAST:
-            raise SettingsError(
-                f"a context holds at least {N_CTX_LEAST} tokens, and engine.n_ctx (--ctx) is "
-                f"{options.n_ctx}"
-            )
-        check_kv_type(target_header, options.kv_type, options.flash_attention)
-        if draft_header is not None:
-            check_kv_type(draft_header, options.draft_kv_type, options.flash_attention)
+        _check_options(options, *headers)
         n_threads = options.n_threads or choose_threads().count
         # Other machines' come first: the last device holds the output head, and should be near.
         devices = (*backend.rpc_devices(options.rpc_servers), *backend.devices())
@@ -90,18 +90,22 @@ class LoadedPair:
             *headers, free_memory(options, devices), options.kv_type, options.draft_kv_type
         )
         placement = target_placement(options, devices, leave_out)
-        found = pairing(*headers)
-        kind = KINDS[found.kind] if found else None
-        with_heads = kind is not None and kind.is_in_target
-        target = owned.enter_context(_open(target_header, placement, report, with_heads=with_heads))
+        found = pairings(*headers)
+        with_heads = any(one.file is None for one in found)
+        target = owned.enter_context(
+            _open("target", target_header, placement, report, with_heads=with_heads)
+        )
         draft = None
         if draft_header is not None:
             beside = draft_placement(placement, len(target.devices))
-            draft = owned.enter_context(_open(draft_header, beside, report))
+            draft = owned.enter_context(
+                _open("draft", draft_header, beside, report, with_heads=found[0].kind == "mtp")
+            )
         report.stage("context")
         # A sequence for each path of a tree. They share KV cells, so they take no memory. Each
         # would need a recurrent state of its own, so a target that has one verifies chains only.
-        grows_trees = kind is not None and kind.no_trees is None and target.keeps_whole_history
+        no_trees = [KINDS[one.kind].no_trees for one in found]
+        grows_trees = None in no_trees and target.keeps_whole_history
         context = owned.enter_context(
             Context(
                 target,
@@ -122,50 +126,51 @@ class LoadedPair:
                 "rejected tokens"
             )
         chains_only = None
-        if off is None and kind and not grows_trees:
-            chains_only = kind.no_trees or (
+        if off is None and found and not grows_trees:
+            chains_only = no_trees[0] or (
                 "the target is a recurrent or hybrid model: its state cannot follow several paths "
                 "at once"
             )
-        drafter, ngram, calibration = None, None, NOT_CALIBRATED
+        models: list[DraftModel] = []
+        drafters: list[DrafterInfo] = []
+        ngram, calibrations = None, dict[str, Calibration]()
+        why = mtp.problem(target_header)
+        undrafted: dict[DrafterKind, str] = {"mtp": why} if why else {}
+        if off is None:
+            for one in found:
+                model = target if draft is None or one.file is None else draft
+                header = one.file or target_header
+                try:
+                    opening = Opening(owned, context, model, header, options, n_threads)
+                    models.append(KINDS[one.kind].open(opening))
+                    drafters.append(_drafter_info(one, model))
+                except ModelLoadError as error:
+                    # The user asked for a draft, but not for what the target brings.
+                    if one.file is not None:
+                        raise
+                    undrafted[one.kind] = str(error)
+        # After that: heads that share the target's KV cache would find it emptied.
         _warm_up(context)
         if off is None:
-            if kind:
-                opening = Opening(
-                    owned,
-                    context,
-                    draft or target,
-                    draft_header or target_header,
-                    options,
-                    n_threads,
-                )
-                drafter = kind.open(opening)
-            calibration = calibrate(context, drafter, report.is_cancelled)
+            calibrations = _calibrations(context, models, report.is_cancelled)
             ngram = NgramDrafter()
         report.stage("context", 1.0)
         self.generator = Generator(
-            context, drafter, ngram, calibration, options.checkpoints_mib << 20
+            context, models, ngram, calibrations, options.checkpoints_mib << 20
         )
         owned.callback(self.generator.close)
         self.prompter = Prompter(target)
-        drafters: tuple[DrafterInfo, ...] = ()
-        window = options.draft_window
-        if draft_header is not None:
-            window = draft_window(draft_header, options)
-        if found:
-            file = _info(draft_header, draft) if draft_header and draft else None
-            layers = draft.target_layers if draft else ()
-            drafters = (DrafterInfo(kind=found.kind, file=file, layers=layers),)
         return PairInfo(
             target=_info(target_header, target),
-            drafters=drafters,
+            drafters=tuple(drafters),
+            undrafted=undrafted,
             n_ctx=context.n_ctx,
             n_threads=n_threads,
             devices=tuple(device.description for device in devices),
             load_ms=(time.perf_counter() - started) * 1000.0,
             kv_type=options.kv_type,
             draft_kv_type=options.draft_kv_type,
-            draft_window=window,
+            draft_window=draft_window(draft_header, options),
             speculation_off=off,
             chains_only=chains_only,
             reasoning=self.prompter.reasoning,
@@ -178,15 +183,54 @@ class LoadedPair:
 
 
 def _open(
-    header: GGUFHeader, placement: Placement, report: _Progress, *, with_heads: bool = False
+    stage: str,
+    header: GGUFHeader,
+    placement: Placement,
+    report: _Progress,
+    *,
+    with_heads: bool = False,
 ) -> Model:
-    report.stage("draft" if header.architecture == DRAFT_ARCHITECTURE else "target")
+    report.stage(stage)
     try:
         return Model(header.path, placement, report.within_stage, with_heads=with_heads)
     except ModelLoadError:
         if report.cancelled:
             raise LoadCancelledError("the load was cancelled") from None
         raise
+
+
+def _check_options(options: LoadOptions, target: GGUFHeader, draft: GGUFHeader | None) -> None:
+    """Raises SettingsError."""
+    if 0 < options.n_ctx < N_CTX_LEAST:
+        raise SettingsError(
+            f"a context holds at least {N_CTX_LEAST} tokens, and engine.n_ctx (--ctx) is "
+            f"{options.n_ctx}"
+        )
+    check_kv_type(target, options.kv_type, options.flash_attention)
+    if draft is not None:
+        check_kv_type(draft, options.draft_kv_type, options.flash_attention)
+
+
+def _drafter_info(found: Pairing, model: Model) -> DrafterInfo:
+    if found.file is None:
+        return DrafterInfo(kind=found.kind)
+    file = _info(found.file, model)
+    return DrafterInfo(kind=found.kind, file=file, layers=model.target_layers)
+
+
+def _calibrations(
+    target: Context, models: Sequence[DraftModel], is_cancelled: Callable[[], bool]
+) -> dict[str, Calibration]:
+    """What batches and drafts cost with each draft model, or with none."""
+    if not models:
+        return {"": calibrate(target, None, is_cancelled)}
+    measured = {}
+    for model in models:
+        for other in models:
+            other.set_export(False)
+        model.set_export(True)
+        measured[model.name] = calibrate(target, model, is_cancelled)
+    return measured
 
 
 def _warm_up(target: Context) -> None:

@@ -176,7 +176,7 @@ def test_without_a_draft_auto_verifies_what_n_grams_find(
     flat = Calibration(verify=((1, 1.0), (17, 1.2)))
     with open_rig(*tiny_models) as rig:
         prompt = rig.prompt(TEXT)
-        alone = Generator(rig.target, ngram=NgramDrafter(), calibration=flat)
+        alone = Generator(rig.target, ngram=NgramDrafter(), calibrations={"": flat})
         live = Live(Speculation(n_draft_max=AUTO, shape=AUTO, ngram=True), 0.0)
         reply = Reply(tuple(alone.reply(prompt, GREEDY, live, seed=1, max_tokens=120)))
         alone.close()

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from eaglechat.engine.drafters.base import Limits, Proposal
+from eaglechat.engine.drafters.base import DraftModel, Limits, Proposal
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.generation.context_window import common_prefix
 from eaglechat.engine.llama.objects import Batch, Context, Model
@@ -22,7 +22,7 @@ class Driver:
 
     target: Context
     draft: Context
-    drafter: Eagle3Drafter
+    drafter: DraftModel
     batch: Batch
     limits: Limits
     n_past: int = 0

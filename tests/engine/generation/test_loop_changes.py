@@ -299,7 +299,7 @@ def test_a_reply_does_not_begin_with_another_model_s_tokens(rig: Rig) -> None:
 
 
 def test_a_failure_that_a_reply_never_told_of_is_not_told_of_the_next() -> None:
-    drafters = GuardedDrafters(None, NgramDrafter())
+    drafters = GuardedDrafters((), NgramDrafter())
     drafters.look_up(99, 1, Limits(3))
     assert (drafters.on, drafters.has_failed) == (False, True)
     drafters.new_reply(Speculation())

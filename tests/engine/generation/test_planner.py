@@ -24,10 +24,10 @@ def planned(
 ) -> RoundPlan:
     """The plan of a round behind `REPEATS` and 4, with n-grams and no draft model."""
     asked = Speculation(**{"ngram": True, **speculation})
-    drafters = GuardedDrafters(None, NgramDrafter())
+    drafters = GuardedDrafters((), NgramDrafter())
     drafters.new_reply(asked)
     drafters.resume(REPEATS, to_draft=True)
-    planner = Planner(drafters, calibration)
+    planner = Planner(drafters, {"": calibration})
     planner.new_reply()
     plain = planner.choose(planner.look_up(8, 4, 0, asked), 8, 0, asked)
     assert not plain.taken

@@ -18,13 +18,16 @@ from itertools import islice
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits, Proposal, Spent
-from eaglechat.engine.drafters.dflash.pairing import Block
+from eaglechat.engine.drafters.base import Limits, Opening, Proposal, Spent
+from eaglechat.engine.drafters.dflash.pairing import Block, block_of
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.waiting_rows import WaitingRows
 from eaglechat.engine.llama.branches import TRUNK
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import ProcessError
+
+_UBATCH = 128
+"""Rows of a piece of features. llama.cpp has a row of logits for each, though none is computed."""
 
 
 class DflashDrafter:
@@ -38,7 +41,7 @@ class DflashDrafter:
     in_one_pass = True
 
     def __init__(self, target: Context, draft: Context, block: Block) -> None:
-        """`block` is what `pairing.block` says of the draft, which `pairing.check` has accepted."""
+        """`block` is that of the draft's header, which `pairing.check` has accepted."""
         self.name: str = block.variant
         self._target, self._draft, self._block = target, draft, block
         self.layers = draft.model.target_layers
@@ -180,7 +183,8 @@ class DflashDrafter:
         """Decode a block that drafts `n_max` tokens, and drop its keys and values."""
         masks = [self._mask] * (n_max - 1 + self._block.first)
         self._batch.clear()
-        # Rows with output and without do not mix: llama.cpp would give each row another's result.
+        # All rows ask for output or none: behind a first row that does not, llama.cpp gives each
+        # row the result of the one before.
         output = self._block.variant != "dflash2"
         self._batch.add_tokens([id_last, *masks], n_past, TRUNK, output=output)
         try:
@@ -219,3 +223,23 @@ class DflashDrafter:
         status = self._draft.decode(self._batch)
         if status != 0:
             raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")
+
+
+def open_drafter(opening: Opening) -> DflashDrafter:
+    """Make the draft's context and the drafter. Raises ModelLoadError."""
+    target, options, owned = opening.target, opening.options, opening.owned
+    draft = owned.enter_context(
+        Context(
+            opening.model,
+            n_ctx=target.n_ctx,
+            n_batch=options.n_batch,
+            n_ubatch=_UBATCH,
+            n_threads=opening.n_threads,
+            flash_attention=options.flash_attention,
+            kv_type=options.draft_kv_type,
+            other=target,
+        )
+    )
+    drafter = DflashDrafter(target, draft, block_of(opening.header))
+    owned.callback(drafter.close)
+    return drafter

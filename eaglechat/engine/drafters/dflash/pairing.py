@@ -51,7 +51,7 @@ def variant(draft: GGUFHeader) -> Variant:
     return "dflash2" if "selector_hidden.weight" in names else "dflash"
 
 
-def block(draft: GGUFHeader) -> Block:
+def block_of(draft: GGUFHeader) -> Block:
     kind = variant(draft)
     from_anchor = kind == "dspark" and draft.get("dflash.sample_from_anchor") is not False
     has_head = any(tensor.name == "conf_proj.weight" for tensor in draft.tensors)
@@ -66,12 +66,12 @@ def block(draft: GGUFHeader) -> Block:
 
 def longest(draft: GGUFHeader) -> int:
     """The most tokens that it drafts at once."""
-    return block(draft).longest
+    return block_of(draft).longest
 
 
 def check(target: GGUFHeader, draft: GGUFHeader) -> None:
     """Raises PreflightError if the two cannot run together; for some pairs llama.cpp would end the
-    process."""
+    process. A draft's own vocabulary is checked by `vocabulary_map`."""
     name = target.path.name
     if target.architecture not in TARGET_ARCHITECTURES:
         raise PreflightError(
@@ -117,9 +117,11 @@ def _check_draft(draft: GGUFHeader) -> None:
             f"the draft {draft.path} has no mask token (tokenizer.ggml.mask_token_id), with which "
             "it would fill a block; convert it anew"
         )
-    widths = [draft.number(f"dflash.attention.{part}_length") for part in ("key", "value")]
-    if widths[0] != widths[1]:
+    by_default = draft.n_embd // max(draft.number("dflash.attention.head_count"), 1)
+    keys = draft.number("dflash.attention.key_length", by_default)
+    values = draft.number("dflash.attention.value_length", by_default)
+    if keys != values:
         raise PreflightError(
-            f"the draft {draft.path} has keys {widths[0]} wide and values {widths[1]} wide, "
-            "llama.cpp's graph of it needs the same width"
+            f"the draft {draft.path} has attention heads with keys {keys} wide and values {values} "
+            "wide, llama.cpp's graph of it needs the same width"
         )

@@ -6,10 +6,7 @@ a GGML_ASSERT. For others it gives the reason only in its log.
 
 from __future__ import annotations
 
-import sys
-from array import array
-
-from eaglechat.gguf.header import GGUFError, GGUFHeader, read_tensor
+from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.preflight import (
     DRAFT_ARCHITECTURE,
     EXTRACT_LAYERS,
@@ -51,39 +48,6 @@ def _check_draft(draft: GGUFHeader) -> None:
         raise PreflightError(
             f"the draft {draft.path} has {draft.n_layers} layers, an EAGLE-3 draft has "
             f"{DRAFT_LAYERS}"
-        )
-
-
-def check_content(draft: GGUFHeader) -> None:
-    """Check what the header does not tell. llama.cpp does not check `d2t`: it writes the draft's
-    logits wherever that points. Raises PreflightError."""
-    d2t = next((tensor for tensor in draft.tensors if tensor.name == "d2t"), None)
-    if d2t is None:
-        return
-    if d2t.type != "I64" or len(d2t.shape) != 1:
-        raise PreflightError(
-            f"the draft's d2t is a tensor of {d2t.type} with {len(d2t.shape)} dimensions, EAGLE-3 "
-            "needs a list of I64"
-        )
-    if not any(tensor.name == "output.weight" for tensor in draft.tensors):
-        raise PreflightError(
-            f"the draft has {d2t.shape[0]} tokens of its own (d2t), but no output head for them"
-        )
-    if d2t.shape[0] > draft.n_vocab:
-        raise PreflightError(
-            f"the draft's d2t has {d2t.shape[0]} tokens, its vocabulary has {draft.n_vocab}"
-        )
-    ids = array("q")
-    try:
-        ids.frombytes(read_tensor(draft, d2t))
-    except (OSError, GGUFError) as error:
-        raise PreflightError(f"the draft cannot be read: {error}") from error
-    if sys.byteorder == "big":
-        ids.byteswap()
-    outside = next((id for id in ids if not 0 <= id < draft.n_vocab), None)
-    if outside is not None:
-        raise PreflightError(
-            f"the draft's d2t names token {outside}, its vocabulary has {draft.n_vocab}"
         )
 
 
