@@ -74,8 +74,8 @@ class _Filter:
 
 class Costs:
     """Milliseconds of verifying a batch, and of drafting. A draft step is one decode of the draft:
-    a token of a chain, or a level of a tree. In a draft of one pass it is
-    a row."""
+    a token of a chain, or a level of a tree. In a draft of one pass it is a row.
+    """
 
     def __init__(self, calibration: Calibration) -> None:
         """The calibration has at least the time of width 1."""
@@ -147,11 +147,11 @@ class Costs:
 
 
 def _draft_times(calibration: Calibration, guess: float) -> tuple[float, float, float]:
-    """Milliseconds of beginning a draft, of a step, and of a step if beginning takes as long as
-    one. A step takes `guess` if no draft was timed.
+    """Milliseconds of beginning a draft, of each of its steps, and of a step if beginning takes as
+    long as one, as is assumed of drafts of several decodes; `guess` if no draft was timed.
 
-    Drafts of several decodes are like that. Of a draft of one pass, two lengths were timed, or the
-    same time is assumed for all: a row costs next to nothing on a GPU, and is dear on a CPU."""
+    In a draft of one pass, a row costs what the longest takes more than a short one (on a CPU 15
+    tokens may take four times as long as one), or nothing if the longest was not timed."""
     n, longest = min(CALIBRATED_DRAFT, calibration.longest), calibration.longest
     step = (calibration.draft or 0.0) / (n + 1) or guess
     if not calibration.in_one_pass:
