@@ -93,15 +93,15 @@ def test_swapped_files_are_recognised(tiny_files: tuple[Path, Path]) -> None:
 
     message = refusal(draft, target)
 
-    assert "the target draft.gguf is an EAGLE-3 draft (architecture eagle3)" in message
+    assert "the target draft.gguf is a draft (architecture eagle3)" in message
     assert "are target and draft swapped? (the draft given is" in message
     assert "give it as the draft" in refusal(draft, None)
 
 
-def test_a_draft_must_be_eagle3(tiny_files: tuple[Path, Path]) -> None:
+def test_a_language_model_is_no_draft(tiny_files: tuple[Path, Path]) -> None:
     message = refusal(tiny_files[0], tiny_files[0])
 
-    assert "has the architecture llama, an EAGLE-3 draft has eagle3" in message
+    assert "is a model of architecture llama, not a draft: that a small model drafts" in message
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
 from eaglechat.wire.protocol import DrafterKind
 
-_NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash"})
+_NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder"})
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,28 @@ class Pairing:
     """The draft's; None if the drafter is in the target's file."""
 
 
+def kind_of(draft: GGUFHeader) -> DrafterKind | None:
+    """The kind of drafter that a file is; None if it is none, as a language model."""
+    if draft.architecture == dflash.ARCHITECTURE:
+        return dflash.variant(draft)
+    return "eagle3" if draft.architecture == DRAFT_ARCHITECTURE else None
+
+
 def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...]:
     """All that drafts for a target: the draft, which `check_headers` has accepted, and what the
     target's own file has."""
     found = []
-    if draft is not None:
-        is_block = draft.architecture == dflash.ARCHITECTURE
-        found.append(Pairing(dflash.variant(draft) if is_block else "eagle3", draft))
+    kind = kind_of(draft) if draft is not None else None
+    if kind is not None:
+        found.append(Pairing(kind, draft))
     if mtp.problem(target) is None:
         found.append(Pairing("mtp"))
     return tuple(found)
+
+
+def kinds(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[DrafterKind, ...]:
+    """The kinds of all that drafts for a target, in that order; without any, only n-grams do."""
+    return tuple(one.kind for one in pairings(target, draft))
 
 
 def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
@@ -52,10 +64,10 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
 
     Raises PreflightError.
     """
-    if target.architecture == DRAFT_ARCHITECTURE:
+    if kind_of(target) is not None:
         message = (
-            f"the target {target.path} is an EAGLE-3 draft (architecture eagle3), not a language "
-            "model"
+            f"the target {target.path} is a draft (architecture {target.architecture}), not a "
+            "language model"
         )
         if draft is None:
             raise PreflightError(f"{message}; give it as the draft, with its own target")
@@ -68,8 +80,20 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
             "the target must be a language model"
         )
     if draft is not None:
+        if kind_of(draft) is None:
+            raise PreflightError(_not_a_draft(draft))
         check = dflash.check if draft.architecture == dflash.ARCHITECTURE else eagle3.check
         check(target, draft)
+
+
+def _not_a_draft(given: GGUFHeader) -> str:
+    message = f"{given.path} is a model of architecture {given.architecture or '?'}, not a draft"
+    if given.architecture in _NOT_CHAT_MODELS:
+        return message
+    return (
+        f"{message}: that a small model drafts for a larger one is not supported, because it was "
+        "measured to be slower than no draft"
+    )
 
 
 def _read(path: Path, role: str) -> GGUFHeader:
