@@ -90,6 +90,7 @@ def serve(
     target: str,
     *,
     draft: str | None = None,
+    spec_type: str | None = None,
     drafting: tuple[int, int, float] = (N_DRAFT_MAX, 0, 0.0),
     n_ctx: int = 4096,
     n_threads: int = 1,
@@ -98,7 +99,8 @@ def serve(
 ) -> Any:
     """Serve from this process, and print the address; the server lives as long as the result.
 
-    `drafting`: the most and the least tokens of a draft, and their least probability.
+    `spec_type` is the word of llama-server's option; with a draft and without the word it is
+    EAGLE-3's. `drafting`: the most and the least tokens of a draft, and their least probability.
     """
     from xllamacpp import CommonParams, Server
     from xllamacpp.xllamacpp import common_speculative_type
@@ -106,12 +108,14 @@ def serve(
     params = CommonParams()
     params.model.path = target
     if draft:
+        params.speculative.draft.mparams.path = draft
+        spec_type = spec_type or "draft-eagle3"
+    if spec_type:
         speculative = params.speculative.draft
-        speculative.mparams.path = draft
         speculative.n_max, speculative.n_min, speculative.p_min = drafting
         speculative.cpuparams.n_threads = n_threads
-        eagle3 = common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_EAGLE3
-        params.speculative.types = [int(eagle3)]
+        name = spec_type.replace("-", "_").upper()
+        params.speculative.types = [int(common_speculative_type[f"COMMON_SPECULATIVE_TYPE_{name}"])]
     if key:
         params.api_keys = [key]
     params.use_jinja, params.warmup = True, False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -20,6 +20,7 @@ from eaglechat.wire.protocol import (
     NO_REASONING,
     TOP_DEFAULT,
     Auto,
+    DrafterChoice,
     Hello,
     Reasoning,
     RecommendedSampling,
@@ -43,10 +44,10 @@ class Controls:
     temperature: float
     ngram: bool = True
     shape: Shape = AUTO
+    drafter: DrafterChoice = AUTO
     thinking: str = AUTO
     effort: str = AUTO
-    """`thinking` and `effort` apply from the next reply on; auto leaves them to the chat
-    template."""
+    """For `thinking` and `effort`, auto leaves them to the chat template."""
 
 
 @dataclass(frozen=True)
@@ -101,18 +102,22 @@ TEMPERATURE = RangeControl("temperature", "generation", maximum=2)
 CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, P_MIN, TEMPERATURE, SHAPE)
 """The controls that also apply to a reply that is being written."""
 
-_DRAFTING = frozenset(control.name for control in CONTROLS if control.table == "speculation")
+DRAFTER = ChoiceControl("drafter", "speculation", words=get_args(DrafterChoice))
+
+_DRAFTING = frozenset(
+    control.name for control in (*CONTROLS, DRAFTER) if control.table == "speculation"
+)
 STARTED_WITH = frozenset({"enabled", "n_draft_max", "p_min"})
 """Controls that are start options of a program such as llama-server."""
 
 THINKING = ChoiceControl("thinking", "generation", words=(AUTO, "on", "off"))
 EFFORT = ChoiceControl("effort", "generation", words=(AUTO, *EFFORTS))
-THOUGHT_CONTROLS = (THINKING, EFFORT)
-"""Controls of models with reasoning only, which apply from the next reply on."""
+LATER_CONTROLS = (DRAFTER, THINKING, EFFORT)
+"""Controls that apply from the next reply on."""
 
 
 def control_named(name: str) -> Control:
-    controls = (*CONTROLS, *THOUGHT_CONTROLS)
+    controls = (*CONTROLS, *LATER_CONTROLS)
     return next(control for control in controls if control.name == name)
 
 
@@ -163,7 +168,7 @@ def not_followed(hello: Hello | None) -> frozenset[str]:
 
 def drafting_as_started(controls: Controls) -> Controls:
     """The controls for an engine whose drafting cannot be changed from here."""
-    return replace(controls, enabled=True, n_draft_max=AUTO)
+    return replace(controls, enabled=True, n_draft_max=AUTO, drafter=AUTO)
 
 
 def length_in_force(controls: Controls, latest: Round | None) -> int:
@@ -233,7 +238,10 @@ def _of_settings(settings: Settings, recommended: RecommendedSampling | None) ->
     }
     generation = settings.generation
     return {
-        **{control.name: getattr(tables[control.table], control.name) for control in CONTROLS},
+        **{
+            control.name: getattr(tables[control.table], control.name)
+            for control in (*CONTROLS, DRAFTER)
+        },
         "thinking": generation.thinking,
         "effort": generation.effort if generation.effort in EFFORTS else AUTO,
     }
@@ -251,4 +259,5 @@ def _thinking(controls: Controls, reasoning: Reasoning) -> Thinking:
 
 
 def _values(controls: Controls, table: str) -> dict[str, Any]:
-    return {c.name: getattr(controls, c.name) for c in CONTROLS if c.table == table}
+    named = (c.name for c in (*CONTROLS, DRAFTER) if c.table == table)
+    return {name: getattr(controls, name) for name in named}

@@ -14,7 +14,7 @@ from typing import Any
 
 from eaglechat.chat.controls import STARTED_WITH, Controls, not_followed
 from eaglechat.chat.recording import Recording
-from eaglechat.wire.protocol import AUTO, Hello, PairInfo, Reasoning
+from eaglechat.wire.protocol import AUTO, DrafterChoice, Hello, PairInfo, Reasoning
 from eaglechat.wire.stats import DrafterStats
 
 _FEWEST_ROUNDS, _LEAST_SHARE = 100, 0.05
@@ -107,6 +107,14 @@ class NotSaved:
 
 
 @dataclass(frozen=True)
+class NoDrafter:
+    """The pair has no drafter of this kind."""
+
+    kind: DrafterChoice
+    why: str
+
+
+@dataclass(frozen=True)
 class Misfit:
     """The draft model does not fit the target, of which it reads these layers."""
 
@@ -138,6 +146,12 @@ def speculation_off(
     if pair is not None and not pair.drafters and not controls.ngram:
         return Off.NO_DRAFTER
     return stopped
+
+
+def no_drafter(pair: PairInfo | None, controls: Controls) -> NoDrafter | None:
+    """Why the drafter that these controls name cannot draft; None if it can."""
+    why = pair.no_drafter(controls.drafter) if pair is not None else None
+    return NoDrafter(controls.drafter, why) if why else None
 
 
 def misfit(draft: DrafterStats, info: PairInfo) -> Misfit | None:

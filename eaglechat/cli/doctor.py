@@ -146,10 +146,13 @@ class Doctor:
             yield f"{gpu.description}: {_free(gpu.memory_free, gpu.memory_total)}"
         if not known.gpus:
             yield "no GPU: it computes on the CPU"
-        if known.too_old:
-            yield "too old to draft with EAGLE-3, which llama.cpp does since June 2026"
+        if known.drafts_with:
+            yield f"drafts with {_listed(known.drafts_with)}"
+        if known.lacks:
+            yield f"too old to draft with {_listed(known.lacks)}"
+        if not known.drafts_with:
             if chosen:
-                self.wrong.append(f"no pair with a draft would load: {known.too_old}")
+                self.wrong.append(f"no pair with a draft would load: {known.too_old('eagle3')}")
         elif chosen:
             yield "runs the pairs (engine.llama_server)"
         else:
@@ -259,10 +262,9 @@ class Doctor:
             if reason is not None:
                 lost.setdefault(reason, []).append(what)
         for reason, kinds in lost.items():
-            listed = " and ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
             self.wrong.append(
-                f"{listed} cannot be saved ({reason}); set EAGLECHAT_HOME to a folder that can be "
-                "written"
+                f"{_listed(kinds)} cannot be saved ({reason}); set EAGLECHAT_HOME to a folder that "
+                "can be written"
             )
 
     def pairs(self) -> Iterator[str]:
@@ -375,7 +377,8 @@ def _look_at(given: Sequence[Path]) -> int:
     targets = [model for model in models if model.kind in TARGETS]
     for model in models:
         drafters = drafters_of(model, models)
-        facts = [brief(model.header) if model.header else "", badge(model, drafters)]
+        by = "drafted by " if drafters and model.kind in TARGETS else ""
+        facts = [brief(model.header) if model.header else "", by + badge(model, drafters)]
         print(f"{model.name}: {', '.join(filter(None, (model.kind.value, *facts)))}")
         said = about(model, drafters)
         if model.kind is ModelKind.DRAFT and targets:
@@ -447,6 +450,10 @@ def _layers(target: Placement, draft: Placement, gpus: Sequence[str]) -> str:
         f"layers: {count}; the target split by {target.split_mode} over {' and '.join(gpus)} "
         f"({shares}), the draft on {gpus[draft.tensor_split.index(1.0)]}"
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _mib(n_bytes: int) -> str:

@@ -26,6 +26,7 @@ from eaglechat.wire.protocol import (
     TOP_LIMIT,
     Answer,
     Done,
+    DrafterChoice,
     Hello,
     Message,
     PairInfo,
@@ -254,8 +255,15 @@ class FinishedReply:
             "n_draft_max": 0 if is_off else n_draft_max,
             "shape": None if "shape" in fixed else shape,
             "ngram": None if "ngram" in fixed else asked.ngram,
+            "drafter": None if "drafter" in fixed else self._drafter(asked.drafter),
             **in_json("speculation", self.measured),
         }
+
+    def _drafter(self, asked: DrafterChoice) -> str:
+        """Who was to draft behind n-grams."""
+        drafter = self.info.drafter
+        first = drafter.kind if drafter is not None else "ngram"
+        return first if asked == "auto" else asked
 
     def summary(self) -> str:
         """The reply in one line for people."""

@@ -69,19 +69,22 @@ def memory_need(
 ) -> MemoryNeed:
     """What a target and its draft need at a context of `n_ctx` tokens."""
     compute = 0
-    for header in [target] if draft is None else [target, draft]:
+    heads = [target] if target.n_mtp_heads else []
+    for header in [target, *heads, *([draft] if draft else [])]:
         # The activations of a batch, its attention mask, and the logits of a round.
         feed_forward = _largest(header, "{arch}.feed_forward_length", 0)
         compute += _N_UBATCH * (2 * feed_forward + 4 * header.n_embd) * _F32_BYTES
         compute += _N_UBATCH * n_ctx * _F16_BYTES
         compute += (N_DRAFT_MAX_LIMIT + 1) * header.n_vocab * _F32_BYTES
+    draft_kv = heads_kv_bytes(target, n_ctx, draft_kv_type)
+    if draft is not None:
+        is_heads = draft.n_mtp_heads > 0
+        draft_kv += (heads_kv_bytes if is_heads else kv_bytes)(draft, n_ctx, draft_kv_type)
     return MemoryNeed(
         target_weights=target.size_bytes,
         draft_weights=draft.size_bytes if draft else 0,
         target_kv=kv_bytes(target, n_ctx, kv_type),
-        draft_kv=kv_bytes(draft, n_ctx, draft_kv_type)
-        if draft
-        else heads_kv_bytes(target, n_ctx, draft_kv_type),
+        draft_kv=draft_kv,
         compute=compute,
     )
 
@@ -123,14 +126,14 @@ def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
     return per_cell * cells // values * size
 
 
-def heads_kv_bytes(target: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
-    """The bytes of the KV cache of a target's MTP heads, each of which is one attention layer."""
+def heads_kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
+    """The bytes of the KV cache of a file's MTP heads, each of which is one attention layer."""
     key = "{arch}.attention.head_count_kv"
-    n_heads = max(target.numbers(key) or (target.number(key),))
-    n_heads = n_heads or _largest(target, "{arch}.attention.head_count", 0)
+    n_heads = max(header.numbers(key) or (header.number(key),))
+    n_heads = n_heads or _largest(header, "{arch}.attention.head_count", 0)
     cells = -(-n_ctx // _CELLS_MULTIPLE) * _CELLS_MULTIPLE
     values, size = _BLOCK_BYTES[kv_type]
-    per_cell = target.n_mtp_heads * n_heads * _head_widths(target, "")
+    per_cell = header.n_mtp_heads * n_heads * _head_widths(header, "")
     return per_cell * cells // values * size
 
 

@@ -36,6 +36,7 @@ from eaglechat.wire.protocol import (
     AUTO,
     SEED_LIMIT,
     Auto,
+    DrafterChoice,
     DraftLength,
     Probability,
     RecommendedSampling,
@@ -154,6 +155,13 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
             },
         ),
     ] = True
+    drafter: Annotated[
+        DrafterChoice,
+        Meta(
+            description='Who drafts behind n-grams: one that the pair has, "ngram" for n-grams '
+            'alone, or "none"; "auto" takes the pair\'s first.'
+        ),
+    ] = AUTO
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -153,7 +153,7 @@ class Chat(Request, frozen=True, kw_only=True, tag="chat"):
 
 class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     """Measure the loaded pair. For each prompt it writes replies by plain decoding and with every
-    combination of `n`, `shapes` and `ngram`, in turn.
+    combination of `n`, `shapes`, `ngram` and `drafters`, in turn.
 
     Answered by bench_progress, bench_run for each reply, and bench_done; or by error. Replies are
     greedy. The chat's KV cache is lost.
@@ -164,6 +164,7 @@ class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     n: tuple[DraftLength | Auto, ...]
     shapes: tuple[Shape, ...] = ("chain",)
     ngram: tuple[bool, ...] = (False,)
+    drafters: tuple[DrafterChoice, ...] = (AUTO,)
     repeats: Annotated[int, Meta(ge=1)] = 3
     first_repeat: Annotated[int, Meta(ge=0)] = 0
     """Above 0 it continues an earlier bench: the settings keep their order, and there is no

@@ -193,7 +193,7 @@ def test_a_target_without_a_draft_has_nothing_to_compare(
     wrong = "there is nothing to compare: no draft is loaded, and n-grams are off; --ngram on "
     assert wrong in capsys.readouterr().err
     assert main([*alone, "--ngram", "on", "--reference", sys.executable]) == 1
-    assert "--reference compares drafts, and no draft is loaded" in capsys.readouterr().err
+    assert "--reference compares drafts, and no draft file is loaded" in capsys.readouterr().err
 
 
 def test_a_target_without_a_draft_is_measured_with_n_grams_alone(

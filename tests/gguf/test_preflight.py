@@ -98,10 +98,12 @@ def test_swapped_files_are_recognised(tiny_files: tuple[Path, Path]) -> None:
     assert "give it as the draft" in refusal(draft, None)
 
 
-def test_a_language_model_is_no_draft(tiny_files: tuple[Path, Path]) -> None:
+def test_a_whole_model_is_no_draft(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
     message = refusal(tiny_files[0], tiny_files[0])
-
-    assert "is a model of architecture llama, not a draft: that a small model drafts" in message
+    assert "is a whole model, not a draft: a small model that drafts token by token" in message
+    other = tiny.write_target(tmp_path / "other.gguf", **{"general.architecture": "qwen3"})
+    message = refusal(tiny_files[0], other)
+    assert "is a whole model, not a draft: a small model that drafts token by token" in message
 
 
 @pytest.mark.parametrize(

@@ -113,8 +113,8 @@ def test_the_split_that_llama_cpp_cannot_draft_with_is_refused_with_the_reason(
         ("[generation]\ntempreature = 1",
          "generation.tempreature is not a setting, and is ignored; "
          "did you mean generation.temperature?"),
-        ("[generation]\ndanger = 1",
-         "generation.danger is not a setting, and is ignored; [generation] has temperature, top_k, "
+        ("[generation]\nqqq = 1",
+         "generation.qqq is not a setting, and is ignored; [generation] has temperature, top_k, "
          "top_p, min_p, repeat_penalty, seed, max_tokens, thinking, effort, system_prompt, role"),
         ("[generations]", "generations is not a table of settings, and is ignored; "
          "did you mean [generation]?"),

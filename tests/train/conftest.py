@@ -25,7 +25,13 @@ def publish(tmp_path: Path) -> Callable[..., Path]:
     """Converts a checkpoint of random weights with these features, for a tiny target."""
 
     def publish(target: Path, *, hidden_size: int = tiny.N_EMBD, **features: Any) -> Path:
-        config = {"eagle_aux_hidden_state_layer_ids": [0, 2, 3], "rope_theta": 1e4, **features}
+        # Not SpecForge's, whose norm_output would be measured.
+        config = {
+            "architectures": ["Eagle3LlamaForCausalLM"],
+            "eagle_aux_hidden_state_layer_ids": [0, 2, 3],
+            "rope_theta": 1e4,
+            **features,
+        }
         variant = draft(
             hidden=hidden_size, vocab=len(tiny.TOKENS), head_dim=16, full_vocabulary=True, **config
         )

@@ -21,7 +21,7 @@ class ScriptedBench:
 
     def __init__(self, request: protocol.Bench) -> None:
         self.request = request
-        self._settings = settings_of(request.n, request.shapes, request.ngram)
+        self._settings = settings_of(request.n, request.shapes, request.ngram, request.drafters)
         self._runs = list(self._script())
         self._done = 0
 

@@ -92,6 +92,7 @@ Said = (
     | refusals.NoRole
     | refusals.NotSaved
     | refusals.Misfit
+    | refusals.NoDrafter
     | str
 )
 """What a session says. A text is an engine's own message."""
@@ -425,6 +426,9 @@ class ChatSession:
         if reason := refusals.no_drafting(self.hello, differences(self.controls, controls)):
             self._view.say(reason)
             controls = without(not_followed(self.hello), self.controls, controls)
+        if missing := refusals.no_drafter(self.info, controls):
+            self._view.say(missing)
+            controls = without(["drafter"], self.controls, controls)
         if reason := refusals.no_auto(self.hello, controls):
             self._view.say(reason)
             controls = turned(controls, N_DRAFT_MAX, self._length_in_force())

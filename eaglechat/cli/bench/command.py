@@ -29,7 +29,7 @@ from eaglechat.hub.units import format_seconds
 from eaglechat.tui.texts.refusals import sentence_of
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.protocol import AUTO, Auto, Hello, PairInfo, Shape
+from eaglechat.wire.protocol import AUTO, Auto, DrafterChoice, Hello, PairInfo, Shape
 from eaglechat.wire.stats import of_the_draft
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SHAPES: tuple[Shape, ...] = get_args(Shape)
+_DRAFTERS: tuple[DrafterChoice, ...] = get_args(DrafterChoice)
 _COPY = "copy"
 _LENGTHS: tuple[int | Auto, ...] = (0, 1, 2, 3, 4, 5, 6, 8, AUTO)
 
@@ -64,6 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_switches,
         metavar="LIST",
         help="with n-grams ahead of the draft (on), without (off), or both: off,on (default: off)",
+    )
+    parser.add_argument(
+        "--drafter",
+        type=_drafters,
+        metavar="LIST",
+        help=f"drafters to measure: {', '.join(_DRAFTERS)} (default: all that the pair has)",
     )
     parser.add_argument(
         "--prompts",
@@ -158,6 +165,7 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
         args.shape, args.ngram = _open_shapes(args, info), args.ngram or (False,)
         if server is None:
             args.ngram = _open_drafters(args, info)
+        args.drafter = _open_kinds(args, info)
         args.n = args.n or _LENGTHS
         yardstick = None
         if args.reference is not None:
@@ -238,10 +246,19 @@ def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]
     return args.ngram if info.drafters else (True,)
 
 
+def _open_kinds(args: argparse.Namespace, info: PairInfo) -> tuple[DrafterChoice, ...]:
+    """The drafters to measure. Raises CommandError for one that the pair does not have."""
+    for choice in args.drafter or ():
+        if why := info.no_drafter(choice):
+            raise CommandError(f"{choice} cannot draft: {why}")
+    several = [drafter.kind for drafter in info.drafters]
+    return args.drafter or (tuple(several) if len(several) > 1 else (AUTO,))
+
+
 def _runs_per_repeat(args: argparse.Namespace) -> int:
     from eaglechat.engine.bench.measure import settings_of
 
-    settings = settings_of(args.n, args.shape, args.ngram)
+    settings = settings_of(args.n, args.shape, args.ngram, args.drafter)
     reference = len(reference_lengths(args)) if args.reference else 0
     return len(settings) + (2 if args.prefill else 0) + reference
 
@@ -282,6 +299,11 @@ def _lengths(text: str) -> tuple[int | Auto, ...]:
 def _shapes(text: str) -> tuple[Shape, ...]:
     """An argparse type for a list of shapes."""
     return tuple(_chosen(text, {shape: shape for shape in _SHAPES}))
+
+
+def _drafters(text: str) -> tuple[DrafterChoice, ...]:
+    """An argparse type for a list of drafters."""
+    return tuple(_chosen(text, {name: name for name in _DRAFTERS}))
 
 
 def _switches(text: str) -> tuple[bool, ...]:

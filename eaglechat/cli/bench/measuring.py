@@ -32,7 +32,7 @@ from eaglechat.wire.protocol import (
 if TYPE_CHECKING:
     from eaglechat.engine.bench.prefill import PrefillRun
 
-_OF_OUR_ENGINE = ("reference", "prefill", "by_turns", "shape", "ngram")
+_OF_OUR_ENGINE = ("reference", "prefill", "by_turns", "shape", "ngram", "drafter")
 
 ChatSettings = Sequence[Speculation | None]
 """Settings that are measured with single chats, by the clock of the engine or the server; None for
@@ -98,6 +98,7 @@ class Measuring:
                     n=args.n,
                     shapes=args.shape,
                     ngram=args.ngram,
+                    drafters=args.drafter,
                     repeats=1,
                     first_repeat=repeat,
                     max_tokens=args.max_tokens,

@@ -69,8 +69,6 @@ def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator
     compared = any(result.of_reference is not None for result in settings)
     both = any(result.ngram for result in settings)
     is_alone = len(settings) == 1
-    # Who drafts without n-grams, and with them.
-    drafters = ("draft", "draft, n-grams" if info.drafters else "n-grams")
     yield [
         *("setting", "draft length", "shape", "drafter", "tokens/s"),
         *([] if is_alone else ["speed-up", "worst prompt"]),
@@ -81,7 +79,7 @@ def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator
     for result in settings:
         what = ["-", "-", "-"]
         if result.n is not None:
-            what = [str(result.n), result.shape or "-", drafters[result.ngram]]
+            what = [str(result.n), result.shape or "-", _drafter(result, info)]
         of_the_drafters = (
             of_the_draft(result.by_drafter).acceptance_rate,
             acceptance_of_ngrams(result),
@@ -96,6 +94,13 @@ def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator
             *(map(wording.percent, of_the_drafters) if both else []),
             *([wording.two_decimals(result.of_reference)] if compared else []),
         ]
+
+
+def _drafter(result: SettingResult, info: PairInfo) -> str:
+    """Who drafted with a setting."""
+    first = info.drafter.kind if info.drafter else "ngram"
+    name = wording.drafter(first if result.drafter in ("auto", None) else result.drafter)
+    return f"{name}, n-grams" if result.ngram and name != "n-grams" else name
 
 
 def _prefill_rows(prefills: Sequence[PrefillResult]) -> Iterator[Row]:

@@ -37,11 +37,14 @@ class ProgressPrinter:
             self._bars.draw("total", "total", done, total, figures)
 
     def stage(self, text: str, done: int, total: int) -> None:
-        """Show a step of a conversion, in bytes."""
+        """Show a step of a conversion, in bytes; without a total it takes a while."""
         if self._bars.live:
-            self._bars.draw(text, text, done, total, _amount(done, total))
+            figures = _amount(done, total) if total else ""
+            self._bars.draw(text, text, done, total or None, figures)
+        elif not total:
+            self._say("stage", text)
         else:
-            percent = 100 * done // max(total, 1)
+            percent = 100 * done // total
             self._say("stage", f"{text}: {percent - percent % _STEP_PERCENT}%")
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from eaglechat.engine.clock import ms_since
 from eaglechat.engine.generation.live import Live
 from eaglechat.wire.bench_records import AS_STARTED, PLAIN, BenchPrompt, BenchRun
 from eaglechat.wire.errors import BenchFailedError
-from eaglechat.wire.protocol import Auto, Message, Sampling, Shape, Speculation
+from eaglechat.wire.protocol import AUTO, Auto, DrafterChoice, Message, Sampling, Shape, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
 from eaglechat.wire.stats import StatsFold
 
@@ -41,25 +41,34 @@ started."""
 
 
 def settings_of(
-    lengths: Sequence[int | Auto], shapes: Sequence[Shape], ngram: Sequence[bool]
+    lengths: Sequence[int | Auto],
+    shapes: Sequence[Shape],
+    ngram: Sequence[bool],
+    drafters: Sequence[DrafterChoice] = (AUTO,),
 ) -> list[Speculation]:
     """Plain decoding, then every combination, each once."""
     combined = [
         # A tree needs two tokens, and n-grams are looked up only to draft.
-        Speculation(n_draft_max=n, shape="chain" if n in (0, 1) else shape, ngram=ngrams and n != 0)
-        for ngrams, shape, n in product(ngram, shapes, lengths)
+        Speculation(
+            n_draft_max=n,
+            shape="chain" if n in (0, 1) else shape,
+            ngram=ngrams and n != 0,
+            drafter=drafter,
+        )
+        for drafter, ngrams, shape, n in product(drafters, ngram, shapes, lengths)
     ]
     return [PLAINLY, *dict.fromkeys(combined)]
 
 
 def name_of(setting: Speculation | None) -> str:
-    """The name of a setting in tables: `plain`, `3`, `tree 8`, `auto + n-grams`."""
+    """The name of a setting in tables: `plain`, `3`, `tree 8`, `auto + n-grams`, `mtp 3`."""
     if setting is None:
         return AS_STARTED
     if not setting.enabled:
         return PLAIN
     shape = "" if setting.shape == "chain" else f"{setting.shape} "
-    return f"{shape}{setting.n_draft_max}{' + n-grams' if setting.ngram else ''}"
+    who = "" if setting.drafter == AUTO else f"{setting.drafter} "
+    return f"{who}{shape}{setting.n_draft_max}{' + n-grams' if setting.ngram else ''}"
 
 
 def writer(pair: LoadedPair, cancelled: Callable[[], bool]) -> Write:
@@ -225,5 +234,6 @@ class _MeasuredReply:
             n=drafted.n_draft_max if drafted else None,
             shape=drafted.shape if drafted else None,
             ngram=drafted.ngram if drafted else False,
+            drafter=drafted.drafter if drafted else None,
             by_drafter=stats.by_drafter,
         )

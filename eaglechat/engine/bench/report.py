@@ -45,6 +45,8 @@ class SettingResult:
     n: int | str | None
     shape: str | None
     ngram: bool
+    drafter: str | None
+    """The drafter that was asked for, "auto" for the pair's first; None for plain decoding."""
     tokens_per_second: float
     """Mean over the prompts of their medians."""
     speed_up: float
@@ -151,6 +153,7 @@ def _setting_result(
         n=own[0].n,
         shape=own[0].shape,
         ngram=own[0].ngram,
+        drafter=own[0].drafter,
         tokens_per_second=fmean(prompt.speeds[setting].median for prompt in with_it),
         speed_up=geometric_mean(gains),
         worst_speed_up=min(gains),

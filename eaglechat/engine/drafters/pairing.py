@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +12,19 @@ from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.vocabulary_map import check_vocabulary_map
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.wire.protocol import DrafterChoice, DrafterKind
 
 _NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder"})
+
+_CHECKS: Mapping[DrafterKind | None, Callable[[GGUFHeader, GGUFHeader], None]] = {
+    "eagle3": eagle3.check,
+    "mtp": mtp.check,
+    "dflash": dflash.check,
+    "dspark": dflash.check,
+    "dflash2": dflash.check,
+    None: mtp.check,
+}
+"""A file of no kind is a whole model; mtp.check says so."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,8 @@ def kind_of(draft: GGUFHeader) -> DrafterKind | None:
     """The kind of drafter that a file is; None if it is none, as a language model."""
     if draft.architecture == dflash.ARCHITECTURE:
         return dflash.variant(draft)
+    if mtp.is_draft(draft):
+        return "mtp"
     return "eagle3" if draft.architecture == DRAFT_ARCHITECTURE else None
 
 
@@ -39,7 +52,7 @@ def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...
     kind = kind_of(draft) if draft is not None else None
     if kind is not None:
         found.append(Pairing(kind, draft))
-    if mtp.problem(target) is None:
+    if mtp.problem(target) is None and kind != "mtp":
         found.append(Pairing("mtp"))
     return tuple(found)
 
@@ -47,6 +60,18 @@ def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...
 def kinds(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[DrafterKind, ...]:
     """The kinds of all that drafts for a target, in that order; without any, only n-grams do."""
     return tuple(one.kind for one in pairings(target, draft))
+
+
+def check_choice(target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterChoice) -> None:
+    """Raises PreflightError if the user chose a drafter that the pair does not have."""
+    found = kinds(target, draft)
+    if choice in ("auto", "ngram", "none") or choice in found:
+        return
+    why = mtp.problem(target) if choice == "mtp" else None
+    why = why or (
+        f"the draft given is of another kind ({found[0]})" if draft else "no draft is given"
+    )
+    raise PreflightError(f"{choice} cannot draft for {target.path.name}: {why}")
 
 
 def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
@@ -64,9 +89,12 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
 
     Raises PreflightError.
     """
-    if kind_of(target) is not None:
+    kind = kind_of(target)
+    if kind is not None:
         message = (
-            f"the target {target.path} is a draft (architecture {target.architecture}), not a "
+            f"{target.path} has the MTP heads of a model alone, not the model"
+            if kind == "mtp"
+            else f"the target {target.path} is a draft (architecture {target.architecture}), not a "
             "language model"
         )
         if draft is None:
@@ -80,20 +108,7 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
             "the target must be a language model"
         )
     if draft is not None:
-        if kind_of(draft) is None:
-            raise PreflightError(_not_a_draft(draft))
-        check = dflash.check if draft.architecture == dflash.ARCHITECTURE else eagle3.check
-        check(target, draft)
-
-
-def _not_a_draft(given: GGUFHeader) -> str:
-    message = f"{given.path} is a model of architecture {given.architecture or '?'}, not a draft"
-    if given.architecture in _NOT_CHAT_MODELS:
-        return message
-    return (
-        f"{message}: that a small model drafts for a larger one is not supported, because it was "
-        "measured to be slower than no draft"
-    )
+        _CHECKS[kind_of(draft)](target, draft)
 
 
 def _read(path: Path, role: str) -> GGUFHeader:

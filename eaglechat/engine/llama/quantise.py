@@ -86,7 +86,7 @@ def quantise(
 def _main(source: str, out: str, file_type: str) -> int:
     from eaglechat.engine.llama import backend, bindings  # noqa: PLC0415 - the parent needs no llama.cpp
 
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     backend.start_backend(backend.LOG_INFO)
     for dry_run in (True, False):  # the dry run only logs the size
         if not bindings.quantise(source, out, int(file_type), _MAX_BUFFER_BYTES, dry_run=dry_run):
@@ -94,9 +94,14 @@ def _main(source: str, out: str, file_type: str) -> int:
     return 0
 
 
-def _end_with_parent() -> None:
-    sys.stdin.read()
-    os._exit(1)
+def end_with_parent() -> None:
+    """End this process when its parent is gone, which holds the other end of standard input."""
+
+    def end() -> None:
+        sys.stdin.read()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 if __name__ == "__main__":

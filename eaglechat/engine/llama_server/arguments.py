@@ -8,42 +8,50 @@ from pathlib import Path
 
 import msgspec
 
+from eaglechat.engine.drafters.dflash import pairing as dflash
+from eaglechat.engine.drafters.pairing import Pairing
+from eaglechat.engine.llama_server.probe_program import SPEC_TYPES
 from eaglechat.wire.load_options import LeaveOut, LoadOptions
 from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, Speculation
 
 
 @dataclass(frozen=True)
 class Drafting:
-    """How the program drafts; it cannot be changed while it runs."""
+    """Who drafts in the program, and how; it cannot be changed while it runs."""
 
-    n_draft_max: int = N_DRAFT_MAX_DEFAULT
+    drafter: Pairing | None = None
+    """None: nothing is drafted, and no draft is loaded."""
+    n_draft_max: int = 0
     n_min: int = 0
     p_min: float = 0.0
 
 
-NO_DRAFT = Drafting(0)
+NO_DRAFT = Drafting()
 
 
-def drafting_of(speculation: Speculation, draft: Path | str | None) -> Drafting:
+def drafting_of(speculation: Speculation, drafters: Sequence[Pairing]) -> Drafting:
     """The nearest the program can do to what a request asks for; it has no automatic length."""
+    wanted = [one for one in drafters if speculation.drafter in (AUTO, one.kind)]
     n_draft_max = speculation.n_draft_max
     if n_draft_max == AUTO:
         n_draft_max = N_DRAFT_MAX_DEFAULT
-    if draft is None or not speculation.enabled or n_draft_max == 0:
+    if not wanted or not speculation.enabled or n_draft_max == 0:
         return NO_DRAFT
-    return Drafting(n_draft_max, speculation.n_min, speculation.p_min)
+    drafter = wanted[0]
+    # The program ends over a least probability where DSpark has no head for it.
+    p_min = 0.0 if _has_no_probability(drafter) else speculation.p_min
+    return Drafting(drafter, n_draft_max, speculation.n_min, p_min)
 
 
 def server_options(
     target: Path,
-    draft: Path | None,
     drafting: Drafting,
     options: LoadOptions,
     n_ctx: int,
     *,
     leave_out: Sequence[LeaveOut] = (),
 ) -> list[str]:
-    """llama-server's options, without its address. A draft is not loaded if nothing is drafted.
+    """llama-server's options, without its address.
 
     `leave_out` has what the program crashed with before.
     """
@@ -58,7 +66,7 @@ def server_options(
         *("--no-webui", "--offline", *threads, *kv, *gpu_options(options)),
         *(("--no-repack",) if "extra_buffers" in leave_out else ()),
         *(("--device", "none") if "gpu" in leave_out else ()),
-        *(_draft_options(draft, drafting, options) if draft and drafting != NO_DRAFT else ()),
+        *(_draft_options(drafting.drafter, drafting, options) if drafting.drafter else ()),
     ]
 
 
@@ -79,15 +87,22 @@ def draft_gpu_options(options: LoadOptions) -> list[str]:
     return ["-ngld", _layers(options)]
 
 
-def _draft_options(draft: Path, drafting: Drafting, options: LoadOptions) -> list[str]:
+def _has_no_probability(drafter: Pairing) -> bool:
+    if drafter.kind != "dspark" or drafter.file is None:
+        return False
+    has_head = dflash.block_of(drafter.file).has_confidence
+    return not has_head or drafter.file.get("dflash.has_confidence_head") is False
+
+
+def _draft_options(drafter: Pairing, drafting: Drafting, options: LoadOptions) -> list[str]:
     kv_type = options.draft_kv_type
     kv = ["-ctkd", kv_type, "-ctvd", kv_type] if kv_type != "f16" else []
+    file = ["-md", str(drafter.file.path), *draft_gpu_options(options)] if drafter.file else []
     return [
-        *("-md", str(draft), "--spec-type", "draft-eagle3"),
+        *(*file, "--spec-type", SPEC_TYPES[drafter.kind]),
         *("--spec-draft-n-max", str(drafting.n_draft_max)),
         *("--spec-draft-n-min", str(drafting.n_min), "--spec-draft-p-min", f"{drafting.p_min:g}"),
         *kv,
-        *draft_gpu_options(options),
     ]
 
 

@@ -1,15 +1,34 @@
-"""Asks a program whether it is a llama-server, how new it is and which GPUs it can use."""
+"""Asks a program whether it is a llama-server, what it can draft with and which GPUs it can use."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from eaglechat.paths import expanded
 from eaglechat.wire.errors import ProgramError
+from eaglechat.wire.protocol import DrafterKind
+
+SPEC_TYPES: Mapping[DrafterKind, str] = {
+    "eagle3": "draft-eagle3",
+    "mtp": "draft-mtp",
+    "dflash": "draft-dflash",
+    "dspark": "draft-dspark",
+    "dflash2": "draft-dflash",
+}
+"""The words of `--spec-type`. With DFlash's word, DSpark drafts nothing that is accepted; DFlash2
+has no word of its own, and a program that does not know it fails to load the draft."""
+
+_NAMES = {
+    "draft-eagle3": "EAGLE-3",
+    "draft-mtp": "MTP heads",
+    "draft-dflash": "DFlash",
+    "draft-dspark": "DSpark",
+}
 
 _ANSWER_S = 20.0
 _GPU = re.compile(r"^\s+\S+: (.+) \((\d+) MiB, (\d+) MiB free\)\s*$", re.MULTILINE)
@@ -26,23 +45,31 @@ class Gpu:
 
 @dataclass(frozen=True)
 class ProbedProgram:
-    """A llama-server. `drafts`: it can draft with EAGLE-3. `has_rpc`: it was built with RPC."""
+    """A llama-server. `has_rpc`: it was built with RPC."""
 
     path: str
     version: str
-    drafts: bool
+    spec_types: frozenset[str]
+    """Those words of `SPEC_TYPES` that it knows."""
     has_rpc: bool
     gpus: tuple[Gpu, ...]
 
     @property
-    def too_old(self) -> str | None:
-        """Why it cannot run a pair; None if it can."""
-        if self.drafts:
+    def drafts_with(self) -> tuple[str, ...]:
+        """What it can draft with, in words for people."""
+        return tuple(name for word, name in _NAMES.items() if word in self.spec_types)
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What a newer one could draft with."""
+        return tuple(name for word, name in _NAMES.items() if word not in self.spec_types)
+
+    def too_old(self, kind: DrafterKind) -> str | None:
+        """Why it cannot draft with this kind of drafter; None if it can."""
+        word = SPEC_TYPES[kind]
+        if word in self.spec_types:
             return None
-        return (
-            f"{self.path} is too old to draft with EAGLE-3, which llama.cpp does since June 2026: "
-            "install a newer one"
-        )
+        return f"{self.path} is too old to draft with {_NAMES[word]}: install a newer one"
 
     @property
     def without_rpc(self) -> str:
@@ -72,7 +99,8 @@ def probe_program(program: str) -> ProbedProgram:
     return ProbedProgram(
         path,
         next((line for line in lines if line.startswith("version")), "says no version"),
-        drafts="draft-eagle3" in options,
+        # Among others, in one list: none,draft-simple,draft-eagle3,...
+        spec_types=frozenset(_NAMES.keys() & set(re.findall(r"[\w-]+", options))),
         has_rpc="--rpc " in options,
         gpus=tuple(
             Gpu(name, int(total) * 2**20, int(free) * 2**20)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import msgspec
 
 import eaglechat
 from eaglechat.engine import crash_memory
-from eaglechat.engine.drafters.pairing import check_pair
+from eaglechat.engine.drafters.mtp import pairing as mtp
+from eaglechat.engine.drafters.pairing import Pairing, check_pair, pairings
 from eaglechat.engine.llama_server.arguments import NO_DRAFT, Drafting, drafting_of, server_options
 from eaglechat.engine.llama_server.probe_program import Gpu, ProbedProgram, probe_program
 from eaglechat.engine.llama_server.program import Program
@@ -27,6 +29,7 @@ from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.links.base import Died
 from eaglechat.links.http.connection import ServerConnection, WorkCancelledError
 from eaglechat.links.http.faults import ServerError
+from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.links.rpc import ask_all
 from eaglechat.links.worker import Job, Say, Worker
 from eaglechat.paths import expanded
@@ -44,10 +47,12 @@ from eaglechat.wire.errors import (
 from eaglechat.wire.left_out import chosen_by_user, next_step
 from eaglechat.wire.load_options import LeaveOut, LoadOptions
 from eaglechat.wire.protocol import (
+    AUTO,
     PROTOCOL_VERSION,
     Chat,
     Done,
     DrafterInfo,
+    DrafterKind,
     Hello,
     Load,
     Loaded,
@@ -75,7 +80,18 @@ _LONGEST_SILENCE_S = 86_400.0
 _ENDS_WITHIN_S = 1.0
 """After a connection broke, the program has this long to turn out to have ended."""
 
-Headers = tuple[GGUFHeader, GGUFHeader | None]
+
+@dataclass(frozen=True)
+class _Pair:
+    """What is in force of a load."""
+
+    request: Load
+    target: GGUFHeader
+    drafters: tuple[Pairing, ...]
+    """Those that the program can run."""
+    undrafted: Mapping[DrafterKind, str]
+    """Why it has no drafter of a kind."""
+    n_ctx: int
 
 
 class ProgramWorker(Worker):
@@ -90,8 +106,7 @@ class ProgramWorker(Worker):
         self._server: ServerConnection | None = None
         self._drafting = NO_DRAFT
         """How the program that runs was started to draft."""
-        self._pair: tuple[Load, Headers, int] | None = None
-        """The load that is in force, the headers of its files, and the context size."""
+        self._pair: _Pair | None = None
         self._left_out: tuple[LeaveOut, ...] = ()
 
     def begin(self) -> None:
@@ -146,8 +161,6 @@ class ProgramWorker(Worker):
             raise LoadCancelledError("the load was cancelled")
         known = self._probed = probe_program(self._name)
         draft = expanded(request.draft) if request.draft else None
-        if draft and known.too_old:
-            raise ProgramError(known.too_old)
         if request.options.rpc_servers and not known.has_rpc:
             raise ProgramError(known.without_rpc)
         headers = check_pair(expanded(request.target), draft)
@@ -158,6 +171,7 @@ class ProgramWorker(Worker):
                 f"{headers[1].path.name} is an EAGLE-3.1 draft, whose norms {NAME} does not have; "
                 "eaglechat's own engine runs it: leave engine.llama_server empty"
             )
+        drafters, undrafted = _drafters(known, *headers)
         if self._program is not None:
             self._unload()
             # More of the GPUs' memory is free now.
@@ -170,24 +184,19 @@ class ProgramWorker(Worker):
         n_ctx = options.n_ctx or default_context(
             *headers, free, options.kv_type, options.draft_kv_type
         )
-        self._pair = request, headers, n_ctx
+        pair = _Pair(request, headers[0], drafters, undrafted, n_ctx)
         began = time.perf_counter()
-        remembered = crash_memory.remembered(*self._machine())
-        self._left_out = remembered.left_out if remembered else ()
         try:
-            drafting = drafting_of(request.speculation, draft)
-            served = self._start_without_crash(job, request, drafting)
+            served, self._pair = self._start_as_far_as_possible(job, pair)
         except EngineError:
             self._unload()
             raise
-        drafters: tuple[DrafterInfo, ...] = ()
-        if headers[1] is not None:
-            drafters = (DrafterInfo(kind="eagle3", file=model_info(headers[1])),)
         on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in known.gpus)])
         info = msgspec.structs.replace(
             served,
             target=model_info(headers[0]),
-            drafters=drafters,
+            drafters=tuple(map(_info, self._pair.drafters)),
+            undrafted=dict(self._pair.undrafted),
             # To the client this is an engine of its own, not a server.
             server="",
             devices=(f"{NAME} with {on}" if on else NAME,),
@@ -196,16 +205,39 @@ class ProgramWorker(Worker):
             kv_type=options.kv_type,
             draft_kv_type=options.draft_kv_type,
             draft_window=0,
-            speculation_off=None if draft else "no draft is loaded",
+            speculation_off=_off(self._pair),
             left_out=self._left_out,
         )
         self.say(Loaded(id=request.id, pair=info))
 
-    def _start_without_crash(self, job: Job, request: Load, drafting: Drafting) -> PairInfo:
+    def _start_as_far_as_possible(self, job: Job, pair: _Pair) -> tuple[PairInfo, _Pair]:
+        """Start the program; if it does not start with MTP heads that nobody has chosen, start it
+        without.
+
+        Returns what it says of the target, and the pair as it runs. Raises EngineError.
+        """
+        remembered = crash_memory.remembered(*self._machine())
+        left_out = self._left_out = remembered.left_out if remembered else ()
+        speculation = pair.request.speculation
+        drafting = drafting_of(speculation, pair.drafters)
+        try:
+            return self._start_without_crash(job, pair, drafting), pair
+        except ModelLoadError as error:
+            heads = drafting.drafter
+            if heads is None or heads.file or speculation.drafter != AUTO:
+                raise
+            self._end_program()
+            self._left_out = left_out
+            undrafted = {**pair.undrafted, heads.kind: f"with MTP heads, {error}"}
+            pair = replace(pair, drafters=(), undrafted=undrafted)
+            return self._start_without_crash(job, pair, NO_DRAFT), pair
+
+    def _start_without_crash(self, job: Job, pair: _Pair, drafting: Drafting) -> PairInfo:
         """Start the program; each time it crashes, start it again with one thing more left out.
 
         What worked is remembered. Raises EngineError.
         """
+        options = pair.request.options
         gpus = self._probed.gpus if self._probed else ()
         # The program has no option for AMX alone.
         possible: tuple[LeaveOut, ...] = (
@@ -216,13 +248,13 @@ class ProgramWorker(Worker):
         has_crashed = False
         while True:
             try:
-                served = self._start(job, drafting)
+                served = self._start(job, pair, drafting)
             except CrashedError as error:
                 has_crashed = True
                 self._end_program()
-                step = next_step(self._left_out, possible, request.options)
+                step = next_step(self._left_out, possible, options)
                 if step is None:
-                    settings = ", ".join(chosen_by_user(possible, request.options))
+                    settings = ", ".join(chosen_by_user(possible, options))
                     cause = f"; the likely cause is a setting of yours: {settings}"
                     raise ModelLoadError(f"{error}{cause if settings else ''}") from error
                 self._left_out = step
@@ -240,25 +272,27 @@ class ProgramWorker(Worker):
         devices = tuple(gpu.description for gpu in known.gpus)
         return f"{known.path} {known.version}", (processor, *devices)
 
-    def _start(self, job: Job, drafting: Drafting) -> PairInfo:
+    def _start(self, job: Job, pair: _Pair, drafting: Drafting) -> PairInfo:
         """Start the program; returns what it says of the target. Raises EngineError."""
-        assert self._pair is not None
         assert self._probed is not None
-        request, headers, n_ctx = self._pair
-        target, draft = headers[0].path, headers[1].path if headers[1] else None
         options = server_options(
-            target, draft, drafting, request.options, n_ctx, leave_out=self._left_out
+            pair.target.path,
+            drafting,
+            pair.request.options,
+            pair.n_ctx,
+            leave_out=self._left_out,
         )
         program = self._program = Program([self._probed.path, *options])
         self._drafting = drafting
-        draft_size = headers[1].size_bytes if headers[1] else 0
-        of_target = headers[0].size_bytes / (headers[0].size_bytes + draft_size)
+        draft = drafting.drafter.file if drafting.drafter else None
+        draft_size = draft.size_bytes if draft else 0
+        of_target = pair.target.size_bytes / (pair.target.size_bytes + draft_size)
         said = ""
 
         def proceed() -> bool:
             nonlocal said
             # How far the load is, judged by which files the program's log has named.
-            stage = "draft" if draft and str(draft) in program.named else "target"
+            stage = "draft" if draft and str(draft.path) in program.named else "target"
             if stage != said:
                 said = stage
                 fraction = of_target if stage == "draft" else 0.0
@@ -278,11 +312,15 @@ class ProgramWorker(Worker):
         )
         try:
             server.open(job)
-            return server.load(job, Load(id=job.id, target=""))
+            served = server.load(job, Load(id=job.id, target=""))
         except (WorkCancelledError, LoadCancelledError):
             raise LoadCancelledError("the load was cancelled") from None
         except EngineError as error:
             raise ModelLoadError(str(error)) from error
+        if isinstance(server.kind, LlamaServer) and drafting.drafter:
+            # It counts drafted tokens and does not say whose; nobody else drafts in it.
+            server.kind.drafter = drafting.drafter.kind
+        return served
 
     def _unload(self) -> None:
         self._pair = None
@@ -293,11 +331,11 @@ class ProgramWorker(Worker):
     def _chat(self, job: Job, request: Chat) -> None:
         if self._pair is None:
             raise NoPairError("no pair is loaded; load one first")
-        drafting = drafting_of(request.speculation, self._pair[0].draft)
+        drafting = drafting_of(request.speculation, self._pair.drafters)
         if drafting != self._drafting or self._server is None:
             self._end_program()
             try:
-                self._start(job, drafting)
+                self._start(job, self._pair, drafting)
             except LoadCancelledError:
                 self._end_program()
                 end = unbegun(request.sampling.draw_seed())
@@ -322,6 +360,42 @@ class ProgramWorker(Worker):
             server.close()
         if program is not None:
             program.end()
+
+
+def _drafters(
+    known: ProbedProgram, target: GGUFHeader, draft: GGUFHeader | None
+) -> tuple[tuple[Pairing, ...], dict[DrafterKind, str]]:
+    """The drafters of a pair that the program can run, and why it has none of a kind.
+
+    Raises ProgramError if it cannot run the draft: the user has chosen that, but not the heads.
+    """
+    why = mtp.problem(target)
+    drafters, undrafted = list[Pairing](), dict[DrafterKind, str]({"mtp": why} if why else {})
+    for one in pairings(target, draft):
+        too_old = known.too_old(one.kind)
+        if too_old is None:
+            drafters.append(one)
+        elif one.file:
+            raise ProgramError(too_old)
+        else:
+            undrafted[one.kind] = too_old
+    return tuple(drafters), undrafted
+
+
+def _off(pair: _Pair) -> str | None:
+    """Why nothing is drafted; None if something is."""
+    if pair.drafters:
+        return None
+    if mtp.problem(pair.target) is None:
+        return pair.undrafted["mtp"]
+    return "no draft is loaded"
+
+
+def _info(drafter: Pairing) -> DrafterInfo:
+    if drafter.file is None:
+        return DrafterInfo(kind=drafter.kind)
+    layers = drafter.file.numbers("{arch}.target_layers") or ()
+    return DrafterInfo(kind=drafter.kind, file=model_info(drafter.file), layers=layers)
 
 
 def _free_memory(options: LoadOptions, gpus: Sequence[Gpu]) -> int:

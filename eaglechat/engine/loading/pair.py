@@ -98,7 +98,9 @@ class LoadedPair:
         draft = None
         if draft_header is not None:
             beside = draft_placement(placement, len(target.devices))
-            draft = owned.enter_context(_open("draft", draft_header, beside, report))
+            draft = owned.enter_context(
+                _open("draft", draft_header, beside, report, with_heads=found[0].kind == "mtp")
+            )
         report.stage("context")
         # A sequence for each path of a tree. They share KV cells, so they take no memory. Each
         # would need a recurrent state of its own, so a target that has one verifies chains only.

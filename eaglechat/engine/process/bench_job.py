@@ -49,7 +49,7 @@ class BenchJob:
         # The tables must not name a shape that was not drafted.
         shapes = ("chain",) if pair.info.chains_only else request.shapes
         ngram = request.ngram if pair.info.drafters else (True,)
-        self._settings = settings_of(request.n, shapes, ngram)
+        self._settings = settings_of(request.n, shapes, ngram, request.drafters)
         self._done = 0
         self._told = 0.0
 

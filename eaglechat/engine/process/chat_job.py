@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.wire.errors import PromptCancelledError
+from eaglechat.wire.errors import PromptCancelledError, SettingsError
 from eaglechat.wire.protocol import (
     AnyEvent,
     Chat,
@@ -30,6 +30,8 @@ def write_reply(
     say: Callable[[AnyEvent], None],
 ) -> None:
     """Answers a `chat` request on a loaded pair: a Done ends its events. Raises EngineError."""
+    if why := pair.info.no_drafter(live.speculation.drafter):
+        raise SettingsError(f"{live.speculation.drafter} cannot draft: {why}")
     prompter, fold, reply = pair.prompter, StatsFold(), list[int]()
     seed = request.sampling.draw_seed()
     asked = (request.messages, request.thinking, cancelled)

@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 import eaglechat
-from eaglechat.engine.drafters.pairing import check_pair
+from eaglechat.engine.drafters.pairing import check_choice, check_pair
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.loading.machine import memory
@@ -129,6 +129,7 @@ class PairWorker(Worker):
             raise LoadCancelledError("the load was cancelled")
         draft = expanded(request.draft) if request.draft else None
         headers = check_pair(expanded(request.target), draft)
+        check_choice(*headers, request.speculation.drafter)
         self._unload()
         self._pairs.append(LoadedPair(headers, request.options, progress, request.leave_out))
         info = self._pairs[0].info

@@ -178,7 +178,7 @@ def examine(
     _check_optional(tensors, config, target)
     _check_shapes(tensors, config, head_dim, feed_forward, target)
     layers = target_layers(config, target, notes)
-    notes += _about_config(config)
+    notes += _about_rope(config)
     return ConvertibleDraft(
         config, tensors, head_dim, n_rot, feed_forward, layers, None, tuple(notes)
     )
@@ -310,19 +310,8 @@ def _check_shapes(
             )
 
 
-def _about_config(config: DraftConfig) -> Iterable[str]:
-    """What other programs, or llama.cpp, make of this configuration, in sentences for the user."""
-    if config.fc_norm or config.norm_output:
-        yield (
-            "an EAGLE-3.1 draft, whose norms llama.cpp does not have: eaglechat's engine runs it, "
-            "other programs guess badly with it"
-        )
-    if config.norm_output and not config.fc_norm and not config.speculators_model_type:
-        yield (
-            "norm_output is read as EAGLE-3.1's; SpecForge before September 2026 wrote it for "
-            "plain EAGLE-3: if hardly any guess but the first is accepted, take it out of "
-            "config.json and convert again"
-        )
+def _about_rope(config: DraftConfig) -> Iterable[str]:
+    """What llama.cpp makes of the scaling of RoPE, in sentences for the user."""
     rope = config.rope
     figures = (rope.beta_fast, rope.beta_slow, rope.extrapolation_factor, rope.attention_factor)
     own = (32.0, 1.0, 1.0, None)

@@ -65,9 +65,10 @@ _ALIGNMENT = 32
 
 @dataclass(frozen=True)
 class ConversionProgress:
-    """Progress of one stage, in bytes of the file that the stage processes."""
+    """Progress of one stage, in bytes of the file that the stage processes. `total` is 0 while the
+    draft is measured."""
 
-    stage: Literal["converting", "quantising"]
+    stage: Literal["converting", "quantising", "measuring"]
     done: int
     total: int
 
@@ -112,16 +113,20 @@ def write_draft(
     fields: Sequence[bytes],
     tensors: Sequence[OutputTensor],
     progress: Callable[[ConversionProgress], None],
+    *,
+    last: Callable[[Path], None] = lambda _: None,
 ) -> None:
     """Write a draft as `type`. For one of QUANTISED_TYPES, llama.cpp quantises these tensors.
 
     `progress` is called at least a few times per second; an exception it raises stops the writing
-    and is passed on. `out` appears when it is complete; otherwise what was there stays.
+    and is passed on. `last` gets the complete file before it is given its name. `out` appears when
+    it is complete; otherwise what was there stays.
     Raises ConversionError, OSError.
     """
     with _replaced_when_complete(out) as (part, unquantised):
         if type in DIRECT_TYPES:
             _write(part, fields, tensors, progress)
+            last(part)
             return
         # No mixture is larger than all tensors in Q8_0.
         block, block_bytes = GGML_QUANT_SIZES[Type.Q8_0]
@@ -138,6 +143,7 @@ def write_draft(
             raise ConversionError(str(error)) from error
         size = part.stat().st_size
         progress(ConversionProgress("quantising", size, size))
+        last(part)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.pairing import check_headers, kind_of
 from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.preflight import PreflightError
@@ -196,9 +195,6 @@ def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> Catalog
 
 def judge_gguf(draft: GGUFHeader, target: GGUFHeader) -> str | None:
     """Why a GGUF is no draft for a target; None if it fits."""
-    if kind_of(draft) is None:
-        what = f"it is a model of architecture {draft.architecture or '?'}, not a draft"
-        return what if mtp.problem(draft) else f"{what}; with its MTP heads it drafts by itself"
     try:
         check_headers(target, draft)
     except PreflightError as error:

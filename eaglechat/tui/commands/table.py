@@ -681,7 +681,7 @@ CONTROLS = (
             argument=_argument(control),
             slash=_SLASHES.get(control.name, ""),
         )
-        for control in (*controls.CONTROLS, *controls.THOUGHT_CONTROLS)
+        for control in (*controls.CONTROLS, *controls.LATER_CONTROLS)
         if isinstance(control, RangeControl | ChoiceControl)
     ),
     Command(

@@ -75,7 +75,7 @@ def _parsed_count(text: str, what: str) -> int:
 
 def _n_replies(bench: Bench) -> int:
     """How many replies a bench writes."""
-    settings = settings_of(bench.n, bench.shapes, bench.ngram)
+    settings = settings_of(bench.n, bench.shapes, bench.ngram, bench.drafters)
     return len(bench.prompts) * bench.repeats * len(settings)
 
 
@@ -207,6 +207,7 @@ class BenchScreen(EagleScreen[None]):
             n=_parsed_lengths(lengths),
             shapes=("chain" if self._info.chains_only else self._controls.shape,),
             ngram=(self._controls.ngram,),
+            drafters=(self._controls.drafter,),
             repeats=_parsed_count(repeats, "the number of repeats"),
             max_tokens=_parsed_count(longest, "the length of a reply"),
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eaglechat.chat.comparing import Compared, latest_compared
-from eaglechat.chat.controls import Controls, not_followed
+from eaglechat.chat.controls import DRAFTER, Controls, not_followed
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.refusals import speculation_off
 from eaglechat.tui.texts import wording
@@ -57,6 +57,8 @@ class Numbers:
     """The sampling that the target's file recommends."""
     own_sampling: str
     """In words: the sampling settings without a control that are as recommended."""
+    drafters: tuple[str, ...]
+    """The choices of the drafter that the pair has."""
     auto: AutoDraft | None
     """The latest choice of the automatic draft length; None while that is not in use."""
 
@@ -102,8 +104,16 @@ def numbers_of(session: ChatSession) -> Numbers:
         drafts_as_asked=session.hello is None or session.hello.can.draft_length,
         recommended=session.recommended,
         own_sampling=_own_sampling(session.recommended, session.terms.sampling),
+        drafters=_drafters(session),
         auto=rounds[-1].auto if rounds and controls.n_draft_max == AUTO else None,
     )
+
+
+def _drafters(session: ChatSession) -> tuple[str, ...]:
+    """Those of the pair, and the one that is chosen."""
+    kinds = [drafter.kind for drafter in session.info.drafters] if session.info else []
+    chosen = session.controls.drafter
+    return tuple(word for word in DRAFTER.words if word in (AUTO, *kinds, "ngram", "none", chosen))
 
 
 def _times(rounds: Sequence[Round]) -> str:

@@ -16,12 +16,14 @@ from eaglechat.chat.refusals import (
     EngineLimit,
     Limit,
     Misfit,
+    NoDrafter,
     NoRole,
     NoSibling,
     NotSaved,
     Off,
     Remark,
 )
+from eaglechat.tui.texts import wording
 
 SENTENCES: Mapping[Remark | CannotCompare | CannotContinue, str] = {
     Remark.BUSY: "A reply is being written: {chat.stop} stops it.",
@@ -101,6 +103,8 @@ def sentence_of(said: Said) -> str:  # noqa: PLR0911 - one for each record
             return f"{why} This chat continues without it."
         case NotSaved(file, why):
             return f"This chat cannot be saved to {file}: {why}. Retrying every second."
+        case NoDrafter(kind, why):
+            return f"{wording.drafter(kind)} cannot draft: {why}."
         case Misfit():
             return _misfit(said)
         case AlreadyPlain(reason):

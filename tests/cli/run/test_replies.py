@@ -33,6 +33,7 @@ SCHEMA = {
         "n_draft_max": int,
         "shape": str,
         "ngram": bool,
+        "drafter": str,
         "rounds": int,
         "drafted": int,
         "tested": int,

@@ -41,7 +41,7 @@ def main() -> None:
         print("some library was found\nversion: 1.2.3 (abcdef)")
         return
     if options == ["--help"]:
-        print(HELP.get(kind, "--ctx-size N\n--port N\n--rpc SERVERS\n--spec-type draft-eagle3"))
+        print(HELP.get(kind, f"{JUNE},draft-mtp,draft-dflash,draft-dspark,ngram-simple"))
         return
     if options == ["--list-devices"]:
         print("Available devices:\n  CUDA0: A Card (24 GB) (24000 MiB, 23000 MiB free)")
@@ -69,6 +69,7 @@ def real(args: argparse.Namespace) -> None:
     server = serve(
         args.m,
         draft=args.md,
+        spec_type=args.spec_type,
         drafting=(args.n_max, args.n_min, args.p_min),
         n_ctx=int(args.c),
         n_threads=int(args.t or 1),
@@ -116,6 +117,13 @@ def deaf(args: argparse.Namespace) -> None:
     hang(args)
 
 
+def headless(args: argparse.Namespace) -> None:
+    """It cannot run heads that are in the target's file."""
+    if args.spec_type and not args.md:
+        sys.exit("error: failed to create MTP context")
+    real(args)
+
+
 class _Garbage(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/health":
@@ -134,10 +142,17 @@ def garbage(args: argparse.Namespace) -> None:
     HTTPServer(("127.0.0.1", args.port), _Garbage).serve_forever()
 
 
-HELP = {"old": "--ctx-size N\n--port N\n--draft N", "stranger": "Usage: stranger [FILE]"}
+JUNE = "--ctx-size N\n--port N\n--rpc SERVERS\n--spec-type none,draft-simple,draft-eagle3"
+HELP = {
+    "june": JUNE,
+    "old": "--ctx-size N\n--port N\n--draft N",
+    "stranger": "Usage: stranger [FILE]",
+}
 """What programs say that are none, or cannot do all."""
 KINDS = {
     "real": real,
+    "june": real,
+    "headless": headless,
     "crash": crash,
     "kernel": kernel,
     "doomed": doomed,

@@ -34,8 +34,14 @@ def test_one_on_the_path_is_offered(
     assert f"llama-server {program}: version: 1.2.3 (abcdef)" in shown
     assert "A Card (24 GB): 22.5 GiB free of 23.4 GiB" in shown
     assert f'[engine] llama_server = "{program}"' in shown
+    assert "drafts with EAGLE-3, MTP heads, DFlash and DSpark" in shown
+    assert "too old" not in shown
+    write_program(home / "bin", "june")
+    shown = doctor(capsys)
+    assert "drafts with EAGLE-3 too old to draft with MTP heads, DFlash and DSpark" in shown
+    assert f'[engine] llama_server = "{program}"' in shown
     write_program(home / "bin", "old")
-    assert "too old to draft with EAGLE-3" in doctor(capsys)
+    assert "too old to draft with EAGLE-3, MTP heads, DFlash and DSpark" in doctor(capsys)
     write_program(home / "bin", "stranger")
     shown = doctor(capsys)
     assert f"on the PATH, but cannot be used: {program} is not a llama-server" in shown
@@ -51,6 +57,10 @@ def test_the_one_of_the_settings_is_judged(home: Path, capsys: pytest.CaptureFix
     program = write_program(home / "bin", "hang")
     choose(home, program)
     assert "runs the pairs (engine.llama_server)" in doctor(capsys)
+    write_program(home / "bin", "june")
+    shown = doctor(capsys)
+    assert "too old to draft with MTP heads" in shown
+    assert "Nothing is wrong." in shown
     write_program(home / "bin", "old")
     shown = doctor(capsys)
     assert f"no pair with a draft would load: {program} is too old to draft" in shown

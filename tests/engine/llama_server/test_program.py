@@ -5,25 +5,27 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
 
+from eaglechat.engine.drafters.pairing import Pairing
 from eaglechat.engine.llama_server.arguments import (
     NO_DRAFT,
     Drafting,
     drafting_of,
     server_options,
 )
+from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import FinishReason
-from tests.engine.llama_server.program import ROOT, started, write_program
-from tests.engine_client import Client, engine_process
+from tests.engine.llama_server.program import started, write_program
+from tests.engine_client import Client
 from tests.rpc.fake_server import nobody, serving
 from tests.tiny import write_draft
 
@@ -33,22 +35,6 @@ USER = p.Message(role="user", content="Name three rivers of Europe and say where
 def programs(client: Client) -> list[psutil.Process]:
     """The processes that the engine has started."""
     return client.process.children(recursive=True)
-
-
-@pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Client]]:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    clients: list[Client] = []
-
-    def begin(kind: str) -> Client:
-        program = str(write_program(tmp_path, kind))
-        command = [sys.executable, "-m", "eaglechat", "engine", "--llama-server", program]
-        clients.append(engine_process(command, tmp_path / "engine.log"))
-        return clients[-1]
-
-    yield begin
-    for client in clients:
-        client.link.close(patience_s=8.0)
 
 
 def load(files: tuple[Path, Path], **options: object) -> p.Load:
@@ -65,28 +51,32 @@ def chat(n: int | p.Auto = 3, *, enabled: bool = True, max_tokens: int = 24) -> 
     )
 
 
-def test_the_options_are_those_of_the_settings() -> None:
+def test_the_options_are_those_of_the_settings(tiny_files: tuple[Path, Path]) -> None:
     options = LoadOptions(
         n_gpu_layers=9, tensor_split=(3, 1), kv_type="q8_0", rpc_servers=("a:1", "b:2")
     )
-    given = " ".join(
-        server_options(Path("t.gguf"), Path("d.gguf"), Drafting(5, 1, 0.25), options, 4096)
-    )
+    eagle3 = Pairing("eagle3", read_header(tiny_files[1]))
+    given = " ".join(server_options(Path("t.gguf"), Drafting(eagle3, 5, 1, 0.25), options, 4096))
     for part in (
         "-m t.gguf", "-c 4096", "-np 1", "-ngl 9", "-ts 3,1", "--rpc a:1,b:2",
         "-ctk q8_0 -ctv q8_0",
-        "-md d.gguf --spec-type draft-eagle3 --spec-draft-n-max 5", "--spec-draft-n-min 1",
-        "--spec-draft-p-min 0.25", "-ngld 9",
+        f"-md {tiny_files[1]} -ngld 9 --spec-type draft-eagle3 --spec-draft-n-max 5",
+        "--spec-draft-n-min 1", "--spec-draft-p-min 0.25",
     ):  # fmt: skip
         assert part in given
-    plain = server_options(Path("t.gguf"), Path("d.gguf"), NO_DRAFT, LoadOptions(), 4096)
+    plain = server_options(Path("t.gguf"), NO_DRAFT, LoadOptions(), 4096)
     assert "-md" not in plain
 
 
 def test_what_the_program_cannot_do_comes_nearest() -> None:
-    assert drafting_of(p.Speculation(n_draft_max="auto"), "d.gguf") == Drafting(3)
-    assert drafting_of(p.Speculation(n_draft_max=0), "d.gguf") == NO_DRAFT
-    assert drafting_of(p.Speculation(enabled=False, n_draft_max=5), "d.gguf") == NO_DRAFT
+    heads, draft = Pairing("mtp"), Pairing("eagle3")
+    assert drafting_of(p.Speculation(n_draft_max="auto"), [heads]) == Drafting(heads, 3)
+    assert drafting_of(p.Speculation(n_draft_max=0), [heads]) == NO_DRAFT
+    assert drafting_of(p.Speculation(enabled=False, n_draft_max=5), [heads]) == NO_DRAFT
+    assert drafting_of(p.Speculation(), [draft, heads]).drafter is draft
+    assert drafting_of(p.Speculation(drafter="mtp"), [draft, heads]).drafter is heads
+    assert drafting_of(p.Speculation(drafter="none"), [draft, heads]) == NO_DRAFT
+    assert drafting_of(p.Speculation(drafter="dflash"), [draft, heads]) == NO_DRAFT
 
 
 @pytest.mark.parametrize(
@@ -140,6 +130,7 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     done = client.answer(chat(3)).last
     assert isinstance(done, p.Done), done
     assert done.stats.accepted > 0
+    assert set(done.stats.by_drafter) == {"eagle3"}
     rounds = client.latest.rounds
     assert max(len(round_.drafted) for round_ in rounds) == 3
     text = client.latest.text

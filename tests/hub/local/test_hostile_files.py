@@ -237,7 +237,7 @@ def test_a_draft_cut_short_before_its_vocabulary_map_is_read(
     draft.write_bytes(tiny_files[1].read_bytes())
     whole = read_header(draft)
     monkeypatch.setattr(
-        "eaglechat.gguf.preflight.read_header",
+        "eaglechat.engine.drafters.pairing.read_header",
         lambda path: whole if path == draft else read_header(path),
     )
     os.truncate(draft, whole.data_start + 8)

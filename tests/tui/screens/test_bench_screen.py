@@ -217,7 +217,7 @@ async def test_a_bench_at_every_size_and_through_a_resize(
 
 def result(setting: str, speed_up: float) -> SettingResult:
     return SettingResult(
-        setting, int(setting), "chain", False,
+        setting, int(setting), "chain", False, "auto",
         10.0 * speed_up, speed_up, speed_up, None, None, None, {},
     )  # fmt: skip
 

@@ -259,6 +259,7 @@ class Eagle3Drafter:
             if first == last:
                 continue
             position = self._taken + first
+            self._move_window(position, position + last - first)
             started = time.perf_counter()
             states = self._encode(self._rows.features[first:last], position)
             self._process_s += time.perf_counter() - started
@@ -273,9 +274,14 @@ class Eagle3Drafter:
             decode(self._draft, self._batch)
         self._taken += len(following)
         self._rows.remove(0, len(following))
-        if self._window and self._taken - self._window_start >= self._window + _WINDOW_STEP:
-            self._forget(self._window_start, self._taken - self._window)
-            self._window_start = self._taken - self._window
+
+    def _move_window(self, position: int, end: int) -> None:
+        """Let the oldest positions go before those from `position` to `end` - 1 are decoded, so
+        that not even the first token drafted behind a long prompt sees all of it."""
+        if self._window and end - self._window_start >= self._window + _WINDOW_STEP:
+            start = min(end - self._window, position)
+            self._forget(self._window_start, start)
+            self._window_start = start
 
     def _encode(self, features: Floats, position: int) -> Floats:
         """The states g [rows, n_embd] of features [rows, 3 * n_embd]; valid until the draft next

@@ -7,6 +7,10 @@ is the target's state before it. Behind the last token it goes on with its own s
 
 Only the time differs from llama.cpp: `see` keeps the target's states, and `propose` takes in those
 of the accepted rows together with the first step. A round that drafts nothing costs it nothing.
+
+Gemma 4's assistant drafts in the same way, but for its attention: it looks into the target's KV
+cache and has none of its own, so it takes nothing in, and all its steps are at the position of the
+last token.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import numpy as np
 
 from eaglechat.engine.drafters.base import Limits, Opening, Proposal, Spent
 from eaglechat.engine.drafters.likeliest import Likeliest
-from eaglechat.engine.drafters.mtp.pairing import STATES_OF_ALL_ROWS
+from eaglechat.engine.drafters.mtp.pairing import ASSISTANT, STATES_OF_ALL_ROWS
 from eaglechat.engine.drafters.waiting_rows import WaitingRows
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.objects import Batch, Context
@@ -31,20 +35,24 @@ _SEQ_ID = 0
 class MtpDrafter:
     """Drafts chains for the one sequence of a target context. Both contexts stay the caller's.
 
-    The pairs of the first `_taken` positions are in the heads' KV cache. Waiting rows are the
-    tokens and states of the positions from there on.
+    The pairs of the first `_taken` positions are in the heads' KV cache, if they have one. Waiting
+    rows are the tokens and states of the positions from there on.
     """
 
     name = "mtp"
 
     def __init__(self, target: Context, heads: Context, n_heads: int, architecture: str) -> None:
-        """`heads` is a context that runs `n_heads` MTP heads, made by the target's architecture.
+        """`heads` is a context that runs the `n_heads` MTP heads of a model of this architecture.
+        An assistant's must be made before the target's first decode, as it empties the KV cache.
 
         One head drafts any number of tokens, as it reads its own states. Of several, each was
         trained for one place behind the last token, so they draft as many tokens as there are.
         """
-        self._target, self._heads = target, heads
+        self._target = target
+        self.heads = heads
+        """The context that runs them."""
         self._n_heads = n_heads
+        self._is_assistant = architecture == ASSISTANT
         self._is_merged = n_heads == 1 and architecture in STATES_OF_ALL_ROWS
         self._rows = WaitingRows(heads.model.n_embd_out)
         self._taken = 0
@@ -101,7 +109,11 @@ class MtpDrafter:
         taken in, it is not known any more, and one position less is known."""
         if self._before is not None and length >= self._taken:
             self._rows.keep(length - self._taken)
-            return
+        elif length < self.known or self._before is not None:
+            self._lose_states(length)
+
+    def _lose_states(self, length: int) -> None:
+        """Of the first `length` positions, the last is to be seen again."""
         self._rows.keep(0)
         self._taken = length
         self._before = None if length else self._no_state()
@@ -119,11 +131,19 @@ class MtpDrafter:
     def shift(self, start: int, end: int) -> None:
         """If the heads have not seen all of it, or their KV cache cannot shift, they know nothing
         from `start` on."""
-        if self.known < end or not self._heads.can_shift:
+        if self.known >= end and self._is_assistant:
+            # llama.cpp moves the target's keys in the target's next decode, so one has to come
+            # before the next draft: that of the last position, once more.
+            self._lose_states(self.known - (end - start))
+            return
+        if self.known < end or not self.heads.can_shift:
             self._rewind(min(start, self.known))
             return
-        self._heads.forget(_SEQ_ID, self._taken)
-        self._heads.shift(_SEQ_ID, start, end)
+        self.heads.forget(_SEQ_ID, self._taken)
+        self.heads.shift(_SEQ_ID, start, end)
+        if start < self._taken < end:
+            # The next pair is that of `end`, which keeps its own state.
+            self._before = self._rows.features[end - 1 - self._taken][None].copy()
         # States hold no position, so waiting rows stay as they are.
         self._rows.remove(max(0, start - self._taken), max(0, end - self._taken))
         self._taken = min(self._taken, max(start, self._taken - (end - start)))
@@ -143,7 +163,7 @@ class MtpDrafter:
         if self._before is None:
             self._before, first = states[:1].copy(), 1
         # What waits, and the new rows, have to fit in one batch of the heads.
-        if len(self._rows) and len(self._rows) + len(batch) > self._heads.n_batch:
+        if len(self._rows) and len(self._rows) + len(batch) > self.heads.n_batch:
             self.take_in()
         self._batch_start = len(self._rows) - first
         self._rows.add(batch.tokens[first:], [states], first)
@@ -152,7 +172,7 @@ class MtpDrafter:
     def take_in(self) -> None:
         """Write all waiting pairs into the heads' KV cache. Raises DecodeError, ProcessError."""
         if len(self._rows):
-            for head in range(self._n_heads):
+            for head in range(self._n_heads if not self._is_assistant else 0):
                 self._begin(head)
                 self._add_waiting()
                 self._decode()
@@ -192,16 +212,16 @@ class MtpDrafter:
         while True:
             self._batch.add_tokens([token], position, _SEQ_ID, output=True, states=state)
             self._decode()
-            token, probability = self._likeliest.of(self._heads.logits(row))
+            token, probability = self._likeliest.of(self.heads.logits(row))
             if not limits.keep([*probabilities, probability]):
                 break
             ids.append(token)
             probabilities.append(probability)
             if len(ids) == limits.n_max:
                 break
-            state = self._heads.nextn_state(row).copy()
+            state = self.heads.nextn_state(row).copy()
             self._batch.clear()
-            row, position = 0, position + 1
+            row, position = 0, position if self._is_assistant else position + 1
         return Proposal.chain(ids, probabilities, self.name)
 
     def _chain_of_heads(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
@@ -218,20 +238,21 @@ class MtpDrafter:
             # row.
             self._batch.add_tokens(tokens, n_past, _SEQ_ID, output=True, states=states)
             self._decode()
-            token, probability = self._likeliest.of(self._heads.logits(last))
+            token, probability = self._likeliest.of(self.heads.logits(last))
             if not limits.keep([*probabilities, probability]):
                 break
             ids.append(token)
             probabilities.append(probability)
             tokens.append(token)
-            states = np.concatenate([states, self._heads.nextn_state(last)])
+            states = np.concatenate([states, self.heads.nextn_state(last)])
         return Proposal.chain(ids, probabilities, self.name)
 
     def _begin(self, head: int) -> None:
         """Start a batch for a head, without what it wrote behind the pairs taken in."""
         if self._n_heads > 1:
-            self._heads.choose_head(head)
-        self._heads.forget(_SEQ_ID, self._taken)
+            self.heads.choose_head(head)
+        if not self._is_assistant:
+            self.heads.forget(_SEQ_ID, self._taken)
         self._batch.clear()
 
     def _add_waiting(self) -> None:
@@ -257,19 +278,20 @@ class MtpDrafter:
         return self._before
 
     def _decode(self) -> None:
-        status = self._heads.decode(self._batch)
+        status = self.heads.decode(self._batch)
         if status != 0:
             raise ProcessError(f"the MTP heads failed to decode (llama.cpp status {status})")
 
     def _no_state(self) -> Floats:
         """What the first position of a text has before it."""
-        none: Floats = np.zeros((1, self._heads.model.n_embd_out), dtype=np.float32)
+        none: Floats = np.zeros((1, self.heads.model.n_embd_out), dtype=np.float32)
         return none
 
 
 def open_drafter(opening: Opening) -> MtpDrafter:
     """Make the heads' context and the drafter. Raises ModelLoadError."""
     target, options, owned = opening.target, opening.options, opening.owned
+    header = opening.header
     heads = owned.enter_context(
         Context(
             opening.model,
@@ -283,7 +305,6 @@ def open_drafter(opening: Opening) -> MtpDrafter:
             runs_heads=True,
         )
     )
-    header = opening.header
-    drafter = MtpDrafter(target, heads, header.n_mtp_heads, header.architecture)
+    drafter = MtpDrafter(target, heads, header.n_mtp_heads or 1, header.architecture)
     owned.callback(drafter.close)
     return drafter

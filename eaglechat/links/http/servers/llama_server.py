@@ -39,13 +39,15 @@ microsecond for it."""
 
 
 class LlamaServer:
-    """The kind. `n_draft_max` is the longest draft that the server was seen to make."""
+    """The kind. `n_draft_max` is the longest draft that the server was seen to make, `drafter` is
+    who drafts, if that is known: the server does not say it."""
 
     name = "llama-server"
     can = Capabilities(origins=True, prompt=True, goes_on_from_text=True)
 
     def __init__(self) -> None:
         self.n_draft_max = 0
+        self.drafter = ""
 
     def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
         sampling = chat.sampling
@@ -228,7 +230,7 @@ class LlamaServerReader(ReplyReader):
         places = range(last - step.first + 1)
         written = [self._texts.pop(step.first + place, [("", None)]) for place in places]
         tokens = tuple(
-            Token(None, text, step.origin(place), part=part)
+            self._token(text, step.origin(place), part)
             for place, pieces in enumerate(written)
             for text, part in pieces
         )
@@ -236,10 +238,14 @@ class LlamaServerReader(ReplyReader):
         n_accepted = min(step.n_accepted, len(written), n_drafted)
         texts = ["".join(text for text, _ in pieces) for pieces in written[:n_accepted]]
         drafted = tuple(
-            DraftToken(None, text, None, parent=place - 1)
+            DraftToken(None, text, None, parent=place - 1, drafter=self._kind.drafter)
             for place, text in enumerate([*texts, *[None] * (n_drafted - n_accepted)])
         )
         yield self._round(tokens, drafted, min(len(written), n_drafted), n_accepted, step.ms)
+
+    def _token(self, text: str, origin: Origin, part: Part | None) -> Token:
+        drafter = self._kind.drafter if origin is Origin.ACCEPTED else ""
+        return Token(None, text, origin, drafter or None, part)
 
     def _round(
         self,

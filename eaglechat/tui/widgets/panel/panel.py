@@ -15,7 +15,8 @@ from textual.widgets import Checkbox, Static
 
 from eaglechat.chat.controls import (
     CONTROLS,
-    THOUGHT_CONTROLS,
+    DRAFTER,
+    LATER_CONTROLS,
     ChoiceControl,
     Control,
     Controls,
@@ -46,12 +47,16 @@ _LABELS = {
     "temperature": "Temperature",
     "thinking": "Thinking",
     "effort": "Effort",
+    "drafter": "Drafter",
 }
+_ONE_DRAFTER = 4
+"""Choices of a pair with one drafter: auto, itself, n-grams alone and none."""
 _LATER = "Applies from the next reply on."
 _HINTS = {
     "n_draft_max": "{chat.less} less, {chat.more} more. A at the left end ({chat.auto}) is auto.",
     "thinking": _LATER,
     "effort": _LATER,
+    "drafter": _LATER,
 }
 """Follows the description of a control's setting."""
 
@@ -69,6 +74,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._controls: Controls | None = None
+        self._drafters: tuple[str, ...] = (AUTO,)
+        """The choices of the drafter that the pair has."""
 
     def compose(self) -> ComposeResult:
         with Vertical(id="measures", classes="group"):
@@ -123,7 +130,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Static("Thinking: the template has no switch", classes="label", id="no-switch")
 
     def _knobs(self) -> Iterator[Widget]:
-        for control in (*CONTROLS, *THOUGHT_CONTROLS):
+        for control in (*CONTROLS, *LATER_CONTROLS):
             label = with_keys(_LABELS[control.name])
             tooltip = with_keys(f"{control.explanation} {_HINTS.get(control.name, '')}".rstrip())
             if isinstance(control, RangeControl):
@@ -145,8 +152,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                     maximum=len(control.words) - 1,
                     step=1,
                     value=0,
-                    show=partial(_word, control),
-                    value_width=6,
+                    show=partial(self._word, control),
+                    value_width=7,
                     id=control.name,
                     tooltip=tooltip,
                 )
@@ -155,7 +162,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
     def show(self, numbers: Numbers) -> None:
         """Bring every reading up to date."""
-        self._show_controls(numbers.controls)
+        self._show_controls(numbers.controls, numbers.drafters)
         for control in CONTROLS:
             is_followed = control.name not in numbers.not_followed
             self.query_one(f"#{control.name}").display = is_followed
@@ -204,18 +211,22 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self._reading("context", numbers.room)
         self.query_one("#context-bar", Bar).show(numbers.n_past / (numbers.n_ctx or 1))
 
-    def _show_controls(self, controls: Controls) -> None:
+    def _show_controls(self, controls: Controls, drafters: tuple[str, ...]) -> None:
         """Move the controls without posting anything."""
-        if controls == self._controls:
+        if (controls, drafters) == (self._controls, self._drafters):
             return
-        self._controls = controls
+        self._controls, self._drafters = controls, drafters
+        self.query_one("#drafter", Slider).maximum = len(drafters) - 1
+        self.query_one("#drafter").display = len(drafters) > _ONE_DRAFTER
         with self.prevent(Checkbox.Changed, Slider.Changed):
-            for control in (*CONTROLS, *THOUGHT_CONTROLS):
+            for control in (*CONTROLS, *LATER_CONTROLS):
                 value = getattr(controls, control.name)
                 if isinstance(control, RangeControl):
                     self.query_one(f"#{control.name}", Slider).value = _position(value)
                 elif isinstance(control, ChoiceControl):
-                    self.query_one(f"#{control.name}", Slider).value = control.words.index(value)
+                    self.query_one(f"#{control.name}", Slider).value = self._words(control).index(
+                        value
+                    )
                 else:
                     self.query_one(f"#{control.name}", Tick).value = value
 
@@ -231,8 +242,14 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
     def _turned(self, knob: Widget, value: bool | float | Auto) -> None:
         control = control_named(knob.id or "")
-        word = _word(control, float(value)) if isinstance(control, ChoiceControl) else value
+        word = self._word(control, float(value)) if isinstance(control, ChoiceControl) else value
         self.post_message(self.Turned(control, word))
+
+    def _words(self, control: ChoiceControl) -> tuple[str, ...]:
+        return self._drafters if control is DRAFTER else control.words
+
+    def _word(self, control: ChoiceControl, position: float) -> str:
+        return self._words(control)[round(position)]
 
     def _reading(self, id: str, value: str) -> None:
         self.query_one(f"#{id}", Reading).show(value)
@@ -266,10 +283,6 @@ def _heading(numbers: Numbers) -> tuple[str, str]:
     if numbers.is_provisional:
         return on, "Provisional until the reply has ended"
     return on, ""
-
-
-def _word(choice: ChoiceControl, position: float) -> str:
-    return choice.words[round(position)]
 
 
 def _position(value: float | Auto) -> float | None:

@@ -1,0 +1,193 @@
+"""Which files of MTP heads fit which target, by their headers alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gguf import GGUFReader
+
+from eaglechat.engine.drafters.mtp.pairing import is_draft, problem
+from eaglechat.engine.drafters.pairing import check_pair, pairing
+from eaglechat.gguf.header import GGUFHeader, read_header
+from eaglechat.gguf.preflight import PreflightError
+from tests import tiny_kinds
+from tests.tiny_kinds import mtp
+
+
+def header(path: Path, **figures: int) -> GGUFHeader:
+    """The header of a file, with some numbers changed in the file."""
+    reader = GGUFReader(path, "r+")
+    for name, field in reader.fields.items():
+        key = name.partition(".")[2].replace(".", "__")
+        if key in figures:
+            field.parts[field.data[0]][0] = figures.pop(key)
+    assert not figures
+    return read_header(path)
+
+
+def refusal(target: Path, draft: Path | None) -> str:
+    with pytest.raises(PreflightError) as error:
+        check_pair(target, draft)
+    message = str(error.value)
+    assert not message.endswith(".")
+    return message.replace(f"{target.parent}/", "")
+
+
+@pytest.fixture
+def hy_v3(tmp_path: Path) -> Path:
+    return tiny_kinds.write_hy_v3(tmp_path / "target.gguf")
+
+
+@pytest.fixture
+def gemma4(tmp_path: Path) -> Path:
+    return tiny_kinds.write_gemma4(tmp_path / "target.gguf")
+
+
+# --- heads in the target ---
+
+
+def test_a_file_says_why_it_has_no_heads(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    assert problem(read_header(tiny_kinds.write_hy_v3(path))) is None
+    assert problem(read_header(tiny_kinds.write_llama(path))) == "its file has no MTP heads"
+    stripped = "its file declares MTP heads and does not have them"
+    for write in (tiny_kinds.write_hy_v3, tiny_kinds.write_qwen35):
+        assert problem(read_header(write(path, strip=True))) == stripped
+    fewer = header(tiny_kinds.write_hy_v3(path), nextn_predict_layers=2)
+    assert problem(fewer) == "its file declares 2 MTP heads and has 1"
+
+
+def test_heads_for_which_llama_cpp_has_no_graph_do_not_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_file = mtp.ModelFile
+    monkeypatch.setattr(
+        mtp, "ModelFile", lambda path, _architecture, **more: open_file(path, "exaone4", **more)
+    )
+    other = read_header(tiny_kinds.write_hy_v3(tmp_path / "model.gguf"))
+    assert problem(other) == "llama.cpp cannot run the MTP heads of exaone4 models"
+    assert pairing(other, None) is None
+
+
+# --- sidecars ---
+
+
+@pytest.mark.parametrize("write", [tiny_kinds.write_hy_v3, tiny_kinds.write_qwen35])
+def test_a_sidecar_is_told_by_the_blocks_that_it_lacks(tmp_path: Path, write: Any) -> None:
+    target, sidecar = tmp_path / "target.gguf", tmp_path / "sidecar.gguf"
+    for options in ({}, {"strip": True}):
+        assert not is_draft(read_header(write(target, **options)))
+    assert is_draft(read_header(write(sidecar, mtp_only=True)))
+    for path in (target, write(target)):
+        headers = check_pair(path, sidecar)
+        found = pairing(*headers)
+        assert found is not None
+        assert (found.kind, found.file) == ("mtp", headers[1])
+
+
+def test_a_file_of_heads_alone_is_no_target(tmp_path: Path, hy_v3: Path) -> None:
+    """llama.cpp would end the process."""
+    sidecar = tiny_kinds.write_hy_v3(tmp_path / "sidecar.gguf", mtp_only=True)
+    assistant = tiny_kinds.write_gemma4_assistant(tmp_path / "assistant.gguf")
+    for path in (sidecar, assistant):
+        for draft in (None, hy_v3):
+            message = refusal(path, draft)
+            assert f"{path.name} has the MTP heads of a model alone" in message
+            assert "give it as the draft" in message
+
+
+def test_a_sidecar_of_another_model_is_refused_with_both_values(
+    tmp_path: Path, hy_v3: Path, gemma4: Path
+) -> None:
+    path = tmp_path / "sidecar.gguf"
+    tiny_kinds.write_qwen35(path, mtp_only=True)
+    tiny_kinds.write_hy_v3(hy_v3)
+    assert "has the MTP heads of a qwen35 model, target.gguf is a hy_v3 model" in refusal(
+        hy_v3, path
+    )
+    for figures, values in (
+        ({"embedding_length": 128}, "hidden size of 128, target.gguf has 96"),
+        ({"block_count": 5}, "number of layers of 4, target.gguf has 3"),
+    ):
+        header(tiny_kinds.write_hy_v3(path, mtp_only=True), **figures)
+        assert values in refusal(hy_v3, path)
+    header(tiny_kinds.write_hy_v3(path, mtp_only=True), nextn_predict_layers=2)
+    assert "cannot draft: its file declares 2 MTP heads and has 1" in refusal(hy_v3, path)
+
+
+def test_a_sidecar_for_another_vocabulary_is_refused(
+    tmp_path: Path, hy_v3: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sidecar = read_header(tiny_kinds.write_hy_v3(tmp_path / "sidecar.gguf", mtp_only=True))
+    assert "vocabulary of 32, target.gguf has 66" in refused_with(
+        monkeypatch, hy_v3, sidecar, n_vocab=32
+    )
+
+
+def refused_with(
+    monkeypatch: pytest.MonkeyPatch, target: Path, draft: GGUFHeader, *, n_vocab: int
+) -> str:
+    """What is said if the draft's vocabulary has another size."""
+    sizes = {target: read_header(target).n_vocab, draft.path: n_vocab}
+    monkeypatch.setattr(GGUFHeader, "n_vocab", property(lambda own: sizes[own.path]))
+    return refusal(target, draft.path)
+
+
+@pytest.mark.parametrize("has_heads", [True, False])
+def test_a_whole_model_is_no_sidecar(tmp_path: Path, hy_v3: Path, *, has_heads: bool) -> None:
+    whole = tiny_kinds.write_hy_v3(tmp_path / "whole.gguf", strip=not has_heads)
+    said = refusal(hy_v3, whole)
+    if has_heads:
+        assert said == (
+            "whole.gguf is a whole model that has MTP heads of its own; load it as the target, "
+            "without a draft"
+        )
+    else:
+        assert "whole.gguf is a whole model, not a draft" in said
+        assert "slower (by 30% where we measured it)" in said
+
+
+# --- Gemma 4's assistant ---
+
+
+def test_an_assistant_is_for_gemma4(tmp_path: Path, gemma4: Path) -> None:
+    assistant = tiny_kinds.write_gemma4_assistant(tmp_path / "assistant.gguf")
+    headers = check_pair(gemma4, assistant)
+    found = pairing(*headers)
+    assert found is not None
+    assert (found.kind, found.file) == ("mtp", headers[1])
+    tiny_kinds.write_hy_v3(gemma4)
+    assert "has the MTP heads of a gemma4 model, target.gguf is a hy_v3 model" in refusal(
+        gemma4, assistant
+    )
+
+
+@pytest.mark.parametrize(
+    ("figures", "values"),
+    [
+        ({"embedding_length_out": 64}, "hidden size of 64, target.gguf has 96"),
+        (
+            {"attention__head_count_kv": 1},
+            "keys of 1 heads 32 wide in the sliding layers of its target, target.gguf has 3 heads",
+        ),
+        ({"attention__key_length": 64}, "64 wide in the full layers of its target"),
+        ({"attention__key_length_swa": 64}, "64 wide in the sliding layers of its target"),
+    ],
+)
+def test_an_assistant_of_another_model_is_refused(
+    tmp_path: Path, gemma4: Path, figures: dict[str, int], values: str
+) -> None:
+    path = tiny_kinds.write_gemma4_assistant(tmp_path / "assistant.gguf")
+    header(path, **figures)
+    assert values in refusal(gemma4, path)
+
+
+def test_an_assistant_for_another_vocabulary_is_refused(
+    tmp_path: Path, gemma4: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assistant = read_header(tiny_kinds.write_gemma4_assistant(tmp_path / "assistant.gguf"))
+    assert "vocabulary of 32, target.gguf has 66" in refused_with(
+        monkeypatch, gemma4, assistant, n_vocab=32
+    )

@@ -1,0 +1,199 @@
+"""A program drafts with what the pair has, and the records say who did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from eaglechat.engine.drafters.pairing import Pairing
+from eaglechat.engine.llama_server.arguments import drafting_of
+from eaglechat.gguf.header import read_header
+from eaglechat.wire import protocol as p
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.records import Origin
+from tests import tiny_kinds
+from tests.engine.llama_server.program import started
+from tests.engine_client import Client
+
+Start = Callable[[str], Client]
+USER = p.Message(role="user", content="abc")
+
+
+def load(target: Path, draft: Path | None = None) -> p.Load:
+    options = LoadOptions(n_ctx=1024, n_threads=1)
+    return p.Load(target=str(target), draft=str(draft) if draft else None, options=options)
+
+
+def chat(n: int = 3, *, enabled: bool = True) -> p.Chat:
+    return p.Chat(
+        messages=(USER,),
+        sampling=p.Sampling(temperature=0.0, seed=1),
+        speculation=p.Speculation(n_draft_max=n, enabled=enabled),
+        max_tokens=16,
+    )
+
+
+def loaded(client: Client, asked: p.Load) -> p.PairInfo:
+    event = client.answer(asked).last
+    assert isinstance(event, p.Loaded), event
+    return event.pair
+
+
+def done(client: Client, asked: p.Chat) -> p.Done:
+    event = client.answer(asked).last
+    assert isinstance(event, p.Done), event
+    return event
+
+
+def drafters(client: Client) -> set[str | None]:
+    """Who drafted what was accepted in the latest reply, by its records."""
+    tokens = [token for round_ in client.latest.rounds for token in round_.tokens]
+    assert {token.drafter for token in tokens if token.origin is not Origin.ACCEPTED} == {None}
+    return {token.drafter for token in tokens if token.origin is Origin.ACCEPTED}
+
+
+@pytest.mark.parametrize("write", [tiny_kinds.write_hy_v3, tiny_kinds.write_qwen35])
+def test_heads_in_the_targets_file_draft(
+    start: Start, tmp_path: Path, write: Callable[..., Path]
+) -> None:
+    pytest.importorskip("xllamacpp")
+    client = start("real")
+    info = loaded(client, load(write(tmp_path / "target.gguf")))
+    assert info.drafters == (p.DrafterInfo(kind="mtp"),)
+    assert info.speculation_off is None
+
+    end = done(client, chat())
+    assert set(end.stats.by_drafter) == {"mtp"}
+    assert end.stats.accepted == end.stats.drafted > 8
+    assert drafters(client) == {"mtp"}
+    text = client.latest.text
+    assert done(client, chat(enabled=False)).stats.drafted == 0
+    assert client.latest.text == text
+    drafting, plain = (" ".join(options) for options in started(tmp_path))
+    assert "--spec-type draft-mtp --spec-draft-n-max 3" in drafting
+    assert "-md" not in drafting
+    assert "--spec-type" not in plain
+
+
+def test_wrong_heads_are_counted_as_such(start: Start, tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp")
+    client = start("real")
+    loaded(client, load(tiny_kinds.write_hy_v3(tmp_path / "target.gguf", wrong=0.5)))
+    stats = done(client, chat()).stats
+    assert 0 < stats.accepted < stats.drafted
+    assert stats.by_drafter["mtp"].accepted == stats.accepted
+
+
+@pytest.mark.parametrize(
+    ("variant", "kind", "word"),
+    [
+        ("dflash", "dflash", "draft-dflash"),
+        ("dspark", "dspark", "draft-dspark"),
+        ("dspark-bonus", "dspark", "draft-dspark"),
+        ("dflash2", "dflash2", "draft-dflash"),
+    ],
+)
+def test_a_block_drafter_drafts(
+    start: Start, tmp_path: Path, variant: tiny_kinds.Variant, kind: p.DrafterKind, word: str
+) -> None:
+    pytest.importorskip("xllamacpp")
+    client = start("real")
+    draft = tiny_kinds.write_dflash(tmp_path / "draft.gguf", variant=variant)
+    info = loaded(client, load(tiny_kinds.write_llama(tmp_path / "target.gguf"), draft))
+    (drafter,) = info.drafters
+    assert (drafter.kind, drafter.layers) == (kind, (1, 2, 3))
+    assert drafter.file is not None
+    assert drafter.file.path == str(draft)
+
+    stats = done(client, chat()).stats
+    assert set(stats.by_drafter) == {kind}
+    assert stats.accepted == stats.drafted > 8
+    assert drafters(client) == {kind}
+    (options,) = started(tmp_path)
+    assert options[options.index("--spec-type") + 1] == word
+
+
+def test_a_block_bounds_the_draft(start: Start, tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp")
+    client = start("real")
+    draft = tiny_kinds.write_dflash(tmp_path / "draft.gguf", block_size=5)
+    loaded(client, load(tiny_kinds.write_llama(tmp_path / "target.gguf"), draft))
+    assert done(client, chat(12)).stats.accepted > 8
+    assert max(len(round_.drafted) for round_ in client.latest.rounds) == 4
+
+
+def test_a_request_chooses_between_a_draft_and_the_heads(start: Start, tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp")
+    client = start("real")
+    draft = tiny_kinds.write_dflash(tmp_path / "draft.gguf")
+    info = loaded(client, load(tiny_kinds.write_qwen35(tmp_path / "target.gguf"), draft))
+    assert [drafter.kind for drafter in info.drafters] == ["dflash", "mtp"]
+    for asked, expected in (("auto", "dflash"), ("mtp", "mtp"), ("none", None)):
+        speculation = p.Speculation(n_draft_max=3, drafter=asked)
+        stats = done(client, msgspec.structs.replace(chat(), speculation=speculation)).stats
+        assert set(stats.by_drafter) == {expected} - {None}
+        assert stats.accepted == stats.drafted
+
+
+def test_a_draft_that_the_program_is_too_old_for_is_refused(start: Start, tmp_path: Path) -> None:
+    client = start("june")
+    draft = tiny_kinds.write_dflash(tmp_path / "draft.gguf", variant="dspark")
+    failed = client.answer(load(tiny_kinds.write_llama(tmp_path / "target.gguf"), draft)).last
+    assert isinstance(failed, p.Error)
+    assert failed.code == "program"
+    assert failed.message.endswith("is too old to draft with DSpark: install a newer one")
+    assert not (tmp_path / "started").exists()
+
+
+def test_dspark_without_a_head_for_it_has_no_least_probability(tmp_path: Path) -> None:
+    header = read_header(tiny_kinds.write_dflash(tmp_path / "draft.gguf", variant="dspark"))
+    tensors = tuple(one for one in header.tensors if one.name != "conf_proj.weight")
+    asked = p.Speculation(n_draft_max=3, p_min=0.5)
+    for draft, p_min in ((header, 0.5), (replace(header, tensors=tensors), 0.0)):
+        assert drafting_of(asked, [Pairing("dspark", draft)]).p_min == p_min
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("june", "is too old to draft with MTP heads: install a newer one"),
+        ("headless", "with MTP heads, the models did not load: llama-server ended (exit status 1)"),
+    ],
+)
+def test_heads_that_the_program_cannot_run_do_not_fail_the_load(
+    start: Start, tmp_path: Path, kind: str, why: str
+) -> None:
+    pytest.importorskip("xllamacpp")
+    client = start(kind)
+    info = loaded(client, load(tiny_kinds.write_hy_v3(tmp_path / "target.gguf")))
+    assert info.drafters == ()
+    assert why in (info.speculation_off or "")
+    assert info.undrafted == {"mtp": info.speculation_off}
+    assert done(client, chat()).stats.drafted == 0
+    assert client.latest.text
+
+
+def test_heads_that_are_declared_and_missing_are_not_asked_to_draft(
+    start: Start, tmp_path: Path
+) -> None:
+    """llama.cpp would end the program."""
+    pytest.importorskip("xllamacpp")
+    client = start("real")
+    info = loaded(client, load(tiny_kinds.write_hy_v3(tmp_path / "target.gguf", strip=True)))
+    assert info.drafters == ()
+    assert info.speculation_off == "no draft is loaded"
+    assert info.undrafted == {"mtp": "its file declares MTP heads and does not have them"}
+    assert done(client, chat()).stats.drafted == 0
+
+
+def test_heads_that_were_chosen_are_not_replaced(start: Start, tmp_path: Path) -> None:
+    client = start("headless")
+    asked = load(tiny_kinds.write_hy_v3(tmp_path / "target.gguf"))
+    speculation = p.Speculation(n_draft_max=3, drafter="mtp")
+    failed = client.answer(msgspec.structs.replace(asked, speculation=speculation)).last
+    assert isinstance(failed, p.Error)
+    assert failed.message.endswith("failed to create MTP context")
