@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import eaglechat
@@ -41,11 +42,19 @@ _WITHOUT_GPU = {"CPU", "BLAS", "RPC"}
 """Backends of llama.cpp that do not compute on a GPU of this machine."""
 
 
-def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """The doctor has no options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="PATH",
+        help="GGUF files, or folders of them: say only what these are and what drafts for them",
+    )
 
 
-def run(_args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    if args.paths:
+        return _look_at(args.paths)
     doctor = Doctor(*settings.load(paths.config_file()))
     print(f"eaglechat {eaglechat.__version__}, Python {platform.python_version()}")
     print(f"{platform.platform()}, {platform.machine()}\n")
@@ -260,11 +269,17 @@ class Doctor:
 
     def pairs(self) -> Iterator[str]:
         from eaglechat.hub.local import pairs
+        from eaglechat.tui.texts import drafting
 
         library = pairs.PairLibrary(paths.state_dir())
         for pair in library.pairs():
             status = pairs.inspect(pair)
-            yield f"{pair.name}: {status.problem or 'can run'}"
+            can = f"can run, drafted by {drafting.badge(status.drafters)}"
+            if not status.drafters:
+                can = "can run"
+            yield f"{pair.name}: {status.problem or can}"
+            if status.target is not None and not status.drafters:
+                yield from _prose(f"  {drafting.why_none(status.target)}")
             if status.loaded_target is not None:
                 line = self._context(status.loaded_target, status.draft)
                 yield from _prose(f"  {line}")
@@ -287,7 +302,9 @@ class Doctor:
         parts = [
             f"weights {_mib(need.target_weights + need.draft_weights)}",
             f"KV cache {_mib(need.target_kv)} in {options.kv_type}",
-            f"the draft's {_mib(need.draft_kv)} in {options.draft_kv_type}" if draft else "",
+            f"the draft's {_mib(need.draft_kv)} in {options.draft_kv_type}"
+            if need.draft_kv
+            else "",
             f"buffers {_mib(need.compute)}",
         ]
         why = "engine.n_ctx" if options.n_ctx else f"trained for {target.n_ctx_train:,}"
@@ -345,6 +362,33 @@ class Doctor:
                 f"llama-cpp-python {newer} is available, this is {python}: install it as you did "
                 "this one"
             )
+
+
+def _look_at(given: Sequence[Path]) -> int:
+    """What the models at these paths are, and what drafts for them."""
+    from eaglechat.cli.hub.drafters import TARGETS, about, badge, drafters_of
+    from eaglechat.hub.local.library import ModelKind, look_at, why_unfit
+    from eaglechat.tui.texts.drafting import brief
+
+    models = look_at([paths.expanded(str(path)) for path in given])
+    if not models:
+        print("There are no GGUF files.")
+        return FAILED
+    targets = [model for model in models if model.kind in TARGETS]
+    for model in models:
+        drafters = drafters_of(model, models)
+        by = "drafted by " if drafters and model.kind in TARGETS else ""
+        facts = [brief(model.header) if model.header else "", by + badge(model, drafters)]
+        print(f"{model.name}: {', '.join(filter(None, (model.kind.value, *facts)))}")
+        said = about(model, drafters)
+        if model.kind is ModelKind.DRAFT and targets:
+            unfit = {target.name: why_unfit(target, model) for target in targets}
+            fits = [name for name, why in unfit.items() if why is None]
+            why = f": {unfit[targets[0].name]}" if len(targets) == 1 else ""
+            said = f"Fits {', '.join(fits)}." if fits else f"Fits none of these models{why}."
+        if said:
+            print("\n".join(_prose(f"  {said}")))
+    return FAILED if any(model.kind is ModelKind.BROKEN for model in models) else OK
 
 
 def _crash_at_start() -> str | None:

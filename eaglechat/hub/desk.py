@@ -87,14 +87,16 @@ class HubDesk:
         plan = install.plan(self.hub, entry)
         try:
             memory = install.memory_of(self.hub, plan, n_ctx)
+            drafters = install.drafters_of(self.hub, plan)
         except (GGUFError, GatedError):
             # Of a gated repository, sizes and licence can be read, but no header.
-            memory = None
+            memory, drafters = None, None
         facts = Facts(
             bytes_total=plan.bytes_total,
             gated=plan.gated,
             licences=plan.licences,
             memory=memory,
+            drafters=drafters,
         )
         if memory is not None:
             self._facts.keep(entry, n_ctx, facts)

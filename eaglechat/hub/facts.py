@@ -15,6 +15,7 @@ import msgspec
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.paths import write_atomically
+from eaglechat.wire.protocol import DrafterKind
 
 _FRESH_S = 7 * 24 * 3600.0
 
@@ -28,6 +29,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     licences: tuple[tuple[str, str], ...]
     memory: MemoryNeed | None
     """None if a header could not be read."""
+    drafters: tuple[DrafterKind, ...] | None = None
+    """What the pair drafts with, besides n-grams; None if that is not known."""
 
 
 class _Kept(msgspec.Struct, frozen=True):

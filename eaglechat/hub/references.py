@@ -31,8 +31,11 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00
 
 _HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_SIDECAR = re.compile(r"(^|[-_.])(eagle-?3|mmproj|mtp|imatrix)([-_.]|$)", re.IGNORECASE)
-_EAGLE3 = re.compile(r"eagle-?3", re.IGNORECASE)
+_SIDECAR = re.compile(
+    r"(^|[-_.])(eagle-?3|dflash2?|dspark|mmproj|mtp|imatrix)([-_.]|$)", re.IGNORECASE
+)
+# In a whole model's name, mtp stands further back: its heads are in the same file.
+_DRAFT = re.compile(r"eagle-?3|dflash|dspark|^mtp-", re.IGNORECASE)
 _FORMS = "write user/repo, user/repo:Q4_K_M, user/repo/file.gguf or a Hub address"
 
 
@@ -81,9 +84,9 @@ class ModelFiles:
         return shard.stem if shard else name[: -len(".gguf")]
 
     @property
-    def is_eagle3(self) -> bool:
+    def is_draft(self) -> bool:
         """Whether the name suggests a draft; only the header can confirm it."""
-        return bool(_EAGLE3.search(self.name))
+        return bool(_DRAFT.search(self.name))
 
 
 def _hosts() -> dict[str, str]:

@@ -31,7 +31,10 @@ def run(args: argparse.Namespace) -> int:
     models = library.scan(loaded.library.folders)
     pairs = [(entry, installed.status(entry)) for entry in entries]
     if args.json:
-        document = {"models": [_model(m) for m in models], "pairs": [_pair(*p) for p in pairs]}
+        document = {
+            "models": [_model(m, models) for m in models],
+            "pairs": [_pair(*p) for p in pairs],
+        }
         print(json.dumps(document, indent=2))
         return OK
     _print_models(models)
@@ -40,7 +43,9 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _model(model: LocalModel) -> dict[str, Any]:
+def _model(model: LocalModel, models: Sequence[LocalModel]) -> dict[str, Any]:
+    from eaglechat.cli.hub.drafters import drafters_of
+
     header = model.header
     return {
         "name": model.name,
@@ -53,6 +58,7 @@ def _model(model: LocalModel) -> dict[str, Any]:
         "architecture": header.architecture if header else None,
         "quantization": header.quantization if header else None,
         "context_length": header.n_ctx_train if header else None,
+        "drafters": drafters_of(model, models),
         "problem": model.problem,
     }
 
@@ -75,6 +81,7 @@ def _pair(entry: CatalogueEntry, status: Status) -> dict[str, Any]:
 
 
 def _print_models(models: Sequence[LocalModel]) -> None:
+    from eaglechat.cli.hub.drafters import about, badge, drafters_of
     from eaglechat.hub.local.pairs import none_here
     from eaglechat.hub.units import format_bytes
 
@@ -82,11 +89,15 @@ def _print_models(models: Sequence[LocalModel]) -> None:
         print(f"{none_here()} `eaglechat pull` downloads more.")
         return
     print("On this machine")
-    rows = [(m.name, m.kind.value, format_bytes(m.size_bytes), m.source.value) for m in models]
-    for line, model in zip(_table(rows), models, strict=True):
+    found = [(model, drafters_of(model, models)) for model in models]
+    rows = [
+        (m.name, m.kind.value, badge(m, drafts), format_bytes(m.size_bytes), m.source.value)
+        for m, drafts in found
+    ]
+    for line, one in zip(_table(rows), found, strict=True):
         print(f"  {line}")
-        if model.problem:
-            print(f"    {model.problem}")
+        if said := about(*one):
+            print(f"    {said}")
     print(f"  {format_bytes(sum(model.size_bytes for model in models))} in all")
 
 

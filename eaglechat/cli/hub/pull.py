@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,6 +116,7 @@ def _pull_model(
     paths = _download(downloads, files, printer)
     if paths is None:
         return FAILED
+    _say_what_drafts(paths)
     print(paths[0])
     return OK
 
@@ -172,6 +174,17 @@ def _download(
     for error in errors:
         complain(error)
     return None if errors else [file.path for file in snapshot.files if file.path]
+
+
+def _say_what_drafts(paths: list[Path]) -> None:
+    """What a model that was downloaded alone drafts with, on standard error."""
+    from eaglechat.cli.hub.drafters import about, badge, drafters_of
+    from eaglechat.hub.local import library
+
+    for model in library.look_at(paths[:1]):
+        drafters = drafters_of(model, ())
+        said = about(model, drafters) or f"{model.kind.value}: {badge(model, drafters)}"
+        print(f"{model.name}: {said}", file=sys.stderr)
 
 
 def _drop_damaged(hub: Hub, files: Iterable[RemoteFile]) -> None:

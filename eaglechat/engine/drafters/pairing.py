@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,17 @@ from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
 from eaglechat.wire.protocol import DrafterChoice, DrafterKind
 
-_NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder", "dflash"})
+_NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder"})
+
+_CHECKS: Mapping[DrafterKind | None, Callable[[GGUFHeader, GGUFHeader], None]] = {
+    "eagle3": eagle3.check,
+    "mtp": mtp.check,
+    "dflash": dflash.check,
+    "dspark": dflash.check,
+    "dflash2": dflash.check,
+    None: mtp.check,
+}
+"""A file of no kind is a whole model; mtp.check says so."""
 
 
 @dataclass(frozen=True)
@@ -25,32 +36,40 @@ class Pairing:
     """The draft's; None if the drafter is in the target's file."""
 
 
+def kind_of(draft: GGUFHeader) -> DrafterKind | None:
+    """The kind of drafter that a file is; None if it is none, as a language model."""
+    if draft.architecture == dflash.ARCHITECTURE:
+        return dflash.variant(draft)
+    if mtp.is_draft(draft):
+        return "mtp"
+    return "eagle3" if draft.architecture == DRAFT_ARCHITECTURE else None
+
+
 def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...]:
     """All that drafts for a target: the draft, which `check_headers` has accepted, and what the
     target's own file has. Heads in a sidecar stand in for those in the target."""
     found = []
-    if draft is not None:
-        found.append(Pairing(kind_of(draft), draft))
-    if mtp.problem(target) is None and "mtp" not in [one.kind for one in found]:
+    kind = kind_of(draft) if draft is not None else None
+    if kind is not None:
+        found.append(Pairing(kind, draft))
+    if mtp.problem(target) is None and kind != "mtp":
         found.append(Pairing("mtp"))
     return tuple(found)
 
 
-def kind_of(draft: GGUFHeader) -> DrafterKind:
-    """The kind of a draft file; eagle3 for a file that is none."""
-    if draft.architecture == dflash.ARCHITECTURE:
-        return dflash.variant(draft)
-    return "mtp" if mtp.is_draft(draft) else "eagle3"
+def kinds(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[DrafterKind, ...]:
+    """The kinds of all that drafts for a target, in that order; without any, only n-grams do."""
+    return tuple(one.kind for one in pairings(target, draft))
 
 
 def check_choice(target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterChoice) -> None:
     """Raises PreflightError if the user chose a drafter that the pair does not have."""
-    kinds = [one.kind for one in pairings(target, draft)]
-    if choice in ("auto", "ngram", "none") or choice in kinds:
+    found = kinds(target, draft)
+    if choice in ("auto", "ngram", "none") or choice in found:
         return
     why = mtp.problem(target) if choice == "mtp" else None
     why = why or (
-        f"the draft given is of another kind ({kinds[0]})" if draft else "no draft is given"
+        f"the draft given is of another kind ({found[0]})" if draft else "no draft is given"
     )
     raise PreflightError(f"{choice} cannot draft for {target.path.name}: {why}")
 
@@ -70,10 +89,13 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
 
     Raises PreflightError.
     """
-    if target.architecture == DRAFT_ARCHITECTURE:
+    kind = kind_of(target)
+    if kind is not None:
         message = (
-            f"the target {target.path} is an EAGLE-3 draft (architecture eagle3), not a language "
-            "model"
+            f"{target.path} has the MTP heads of a model alone, not the model"
+            if kind == "mtp"
+            else f"the target {target.path} is a draft (architecture {target.architecture}), not a "
+            "language model"
         )
         if draft is None:
             raise PreflightError(f"{message}; give it as the draft, with its own target")
@@ -85,17 +107,8 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
             f"{target.path} is a {target.architecture} model, which cannot chat; "
             "the target must be a language model"
         )
-    if mtp.is_draft(target):
-        raise PreflightError(
-            f"{target.path} has the MTP heads of a model alone, not the model; give it as the "
-            "draft, with its own target"
-        )
     if draft is not None:
-        is_same_kind = draft.architecture == target.architecture
-        check = mtp.check if is_same_kind or mtp.is_draft(draft) else eagle3.check
-        if draft.architecture == dflash.ARCHITECTURE:
-            check = dflash.check
-        check(target, draft)
+        _CHECKS[kind_of(draft)](target, draft)
 
 
 def _read(path: Path, role: str) -> GGUFHeader:

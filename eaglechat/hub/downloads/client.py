@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urljoin
@@ -258,6 +258,16 @@ class Hub:
         if file not in self._headers:
             self._headers[file] = self._repeat(ask)
         return self._headers[file]
+
+    def peek_model(self, files: Sequence[RemoteFile]) -> GGUFHeader:
+        """The header of a model, whose first file comes first. That of one that declares MTP heads
+        knows the tensors of the other files too: the heads are in the last. Raises GGUFError."""
+        first, *others = files
+        header = self.peek(first)
+        if not header.number("{arch}.nextn_predict_layers"):
+            return header
+        elsewhere = tuple(tensor for file in others for tensor in self.peek(file).tensors)
+        return replace(header, tensors_elsewhere=elsewhere)
 
     def beginning(self, file: RemoteFile) -> GGUFHeader:
         """A GGUF's header up to its vocabulary, which is enough to compute the memory needed."""

@@ -6,22 +6,25 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from eaglechat.engine.drafters.pairing import check_headers
+from eaglechat.engine.drafters.pairing import check_headers, kind_of
 from eaglechat.gguf.header import GGUFError, GGUFHeader
-from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
+from eaglechat.gguf.preflight import PreflightError
 from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.references import ModelFiles, group_models
+from eaglechat.wire.protocol import DrafterKind
 
 CHECKPOINT_WEIGHTS = (".safetensors", ".bin")
-_DRAFT_NAME = re.compile(r"eagle-?3|speculator", re.IGNORECASE)
+_DRAFT_NAME = re.compile(r"eagle-?3|dflash|dspark|speculator", re.IGNORECASE)
 _QUANTIZED = re.compile(r"[-_.]?(GGUF|i1|imatrix)$", re.IGNORECASE)
 _NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
 _MOST_CANDIDATES = 12
 _MOST_BASES = 8
 # The Hub searches by name; these are the ways in which publishers name drafts.
-_PUBLISHERS_PATTERNS = ("{}_eagle3", "{}-eagle3", "EAGLE3-{}", "{}-speculator", "{} eagle3")
+_PUBLISHERS_PATTERNS = (
+    "{}_eagle3", "{}-eagle3", "EAGLE3-{}", "{}-speculator", "{} eagle3", "{}-DFlash", "{}-DSpark",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Candidate:
     problem: str | None = None
     warning: str | None = None
     note: str = ""
+    kind: DrafterKind | None = None
+    """None if it was not read, or is no draft."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Target:
 
 def describe_target(hub: Hub, repo: RemoteRepo, model: ModelFiles) -> Target:
     """A target of a repository, with its header. Raises HubError, GGUFError."""
-    header = hub.peek(repo.file(model.first))
+    header = hub.peek_model([repo.file(name) for name in model.files])
     return Target(repo.repo, header, repo.base_models or _named_bases(header))
 
 
@@ -116,7 +121,7 @@ def _candidates(listing: RemoteRepo, found_by: str) -> Iterator[Candidate]:
     ggufs = [
         model
         for model in group_models(listing.paths)
-        if not beside or _DRAFT_NAME.search(model.name)
+        if not beside or model.is_draft or _DRAFT_NAME.search(model.name)
     ]
     files = [model.files for model in ggufs] or ([] if beside else [checkpoint_files(listing)])
     for names in files:
@@ -146,6 +151,7 @@ def checkpoint_files(listing: RemoteRepo) -> tuple[str, ...]:
 def _judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) -> Candidate:
     """The candidate with `fits`, `problem`, `warning` and `note` set."""
     note = ""
+    kind: DrafterKind | None = None
     try:
         if candidate.is_checkpoint:
             # Imported here, because it imports numpy and gguf.
@@ -153,17 +159,19 @@ def _judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) 
 
             files = [listing.file(name) for name in candidate.files]
             problem, layers = judge_checkpoint(hub, files, target.header)
+            kind = None if problem else "eagle3"  # others are not converted
             if layers:
                 note = (
                     f"does not say which layers it reads: {', '.join(map(str, layers))} are usual"
                 )
         else:
-            problem = judge_gguf(hub.peek(listing.file(candidate.files[0])), target.header)
+            header = hub.peek(listing.file(candidate.files[0]))
+            problem, kind = judge_gguf(header, target.header), kind_of(header)
     except (HubError, GGUFError) as error:
         return replace(candidate, problem=str(error))
     warning = None if problem else _other_fine_tune(target, listing)
     fits = problem is None
-    return replace(candidate, fits=fits, problem=problem, warning=warning, note=note)
+    return replace(candidate, fits=fits, problem=problem, warning=warning, note=note, kind=kind)
 
 
 def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> CatalogueEntry:
@@ -187,8 +195,6 @@ def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> Catalog
 
 def judge_gguf(draft: GGUFHeader, target: GGUFHeader) -> str | None:
     """Why a GGUF is no draft for a target; None if it fits."""
-    if draft.architecture != DRAFT_ARCHITECTURE:
-        return f"it is a model of architecture {draft.architecture or '?'}, not an EAGLE-3 draft"
     try:
         check_headers(target, draft)
     except PreflightError as error:

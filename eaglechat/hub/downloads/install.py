@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from eaglechat.engine.drafters.pairing import kind_of, kinds
+from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import MemoryNeed, memory_need
 from eaglechat.hub.catalogue import CatalogueEntry, GGUFSource
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
@@ -22,6 +24,7 @@ from eaglechat.hub.local.installed import (
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.partial_file import bytes_received
 from eaglechat.hub.references import InvalidReferenceError, choose
+from eaglechat.wire.protocol import DrafterKind
 
 USUAL_CONTEXT = 1 << 13
 """Tokens of context for which the memory of a pair is estimated before its download."""
@@ -186,9 +189,7 @@ def memory_of(hub: Hub, plan: Plan, n_ctx: int) -> MemoryNeed:
     with its size on the Hub, and a KV cache as large as that of one layer of the target.
     Raises HubError, GGUFError.
     """
-    target = replace(
-        hub.beginning(plan.target[0]), size_bytes=sum(file.size for file in plan.target)
-    )
+    target = replace(_target(hub, plan), size_bytes=sum(file.size for file in plan.target))
     draft_bytes = sum(file.size for file in plan.draft)
     n_ctx = n_ctx or min(target.n_ctx_train or USUAL_CONTEXT, USUAL_CONTEXT)
     if not plan.converts:
@@ -197,3 +198,20 @@ def memory_of(hub: Hub, plan: Plan, n_ctx: int) -> MemoryNeed:
     need = memory_need(target, None, n_ctx)
     layer = need.target_kv // max(target.n_layers, 1)
     return replace(need, draft_weights=draft_bytes, draft_kv=layer)
+
+
+def drafters_of(hub: Hub, plan: Plan) -> tuple[DrafterKind, ...]:
+    """What a pair will draft with, by its headers on the Hub. Raises HubError, GGUFError."""
+    target = _target(hub, plan)
+    if plan.converts:
+        # No other checkpoint is converted.
+        return ("eagle3", *kinds(target, None))
+    draft = hub.beginning(plan.draft[0])
+    return kinds(target, draft if kind_of(draft) == "eagle3" else hub.peek(plan.draft[0]))
+
+
+def _target(hub: Hub, plan: Plan) -> GGUFHeader:
+    """The beginning of the target's header, and its tensors only if it declares MTP heads."""
+    header = hub.beginning(plan.target[0])
+    has_heads = header.number("{arch}.nextn_predict_layers") > 0
+    return hub.peek_model(plan.target) if has_heads else header

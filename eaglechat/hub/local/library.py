@@ -21,10 +21,11 @@ from pathlib import Path
 from huggingface_hub import scan_cache_dir
 
 from eaglechat import paths
-from eaglechat.engine.drafters.pairing import check_headers
+from eaglechat.engine.drafters.mtp import pairing as mtp
+from eaglechat.engine.drafters.pairing import check_headers, kind_of
 from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
-from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, TARGET_ARCHITECTURES, PreflightError
-from eaglechat.gguf.shards import shard_of
+from eaglechat.gguf.preflight import TARGET_ARCHITECTURES, PreflightError
+from eaglechat.gguf.shards import shard_of, shard_paths
 from eaglechat.hub.local.cache import RepoCache, cache_dir, repo_of
 from eaglechat.hub.references import HubReference, choose, group_models
 
@@ -83,6 +84,40 @@ def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[
     for model in chain(_in_cache(cache or cache_dir()), *(_in_folder(*place) for place in places)):
         found.setdefault(Path(os.path.realpath(model.path)), model)
     return list(found.values())
+
+
+def look_at(places: Sequence[Path]) -> list[LocalModel]:
+    """The models in these folders, and these files, each once."""
+    found: dict[Path, LocalModel] = {}
+    for place in places:
+        models = list(_in_folder(place, Source.FOLDER)) if place.is_dir() else [_file(place)]
+        for model in models:
+            found.setdefault(Path(os.path.realpath(model.path)), model)
+    return list(found.values())
+
+
+def _file(path: Path) -> LocalModel:
+    try:
+        files = tuple(shard_paths(path))
+    except OSError:
+        files = ()
+    return _recognise(path.name, files or (path,), Source.FOLDER, None)
+
+
+def fitting(target: LocalModel, models: Sequence[LocalModel]) -> list[LocalModel]:
+    """The drafts among `models` that fit a target, by their headers."""
+    return [model for model in models if why_unfit(target, model) is None]
+
+
+def why_unfit(target: LocalModel, draft: LocalModel) -> str | None:
+    """Why a model is no draft for a target, by their headers; None if it is one."""
+    if target.header is None or draft.header is None or draft.kind is not ModelKind.DRAFT:
+        return "it is not a draft"
+    try:
+        check_headers(target.header, draft.header)
+    except PreflightError as error:
+        return str(error)
+    return None
 
 
 def _in_cache(cache: Path) -> Iterator[LocalModel]:
@@ -185,7 +220,7 @@ def _header(path: Path, _mtime_ns: int, _size: int) -> GGUFHeader:
 
 
 def _kind(header: GGUFHeader) -> tuple[ModelKind, str | None]:
-    if header.architecture == DRAFT_ARCHITECTURE:
+    if kind_of(header) is not None:
         return ModelKind.DRAFT, None
     if not header.architecture:
         return ModelKind.OTHER, "Its header does not name its architecture."
@@ -193,7 +228,7 @@ def _kind(header: GGUFHeader) -> tuple[ModelKind, str | None]:
         check_headers(header, None)
     except PreflightError as error:
         return ModelKind.OTHER, _sentence(error)
-    if header.architecture in TARGET_ARCHITECTURES:
+    if header.architecture in TARGET_ARCHITECTURES or mtp.problem(header) is None:
         return ModelKind.TARGET, None
     reason = f"Models of architecture {header.architecture} cannot be read by a draft."
     return ModelKind.PLAIN, reason

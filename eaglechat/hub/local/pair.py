@@ -11,7 +11,7 @@ from eaglechat.wire.protocol import Auto
 
 @dataclass(frozen=True)
 class Pair:
-    """The paths of a target and its draft; without a draft the target decodes without speculation.
+    """The paths of a target and its draft; without a draft, what the target's own file has drafts.
 
     For a model on a server, `target` is its name. `n_draft_max` is the draft length that a chat
     starts with; None means the setting for all pairs.

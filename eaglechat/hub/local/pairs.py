@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from eaglechat.engine.drafters.pairing import check_pair
+from eaglechat.engine.drafters.pairing import check_pair, kinds
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import f16_bytes
 from eaglechat.gguf.preflight import PreflightError
@@ -20,7 +20,7 @@ from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local.pair import Pair
 from eaglechat.paths import write_atomically
-from eaglechat.wire.protocol import Auto, DraftLength
+from eaglechat.wire.protocol import Auto, DrafterKind, DraftLength
 
 if TYPE_CHECKING:
     from eaglechat.hub.local.installed import Status
@@ -53,6 +53,11 @@ class InspectedPair:
         if self.target is None or not self.pair.reencode:
             return self.target
         return replace(self.target, size_bytes=f16_bytes(self.target))
+
+    @property
+    def drafters(self) -> tuple[DrafterKind, ...]:
+        """What the pair drafts with, besides n-grams; known if its target's header is."""
+        return kinds(self.target, self.draft) if self.target is not None else ()
 
 
 class NotInstalledError(Exception):

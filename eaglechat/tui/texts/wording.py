@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.cells import cell_len, set_cell_size
 
@@ -14,6 +14,16 @@ from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason, Round
 _LOG_LINE = 160
 VISIBLE_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
 """Makes newlines and tabs visible in a text that is shown on one line."""
+
+DRAFTERS: Mapping[str, str] = {
+    "eagle3": "EAGLE-3",
+    "mtp": "MTP heads",
+    "dflash": "DFlash",
+    "dspark": "DSpark",
+    "dflash2": "DFlash2",
+    NGRAM: "n-grams",
+}
+"""The names of all that drafts."""
 
 KINDS_OF_TOKENS = (
     ("accepted", "a guess of the draft that the target agreed with: a token for free"),
@@ -57,7 +67,8 @@ def pair_in_short(info: PairInfo | None, name: str) -> str:
         return f"{name}  {info.target.name}"
     draft = ", no draft"
     if info.drafter is not None:
-        draft = f" + draft {info.draft.quantization}" if info.draft else " + MTP heads"
+        draft = f" + {drafter(info.drafter.kind)}"
+        draft += f" {info.draft.quantization}" if info.draft else ""
     return f"{name}  {info.target.quantization}{draft}"
 
 
@@ -92,9 +103,7 @@ def latest_draft(round_: Round | None) -> str:
 
 def drafter(name: str | None) -> str:
     """A drafter's name for people."""
-    return {NGRAM: "n-grams", "eagle3": "draft", "mtp": "MTP heads", None: "draft"}.get(
-        name
-    ) or str(name)
+    return "draft" if name is None else DRAFTERS.get(name, name)
 
 
 def auto_in_short(auto: AutoDraft) -> str:

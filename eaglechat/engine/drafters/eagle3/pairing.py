@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.preflight import (
-    DRAFT_ARCHITECTURE,
     EXTRACT_LAYERS,
     TARGET_ARCHITECTURES,
     PreflightError,
@@ -28,11 +27,6 @@ def check(target: GGUFHeader, draft: GGUFHeader) -> None:
 
 
 def _check_draft(draft: GGUFHeader) -> None:
-    if draft.architecture != DRAFT_ARCHITECTURE:
-        raise PreflightError(
-            f"the draft {draft.path} has the architecture {draft.architecture}, "
-            f"an EAGLE-3 draft has {DRAFT_ARCHITECTURE}"
-        )
     layers = draft.numbers("eagle3.target_layers")
     if layers is None and draft.get("eagle3.target_layers") is not None:
         raise PreflightError(

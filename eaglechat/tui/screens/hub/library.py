@@ -13,14 +13,14 @@ from textual.widgets import Button, Input, OptionList, Static
 
 from eaglechat.hub.local.library import LocalModel, Removal, plan_removal, remove
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import inspect, none_here, pair_of_files
+from eaglechat.hub.local.pairs import InspectedPair, inspect, none_here, pair_of_files
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts import wording
+from eaglechat.tui.texts import drafting, wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 
@@ -39,7 +39,7 @@ class LibraryScreen(EagleModal[Pair]):
         self._services = services
         self._models: list[LocalModel] | None = None
         self._users: dict[str, list[str]] = {}
-        self._pairs: list[Pair] = []
+        self._pairs: list[InspectedPair] = []
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="library") as dialog:
@@ -80,14 +80,15 @@ class LibraryScreen(EagleModal[Pair]):
         self._list_anew()
 
     def _find_fitting(self, target: LocalModel, drafts: Sequence[LocalModel]) -> Iterator[Update]:
-        pairs = [pair_of_files(target.path, draft.path) for draft in drafts]
-        fitting = [pair for pair in pairs if inspect(pair).problem is None]
-        yield partial(self._take_pairs, [*fitting, pair_of_files(target.path, None)])
+        pairs = [inspect(pair_of_files(target.path, draft.path)) for draft in drafts]
+        fitting = [pair for pair in pairs if pair.problem is None]
+        alone = pair_of_files(target.path, None)
+        yield partial(self._take_pairs, [*fitting, InspectedPair(alone, target.header, None, None)])
 
-    def _take_pairs(self, pairs: list[Pair]) -> None:
+    def _take_pairs(self, pairs: list[InspectedPair]) -> None:
         """The chosen target with each draft that fits it, and alone."""
         if len(pairs) == 1:
-            self.dismiss(pairs[0])
+            self.dismiss(pairs[0].pair)
             return
         self._pairs = pairs
         self.query_one(Filter).clear()
@@ -142,7 +143,7 @@ class LibraryScreen(EagleModal[Pair]):
 
     def _heading(self) -> str:
         if self._pairs:
-            return f"Which draft? These fit {self._pairs[0].target.name}."
+            return f"Which draft? These fit {self._pairs[0].pair.target.name}."
         if not self._models:
             return f"{none_here()} The menu downloads pairs."
         total = format_bytes(sum(model.size_bytes for model in self._models))
@@ -158,7 +159,7 @@ class LibraryScreen(EagleModal[Pair]):
         if index is None or self._models is None:
             return
         if self._pairs:
-            self.dismiss(self._pairs[index])
+            self.dismiss(self._pairs[index].pair)
             return
         model = self._models[index]
         if model.kind.value in TARGETS:
@@ -197,13 +198,17 @@ class LibraryScreen(EagleModal[Pair]):
 def _row(model: LocalModel) -> Content:
     header = model.header
     what = f"{header.architecture} {header.quantization}" if header else ""
-    facts = [model.kind.value, what, format_bytes(model.size_bytes), model.source.value]
+    badge = drafting.in_file(header) if header else ""
+    facts = [model.kind.value, badge, what, format_bytes(model.size_bytes), model.source.value]
     problem = model.problem if model.kind.value not in TARGETS else None
     second = " · ".join(filter(None, facts)) + (f" · {problem}" if problem else "")
     return Content.assemble((model.name, "bold"), "\n  ", (second, MUTED))
 
 
-def _pair_row(pair: Pair) -> Content:
-    if pair.draft is None:
-        return Content.assemble(("without a draft", "bold"), "\n  ", ("plain decoding", MUTED))
-    return Content.assemble((pair.draft.name, "bold"), "\n  ", (str(pair.draft.parent), MUTED))
+def _pair_row(status: InspectedPair) -> Content:
+    badge, draft = drafting.badge(status.drafters), status.pair.draft
+    if draft is None:
+        drafts = f"drafted by its {badge}" if status.drafters else "plain decoding"
+        return Content.assemble(("without a draft", "bold"), "\n  ", (drafts, MUTED))
+    about = f"{badge} · {draft.parent}"
+    return Content.assemble((draft.name, "bold"), "\n  ", (about, MUTED))

@@ -28,7 +28,7 @@ from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts import wording
+from eaglechat.tui.texts import drafting, wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 
@@ -141,7 +141,7 @@ class SearchScreen(EagleModal[CatalogueEntry]):
 
     def _find_models(self, repo: str) -> Models:
         listing = self._services.desk.hub.repo(repo)
-        models = [model for model in group_models(listing.paths) if not model.is_eagle3]
+        models = [model for model in group_models(listing.paths) if not model.is_draft]
         return Models(listing, models)
 
     def _find_drafts(self, repo: RemoteRepo, model: ModelFiles) -> Drafts:
@@ -244,13 +244,16 @@ def _heading(step: Step) -> str:
         if not step.models:
             return f"{step.repo.repo} has no complete GGUF model."
         return f"Which quantisation of {step.repo.repo}?"
+    own = drafting.in_file(step.target.header)
     if not step.candidates:
+        runs = f"It drafts with its {own}" if own else "It runs without one too"
         return (
-            f"No draft was found for {step.model.name}. It runs without one too: download it with "
+            f"No draft was found for {step.model.name}. {runs}: download it with "
             f"`eaglechat pull {step.target.repo}`, then load it from Models on "
             f"this machine ({key_of('menu.library')} in the menu)."
         )
-    return f"Drafts for {step.model.name}, checked by their headers"
+    also = f"; its {own} draft too" if own else ""
+    return f"Drafts for {step.model.name}, checked by their headers{also}"
 
 
 def _rows(step: Step) -> list[Content]:
@@ -274,9 +277,10 @@ def _repo_row(hit: SearchHit) -> Content:
 
 def _candidate_row(candidate: Candidate) -> Content:
     marks = {True: ("● ", "$text-success"), False: ("✗ ", "$text-error"), None: ("? ", MUTED)}
+    kind = wording.drafter(candidate.kind) if candidate.kind else ""
     how = "to convert" if candidate.is_checkpoint else "GGUF"
     size = format_bytes(candidate.size_bytes) if candidate.size_bytes else ""
-    facts = [how, size, candidate.licence or "", "gated" if candidate.gated else ""]
+    facts = [kind, how, size, candidate.licence or "", "gated" if candidate.gated else ""]
     fits = "; ".join(filter(None, (f"fits; found {candidate.found_by}", candidate.note)))
     says = candidate.problem or candidate.warning or fits
     style = MUTED

@@ -21,8 +21,9 @@ from eaglechat.hub.local.pairs import InspectedPair, OfferedPair
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.screens.menu.servers import ServerNews
-from eaglechat.tui.texts import wording
+from eaglechat.tui.texts import drafting, wording
 from eaglechat.tui.widgets.readouts import MUTED, Part
+from eaglechat.wire.protocol import DrafterKind
 from eaglechat.wire.records import KvType
 
 if TYPE_CHECKING:
@@ -63,6 +64,17 @@ class Known:
         return judged.text if judged is not None and judged.fits is False else None
 
     @property
+    def drafters(self) -> tuple[DrafterKind, ...] | None:
+        """What drafts, besides n-grams; None if that is not known."""
+        entry = self.offer.entry
+        if self.status is not None and self.status.target is not None:
+            return self.status.drafters
+        if self.facts is not None and self.facts.drafters is not None:
+            return self.facts.drafters
+        # No other checkpoint is converted.
+        return ("eagle3",) if entry is not None and entry.draft.checkpoint else None
+
+    @property
     def fit(self) -> Fit | None:
         if self.status is not None and self.status.loaded_target is not None:
             models = self.status.loaded_target, self.status.draft
@@ -98,6 +110,8 @@ def _searched(known: Known) -> str:
     if known.status is not None:
         headers = filter(None, (known.status.target, known.status.draft))
         words += [f"{header.architecture} {header.quantization}" for header in headers]
+    if known.drafters is not None:
+        words.append(drafting.badge(known.drafters))
     return " ".join(words).casefold()
 
 
@@ -131,21 +145,14 @@ def _takes(known: Known) -> str:
     if known.offer.pair is not None:
         if status is None or status.target is None:
             return "reading the headers…"
-        return " · ".join([_made_of(status.target, status.draft), *memory])
-    return " · ".join([_download(known), *memory, *_gated(known)])
+        return " · ".join([drafting.made_of(status.target, status.draft), *memory])
+    badge = [drafting.badge(known.drafters)] if known.drafters is not None else []
+    return " · ".join([_download(known), *badge, *memory, *_gated(known)])
 
 
 def _progress(moving: InstallSnapshot) -> str:
     share = moving.bytes_done / moving.bytes_total if moving.bytes_total else 0.0
     return f"{moving.stage.value} {share:.0%}"
-
-
-def _made_of(target: GGUFHeader, draft: GGUFHeader | None) -> str:
-    size = format_bytes(target.size_bytes)
-    made_of = f"{target.architecture} {target.quantization} {size}"
-    if draft is None:
-        return f"{made_of}, no draft"
-    return f"{made_of} + draft {draft.quantization} {format_bytes(draft.size_bytes)}"
 
 
 def _download(known: Known) -> str:
@@ -170,7 +177,7 @@ def details(known: Known, width: int) -> Content:
     parts: list[Part] = [(offer.name, "bold $primary")]
     if offer.entry is not None and offer.entry.title:
         parts.append(f"  {offer.entry.title}")
-    parts += ["\n\n", *_verdict(known), "\n"]
+    parts += ["\n\n", *_verdict(known), "\n", *_drafter_lines(known, width)]
     if known.status is not None and known.status.problem is None:
         for role, header in (("Target", known.status.target), ("Draft", known.status.draft)):
             if header is not None:
@@ -197,6 +204,15 @@ def _verdict(known: Known) -> list[Part]:
         (can, "$text-success"),
         f"\n{judged.text}, for both models and both KV caches {n_ctx}",
     ]
+
+
+def _drafter_lines(known: Known, width: int) -> list[Part]:
+    """What drafts; where nothing does, why and what would help."""
+    if known.drafters is None:
+        return []
+    target = known.status.target if known.status is not None else None
+    why = drafting.why_none(target) if target is not None and not known.drafters else ""
+    return [*_table([("drafted by", drafting.badge(known.drafters)), ("", why)], width), "\n"]
 
 
 def _download_lines(known: Known, width: int) -> list[Part]:

@@ -11,15 +11,13 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, DirectoryTree, Input, Static
 
-from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, inspect, pair_of_files
-from eaglechat.hub.units import format_bytes
 from eaglechat.paths import expanded
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
-from eaglechat.tui.texts import wording
+from eaglechat.tui.texts import drafting, wording
 
 _ASK = "Type a path, or choose a file below."
 
@@ -64,7 +62,9 @@ class OpenFilesScreen(EagleModal[Pair]):
                 yield Input(placeholder="the model to chat with (.gguf)", id="target", compact=True)
             with Horizontal(classes="field"):
                 yield Static("Draft", classes="field-name")
-                yield Input(placeholder="an EAGLE-3 draft, or empty", id="draft", compact=True)
+                yield Input(
+                    placeholder="a draft that was made for it, or empty", id="draft", compact=True
+                )
             yield Static(_ASK, id="verdict", markup=False)
             yield GGUFTree(self._directory, id="tree")
             with Horizontal(classes="buttons"):
@@ -105,8 +105,8 @@ class OpenFilesScreen(EagleModal[Pair]):
         if status.problem:
             self._say(wording.sentence(status.problem), bad=True)
         else:
-            headers = [header for header in (status.target, status.draft) if header]
-            self._say("Can run here: " + "  +  ".join(map(_brief, headers)))
+            assert status.target is not None
+            self._say(f"Can run here: {drafting.made_of(status.target, status.draft)}")
         self.query_one("#load", Button).disabled = status.problem is not None
 
     @on(DirectoryTree.FileSelected)
@@ -148,7 +148,3 @@ def _is_directory(path: Path) -> bool:
         return path.is_dir()
     except OSError:  # what is typed may be too long for a name
         return False
-
-
-def _brief(header: GGUFHeader) -> str:
-    return f"{header.architecture} {header.quantization} {format_bytes(header.size_bytes)}"

@@ -1,0 +1,65 @@
+"""What drafts for a model or a pair, in words, and what would help where nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eaglechat.engine.drafters.mtp import pairing as mtp
+from eaglechat.engine.drafters.pairing import kind_of, kinds, pairings
+from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
+from eaglechat.hub.units import format_bytes
+from eaglechat.tui.texts.wording import drafter
+from eaglechat.wire.protocol import DrafterKind
+
+NO_DRAFT = "no draft"
+"""n-grams, which need no model, draft here too."""
+
+
+def badge(drafters: Iterable[DrafterKind]) -> str:
+    """Who drafts for a model, or that none but n-grams does."""
+    return ", ".join(dict.fromkeys(map(drafter, drafters))) or NO_DRAFT
+
+
+def in_file(header: GGUFHeader) -> str:
+    """What a file drafts with, as a draft or as a target alone; empty if it does not."""
+    kind = kind_of(header)
+    found = (kind,) if kind is not None else kinds(header, None)
+    return badge(found) if found else ""
+
+
+def made_of(target: GGUFHeader, draft: GGUFHeader | None) -> str:
+    """The models of a pair, and what drafts in each."""
+    found = pairings(target, draft)
+    text = brief(target)
+    own = [drafter(one.kind) for one in found if one.file is None]
+    if own:
+        text += f" with {' and '.join(own)}"
+    for one in found:
+        if one.file is not None:
+            size = format_bytes(one.file.size_bytes)
+            text += f" + {drafter(one.kind)} {one.file.quantization} {size}"
+    return text if found else f"{text}, {NO_DRAFT}"
+
+
+def brief(header: GGUFHeader) -> str:
+    return f"{header.architecture} {header.quantization} {format_bytes(header.size_bytes)}"
+
+
+def why_none(target: GGUFHeader) -> str:
+    """Why nothing but n-grams drafts for a target alone, and what would help."""
+    architecture = target.architecture
+    reasons = [mtp.problem(target)]
+    remedies = []
+    if target.number("{arch}.nextn_predict_layers") > target.n_mtp_heads:
+        remedies.append("a version of this model with its MTP heads")
+    elif architecture in mtp.ARCHITECTURES:
+        remedies.append("a version of this model with MTP heads, if there is one,")
+    if architecture in TARGET_ARCHITECTURES:
+        remedies.append("a draft that was made for it")
+    else:
+        reasons.append(f"llama.cpp lets no draft read {architecture} models")
+    helps = " or ".join(remedies)
+    return f"Only n-grams draft: {', and '.join(filter(None, reasons))}." + (
+        f" {helps[:1].upper()}{helps[1:]} would help." if helps else ""
+    )
