@@ -108,13 +108,15 @@ class Pair:
     ) -> Reply:
         """`changes` are made behind the rounds of these numbers; behind as many as `rounds` the
         reply is cancelled. Other options are those of `Generator.reply`."""
-        live = Live(Speculation(n_draft_max=n, ngram=ngram, drafter=drafter), 0.0)
+        options = {"sampling": GREEDY, "seed": 1, **options}
+        speculation = Speculation(n_draft_max=n, ngram=ngram, drafter=drafter)
+        live = Live(speculation, options["sampling"].temperature)
         events: list[ReplyEvent] = []
 
         def is_enough() -> bool:
             return rounds is not None and len(Reply(tuple(events)).rounds) >= rounds
 
-        options = {"sampling": GREEDY, "seed": 1, "cancelled": is_enough, **options}
+        options["cancelled"] = is_enough
         stream = self.loaded.generator.reply(prompt, live=live, max_tokens=length, **options)
         for event in stream:
             events.append(event)
@@ -132,8 +134,8 @@ class Files:
     draft: Path | None
 
     @contextmanager
-    def loaded(self, *, n_ctx: int = 512) -> Iterator[Pair]:
-        options = LoadOptions(n_ctx=n_ctx, n_batch=128, n_threads=N_THREADS)
+    def loaded(self, *, n_ctx: int = 512, n_batch: int = 128) -> Iterator[Pair]:
+        options = LoadOptions(n_ctx=n_ctx, n_batch=n_batch, n_threads=N_THREADS)
         with closing(LoadedPair(check_pair(self.target, self.draft), options)) as pair:
             yield Pair(pair)
 

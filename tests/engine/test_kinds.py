@@ -4,6 +4,7 @@ drafts as a pair that has seen nothing else, whatever came before."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +12,28 @@ import pytest
 
 from eaglechat.engine.auto import calibration
 from eaglechat.engine.drafters.base import Limits, Proposal
+from eaglechat.engine.drafters.dflash.drafter import DflashDrafter
+from eaglechat.engine.drafters.mtp.pairing import problem
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama import backend
-from eaglechat.engine.llama.objects import Context
+from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import PreflightError
-from eaglechat.wire.errors import ModelLoadError
+from eaglechat.wire.errors import DecodeError, ModelLoadError
 from eaglechat.wire.protocol import AUTO, Set
-from eaglechat.wire.records import FinishReason
+from eaglechat.wire.records import Prefill, Round
 from tests import tiny_kinds
 from tests.engine.kind_pairs import (
     KINDS,
     Files,
     Kind,
-    Pair,
-    Plain,
     Turns,
     Write,
     counts,
     cycle,
     plain,
 )
-from tests.engine.rig import Reply
+from tests.engine.rig import N_THREADS, Reply, decode
 from tests.tiny_kinds import accepted
 
 EACH = [(kind, drafter) for kind, made in KINDS.items() for drafter in made.drafters]
@@ -44,7 +46,7 @@ all_drafters = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module", autouse=True)
 def _quickly() -> Iterator[None]:
-    """A load that does not time drafts: the lengths that auto chooses are not this file's matter."""
+    """A load does not time drafts: the lengths that auto chooses are not this file's matter."""
     backend.start_backend(backend.LOG_ERRORS)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(calibration, "BUDGET_S", 0.0)
@@ -91,6 +93,7 @@ def test_a_conversation_is_written_as_by_plain_decoding(
             if options.get("n") != AUTO:
                 with files.loaded() as fresh:
                     assert counts(fresh.reply(prompt, drafter=drafter, **options)) == counts(reply)
+            check_reads_nothing_twice(reply)
             drafted += sum(len(round_.drafted) for round_ in reply.rounds)
             n_accepted += sum(counts(reply))
             assert {one.drafter for round_ in reply.rounds for one in round_.drafted} <= {drafter}
@@ -108,6 +111,12 @@ def test_a_conversation_is_written_as_by_plain_decoding(
     assert 0.1 * drafted < n_accepted < 0.95 * drafted
 
 
+def check_reads_nothing_twice(reply: Reply) -> None:
+    """A drafter that falls behind would have the target decode again in mid-reply."""
+    kinds = [type(event) for event in reply.events]
+    assert Prefill not in kinds[kinds.index(Round) :]
+
+
 @all_drafters
 def test_a_reply_drafts_as_long_as_asked(write: Write, kind: str, drafter: str) -> None:
     files = write(kind)
@@ -119,6 +128,19 @@ def test_a_reply_drafts_as_long_as_asked(write: Write, kind: str, drafter: str) 
             assert reply.tokens == cycle(60)[20:]
             assert max(len(round_.drafted) for round_ in reply.rounds) == min(n, longest)
             check_counts(reply, files.kind, drafter, cycle(20)[-1])
+            check_reads_nothing_twice(reply)
+
+
+@all_drafters
+def test_the_smallest_batch_is_large_enough(write: Write, kind: str, drafter: str) -> None:
+    """For a prompt in several batches, and for the longest draft that is verified."""
+    files = write(kind)
+    with files.loaded(n_batch=32) as pair:
+        reply = pair.reply(cycle(100), drafter=drafter, n=16, length=40)
+    assert reply.offs == []
+    assert reply.tokens == cycle(140)[100:]
+    assert max(len(round_.drafted) for round_ in reply.rounds) == files.kind.longest(drafter)
+    check_counts(reply, files.kind, drafter, cycle(100)[-1])
 
 
 def check_counts(reply: Reply, kind: Kind, drafter: str, id_last: int) -> None:
@@ -146,6 +168,9 @@ def test_drafting_goes_off_and_on_again_within_a_reply(
             drafted = [len(round_.drafted) for round_ in reply.rounds]
             assert drafted[:9] == [2, 2, 0, 0, 0, 0, 0, 2, 2]
             check_counts(reply, files.kind, drafter, cycle(20)[-1])
+            if without.n_draft_max == 0:
+                # The drafter has seen it all.
+                check_reads_nothing_twice(reply)
 
 
 @all_drafters
@@ -161,6 +186,25 @@ def test_drafting_goes_on_when_the_context_is_full(write: Write, kind: str, draf
     check_counts(reply, files.kind, drafter, prompt[-1])
     check_counts(again, files.kind, drafter, held[-1])
     assert again.tokens == cycle(25, held[-1])[1:]
+
+
+@all_drafters
+@pytest.mark.parametrize("meanwhile", ["none", "ngram"])
+def test_a_drafter_hears_of_turns_that_leave_while_it_is_not_asked(
+    write: Write, kind: str, drafter: str, meanwhile: str
+) -> None:
+    files = write(kind)
+    with files.loaded(n_ctx=256) as pair:
+        first = pair.reply(cycle(200), drafter=drafter, length=20)
+        prompt = cycle(240)
+        reply = pair.reply(prompt, drafter=meanwhile, turns=Turns(prompt, 40), length=30)
+        held = [*pair.loaded.generator.cached, reply.tokens[-1]]
+        again = pair.reply(held, drafter=drafter)
+    assert len(reply.windows) == 1
+    assert first.offs == reply.offs == again.offs == []
+    assert reply.tokens == cycle(270)[240:]
+    assert again.tokens == cycle(25, held[-1])[1:]
+    check_counts(again, files.kind, drafter, held[-1])
 
 
 @all_drafters
@@ -194,6 +238,7 @@ def test_the_drafter_is_switched_between_replies_in_every_order(write: Write, ki
             reply = pair.reply(prompt, drafter=choice, length=12)
             assert reply.offs == []
             assert reply.tokens == cycle(13, prompt[-1])[1:]
+            check_reads_nothing_twice(reply)
             name = files.kind.drafters[0] if choice == "auto" else choice
             if name in files.kind.drafters:
                 assert len(reply.rounds[0].drafted) > 0
@@ -270,13 +315,12 @@ def test_the_other_drafter_takes_over_from_one_that_fails(
     """And nothing is said of the failure of one that is not asked."""
     files, prompt = write("qwen35, dflash"), cycle(20)
     with files.loaded() as pair:
-        dflash, _ = pair.loaded.generator._drafters._models
 
         def fails(*_: object) -> Proposal:
             raise RuntimeError("broken")
 
         with monkeypatch.context() as patched:
-            patched.setattr(dflash, "propose", fails)
+            patched.setattr(DflashDrafter, "propose", fails)
             replies = [
                 pair.reply(prompt, drafter=drafter)
                 for drafter in ("dflash", "dflash", "mtp", "mtp", "dflash")
@@ -331,6 +375,43 @@ def test_a_drafter_is_no_target(tmp_path: Path, target: str, refusal: str) -> No
     options = {"mtp_only": True} if target in ("hy_v3", "qwen35") else {}
     with pytest.raises(PreflightError, match=refusal):
         check_pair(write(tmp_path / "drafter.gguf", **options), None)
+
+
+def test_heads_are_not_run_unless_they_are_as_declared_and_llama_cpp_has_a_graph_of_them(
+    tmp_path: Path,
+) -> None:
+    header = read_header(tiny_kinds.write_hy_v3(tmp_path / "hy_v3.gguf"))
+    more = replace(header, fields={**header.fields, "hy_v3.nextn_predict_layers": 2})
+    assert problem(more) == "its file declares 2 MTP heads and has 1"
+    other = replace(header, fields={**header.fields, "general.architecture": "deepseek4"})
+    assert problem(other) == "llama.cpp cannot run the MTP heads of deepseek4 models"
+
+
+def test_heads_that_were_not_loaded_get_no_context(tmp_path: Path) -> None:
+    with Model(tiny_kinds.write_hy_v3(tmp_path / "hy_v3.gguf")) as model:
+        sizes = {"n_ctx": 256, "n_batch": 32, "n_threads": N_THREADS}
+        with Context(model, **sizes) as target, pytest.raises(AssertionError):
+            Context(model, **sizes, other=target, runs_heads=True)
+
+
+def test_inputs_that_were_not_exported_are_not_read(tmp_path: Path) -> None:
+    with (
+        Model(tiny_kinds.write_llama(tmp_path / "llama.gguf")) as model,
+        Context(model, n_ctx=256, n_batch=32, n_threads=N_THREADS) as target,
+        Batch(target) as batch,
+    ):
+        for exports in (False, True, False):
+            target.extract_layer_inputs((1, 2), exports)
+            decode(target, batch, cycle(4), 0)
+            target.forget(0, 0)
+            if exports:
+                assert target.layer_inputs(2, 4).shape == (4, model.n_embd)
+            else:
+                with pytest.raises(DecodeError, match="did not export the inputs of layer 2"):
+                    target.layer_inputs(2, 4)
+        target.extract_layer_inputs((1, 2), True)
+        with pytest.raises(DecodeError, match="did not export the inputs of layer 1"):
+            target.layer_inputs(1, 4)
 
 
 def test_a_block_drafter_is_not_opened_for_a_target_that_it_cannot_read(tmp_path: Path) -> None:
