@@ -95,7 +95,7 @@ def _accepted(
     greedy = Sampling(temperature=0.0)
     with (
         closing(Eagle3Drafter(target, draft, norms=norms)) as drafter,
-        closing(Generator(target, drafter)) as generator,
+        closing(Generator(target, [drafter])) as generator,
     ):
         events = [
             event
