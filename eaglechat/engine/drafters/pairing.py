@@ -11,7 +11,7 @@ from eaglechat.engine.drafters.eagle3 import pairing as eagle3
 from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.vocabulary_map import check_vocabulary_map
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
-from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
+from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, TARGET_ARCHITECTURES, PreflightError
 from eaglechat.wire.protocol import DrafterChoice, DrafterKind
 
 _NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder"})
@@ -60,6 +60,12 @@ def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...
 def kinds(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[DrafterKind, ...]:
     """The kinds of all that drafts for a target, in that order; without any, only n-grams do."""
     return tuple(one.kind for one in pairings(target, draft))
+
+
+def takes_drafts(target: GGUFHeader) -> bool:
+    """Whether llama.cpp runs any draft with targets of this architecture: one that reads their
+    layer inputs, or a sidecar of MTP heads."""
+    return target.architecture in TARGET_ARCHITECTURES | mtp.ARCHITECTURES
 
 
 def check_choice(target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterChoice) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.pairing import check_headers, kind_of
 from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.preflight import PreflightError
@@ -17,6 +18,8 @@ from eaglechat.wire.protocol import DrafterKind
 
 CHECKPOINT_WEIGHTS = (".safetensors", ".bin")
 _DRAFT_NAME = re.compile(r"eagle-?3|dflash|dspark|speculator", re.IGNORECASE)
+# Behind a model's name; before it, it names a file of the heads alone.
+_MTP_NAME = re.compile(r"[-_.]mtp([-_.]|$)", re.IGNORECASE)
 _QUANTIZED = re.compile(r"[-_.]?(GGUF|i1|imatrix)$", re.IGNORECASE)
 _NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
 _MOST_CANDIDATES = 12
@@ -56,12 +59,27 @@ class Target:
     repo: str
     header: GGUFHeader
     base_models: tuple[str, ...]
+    with_heads: str | None = None
+    """A model of the same repository that has MTP heads, if the target has none."""
 
 
 def describe_target(hub: Hub, repo: RemoteRepo, model: ModelFiles) -> Target:
     """A target of a repository, with its header. Raises HubError, GGUFError."""
     header = hub.peek_model([repo.file(name) for name in model.files])
-    return Target(repo.repo, header, repo.base_models or _named_bases(header))
+    base_models = repo.base_models or _named_bases(header)
+    return Target(repo.repo, header, base_models, _with_heads(hub, repo, model, header))
+
+
+def _with_heads(hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeader) -> str | None:
+    """Of the models that are named after MTP heads, the header of one is read: one quantised like
+    the target, if there is one."""
+    named = [other for other in group_models(repo.paths) if _MTP_NAME.search(other.name)]
+    if header.n_mtp_heads or not named:
+        return None
+    quantization = model.name.rpartition("-")[2]
+    other = next((other for other in named if other.name.endswith(quantization)), named[0])
+    found = hub.peek_model([repo.file(name) for name in other.files])
+    return other.name if mtp.problem(found) is None else None
 
 
 def find_drafts(

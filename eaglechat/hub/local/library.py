@@ -21,10 +21,9 @@ from pathlib import Path
 from huggingface_hub import scan_cache_dir
 
 from eaglechat import paths
-from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.pairing import check_headers, kind_of
+from eaglechat.engine.drafters.pairing import check_headers, kind_of, takes_drafts
 from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
-from eaglechat.gguf.preflight import TARGET_ARCHITECTURES, PreflightError
+from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import shard_of, shard_paths
 from eaglechat.hub.local.cache import RepoCache, cache_dir, repo_of
 from eaglechat.hub.references import HubReference, choose, group_models
@@ -228,9 +227,9 @@ def _kind(header: GGUFHeader) -> tuple[ModelKind, str | None]:
         check_headers(header, None)
     except PreflightError as error:
         return ModelKind.OTHER, _sentence(error)
-    if header.architecture in TARGET_ARCHITECTURES or mtp.problem(header) is None:
+    if takes_drafts(header):
         return ModelKind.TARGET, None
-    reason = f"Models of architecture {header.architecture} cannot be read by a draft."
+    reason = f"No draft runs with models of architecture {header.architecture}."
     return ModelKind.PLAIN, reason
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.pairing import kind_of, kinds, pairings
+from eaglechat.engine.drafters.pairing import kind_of, kinds, pairings, takes_drafts
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.texts.wording import drafter
 from eaglechat.wire.protocol import DrafterKind
@@ -55,10 +54,10 @@ def why_none(target: GGUFHeader) -> str:
         remedies.append("a version of this model with its MTP heads")
     elif architecture in mtp.ARCHITECTURES:
         remedies.append("a version of this model with MTP heads, if there is one,")
-    if architecture in TARGET_ARCHITECTURES:
+    if takes_drafts(target):
         remedies.append("a draft that was made for it")
     else:
-        reasons.append(f"llama.cpp lets no draft read {architecture} models")
+        reasons.append(f"no draft runs with {architecture} models")
     helps = " or ".join(remedies)
     return f"Only n-grams draft: {', and '.join(filter(None, reasons))}." + (
         f" {helps[:1].upper()}{helps[1:]} would help." if helps else ""

@@ -148,8 +148,9 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
     if info.server:
         return loaded
     if info.drafter is None:
+        why = f" ({'; '.join(info.undrafted.values())})" if info.undrafted else ""
         return (
-            f"{loaded} There is no draft. Where the text repeats itself, n-grams guess what "
+            f"{loaded} There is no draft{why}. Where the text repeats itself, n-grams guess what "
             f"followed before, and the target checks the guesses all at once. {pair.note}"
         ).rstrip()
     last = pair.note

@@ -9,7 +9,7 @@ import pytest
 from gguf import GGUFReader
 
 from eaglechat.engine.drafters.mtp.pairing import is_draft, problem
-from eaglechat.engine.drafters.pairing import Pairing, check_pair, pairings
+from eaglechat.engine.drafters.pairing import check_pair, pairings
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.preflight import PreflightError
 from tests import tiny_kinds
@@ -82,7 +82,8 @@ def test_a_sidecar_is_told_by_the_blocks_that_it_lacks(tmp_path: Path, write: An
     assert is_draft(read_header(write(sidecar, mtp_only=True)))
     for path in (target, write(target)):
         headers = check_pair(path, sidecar)
-        assert pairings(*headers) == (Pairing("mtp", headers[1]),)
+        (found,) = pairings(*headers)
+        assert (found.kind, found.file) == ("mtp", headers[1])
 
 
 def test_a_file_of_heads_alone_is_no_target(tmp_path: Path, hy_v3: Path) -> None:
@@ -90,10 +91,10 @@ def test_a_file_of_heads_alone_is_no_target(tmp_path: Path, hy_v3: Path) -> None
     sidecar = tiny_kinds.write_hy_v3(tmp_path / "sidecar.gguf", mtp_only=True)
     assistant = tiny_kinds.write_gemma4_assistant(tmp_path / "assistant.gguf")
     for path in (sidecar, assistant):
-        for draft in (None, hy_v3):
+        for draft, hint in ((None, "give it as the draft"), (hy_v3, "swapped?")):
             message = refusal(path, draft)
             assert f"{path.name} has the MTP heads of a model alone" in message
-            assert "give it as the draft" in message
+            assert hint in message
 
 
 def test_a_sidecar_of_another_model_is_refused_with_both_values(
@@ -153,7 +154,8 @@ def test_a_whole_model_is_no_sidecar(tmp_path: Path, hy_v3: Path, *, has_heads: 
 def test_an_assistant_is_for_gemma4(tmp_path: Path, gemma4: Path) -> None:
     assistant = tiny_kinds.write_gemma4_assistant(tmp_path / "assistant.gguf")
     headers = check_pair(gemma4, assistant)
-    assert pairings(*headers) == (Pairing("mtp", headers[1]),)
+    (found,) = pairings(*headers)
+    assert (found.kind, found.file) == ("mtp", headers[1])
     tiny_kinds.write_hy_v3(gemma4)
     assert "has the MTP heads of a gemma4 model, target.gguf is a hy_v3 model" in refusal(
         gemma4, assistant

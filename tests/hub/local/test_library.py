@@ -74,7 +74,7 @@ def test_the_header_counts_not_the_name(tmp_path: Path, hub: Hub) -> None:
     }
     models = by_name(scan([own], hub.cache_dir))
     assert "cut short" in (models["cut"].problem or "")
-    assert "gemma3 cannot be read by a draft" in (models["gemma3"].problem or "")
+    assert "No draft runs with models of architecture gemma3" in (models["gemma3"].problem or "")
 
 
 def test_a_split_model_is_one_and_says_which_part_is_missing(tmp_path: Path, hub: Hub) -> None:

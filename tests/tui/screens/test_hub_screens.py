@@ -52,7 +52,7 @@ async def test_each_pair_says_what_it_takes_and_why_it_cannot_run(
     desk.offer(entry("behind-a-gate"), known=facts(1000, gated=("org/behind-a-gate-GGUF",)))
     async with drive(size=(120, 40), desk=desk) as user:
         await user.sees("download 3.0 GB · 4.0 GB of 8.0 GB GPU")
-        await user.sees("download + convert 9.0 GB · 12.0 GB of 32.0 GB RAM")
+        await user.sees("download + convert 9.0 GB · EAGLE-3 · 12.0 GB of 32.0 GB RAM")
         await user.sees("cannot run: needs 45.0 GB, 13.0 GB more than this")
         await user.sees("· gated")
         await user.type("needs-ram")

@@ -106,7 +106,7 @@ async def test_files_of_your_own(drive: Drive, models: Path) -> None:
         await user.command("menu.files")
         await user.sees("Open GGUF files")
         await user.type(str(models / "draft.gguf"))
-        await user.sees("an EAGLE-3 draft")
+        await user.sees("is a draft (architecture eagle3)")
         await user.press("ctrl+u")
         await user.type(str(models / "target.gguf"))
         await user.sees("Can run here: llama Q4_K_M")

@@ -245,15 +245,17 @@ def _heading(step: Step) -> str:
             return f"{step.repo.repo} has no complete GGUF model."
         return f"Which quantisation of {step.repo.repo}?"
     own = drafting.in_file(step.target.header)
+    other = step.target.with_heads
+    hint = f". {other} in the same repository has MTP heads of its own." if other else ""
     if not step.candidates:
         runs = f"It drafts with its {own}" if own else "It runs without one too"
         return (
             f"No draft was found for {step.model.name}. {runs}: download it with "
             f"`eaglechat pull {step.target.repo}`, then load it from Models on "
-            f"this machine ({key_of('menu.library')} in the menu)."
+            f"this machine ({key_of('menu.library')} in the menu){hint or '.'}"
         )
     also = f"; its {own} draft too" if own else ""
-    return f"Drafts for {step.model.name}, checked by their headers{also}"
+    return f"Drafts for {step.model.name}, checked by their headers{also}{hint}"
 
 
 def _rows(step: Step) -> list[Content]:

@@ -31,7 +31,7 @@ async def test_the_last_round_then_those_before_it(drive: Drive, size: tuple[int
         await user.on(InsideScreen)
         await user.command("inside.first")
         await user.sees("Round 1 of")
-        await user.sees("3 tokens drafted (draft), 3 tested, 3 accepted; 4 tokens gained.")
+        await user.sees("3 tokens drafted (EAGLE-3), 3 tested, 3 accepted; 4 tokens gained.")
         await user.sees("parasol")
         await user.press("right")
         await user.sees("Round 2 of")

@@ -1,0 +1,228 @@
+"""Every kind of drafter in the library, in `eaglechat models`, `pull` and `doctor`, and on the Hub:
+who drafts for what, and why nothing does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eaglechat.engine.drafters.pairing import kind_of
+from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
+from eaglechat.hub.desk import HubDesk
+from eaglechat.hub.downloads.client import Hub
+from eaglechat.hub.downloads.find_drafts import describe_target, find_drafts
+from eaglechat.hub.local.library import LocalModel, ModelKind, find, fitting, look_at, scan
+from eaglechat.hub.references import ModelFiles
+from eaglechat.tui.texts.wording import DRAFTERS
+from tests import ggufs
+from tests.hub.commands import Commands
+from tests.hub.fakehub import FakeHub
+from tests.one_of_each import write_one_of_each
+
+FITS = {
+    "plain": {"dflash", "dspark", "dflash2"},
+    "heads": {"sidecar"},
+    "stripped": {"sidecar"},
+    "gemma4": {"assistant"},
+    "other": {"eagle3"},
+    "unreadable": set[str](),
+}
+DRAFTERS_OF = {
+    "plain": ["dflash", "dflash2", "dspark"],
+    "heads": ["mtp"],
+    "stripped": ["mtp"],
+    "gemma4": ["mtp"],
+    "other": ["eagle3"],
+    "unreadable": [],
+    "dflash": ["dflash"],
+    "dspark": ["dspark"],
+    "dflash2": ["dflash2"],
+    "eagle3": ["eagle3"],
+    "sidecar": ["mtp"],
+    "assistant": ["mtp"],
+    "projector": [],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_one_of_each(tmp_path_factory.mktemp("kinds") / "own")
+
+
+@pytest.fixture
+def commands(fake: FakeHub, tmp_path: Path, folder: Path) -> Commands:
+    config = tmp_path / "eaglechat" / "config"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f'[library]\nfolders = ["{folder.as_posix()}"]\n')
+    return Commands(tmp_path, fake.endpoint)
+
+
+def one(models: list[LocalModel], name: str) -> LocalModel:
+    (found,) = find(models, name)
+    return found
+
+
+def test_the_library_knows_drafts_of_every_kind_and_what_they_fit(hub: Hub, folder: Path) -> None:
+    models = scan([folder], hub.cache_dir)
+    kinds = {model.name: model.kind for model in models}
+    drafts = {name for name, kind in kinds.items() if kind is ModelKind.DRAFT}
+    assert drafts == set.union(*FITS.values())
+    targets = {name for name, kind in kinds.items() if kind is ModelKind.TARGET}
+    assert targets == FITS.keys() - {"unreadable"}
+    assert kinds["unreadable"] is ModelKind.PLAIN
+    fits = {name: {draft.name for draft in fitting(one(models, name), models)} for name in FITS}
+    assert fits == FITS
+
+
+def test_models_says_what_drafts_and_why_nothing_does(commands: Commands) -> None:
+    document = json.loads(commands.run("models", "--json").stdout)
+    assert {model["name"]: model["drafters"] for model in document["models"]} == DRAFTERS_OF
+    lines = commands.run("models").stdout.splitlines()
+    rows = {line.split()[0]: line for line in lines if line.startswith("  ") and line.strip()}
+    for name, kinds in DRAFTERS_OF.items():
+        assert ", ".join(DRAFTERS[kind] for kind in kinds) in rows[name]
+    assert "no draft" in rows["unreadable"]
+    assert "no draft" not in rows["projector"]
+    why = lines[lines.index(rows["unreadable"]) + 1]
+    assert why.strip() == (
+        "Only n-grams draft: its file has no MTP heads, and no draft runs with gemma3 models."
+    )
+
+
+def test_doctor_looks_at_a_folder(commands: Commands, folder: Path) -> None:
+    result = commands.run("doctor", str(folder))
+    assert result.returncode == 0
+    said = result.stdout
+    assert "plain: target, llama F32" in said
+    assert "drafted by DFlash, DFlash2, DSpark\n" in said
+    assert "sidecar: draft, hy_v3 F32 377 kB, MTP heads\n  Fits heads, stripped.\n" in said
+    assert "assistant: draft, gemma4-assistant F32 584 kB, MTP heads\n  Fits gemma4.\n" in said
+    assert "eagle3: draft, eagle3 F32 2 kB, EAGLE-3\n  Fits other.\n" in said
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["heads"], "heads.gguf: target, hy_v3 F32 1.0 MB, drafted by MTP heads"),
+        (
+            ["stripped"],
+            "Only n-grams draft: its file declares MTP heads and does not have them. A version of "
+            "this model with its MTP heads or a draft that was made for it would help.",
+        ),
+        (["plain"], "its file has no MTP heads. A draft that was made for it would help."),
+        (["heads", "dspark"], "Fits none of these models: the target"),
+        (["heads", "plain", "eagle3"], "Fits none of these models."),
+        (["dflash"], "dflash.gguf: draft, dflash F32 976 kB, DFlash"),
+    ],
+)
+def test_doctor_looks_at_files_and_says_what_would_help(
+    commands: Commands, folder: Path, names: list[str], said: str
+) -> None:
+    result = commands.run("doctor", *(str(folder / f"{name}.gguf") for name in names))
+    assert result.returncode == 0
+    assert said in " ".join(result.stdout.split())
+
+
+def test_doctor_says_what_is_no_model(commands: Commands, tmp_path: Path) -> None:
+    missing = commands.run("doctor", str(tmp_path / "missing.gguf"))
+    assert missing.returncode == 1
+    assert "missing.gguf: broken" in missing.stdout
+    (tmp_path / "empty").mkdir()
+    empty = commands.run("doctor", str(tmp_path / "empty"))
+    assert (empty.returncode, empty.stdout) == (1, "There are no GGUF files.\n")
+
+
+def test_a_file_given_twice_is_looked_at_once(folder: Path) -> None:
+    assert len(look_at([folder / "heads.gguf", folder, folder / "heads.gguf"])) == len(DRAFTERS_OF)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("heads", "target: MTP heads"),
+        ("dspark", "draft: DSpark"),
+        ("plain", "Only n-grams draft: its file has no MTP heads."),
+    ],
+)
+def test_pull_says_what_a_model_drafts_with(
+    commands: Commands, fake: FakeHub, folder: Path, name: str, said: str
+) -> None:
+    fake.add("org/one", {"model.gguf": (folder / f"{name}.gguf").read_bytes()})
+    result = commands.run("pull", "org/one")
+    assert result.returncode == 0
+    assert f"model.gguf: {said}" in result.stderr.splitlines()[-1]
+
+
+# --- on the Hub ---
+
+
+def test_drafts_of_every_kind_are_found_beside_their_target(
+    hub: Hub, fake: FakeHub, folder: Path
+) -> None:
+    files = {"plain": "model-Q4_K_M", "dflash": "model-DFlash", "dspark": "dspark-model"}
+    files |= {"heads": "mtp-other"}
+    fake.add(
+        "org/model",
+        {f"{name}.gguf": (folder / f"{kind}.gguf").read_bytes() for kind, name in files.items()},
+    )
+    target = describe_target(hub, hub.repo("org/model"), ModelFiles(("model-Q4_K_M.gguf",)))
+    found = {one.files[0]: one for one in find_drafts(hub, target)}
+    assert {name: (one.fits, one.kind) for name, one in found.items()} == {
+        "model-DFlash.gguf": (True, "dflash"),
+        "dspark-model.gguf": (True, "dspark"),
+        "mtp-other.gguf": (False, None),
+    }
+    problem = found["mtp-other.gguf"].problem or ""
+    assert "is a whole model that has MTP heads of its own; load it as the target" in problem
+
+
+@pytest.mark.parametrize("has_heads", [True, False])
+def test_a_version_with_heads_is_named_if_it_has_them(
+    hub: Hub, fake: FakeHub, folder: Path, has_heads: bool
+) -> None:
+    other = (folder / ("heads.gguf" if has_heads else "stripped.gguf")).read_bytes()
+    files = {f"model-MTP-{q}.gguf": other for q in ("Q8_0", "Q4_K_M")}
+    fake.add("org/model", {**files, "model-Q4_K_M.gguf": (folder / "plain.gguf").read_bytes()})
+    target = describe_target(hub, hub.repo("org/model"), ModelFiles(("model-Q4_K_M.gguf",)))
+    assert target.with_heads == ("model-MTP-Q4_K_M" if has_heads else None)
+
+
+@pytest.mark.parametrize(
+    ("pair", "drafters"),
+    [
+        (("plain", "dflash2"), ("dflash2",)),
+        (("other", "eagle3"), ("eagle3",)),
+        (("heads", "sidecar"), ("mtp",)),
+        (("gemma4", "assistant"), ("mtp",)),
+    ],
+)
+def test_what_a_pair_drafts_with_is_known_before_its_download(
+    hub: Hub, fake: FakeHub, folder: Path, pair: tuple[str, str], drafters: tuple[str, ...]
+) -> None:
+    target, draft = (f"{name}.gguf" for name in pair)
+    fake.add("org/pair", {name: (folder / name).read_bytes() for name in (target, draft)})
+    entry = CatalogueEntry(
+        name="pair",
+        target=GGUFSource(repo="org/pair", file=target),
+        draft=DraftSource(repo="org/pair", file=draft),
+    )
+    assert HubDesk(lambda: hub).ask_facts(entry, 0).drafters == drafters
+
+
+def test_heads_in_the_last_file_of_a_split_model_are_found(hub: Hub, fake: FakeHub) -> None:
+    names = [f"m-0000{number}-of-00002.gguf" for number in (1, 2)]
+    declares = {"hy_v3.nextn_predict_layers": 1}
+    head = (("blk.3.nextn.eh_proj.weight", (8, 8)),)
+    block = (("blk.0.attn_norm.weight", (8,)),)
+    fake.add(
+        "org/split",
+        {
+            names[0]: ggufs.target("hy_v3", n_layers=4, tensors=block, **declares),
+            names[1]: ggufs.gguf({}, n_vocab=0, tensors=head),
+        },
+    )
+    target = describe_target(hub, hub.repo("org/split"), ModelFiles(tuple(names)))
+    assert target.header.n_mtp_heads == 1
+    assert kind_of(target.header) is None

@@ -1,0 +1,140 @@
+"""What drafts for a model, as the menu and the other lists of models say it before a load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from eaglechat.hub.local.installed import Status
+from eaglechat.hub.local.library import look_at
+from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.hub.library import LibraryScreen
+from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
+from eaglechat.wire import protocol
+from tests.one_of_each import write_one_of_each
+from tests.tui.driving import Driver
+from tests.tui.scripted_desk import ScriptedDesk, entry, facts
+
+Drive = Callable[..., Driver]
+SIZE = (120, 40)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_one_of_each(tmp_path / "own")
+
+
+@pytest.fixture
+def desk(folder: Path) -> ScriptedDesk:
+    desk = ScriptedDesk()
+    desk.on_disk = look_at([folder])
+    for target, draft in (
+        ("plain", "dflash"), ("plain", "dspark"), ("plain", "dflash2"), ("other", "eagle3"),
+        ("heads", None), ("heads", "sidecar"), ("gemma4", "assistant"), ("unreadable", None),
+    ):  # fmt: skip
+        path = folder / f"{draft}.gguf" if draft else None
+        pair = pair_of_files(folder / f"{target}.gguf", path)
+        named = entry(f"{target}-{draft or 'alone'}")
+        desk.offer(named, Status("installed", pair, pair.target, pair.draft, None))
+    return desk
+
+
+async def test_a_row_of_the_menu_says_what_drafts(drive: Drive, desk: ScriptedDesk) -> None:
+    async with drive(size=SIZE, desk=desk) as user:
+        for row in (
+            "llama F32 943 kB + DFlash F32",
+            "+ DSpark F32",
+            "+ DFlash2 F32",
+            "+ EAGLE-3 F32",
+            "hy_v3 F32 1.0 MB with MTP heads ·",
+            "hy_v3 F32 1.0 MB + MTP heads F32",
+            "+ MTP heads F32",
+            "gemma3 F32 2 kB, no draft",
+        ):
+            await user.sees(row)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("heads-alone", ["drafted by    MTP heads"]),
+        ("plain-dspark", ["drafted by    DSpark"]),
+        (
+            "unreadable-alone",
+            ["drafted by    no draft", "Only n-grams draft: its", "no draft runs with gemma3"],
+        ),
+    ],
+)
+async def test_the_details_say_why_nothing_drafts(
+    drive: Drive, desk: ScriptedDesk, words: str, said: list[str]
+) -> None:
+    async with drive(size=SIZE, desk=desk) as user:
+        await user.sees("no draft")
+        await user.type(words)
+        for text in said:
+            await user.sees(text)
+
+
+async def test_what_drafts_can_be_searched_for(drive: Drive, desk: ScriptedDesk) -> None:
+    async with drive(size=SIZE, desk=desk) as user:
+        await user.sees("+ DSpark F32")
+        await user.type("mtp heads")
+        await user.until(lambda: "DSpark" not in user.text, "other pairs gone")
+        for name in ("heads-alone", "heads-sidecar", "gemma4-assistant"):
+            await user.sees(name)
+
+
+async def test_a_pair_of_the_catalogue_says_what_drafts_before_its_download(
+    drive: Drive,
+) -> None:
+    desk = ScriptedDesk()
+    known = facts(3000)
+    both = msgspec.structs.replace(known, drafters=("dflash", "mtp"))
+    desk.offer(entry("with-both"), known=both)
+    desk.offer(entry("not-known"), known=known)
+    desk.offer(entry("converted", converts=True))
+    async with drive(size=SIZE, desk=desk) as user:
+        await user.sees("download 3.0 GB · DFlash, MTP heads · 6.0 GB of")
+        await user.sees("download 3.0 GB · 6.0 GB of")
+        await user.sees("Hub unreachable · EAGLE-3")
+
+
+async def test_a_target_with_heads_is_loaded_alone(
+    drive: Drive, desk: ScriptedDesk, folder: Path
+) -> None:
+    async with drive(size=SIZE, desk=desk) as user:
+        await user.type("heads-alone")
+        await user.sees("with MTP heads")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        load = user.engine.requests(protocol.Load)[-1]
+        assert isinstance(load, protocol.Load)
+        assert (load.target, load.draft) == (str(folder / "heads.gguf"), None)
+
+
+async def test_the_library_says_what_a_file_drafts_with_and_what_it_can_be_paired_with(
+    drive: Drive, desk: ScriptedDesk
+) -> None:
+    async with drive(size=SIZE, desk=desk) as user:
+        await user.command("menu.library")
+        await user.on(LibraryScreen)
+        await user.sees("draft · DFlash2 · dflash F32")
+        await user.sees("draft · MTP heads · gemma4-assistant F32")
+        await user.sees("target · MTP heads · hy_v3 F32")
+        await user.type("mtp target")
+        await user.press("enter")
+        await user.sees("Which draft? These fit heads.gguf")
+        await user.sees("MTP heads · /")
+        await user.sees("drafted by its MTP heads")
+
+
+async def test_files_of_your_own_say_what_drafts(drive: Drive, folder: Path) -> None:
+    async with drive(size=SIZE) as user:
+        await user.command("menu.files")
+        await user.on(OpenFilesScreen)
+        await user.type(str(folder / "heads.gguf"))
+        await user.sees("Can run here: hy_v3 F32 1.0 MB with MTP heads")
