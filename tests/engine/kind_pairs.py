@@ -39,6 +39,8 @@ class Kind:
     """What lets the history decide, and leaves a part of the drafts."""
     drafters: tuple[str, ...]
     heads: int = 0
+    is_sidecar: bool = False
+    """Whether the heads are in a file of their own."""
     block: tiny_kinds.Variant | None = None
 
     @property
@@ -61,17 +63,21 @@ class Kind:
         """The files of the target and of its draft, if that is a file. A drafter that is not mixed
         goes by what it reads of the target alone, so what it should not have read is a wrong
         draft."""
-        options: dict[str, Any] = {"mix": self.mix} if mixed else {}
-        if self.heads:
-            options |= {"token_weight": 0.6} if mixed else {"wrong": WRONG}
+        of_target: dict[str, Any] = {"mix": self.mix} if mixed else {}
+        of_heads = {**of_target, "token_weight": 0.6} if mixed else {"wrong": WRONG}
         if self.heads > 1:
-            options["heads"] = self.heads
+            of_heads["heads"] = self.heads
+        target, draft = folder / "target.gguf", folder / "draft.gguf"
+        if self.target == "gemma4":
+            tiny_kinds.write_gemma4(target, **of_target)
+            return target, tiny_kinds.write_gemma4_assistant(draft, **of_heads)
         make = getattr(tiny_kinds, f"write_{self.target}")
-        target = make(folder / "target.gguf", **options)
+        make(target, **(of_heads if self.heads else of_target))
+        if self.is_sidecar:
+            return target, make(draft, mtp_only=True, **of_heads)
         if self.block is None:
             return target, None
         wrong = 0.0 if mixed else WRONG
-        draft = folder / "draft.gguf"
         return target, tiny_kinds.write_dflash(
             draft, variant=self.block, wrong=wrong, from_features=True
         )
@@ -81,6 +87,8 @@ KINDS = {
     "hy_v3": Kind("hy_v3", 0.35, ("mtp",), heads=1),
     "hy_v3, 2 heads": Kind("hy_v3", 0.35, ("mtp",), heads=2),
     "qwen35": Kind("qwen35", 0.25, ("mtp",), heads=1),
+    "hy_v3, sidecar": Kind("hy_v3", 0.35, ("mtp",), heads=1, is_sidecar=True),
+    "gemma4, assistant": Kind("gemma4", 0.15, ("mtp",)),
     "llama, dflash": Kind("llama", 0.25, ("dflash",), block="dflash"),
     "llama, dspark": Kind("llama", 0.25, ("dspark",), block="dspark"),
     "llama, dflash2": Kind("llama", 0.25, ("dflash2",), block="dflash2"),

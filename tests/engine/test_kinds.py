@@ -362,19 +362,11 @@ def test_heads_without_a_context_are_named_and_the_pair_runs(
 # --- what ends the process is refused from the headers ---
 
 
-@pytest.mark.parametrize(
-    ("target", "refusal"),
-    [
-        ("hy_v3", "has the MTP heads of a model and nothing else of it"),
-        ("qwen35", "has the MTP heads of a model and nothing else of it"),
-        ("gemma4_assistant", "is a gemma4-assistant model, which cannot chat"),
-        ("dflash", "is a dflash model, which cannot chat"),
-    ],
-)
-def test_a_drafter_is_no_target(tmp_path: Path, target: str, refusal: str) -> None:
+@pytest.mark.parametrize("target", ["hy_v3", "qwen35", "gemma4_assistant", "dflash"])
+def test_a_drafter_is_no_target(tmp_path: Path, target: str) -> None:
     write = getattr(tiny_kinds, f"write_{target}")
     options = {"mtp_only": True} if target in ("hy_v3", "qwen35") else {}
-    with pytest.raises(PreflightError, match=refusal):
+    with pytest.raises(PreflightError, match="give it as the draft, with its own target"):
         check_pair(write(tmp_path / "drafter.gguf", **options), None)
 
 
