@@ -211,10 +211,14 @@ class FinishedReply:
         """Without counts of speculation where the engine does not report them."""
         end = self.recording.end
         return Measured(
-            stats=self.recording.stats if self.hello.can.origins else None,
+            stats=self.recording.stats if self._counts_drafts else None,
             tokens=end.tokens if end else sum(len(r.tokens) for r in self.recording.rounds),
             timings=end.timings if end else None,
         )
+
+    @property
+    def _counts_drafts(self) -> bool:
+        return self.hello.can.origins or self.recording.stats.is_of_whole_reply
 
     @property
     def finish_reason(self) -> str:
@@ -234,7 +238,7 @@ class FinishedReply:
             "server": info.server or None,
             "left_out": info.left_out,
             "context": {"size": info.n_ctx or None, "used": recording.n_past or None},
-            "speculation": self._speculation() if self.hello.can.origins else None,
+            "speculation": self._speculation() if self._counts_drafts else None,
             "parts": {
                 part.value: {"tokens": stats.tokens, **part_in_json(stats.measured)}
                 for part, stats in recording.by_part.items()
@@ -270,7 +274,7 @@ class FinishedReply:
         end = self.recording.end
         assert end is not None
         parts = summary(self.measured)
-        if not self.hello.can.origins:
+        if not self._counts_drafts:
             parts.append(f"speculation not reported by {self.hello.engine}")
         parts.append(ENDINGS.get(end.finish_reason, "finished"))
         if end.finish_reason is FinishReason.CONTEXT and self.info.n_ctx:

@@ -68,23 +68,25 @@ def memory_need(
     draft_kv_type: KvType = "f16",
 ) -> MemoryNeed:
     """What a target and its draft need at a context of `n_ctx` tokens."""
+    drafts = [] if draft is None else [draft]
+    # Its own heads draft too, but not beside those of a sidecar.
+    if target.n_mtp_heads and not (draft and draft.n_mtp_heads):
+        drafts.append(target)
     compute = 0
-    heads = [target] if target.n_mtp_heads else []
-    for header in [target, *heads, *([draft] if draft else [])]:
+    for header in [target, *drafts]:
         # The activations of a batch, its attention mask, and the logits of a round.
         feed_forward = _largest(header, "{arch}.feed_forward_length", 0)
         compute += _N_UBATCH * (2 * feed_forward + 4 * header.n_embd) * _F32_BYTES
         compute += _N_UBATCH * n_ctx * _F16_BYTES
         compute += (N_DRAFT_MAX_LIMIT + 1) * header.n_vocab * _F32_BYTES
-    draft_kv = heads_kv_bytes(target, n_ctx, draft_kv_type)
-    if draft is not None:
-        is_heads = draft.n_mtp_heads > 0
-        draft_kv += (heads_kv_bytes if is_heads else kv_bytes)(draft, n_ctx, draft_kv_type)
     return MemoryNeed(
         target_weights=target.size_bytes,
         draft_weights=draft.size_bytes if draft else 0,
         target_kv=kv_bytes(target, n_ctx, kv_type),
-        draft_kv=draft_kv,
+        draft_kv=sum(
+            (heads_kv_bytes if one.n_mtp_heads else kv_bytes)(one, n_ctx, draft_kv_type)
+            for one in drafts
+        ),
         compute=compute,
     )
 

@@ -3,6 +3,9 @@
 - acceptance rate = accepted / tested (a draft token after the first rejection was not tested)
 - mean accepted length = 1 + accepted / verify steps (rounds that verified a draft)
 - rate at position i = accepted at i / rounds that tested i; in a tree a position is a depth
+
+A server that counts whole replies says how many tokens were drafted and accepted, perhaps in how
+many verify steps, and not which were tested: then there is a mean accepted length at most.
 """
 
 from __future__ import annotations
@@ -61,6 +64,12 @@ class SpeculationStats:
     trees: int = 0
     """Rounds whose draft was a tree."""
     by_drafter: dict[str, DrafterStats] = field(default_factory=dict)
+
+    @property
+    def is_of_whole_reply(self) -> bool:
+        """Whether a server counted the drafted tokens over a whole reply, without its rounds. A
+        round that drafts tests a token at least."""
+        return self.drafted > 0 and not self.tested
 
     @property
     def acceptance_rate(self) -> float | None:

@@ -76,7 +76,8 @@ class Rig:
 
     target: Context
     draft: Context
-    drafter: Eagle3Drafter | None
+    drafter: Any
+    """The draft model; None without one."""
     generator: Generator
     prompter: Prompter
     shape: Shape = "chain"
@@ -142,7 +143,7 @@ def open_rig(
     draft_window: int = 0,
     norms: Norms | None = None,
     shape: Shape = "chain",
-    make_drafter: Callable[..., Eagle3Drafter] | None = Eagle3Drafter,
+    make_drafter: Callable[..., Any] | None = Eagle3Drafter,
     ngram: NgramDrafter | None = None,
     **options: Any,
 ) -> Iterator[Rig]:
@@ -169,7 +170,9 @@ def open_contexts(
     n_batch_draft: int | None = None,
     n_threads: int = N_THREADS,
     kv_type: KvType = "f16",
+    runs_heads: bool = False,
 ) -> Iterator[tuple[Context, Context]]:
+    """The second one runs the heads of its model, or the model."""
     # As a pair is loaded: a sequence for each path of a tree.
     n_seq = n_seq or (16 if target_model.keeps_whole_history else 1)
     with (
@@ -190,6 +193,7 @@ def open_contexts(
             n_threads=n_threads,
             n_seq=n_seq,
             other=target,
+            runs_heads=runs_heads,
         ) as draft,
     ):
         yield target, draft

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import TypeVar
@@ -21,7 +21,7 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 CALIBRATED_WIDTHS = (1, 2, 4, 8, 9, N_DRAFT_MAX_LIMIT + 1)
 """Batch widths that are timed. From 9 rows on llama.cpp uses other CUDA kernels than up to 8."""
 CALIBRATED_DRAFT = 3
-"""Tokens of the drafts that are timed."""
+"""Tokens of the drafts that are timed, if the drafter proposes that many."""
 CALIBRATED_TREE = 8
 """Tokens of the tree that is timed."""
 BUDGET_S = 0.6
@@ -40,11 +40,18 @@ class Calibration:
     """Pairs (batch width, time of a decode that outputs all rows and exports hidden states), widths
     ascending from 1."""
     draft: float | None = None
-    """A draft of `CALIBRATED_DRAFT` tokens after a round that accepted one."""
+    """A draft of `CALIBRATED_DRAFT` tokens, or `longest` if that is fewer, after a round that
+    accepted one."""
     catch_up_row: float | None = None
     """One row taken in, when many wait."""
     sibling: float | None = None
     """One token of a tree beside those of its longest path."""
+    longest_draft: float | None = None
+    """A draft of `longest` tokens, if one pass drafts them."""
+    longest: int = N_DRAFT_MAX_LIMIT
+    """The most tokens that the drafter proposes."""
+    in_one_pass: bool = False
+    """As `DraftModel.in_one_pass`."""
 
 
 NOT_CALIBRATED = Calibration()
@@ -104,14 +111,18 @@ class _Stopwatch:
             drafts += [draft_ms for _, draft_ms in rounds if draft_ms is not None]
             if not again:
                 break
-        else:
-            if self._model is not None:
-                draft_ms = median(drafts)
-                measure = partial(self._catch_up_row, self._model)
-                row = min(self._repeated(measure, expected), default=None)
-                sibling = self._sibling(self._model, draft_ms)
-                return Calibration(tuple(verify), draft_ms, row, sibling)
-        return Calibration(tuple(verify), median(drafts) if drafts else None)
+        if self._model is None:
+            return Calibration(tuple(verify))
+        model, draft_ms = self._model, median(drafts)
+        seen = Calibration(
+            tuple(verify), draft_ms, longest=model.longest, in_one_pass=model.in_one_pass
+        )
+        if len(verify) < len(CALIBRATED_WIDTHS):
+            return seen
+        row = min(self._repeated(partial(self._catch_up_row, model), expected), default=None)
+        sibling = self._sibling(model, draft_ms) if model.grows_trees else None
+        whole = self._longest_draft(model, draft_ms) if model.in_one_pass else None
+        return replace(seen, catch_up_row=row, sibling=sibling, longest_draft=whole)
 
     def _repeated(self, measure: Callable[[], _T], expected_ms: float) -> Iterator[_T]:
         """Up to `_REPEATS` measurements, each only if there is time for one that takes
@@ -167,6 +178,20 @@ class _Stopwatch:
             if n_siblings:
                 of_each.append((ms - step_ms * (proposal.depth + 1)) / n_siblings)
         return max(0.0, min(of_each)) if of_each else None
+
+    def _longest_draft(self, model: DraftModel, draft_ms: float) -> float | None:
+        """Milliseconds of the longest draft, if one of `CALIBRATED_DRAFT` tokens takes `draft_ms`;
+        None if it is no longer than that, or without time."""
+        longest = model.longest
+        if longest <= CALIBRATED_DRAFT:
+            return None
+
+        def fill() -> float:
+            self._verify(2)
+            return self._draft(model, Limits(longest))[0]
+
+        times = [*self._repeated(fill, draft_ms * longest / CALIBRATED_DRAFT)]
+        return median(times) if times else None
 
     def _catch_up_row(self, model: DraftModel) -> float:
         """Milliseconds of one row that a draft model takes in when it begins in mid-reply."""

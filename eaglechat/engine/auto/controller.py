@@ -64,6 +64,7 @@ class Controller:
 
     def __init__(self, calibration: Calibration = NOT_CALIBRATED) -> None:
         self._costs = Costs(calibration) if calibration.verify else None
+        self._longest, self._in_one_pass = calibration.longest, calibration.in_one_pass
         self._of_draft, self._of_lookups = AcceptanceByProbability(), AcceptanceByProbability()
         chain = ChainAcceptance()
         self._by_length: tuple[AcceptanceByLength, ...] = (chain, TreeAcceptance(chain))
@@ -84,7 +85,7 @@ class Controller:
         if self._costs is None:
             return False
         self._forecast(self._costs, context_bucket(n_past), shapes)
-        best = max(self._rates[shape, 1:].max() for shape in shapes)
+        best = max(self._rates[shape, 1 : self._longest + 1].max() for shape in shapes)
         return bool(best > _CLEARLY * self._rates[_PLAIN])
 
     def choose(self, n_past: int, n_waiting: int, allowed: Allowed) -> DraftPlan:
@@ -234,8 +235,10 @@ class Controller:
         took = float(verify[n_drafted])
         if plan.n > 0 and not plan.is_looked_up:
             depth = max(depths(seen.parents), default=0)
-            # A draft that ended early took one step more to find out that it should.
-            steps, n_siblings = depth + (n_drafted < plan.n), n_drafted - depth
+            # A draft that ended early took one step more to find out that it should, or all of
+            # them, if they were one pass.
+            steps = plan.n if self._in_one_pass else depth + (n_drafted < plan.n)
+            n_siblings = n_drafted - depth
             costs.see_draft(steps, seen.n_waiting, seen.draft_ms, n_siblings)
             self._by_length[plan.shape].note(plan.n, seen)
             for probability, accepted in seen.tested:
@@ -258,7 +261,7 @@ class Controller:
         self._drafting = [costs.draft(of.depths()) for of in self._in_play]
         self._times = np.stack(
             [
-                _times(self._verify, drafting, of.kept())
+                _times(self._verify, drafting, of.kept(), in_one_pass=self._in_one_pass)
                 for of, drafting in zip(self._in_play, self._drafting, strict=True)
             ]
         )
@@ -276,11 +279,12 @@ class Controller:
         return (0.0,) * needed + tuple(best * ms for ms in further[needed:])
 
 
-def _times(verify: Array, draft: Array, kept: Array) -> Array:
+def _times(verify: Array, draft: Array, kept: Array, *, in_one_pass: bool = False) -> Array:
     """Expected milliseconds of a round by draft length from 0 on. `kept` is P(token is drafted |
     all before it were) by length from 1 on."""
     reached = np.concatenate(([1.0], np.cumprod(kept)))
-    further = reached[1:] * np.diff(verify) + reached[:-1] * np.diff(draft)
+    looked_at = np.ones(len(kept)) if in_one_pass else reached[:-1]
+    further = reached[1:] * np.diff(verify) + looked_at * np.diff(draft)
     return np.concatenate((verify[:1], verify[0] + np.cumsum(further)))
 
 

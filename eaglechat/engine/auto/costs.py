@@ -74,7 +74,8 @@ class _Filter:
 
 class Costs:
     """Milliseconds of verifying a batch, and of drafting. A draft step is one decode of the draft:
-    a token of a chain, or a level of a tree."""
+    a token of a chain, or a level of a tree. In a draft of one pass it is a row.
+    """
 
     def __init__(self, calibration: Calibration) -> None:
         """The calibration has at least the time of width 1."""
@@ -82,10 +83,11 @@ class Costs:
         self._contexts: dict[int, _Filter] = {}
         self._left_at: dict[int, int] = {}
         self._bucket = self._rounds = 0
-        step = (calibration.draft or 0.0) / (CALIBRATED_DRAFT + 1) or _GUESS * self._table[0]
-        row = calibration.catch_up_row or _GUESS * step
-        usual = np.array([step, step, row, calibration.sibling or _SIBLING * step])
-        self._draft = _Filter(usual, np.diag(usual**2))
+        begin, step, share = _draft_times(calibration, _GUESS * self._table[0])
+        row = calibration.catch_up_row or _GUESS * share
+        sibling = calibration.sibling or _SIBLING * share
+        doubted = np.array([begin, max(step, share), row, sibling])
+        self._draft = _Filter(np.array([begin, step, row, sibling]), np.diag(doubted**2))
 
     def see_verify(self, width: int, bucket: int, ms: float) -> None:
         """Verifying a batch of `width` rows took `ms` in a context of this bucket."""
@@ -142,6 +144,22 @@ class Costs:
             self._contexts[bucket].age(self._rounds - self._left_at.get(bucket, 0))
         self._bucket, self._left_at[bucket] = bucket, self._rounds
         return self._contexts[bucket]
+
+
+def _draft_times(calibration: Calibration, guess: float) -> tuple[float, float, float]:
+    """Milliseconds of beginning a draft, of each of its steps, and of a step if beginning takes as
+    long as one, as is assumed of drafts of several decodes; `guess` if no draft was timed.
+
+    In a draft of one pass, a row costs what the longest takes more than a short one (on a CPU 15
+    tokens may take four times as long as one), or nothing if the longest was not timed."""
+    n, longest = min(CALIBRATED_DRAFT, calibration.longest), calibration.longest
+    step = (calibration.draft or 0.0) / (n + 1) or guess
+    if not calibration.in_one_pass:
+        return step, step, step
+    draft = step * (n + 1)
+    whole = calibration.longest_draft or draft
+    row = min(max(0.0, whole - draft) / max(1, longest - n), draft / n)
+    return draft - n * row, row, whole / (longest + 1)
 
 
 def _table(verify: tuple[tuple[int, float], ...]) -> Array:

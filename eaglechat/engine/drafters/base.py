@@ -200,6 +200,10 @@ class DraftModel(Drafter, Protocol):
         """Whether it can propose trees that the target's KV cache can hold."""
 
     @property
+    def in_one_pass(self) -> bool:
+        """Whether one decode drafts all tokens, so that ending a draft early saves nothing."""
+
+    @property
     def waiting(self) -> int:
         """Rows it has seen but not taken in, for which the next proposal pays."""
 

@@ -47,7 +47,7 @@ def kind_of(draft: GGUFHeader) -> DrafterKind | None:
 
 def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...]:
     """All that drafts for a target: the draft, which `check_headers` has accepted, and what the
-    target's own file has."""
+    target's own file has. Heads in a sidecar stand in for those in the target."""
     found = []
     kind = kind_of(draft) if draft is not None else None
     if kind is not None:

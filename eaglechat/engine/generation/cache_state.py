@@ -253,6 +253,5 @@ class CacheState:
             length = 0
         del self.tokens[length:]
         self.checkpoints.cut(length)
-        if length < self._drafters.known:
-            self._drafters.resume(self.tokens, to_draft=False)
+        self._drafters.forget(self.tokens)
         return length

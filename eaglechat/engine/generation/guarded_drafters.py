@@ -59,21 +59,24 @@ class GuardedDrafters:
         prompt again. Therefore it is tried in the next reply, and after further failures in a row
         only when 1, 3, 7, ... replies have passed.
         """
+        self._choose(speculation.drafter)
         if not self._failed:
             if self.on:
                 self._n_failures = 0
         elif self._sits_out > 0:
-            self._failure = (
-                f"the draft failed {self._n_failures} times in a row ({self._cause}); it is tried "
-                f"again in {self._sits_out} {'reply' if self._sits_out == 1 else 'replies'}"
-            )
+            # Nobody misses one that another is used instead of.
+            if any(drafter in self._failed for drafter in self._in_use):
+                self._failure = (
+                    f"the draft failed {self._n_failures} times in a row ({self._cause}); it is "
+                    f"tried again in {self._sits_out} "
+                    f"{'reply' if self._sits_out == 1 else 'replies'}"
+                )
             self._sits_out -= 1
         else:
             again, self._failed, self._failure = self._failed, [], None
             self.on = False
             for drafter in again:
                 self._ask(drafter, lambda one: one.resume((), to_draft=False), 0)
-        self._choose(speculation.drafter)
         self.follow(speculation)
 
     def _choose(self, wanted: str) -> None:
@@ -115,14 +118,18 @@ class GuardedDrafters:
         """`Drafter.resume` for all drafters. While speculation is off, the target keeps all
         tokens."""
         kept = len(tokens)
-        for drafter in self._in_use:
-            if self.on or self._ask(drafter, lambda one: one.known, 0) > kept:
+        if self.on:
+            for drafter in self._in_use:
                 kept = self._resume(drafter, tokens[:kept], to_draft=to_draft)
-        kept = kept if self.on else len(tokens)
-        for model in self._models:
-            if model is not self._model and self._ask(model, lambda one: one.known, 0) > kept:
-                self._resume(model, tokens[:kept], to_draft=False)
+        self.forget(tokens[:kept])
         return kept
+
+    def forget(self, tokens: Sequence[int]) -> None:
+        """The target holds these tokens, and nothing behind them."""
+        drafters: list[Drafter | None] = [*self._models, self._ngram]
+        for drafter in drafters:
+            if drafter and self._ask(drafter, lambda one: one.known, 0) > len(tokens):
+                self._resume(drafter, tokens, to_draft=False)
 
     def _resume(self, drafter: Drafter, tokens: Sequence[int], *, to_draft: bool) -> int:
         return self._ask(drafter, lambda one: one.resume(tokens, to_draft=to_draft), len(tokens))

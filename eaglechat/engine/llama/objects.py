@@ -367,6 +367,10 @@ class Context(Owned):
         )
         """How many latest positions a recurrent state can take back; None for a KV cache, which
         can drop any position."""
+        self._extracted: frozenset[int] = frozenset()
+        """The layers whose inputs are to be exported."""
+        self._readable: frozenset[int] = frozenset()
+        """Those whose inputs the last decode exported."""
 
     def close(self) -> None:
         super().close()
@@ -384,6 +388,7 @@ class Context(Owned):
         2 stopped, after which a part of the batch may be in the cache."""
         if self.head is not None:
             self.head.begin(is_read=batch.is_read)
+        self._readable = self._extracted
         status = int(libllama.process(self.pointer, 1, batch.pointer))
         # A GPU backend returns at once. Without waiting, its time would count to the sampling.
         libllama.synchronize(self.pointer)
@@ -445,6 +450,8 @@ class Context(Owned):
     def extract_layer_inputs(self, layers: Sequence[int], enabled: bool) -> None:
         """Let each decode export the inputs of these layers. Layer n_layers is the state after the
         last one."""
+        chosen = frozenset(layers)
+        self._extracted = self._extracted | chosen if enabled else self._extracted - chosen
         for layer in layers:
             if layer == self.model.n_layers:
                 libllama.set_nextn(self.pointer, enabled, False)
@@ -452,7 +459,13 @@ class Context(Owned):
                 libllama.set_layer_inputs(self.pointer, layer, enabled)
 
     def layer_inputs(self, layer: int, n_rows: int) -> Floats:
-        """A view [n_rows, n_embd] of a layer's inputs, with a row per token of the batch."""
+        """A view [n_rows, n_embd] of a layer's inputs, with a row per token of the batch. Raises
+        DecodeError if the last decode did not export them."""
+        if layer not in self._readable:
+            # llama.cpp ends the process.
+            raise DecodeError(
+                f"the target's last decode did not export the inputs of layer {layer}"
+            )
         if layer == self.model.n_layers:
             address = libllama.nextn(self.pointer)
         else:

@@ -18,7 +18,7 @@ import msgspec
 import eaglechat
 from eaglechat.engine import crash_memory
 from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.pairing import Pairing, check_pair, pairings
+from eaglechat.engine.drafters.pairing import Pairing, check_choice, check_pair, pairings
 from eaglechat.engine.llama_server.arguments import NO_DRAFT, Drafting, drafting_of, server_options
 from eaglechat.engine.llama_server.probe_program import Gpu, ProbedProgram, probe_program
 from eaglechat.engine.llama_server.program import Program
@@ -51,6 +51,7 @@ from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     Chat,
     Done,
+    DrafterChoice,
     DrafterInfo,
     DrafterKind,
     Hello,
@@ -164,6 +165,7 @@ class ProgramWorker(Worker):
         if request.options.rpc_servers and not known.has_rpc:
             raise ProgramError(known.without_rpc)
         headers = check_pair(expanded(request.target), draft)
+        check_choice(*headers, request.speculation.drafter)
         if headers[1] is not None and (
             headers[1].get(NORM_OUTPUT) or headers[1].get(NORMS_FEATURES)
         ):
@@ -171,7 +173,7 @@ class ProgramWorker(Worker):
                 f"{headers[1].path.name} is an EAGLE-3.1 draft, whose norms {NAME} does not have; "
                 "eaglechat's own engine runs it: leave engine.llama_server empty"
             )
-        drafters, undrafted = _drafters(known, *headers)
+        drafters, undrafted = _drafters(known, *headers, request.speculation.drafter)
         if self._program is not None:
             self._unload()
             # More of the GPUs' memory is free now.
@@ -363,22 +365,24 @@ class ProgramWorker(Worker):
 
 
 def _drafters(
-    known: ProbedProgram, target: GGUFHeader, draft: GGUFHeader | None
+    known: ProbedProgram, target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterChoice
 ) -> tuple[tuple[Pairing, ...], dict[DrafterKind, str]]:
     """The drafters of a pair that the program can run, and why it has none of a kind.
 
-    Raises ProgramError if it cannot run the draft: the user has chosen that, but not the heads.
+    Raises ProgramError if it cannot run what the user has chosen: the draft, or the heads by name.
     """
-    why = mtp.problem(target)
-    drafters, undrafted = list[Pairing](), dict[DrafterKind, str]({"mtp": why} if why else {})
+    drafters, undrafted = list[Pairing](), dict[DrafterKind, str]()
     for one in pairings(target, draft):
         too_old = known.too_old(one.kind)
         if too_old is None:
             drafters.append(one)
-        elif one.file:
+        elif one.file or one.kind == choice:
             raise ProgramError(too_old)
         else:
             undrafted[one.kind] = too_old
+    why = mtp.problem(target)
+    if why and "mtp" not in [one.kind for one in drafters]:
+        undrafted["mtp"] = why
     return tuple(drafters), undrafted
 
 

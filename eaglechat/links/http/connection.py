@@ -237,7 +237,8 @@ class ServerConnection:
         if end.finish_reason is FinishReason.CONTEXT and not is_full:
             # The server ended it at a limit of its own.
             end = replace(end, finish_reason=FinishReason.LENGTH)
-        self._say(Done(id=job.id, end=end, stats=reply.fold.stats()))
+        stats = reply.reader.stats(reply.fold.stats())
+        self._say(Done(id=job.id, end=end, stats=stats))
 
     def render(self, job: Job, request: Render) -> None:
         """Tell the client the prompt that a reply would read. Raises ServerError, NoPairError."""

@@ -184,6 +184,9 @@ def in_json(table: str, measured: Measured) -> dict[str, Any]:
     if table == "timings" and measured.timings is None:
         return {s.name: None for s in STATISTICS if s.table == table}
     values = {s: s.value(measured) for s in STATISTICS if s.table == table}
+    if table == "speculation" and measured.stats and measured.stats.is_of_whole_reply:
+        counted = ("drafted", "accepted", MEAN_ACCEPTED_LENGTH.name, "by_drafter")
+        return {s.name: value if s.name in counted else None for s, value in values.items()}
     return {s.name: s.json_default if value is None else value for s, value in values.items()}
 
 
@@ -202,8 +205,16 @@ def all_in_json(measured: Measured) -> dict[str, Any]:
 
 def summary(measured: Measured) -> list[str]:
     """The summarised statistics of a reply that are known."""
-    return [
+    known = [
         s.summary.format(value=s.shown(measured), stats=measured.stats)
         for s in _SPEED_FIRST
         if s.summary and s.value(measured) is not None
     ]
+    if measured.stats and measured.stats.is_of_whole_reply:
+        known.append(of_whole_reply(measured.stats))
+    return known
+
+
+def of_whole_reply(stats: SpeculationStats) -> str:
+    """The counts of a server that counts whole replies."""
+    return f"accepted {stats.accepted:,} of {stats.drafted:,} drafted tokens"

@@ -9,7 +9,7 @@ from textual.widget import Widget
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.texts.numbers import Numbers
-from eaglechat.tui.texts.statistics import ACCEPTANCE_RATE, IN_STATUS_LINE
+from eaglechat.tui.texts.statistics import ACCEPTANCE_RATE, IN_STATUS_LINE, of_whole_reply
 from eaglechat.wire.protocol import AUTO
 
 _GAUGE_WIDTH = 10
@@ -70,7 +70,9 @@ class StatusLine(Widget):
     def _parts(self, numbers: Numbers, *, is_short: bool = False) -> list[Content]:
         value = self.get_visual_style("status--value")
         rate = ACCEPTANCE_RATE.value(numbers.measured)
-        if numbers.unreported:
+        if numbers.unreported and numbers.reply.is_of_whole_reply:
+            first = Content.styled(of_whole_reply(numbers.reply), value)
+        elif numbers.unreported:
             first = Content.assemble("speculation ", (numbers.unreported, value))
         elif numbers.off:
             first = Content.assemble(("speculation off", value), f": {numbers.off}")

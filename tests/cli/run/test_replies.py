@@ -191,6 +191,22 @@ def test_a_server_s_prompt_is_counted_and_a_speed_that_nobody_knows_is_not_said(
         assert json.loads(ran.out)["context"] == {"size": 2048, "used": 5 + 1}
 
 
+def test_what_a_server_counts_of_a_whole_reply_is_said_and_no_more(eaglechat: Runner) -> None:
+    details = {"accepted_prediction_tokens": 2, "rejected_prediction_tokens": 3}
+    with fault_server() as server:
+        server.chat = lambda handler: handler.reply(
+            "one", " two", " three", usage={"completion_tokens_details": details}
+        )
+        ran = eaglechat("hi", "--server", server.url, pair=(), own_engine=False)
+        assert "accepted 2 of 5 drafted tokens" in ran.err
+        assert "not reported" not in ran.err
+        ran = eaglechat("hi", "--json", "--server", server.url, pair=(), own_engine=False)
+    counts = json.loads(ran.out)["speculation"]
+    assert (counts["drafted"], counts["accepted"], counts["by_drafter"]) == (5, 2, {})
+    names = ("rounds", "tested", "acceptance_rate", "mean_accepted_length", "n_draft_max")
+    assert [counts[name] for name in names] == [None] * 5
+
+
 def test_a_server_s_full_context_names_no_flag_of_ours(eaglechat: Runner) -> None:
     def fill(handler: Handler) -> None:
         handler.begin()

@@ -16,7 +16,6 @@ from eaglechat.engine.auto.calibration import (
     Calibration,
 )
 from eaglechat.engine.auto.draft_plan import CHAIN, TREE, Arm
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from tests.engine.auto.simulated_pair import Driver, Fixed, Reply, Simulated, write
 
 TOKENS, REPLIES = 600, 3
@@ -69,6 +68,16 @@ def step_at_nine(width: int, _n_past: int) -> float:
     return 10.0 + 0.1 * width + (12.0 if width >= 9 else 0.0)
 
 
+BLOCK = Simulated(
+    gpu,
+    steady(0.8),
+    draft_base=1.5,
+    draft_step=0.02,
+    longest=7,
+    in_one_pass=True,
+    shape="chain",
+)
+"""Of a block's eight rows the first is the last token's."""
 HOPELESS = (0.02, 0.01, 0.01)
 
 PAIRS = {
@@ -102,6 +111,15 @@ PAIRS = {
     "quantised, copies": Simulated(Q4_1, steady(0.5), copies=edits),
     "copies without a draft": Simulated(BF16, steady(0.5), copies=edits, has_draft=False),
     "delays": Simulated(BF16, steady(0.6), noise=0.1, tail=0.03),
+    "block drafter on a gpu": BLOCK,
+    "block drafter, bf16": replace(
+        BLOCK, verify=BF16, accepts=steady(0.7), draft_base=0.9, draft_step=0.25
+    ),
+    "one MTP head": Simulated(gpu, steady(0.8), draft_step=0.4, shape="chain"),
+    # Both heads take in the accepted rows before the first drafts.
+    "two MTP heads": Simulated(
+        BF16, steady(0.6), draft_base=1.6, draft_step=0.8, longest=2, shape="chain"
+    ),
 }
 
 
@@ -112,8 +130,9 @@ def chat(pair: Simulated, driver: Driver, replies: int = REPLIES) -> list[Reply]
 
 def fixed_choices(pair: Simulated) -> list[Fixed]:
     """Everything that a user could set, plain decoding first."""
-    chains = [Arm(CHAIN, n) for n in range(N_DRAFT_MAX_LIMIT + 1)]
-    trees = [Arm(TREE, n) for n in range(2, N_DRAFT_MAX_LIMIT + 1)] if pair.has_draft else []
+    chains = [Arm(CHAIN, n) for n in range(pair.longest + 1)]
+    grows_trees = pair.has_draft and pair.shape != "chain"
+    trees = [Arm(TREE, n) for n in range(2, pair.longest + 1)] if grows_trees else []
     return [
         Fixed(arm, ngram)
         for ngram in ((False, True) if pair.copies else (False,))
@@ -129,14 +148,21 @@ def calibrated(
     pair: Simulated, *, plain: float = 1.0, wider: float = 1.0, drafts: float = 1.0
 ) -> Calibration:
     """The calibration of this pair, its times multiplied by these factors."""
+
+    def draft_ms(n: int) -> float:
+        return pair.draft_base + n * pair.draft_step
+
     return Calibration(
         verify=tuple(
             (width, pair.verify(width, 0) * (plain if width == 1 else wider))
             for width in CALIBRATED_WIDTHS
         ),
-        draft=(pair.draft_base + CALIBRATED_DRAFT * pair.draft_step) * drafts,
+        draft=draft_ms(min(CALIBRATED_DRAFT, pair.longest)) * drafts,
         catch_up_row=pair.catch_up_row * drafts,
         sibling=pair.sibling * pair.draft_step * drafts,
+        longest_draft=draft_ms(pair.longest) * drafts if pair.in_one_pass else None,
+        longest=pair.longest,
+        in_one_pass=pair.in_one_pass,
     )
 
 

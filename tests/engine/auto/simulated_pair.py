@@ -65,6 +65,10 @@ class Simulated:
     draft_step: float = 0.45
     draft_base: float = 0.0
     """The time of a draft beside its steps."""
+    longest: int = N_DRAFT_MAX_LIMIT
+    """The most tokens of a draft."""
+    in_one_pass: bool = False
+    """Whether a draft that ends early takes as many steps as the longest it may be."""
     sibling: float = 0.25
     """The time of one more token on a level of a tree, as a share of `draft_step`."""
     siblings: tuple[float, ...] = (0.2, 0.12, 0.07)
@@ -177,8 +181,8 @@ def write(pair: Simulated, n_tokens: int, driver: Driver, *, n_min: int = 0) -> 
     waiting = _waiting_at_first(pair, driver)
     while reply.tokens < n_tokens:
         n_past = pair.n_prompt + reply.tokens
-        n_most = min(N_DRAFT_MAX_LIMIT, n_tokens - reply.tokens - 1)
-        found = pair.found(reply.tokens)[:n_most]
+        room = min(N_DRAFT_MAX_LIMIT, n_tokens - reply.tokens - 1)
+        found, n_most = pair.found(reply.tokens)[:room], min(room, pair.longest)
         if controller is not None:
             shapes = shapes_open(pair.shape, grows_trees=True)
             allowed = Allowed(n_most * pair.has_draft, n_min, shapes)
@@ -269,7 +273,7 @@ def _draft(
         guesses.append(guess)
     levels = max((len(guess.path) for guess in guesses), default=0)
     # What is beyond the last was looked at to end the draft there.
-    steps = levels + (len(guesses) < plan.n)
+    steps = plan.n if pair.in_one_pass else levels + (len(guesses) < plan.n)
     n_decoded = len({guess.parent for guess in guesses} - {-1})
     siblings = max(0, n_decoded - levels + 1) if is_tree else 0
     return guesses, pair.draft_step * (steps + pair.sibling * siblings)

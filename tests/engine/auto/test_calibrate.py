@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from eaglechat.engine.auto import calibration
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, calibrate
-from eaglechat.engine.drafters.base import MOST_WAITING
+from eaglechat.engine.drafters.base import MOST_WAITING, DraftModel, Limits, Opening, Proposal
 from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.drafters.kinds import KINDS
 from eaglechat.engine.drafters.pairing import check_pair
-from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.engine.llama import backend
+from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.gguf.header import read_header
 from eaglechat.wire.errors import LoadCancelledError, ProcessError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
-from tests.engine.rig import Rig, check_bookkeeping
+from tests import tiny_kinds
+from tests.engine.rig import N_THREADS, Rig, check_bookkeeping
 
 
 @pytest.fixture
@@ -145,3 +152,103 @@ def test_a_pair_that_fails_is_not_calibrated(rig: Rig, monkeypatch: pytest.Monke
     monkeypatch.setattr(Eagle3Drafter, "propose", fail)
     assert calibrate(rig.target, rig.drafter) == NOT_CALIBRATED
     assert rig.drafter.known == 0
+
+
+# --- drafters of other kinds ---
+
+
+@contextmanager
+def opened(target: Path, draft: Path | None = None) -> Iterator[tuple[Context, DraftModel]]:
+    """A target with its own MTP heads, or with a block drafter."""
+    backend.start_backend(backend.LOG_ERRORS)
+    with ExitStack() as stack:
+        model = stack.enter_context(Model(target, with_heads=draft is None))
+        context = stack.enter_context(
+            Context(model, n_ctx=512, n_batch=128, n_threads=N_THREADS, n_rollback=8)
+        )
+        kind = KINDS["dflash" if draft else "mtp"]
+        drafts = stack.enter_context(Model(draft)) if draft else model
+        header, options = read_header(draft or target), LoadOptions(n_batch=128)
+        yield context, kind.open(Opening(stack, context, drafts, header, options, N_THREADS))
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.parametrize(
+    ("variant", "block_size", "lengths"),
+    [
+        ("dflash", 8, [3, 7]),
+        ("dflash", 3, [2]),
+        ("dspark", 8, [3, 8]),
+        ("dspark-bonus", 8, [3, 7]),
+        ("dflash2", 8, [3, 7]),
+    ],
+)
+def test_a_block_drafter_is_timed_at_its_longest_too(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variant: tiny_kinds.Variant,
+    block_size: int,
+    lengths: list[int],
+) -> None:
+    target = tiny_kinds.write_llama(tmp_path / "target.gguf")
+    draft = tiny_kinds.write_dflash(tmp_path / "draft.gguf", variant=variant, block_size=block_size)
+    with opened(target, draft) as (context, drafter):
+        drafted = lengths_drafted(drafter, monkeypatch)
+        seen = calibrate(context, drafter)
+        assert drafter.known == 0
+    assert sorted(set(drafted)) == lengths
+    assert (seen.longest, seen.in_one_pass) == (lengths[-1], True)
+    assert (seen.longest_draft is not None) is (len(lengths) > 1)
+    assert (seen.draft or 0.0) > 0.0
+    assert seen.sibling is None
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.parametrize(
+    ("write", "n", "longest"),
+    [
+        (tiny_kinds.write_hy_v3, 3, N_DRAFT_MAX_LIMIT),
+        (partial(tiny_kinds.write_hy_v3, heads=2), 2, 2),
+        (tiny_kinds.write_qwen35, 3, N_DRAFT_MAX_LIMIT),
+    ],
+    ids=["one head", "two heads", "hybrid"],
+)
+def test_mtp_heads_are_timed_at_what_they_can_draft(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[Path], Path],
+    n: int,
+    longest: int,
+) -> None:
+    with opened(write(tmp_path / "target.gguf")) as (context, drafter):
+        drafted = lengths_drafted(drafter, monkeypatch)
+        seen = calibrate(context, drafter)
+        assert drafter.known == 0
+    assert set(drafted) == {n}
+    assert (seen.longest, seen.in_one_pass, seen.longest_draft) == (longest, False, None)
+    assert (seen.draft or 0.0) > 0.0
+
+
+def test_on_a_slow_machine_the_longest_block_is_not_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "BUDGET_S", 0.0)
+    target = tiny_kinds.write_llama(tmp_path / "target.gguf")
+    with opened(target, tiny_kinds.write_dflash(tmp_path / "draft.gguf")) as (context, drafter):
+        drafted = lengths_drafted(drafter, monkeypatch)
+        seen = calibrate(context, drafter)
+    assert drafted == [3]
+    assert (seen.longest, seen.in_one_pass, seen.longest_draft) == (7, True, None)
+
+
+def lengths_drafted(drafter: DraftModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of all drafts from now on."""
+    lengths, propose = [], drafter.propose
+
+    def noted(n_past: int, id_last: int, limits: Limits) -> Proposal:
+        proposal = propose(n_past, id_last, limits)
+        lengths.append(len(proposal))
+        return proposal
+
+    monkeypatch.setattr(drafter, "propose", noted)
+    return lengths

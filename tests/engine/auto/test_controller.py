@@ -128,6 +128,17 @@ def test_a_prompt_is_taken_in_while_it_is_read_where_drafting_will_pay(will_pay:
     assert not Controller().expects_to_draft(400, (CHAIN, TREE))
 
 
+@pytest.mark.parametrize("longest", [1, 7])
+def test_no_length_beyond_the_longest_is_expected_to_pay(longest: int) -> None:
+    """A pass takes nearly as long as a plain token, so only the tokens of a long block pay."""
+    pair = replace(PAIRS["block drafter on a gpu"], draft_base=6.0, longest=longest)
+    controller = Controller(calibrated(pair))
+    assert controller.expects_to_draft(400, (CHAIN,)) is (longest > 1)
+    states = write(pair, 200, controller).states
+    assert max(state.n for state in states) <= longest
+    assert max(len(state.tokens_per_second) for state in states) == longest + 1
+
+
 def test_what_was_learnt_stays_for_the_next_reply() -> None:
     controller = Controller()
     pair = replace(PAIRS["gpu"], seed=7)

@@ -114,6 +114,40 @@ def test_a_tree_s_levels_and_what_stands_beside_are_told_apart() -> None:
     assert costs.of_draft(3, 2, 5) == pytest.approx(1.5 + 1.8 + 0.75, rel=0.1)
 
 
+def of_block(longest_draft: float | None = None, longest: int = 15) -> Costs:
+    """A drafter of blocks, of which 3 tokens take 2 ms."""
+    verify = tuple(TRUE.items())
+    return Costs(
+        Calibration(
+            verify, draft=2.0, longest_draft=longest_draft, longest=longest, in_one_pass=True
+        )
+    )
+
+
+def test_a_block_costs_what_two_lengths_of_it_took() -> None:
+    draft = of_block(longest_draft=3.2).draft(CHAIN)
+    assert draft[[1, 3, 9, 15]] == pytest.approx([1.8, 2.0, 2.6, 3.2])
+
+
+@pytest.mark.parametrize("longest_draft", [None, 1.9])
+def test_a_block_is_not_cheaper_the_longer_it_is(longest_draft: float | None) -> None:
+    draft = of_block(longest_draft).draft(CHAIN)
+    assert draft[[1, 3, 15]] == pytest.approx([2.0, 2.0, 2.0])
+
+
+def test_a_block_that_was_timed_at_one_length_learns_what_a_row_costs() -> None:
+    costs, clock = of_block(), random.Random(4)
+    for _ in range(200):
+        n = clock.randint(1, 15)
+        costs.see_draft(n, 2, 1.4 + 0.2 * n)
+    assert costs.draft(CHAIN)[[1, 15]] == pytest.approx([1.6, 4.4], rel=0.1)
+
+
+def test_a_drafter_of_two_tokens_is_timed_at_two() -> None:
+    costs = Costs(Calibration(tuple(TRUE.items()), draft=1.5, longest=2))
+    assert costs.draft(CHAIN)[[1, 2]] == pytest.approx([1.0, 1.5])
+
+
 def test_a_first_width_alone_is_enough_to_begin_with() -> None:
     costs = Costs(Calibration(verify=((1, 8.0),)))
     verify, draft = costs.verify(0).tolist(), costs.draft(CHAIN).tolist()

@@ -171,7 +171,7 @@ def opened(
         options = LoadOptions(n_batch=n_batch, draft_kv_type=kv_type, flash_attention=flash)
         header = read_header(files.draft or files.target)
         drafter = open_drafter(Opening(stack, target, draft, header, options, N_THREADS))
-        generator = stack.enter_context(closing(Generator(target, drafter)))
+        generator = stack.enter_context(closing(Generator(target, [drafter])))
         yield Pair(target, drafter.heads, drafter, generator)
 
 

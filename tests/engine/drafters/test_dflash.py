@@ -124,7 +124,7 @@ def opened(
         )
         draft = stack.enter_context(Context(models[1], **sizes, n_ubatch=n_ubatch, other=target))
         drafter = stack.enter_context(closing(DflashDrafter(target, draft, the_block)))
-        generator = stack.enter_context(closing(Generator(target, drafter, ngram)))
+        generator = stack.enter_context(closing(Generator(target, [drafter], ngram)))
         yield Pair(target, draft, drafter, the_block, generator)
 
 
@@ -375,7 +375,8 @@ def test_speculation_goes_off_and_on_again_within_a_reply(
         changes = {1: Set(enabled=False), 6: Set(enabled=True)}
         reply = pair.reply(cycle(20), n=3, changes=changes)
 
-    assert exports == [True, False, True, False]
+    # Made, and begun with: on, off, on.
+    assert exports == [True, False, True, False, True, False]
     assert reply.offs == []
     assert reply.tokens == cycle(60)[20:]
     drafted = [len(one.drafted) for one in reply.rounds]
@@ -481,7 +482,7 @@ def test_it_is_opened_for_a_target(write: Any, draft_kv_type: KvType) -> None:
         opening = Opening(owned, target, models[1], read_header(files.draft), options, N_THREADS)
         drafter = open_drafter(opening)
         assert (drafter.name, drafter.longest, drafter.grows_trees) == ("dspark", 7, False)
-        generator = owned.enter_context(closing(Generator(target, drafter)))
+        generator = owned.enter_context(closing(Generator(target, [drafter])))
         live = Live(Speculation(n_draft_max=7), 0.0)
         reply = Reply(tuple(generator.reply(cycle(30), GREEDY, live, seed=1, max_tokens=24)))
     assert reply.tokens == cycle(54)[30:]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.wire.protocol import Sampling
 from tests import tiny
+from tests.engine.kind_pairs import KINDS, Files
 from tests.engine.rig import N_THREADS, Rig, decode, open_rig, plainly
 
 PROMPT = (tiny.BOS, *(tiny.TOKENS.index(letter) for letter in "thecatsat"))
@@ -34,11 +37,15 @@ Outcome = tuple[int, ...]
 @pytest.fixture(scope="module")
 def exact(tiny_models: tuple[Model, Model]) -> dict[Outcome, float]:
     """The probability of each likely beginning of a reply to PROMPT."""
+    return outcomes(tiny_models[0], PROMPT)
+
+
+def outcomes(model: Model, prompt: Sequence[int]) -> dict[Outcome, float]:
     with (
-        Context(tiny_models[0], n_ctx=256, n_batch=64, n_threads=N_THREADS) as context,
+        Context(model, n_ctx=256, n_batch=64, n_threads=N_THREADS) as context,
         Batch(context) as batch,
     ):
-        return dict(_outcomes(context, batch, PROMPT, (), 1.0))
+        return dict(_outcomes(context, batch, prompt, (), 1.0))
 
 
 def _outcomes(
@@ -71,16 +78,18 @@ def sample(rig: Rig, *, speculative: bool) -> Counter[Outcome]:
     return counts
 
 
-def g_test(counts: Counter[Outcome], exact: dict[Outcome, float]) -> float:
-    """How far off the counts are, in standard deviations (Wilson and Hilferty's approximation)."""
-    cells = {outcome: p * N_REPLIES for outcome, p in exact.items() if p * N_REPLIES >= 5}
+def g_test(counts: Counter[Outcome], exact: dict[Outcome, float], *, at_least: int = 40) -> float:
+    """How far off the counts are, in standard deviations (Wilson and Hilferty's approximation), of
+    more than `at_least` outcomes that are likely enough to count."""
+    n_replies = counts.total()
+    cells = {outcome: p * n_replies for outcome, p in exact.items() if p * n_replies >= 5}
     observed = [counts[outcome] for outcome in cells]
     expected = list(cells.values())
-    observed.append(N_REPLIES - sum(observed))
-    expected.append(N_REPLIES - sum(expected))
+    observed.append(n_replies - sum(observed))
+    expected.append(n_replies - sum(expected))
     g = 2 * sum(o * np.log(o / e) for o, e in zip(observed, expected, strict=True) if o)
     freedom = len(cells)
-    assert freedom > 40
+    assert freedom > at_least
     spread = 2 / (9 * freedom)
     return float(((g / freedom) ** (1 / 3) - (1 - spread)) / np.sqrt(spread))
 
@@ -108,6 +117,26 @@ def test_replies_are_drawn_from_the_target_s_distribution(
     assert sum(exact.values()) == pytest.approx(1.0)
 
     assert g_test(sample(rig, speculative=speculative), exact) < WORST_Z
+
+
+@pytest.mark.parametrize("kind", ["hy_v3", "llama, dflash"])
+def test_replies_of_other_kinds_are_drawn_from_it_too(tmp_path: Path, kind: str) -> None:
+    made = replace(KINDS[kind], mix=0.15)
+    files = Files(made, *made.write(tmp_path, mixed=True))
+    prompt = range(5, 10)
+    with Model(files.target) as model:
+        exact = outcomes(model, prompt)
+    counts: Counter[Outcome] = Counter()
+    n_accepted = n_drafted = 0
+    with files.loaded() as pair:
+        for seed in range(1000):
+            reply = pair.reply(prompt, sampling=SAMPLING, seed=seed, length=N_TOKENS + 1)
+            counts[tuple(reply.tokens[:N_TOKENS])] += 1
+            n_accepted += sum(round_.n_accepted for round_ in reply.rounds)
+            n_drafted += sum(len(round_.drafted) for round_ in reply.rounds)
+    assert 0.1 * n_drafted < n_accepted < 0.8 * n_drafted
+    assert sum(exact.values()) == pytest.approx(1.0)
+    assert g_test(counts, exact, at_least=20) < WORST_Z
 
 
 @pytest.mark.slow

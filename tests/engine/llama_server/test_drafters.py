@@ -79,6 +79,41 @@ def test_heads_in_the_targets_file_draft(
     assert "--spec-type" not in plain
 
 
+def _hy_v3(folder: Path) -> tuple[Path, Path]:
+    target = tiny_kinds.write_hy_v3(folder / "target.gguf", strip=True)
+    return target, tiny_kinds.write_hy_v3(folder / "heads.gguf", mtp_only=True)
+
+
+def _qwen35(folder: Path) -> tuple[Path, Path]:
+    target = tiny_kinds.write_qwen35(folder / "target.gguf")
+    return target, tiny_kinds.write_qwen35(folder / "heads.gguf", mtp_only=True)
+
+
+def _gemma4(folder: Path) -> tuple[Path, Path]:
+    target = tiny_kinds.write_gemma4(folder / "target.gguf")
+    return target, tiny_kinds.write_gemma4_assistant(folder / "heads.gguf")
+
+
+@pytest.mark.parametrize("write", [_hy_v3, _qwen35, _gemma4])
+def test_heads_in_a_file_of_their_own_draft(
+    start: Start, tmp_path: Path, write: Callable[[Path], tuple[Path, Path]]
+) -> None:
+    pytest.importorskip("xllamacpp")
+    client = start("real")
+    target, heads = write(tmp_path)
+    info = loaded(client, load(target, heads))
+    (drafter,) = info.drafters
+    assert (drafter.kind, drafter.file and drafter.file.path) == ("mtp", str(heads))
+    assert info.undrafted == {}
+
+    stats = done(client, chat()).stats
+    assert set(stats.by_drafter) == {"mtp"}
+    assert stats.accepted == stats.drafted > 8
+    (options,) = started(tmp_path)
+    assert options[options.index("-md") + 1] == str(heads)
+    assert options[options.index("--spec-type") + 1] == "draft-mtp"
+
+
 def test_wrong_heads_are_counted_as_such(start: Start, tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
@@ -190,10 +225,19 @@ def test_heads_that_are_declared_and_missing_are_not_asked_to_draft(
     assert done(client, chat()).stats.drafted == 0
 
 
-def test_heads_that_were_chosen_are_not_replaced(start: Start, tmp_path: Path) -> None:
-    client = start("headless")
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("june", "is too old to draft with MTP heads: install a newer one"),
+        ("headless", "failed to create MTP context"),
+    ],
+)
+def test_heads_that_were_chosen_are_not_replaced(
+    start: Start, tmp_path: Path, kind: str, why: str
+) -> None:
+    client = start(kind)
     asked = load(tiny_kinds.write_hy_v3(tmp_path / "target.gguf"))
     speculation = p.Speculation(n_draft_max=3, drafter="mtp")
     failed = client.answer(msgspec.structs.replace(asked, speculation=speculation)).last
     assert isinstance(failed, p.Error)
-    assert failed.message.endswith("failed to create MTP context")
+    assert failed.message.endswith(why)

@@ -109,14 +109,14 @@ class Handler(BaseHTTPRequestHandler):
     def text(self, text: str) -> None:
         self.event({"choices": [{"delta": {"content": text}}]})
 
-    def reply(self, *texts: str) -> None:
-        """A whole reply."""
+    def reply(self, *texts: str, usage: Any = None, **more: Any) -> None:
+        """A whole reply; `usage` is added to its usage, `more` to the event that has it."""
         self.begin()
         for text in texts:
             self.text(text)
         self.event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
-        usage = {"prompt_tokens": 5, "completion_tokens": len(texts)}
-        self.event({"choices": [], "usage": usage})
+        usage = {"prompt_tokens": 5, "completion_tokens": len(texts), **(usage or {})}
+        self.event({"choices": [], "usage": usage, **more})
         self.event("[DONE]")
 
     def wait_for_the_client(self) -> None:

@@ -105,6 +105,28 @@ async def test_a_chat_with_a_server_says_what_it_does_not_report(
     assert not [path for path in kept if b"hidden-key" in path.read_bytes()]
 
 
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        ((120, 50), "This reply: accepted 2 of 6 drafted"),
+        ((80, 30), "accepted 2 of 6 drafted tokens  "),
+    ],
+    ids=["panel", "status line"],
+)
+async def test_the_counts_of_a_whole_reply_are_shown_at_its_end(
+    drive: Drive, server: FaultServer, size: tuple[int, int], shown: str
+) -> None:
+    counts = {"draft_kind": "mtp", "draft_rounds": 2, "draft_n": 6, "draft_n_accepted": 2}
+    server.chat = lambda handler: handler.reply("one", " two", " three", " four", timings=counts)
+    async with drive(settings=settings_of(server.url), size=size) as user:
+        await user.sees("m · 2,048 tokens of context")
+        await chosen(user, "box 1")
+        await user.sees(f"Connected to {server.url}.")
+        await user.ask("hello")
+        await user.sees(shown)
+        await user.sees("origins not reported by this server")
+
+
 async def test_a_server_is_typed_by_its_name(drive: Drive, server: FaultServer) -> None:
     async with drive(settings=settings_of(server.url), size=(120, 40)) as user:
         await user.open_chat()

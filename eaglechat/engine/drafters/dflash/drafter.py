@@ -38,6 +38,7 @@ class DflashDrafter:
     """
 
     grows_trees = False
+    in_one_pass = True
 
     def __init__(self, target: Context, draft: Context, block: Block) -> None:
         """`block` is that of the draft's header, which `pairing.check` has accepted."""

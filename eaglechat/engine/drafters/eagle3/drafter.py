@@ -129,6 +129,10 @@ class Eagle3Drafter:
         return self._branches is not None and most >= N_DRAFT_MAX_LIMIT
 
     @property
+    def in_one_pass(self) -> bool:
+        return False
+
+    @property
     def spent(self) -> Spent:
         return Spent(self._process_s * 1000.0, self._draft_s * 1000.0)
 

@@ -92,6 +92,10 @@ class MtpDrafter:
         return False
 
     @property
+    def in_one_pass(self) -> bool:
+        return False
+
+    @property
     def spent(self) -> Spent:
         return Spent(self._process_s * 1000.0, self._draft_s * 1000.0)
 

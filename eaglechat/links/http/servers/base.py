@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from eaglechat.links.http.servers.chunks import Chunk, Usage
+from eaglechat.links.http.servers.chunks import Chunk, Timings, Usage
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.part_stream import Mode, PartStream, Segment
 from eaglechat.wire.protocol import Chat
@@ -20,6 +20,7 @@ from eaglechat.wire.records import (
     Round,
     RoundTimings,
 )
+from eaglechat.wire.stats import SpeculationStats
 
 Written = tuple[str, Part]
 """A text, and the part of the reply that it belongs to."""
@@ -39,6 +40,11 @@ class ReplyReader:
     def settled(self) -> Sequence[Round] | None:
         """All rounds of the reply, if they are known better at its end than while it streamed."""
         return None
+
+    def stats(self, of_rounds: SpeculationStats) -> SpeculationStats:
+        """The statistics of the reply at its end: those of its rounds, with what the server counted
+        over the whole reply where the rounds do not say it."""
+        return of_rounds
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         """How the reply ended."""
@@ -168,9 +174,11 @@ class Ending:
         self._limit = chat.max_tokens
         self.finish_reason = ""
         self.usage = Usage()
+        self.timings = Timings()
 
     def take(self, chunk: Chunk) -> None:
         self.usage = chunk.usage or self.usage
+        self.timings = chunk.timings or self.timings
         if chunk.choice is not None:
             self.finish_reason = chunk.choice.finish_reason or self.finish_reason
 

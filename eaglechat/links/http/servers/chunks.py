@@ -38,10 +38,19 @@ class PromptDetails(msgspec.Struct):
         self.cached_tokens = counted(self.cached_tokens)
 
 
+class CompletionDetails(msgspec.Struct):
+    """TabbyAPI's counts of a whole reply: together they are all drafted tokens. OpenAI has fields
+    of these names for predicted texts, and sends zeros."""
+
+    accepted_prediction_tokens: int | None = None
+    rejected_prediction_tokens: int | None = None
+
+
 class Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: CompletionDetails | None = None
 
     def __post_init__(self) -> None:
         self.prompt_tokens = counted(self.prompt_tokens)
@@ -49,15 +58,18 @@ class Usage(msgspec.Struct):
 
 
 class Timings(msgspec.Struct):
-    """llama-server's counts and milliseconds, summed since the request began."""
+    """llama-server's counts and milliseconds, summed since the request began. mlx-vlm sends them at
+    the end of a reply, with the fields after them; those of drafting are null without a draft."""
 
     cache_n: int = 0
     prompt_n: int = 0
     prompt_ms: float = 0.0
     predicted_n: int = 0
     predicted_ms: float = 0.0
-    draft_n: int = 0
-    draft_n_accepted: int = 0
+    draft_n: int | None = 0
+    draft_n_accepted: int | None = 0
+    draft_rounds: int | None = None
+    draft_kind: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("cache_n", "prompt_n", "predicted_n", "draft_n", "draft_n_accepted"):

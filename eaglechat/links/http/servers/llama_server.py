@@ -18,7 +18,7 @@ from eaglechat.links.http.servers.base import (
     without_times,
     written_in,
 )
-from eaglechat.links.http.servers.chunks import Chunk, Timings
+from eaglechat.links.http.servers.chunks import Chunk, Timings, counted
 from eaglechat.links.http.servers.openai import TextReader
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
@@ -32,6 +32,7 @@ from eaglechat.wire.records import (
     Round,
     Token,
 )
+from eaglechat.wire.stats import SpeculationStats
 
 _NO_TIME_MS = 0.01
 """Times below this are none: the first token comes from the prompt, and the server reports about a
@@ -91,6 +92,9 @@ class EitherReader(ReplyReader):
     def rest(self) -> Iterator[Round]:
         return self._reader.rest()
 
+    def stats(self, of_rounds: SpeculationStats) -> SpeculationStats:
+        return self._reader.stats(of_rounds)
+
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         return self._reader.end(seed, is_cancelled=is_cancelled)
 
@@ -111,9 +115,10 @@ class _Step:
         self.key = _key(now)
         self.first = first
         self.ms = _known_ms(now.predicted_ms - before.predicted_ms)
-        self.n_drafted = min(max(now.draft_n - before.draft_n, 0), LONGEST_DRAFT)
-        n_accepted = max(now.draft_n_accepted - before.draft_n_accepted, 0)
-        self.n_accepted = min(n_accepted, self.n_drafted)
+        n_drafted = counted(now.draft_n) - counted(before.draft_n)
+        n_accepted = counted(now.draft_n_accepted) - counted(before.draft_n_accepted)
+        self.n_drafted = min(max(n_drafted, 0), LONGEST_DRAFT)
+        self.n_accepted = min(max(n_accepted, 0), self.n_drafted)
         came = now.predicted_n - first + 1
         is_full = came <= self.n_accepted + 1 and self.n_drafted == n_draft_max
         if is_lost:
@@ -273,5 +278,5 @@ def _known_ms(ms: float) -> float:
     return ms if ms > _NO_TIME_MS else 0.0
 
 
-def _key(timings: Timings) -> tuple[float, int, int]:
+def _key(timings: Timings) -> tuple[float, int | None, int | None]:
     return timings.predicted_ms, timings.draft_n, timings.draft_n_accepted

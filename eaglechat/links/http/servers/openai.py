@@ -1,8 +1,10 @@
-"""Any OpenAI-compatible server, of which only the text and the counts at the end are used."""
+"""Any OpenAI-compatible server, of which only the text and the counts at the end are used. Some
+count the drafted tokens there: TabbyAPI in its usage, mlx-vlm in its timings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from eaglechat.links.http.servers.base import (
@@ -13,10 +15,11 @@ from eaglechat.links.http.servers.base import (
     without_times,
     written_in,
 )
-from eaglechat.links.http.servers.chunks import Chunk
+from eaglechat.links.http.servers.chunks import Chunk, counted
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import Origin, Part, Prefill, ReplyEnd, Round, Token
+from eaglechat.wire.stats import DrafterStats, SpeculationStats
 
 
 class OpenAIServer:
@@ -51,6 +54,33 @@ class TextReader(ReplyReader):
     def rest(self) -> Iterator[Round]:
         if left := self._splitter.rest():
             yield self._round(self._count, left, 0.0)
+
+    def stats(self, of_rounds: SpeculationStats) -> SpeculationStats:
+        timings, details = self._ending.timings, self._ending.usage.completion_tokens_details
+        if timings.draft_n:
+            drafted, accepted = timings.draft_n, counted(timings.draft_n_accepted)
+        elif details and None not in (
+            details.accepted_prediction_tokens,
+            details.rejected_prediction_tokens,
+        ):
+            accepted = counted(details.accepted_prediction_tokens)
+            drafted = accepted + counted(details.rejected_prediction_tokens)
+        else:
+            return of_rounds
+        # mlx-vlm also counts tokens that it accepted behind the end of the reply.
+        accepted = min(accepted, drafted, self._ending.usage.completion_tokens or self._count)
+        steps = min(counted(timings.draft_rounds), drafted)
+        kind = timings.draft_kind or ""
+        by_drafter = (
+            {kind: DrafterStats(steps, drafted, 0, accepted)} if kind.isidentifier() else {}
+        )
+        return replace(
+            of_rounds,
+            drafted=drafted,
+            accepted=accepted,
+            verify_steps=steps,
+            by_drafter=by_drafter,
+        )
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
         return self._ending.end(self._count, 1, seed, is_cancelled=is_cancelled)

@@ -27,7 +27,12 @@ from eaglechat.chat.controls import (
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.numbers import Numbers
-from eaglechat.tui.texts.statistics import ACCEPTANCE_RATE, PER_POSITION, STATISTICS
+from eaglechat.tui.texts.statistics import (
+    ACCEPTANCE_RATE,
+    PER_POSITION,
+    STATISTICS,
+    of_whole_reply,
+)
 from eaglechat.tui.widgets.meters import Bar, PositionChart, RoundStrip
 from eaglechat.tui.widgets.panel.auto_view import AutoView
 from eaglechat.tui.widgets.panel.parts_view import PartsView
@@ -279,7 +284,10 @@ def _heading(numbers: Numbers) -> tuple[str, str]:
     if numbers.off:
         return "Speculation off", f"Off: {numbers.off}."
     if numbers.unreported:
-        return "Speculation", wording.sentence(numbers.unreported)
+        known = numbers.unreported
+        if numbers.reply.is_of_whole_reply:
+            known = f"this reply: {of_whole_reply(numbers.reply)}; more is {known}"
+        return "Speculation", wording.sentence(known)
     if numbers.is_provisional:
         return on, "Provisional until the reply has ended"
     return on, ""

@@ -39,10 +39,18 @@ def chunks(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         chunk["choices"] = [{"delta": {"content": draw(st.text("abc ", max_size=4))}}]
     if draw(st.booleans()):
-        chunk["usage"] = {"completion_tokens": draw(count), "prompt_tokens": draw(count)}
+        names = ("accepted_prediction_tokens", "rejected_prediction_tokens")
+        details = {name: draw(st.none() | count) for name in names}
+        chunk["usage"] = {
+            "completion_tokens": draw(count),
+            "prompt_tokens": draw(count),
+            "completion_tokens_details": draw(st.sampled_from((None, details))),
+        }
     if draw(st.booleans()):
-        names = ("predicted_n", "draft_n", "draft_n_accepted", "prompt_n", "cache_n")
-        chunk["timings"] = {name: draw(count) for name in names}
+        names = ("predicted_n", "draft_n_accepted", "prompt_n", "cache_n")
+        own = {name: draw(st.none() | count) for name in ("draft_rounds", "draft_n")}
+        kind = draw(st.none() | st.text("dm \x1b", max_size=4))
+        chunk["timings"] = {**{name: draw(count) for name in names}, **own, "draft_kind": kind}
     if draw(st.booleans()):
         total = draw(count)
         chunk["prompt_progress"] = {"total": total, "cache": draw(count), "processed": draw(count)}
@@ -127,7 +135,10 @@ def test_text_is_kept_and_counts_are_bounded(kind: str, sent: list[dict[str, Any
     assert sum(len(round_.tokens) for round_ in rounds) <= most + LONGEST_DRAFT * len(rounds)
     assert sum(len(round_.drafted) for round_ in rounds) <= LONGEST_DRAFT * max(1, len(rounds))
     assert end.tokens >= 0
-    assert stats_of(rounds).tokens >= 0
+    stats = reader.stats(stats_of(rounds))
+    assert stats.tokens >= 0
+    assert 0 <= stats.accepted <= stats.drafted
+    assert all(name.isidentifier() for name in stats.by_drafter)
     settled = reader.settled()
     if settled is not None:
         assert text_of(settled) == wanted

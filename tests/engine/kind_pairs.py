@@ -1,0 +1,216 @@
+"""Tiny pairs of every kind of drafter, as they are loaded, and plain decoding to hold them
+against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eaglechat.engine.drafters.pairing import check_pair
+from eaglechat.engine.generation.generator import ReplyEvent
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import Set, Speculation
+from eaglechat.wire.records import Round
+from tests import tiny_kinds
+from tests.engine.rig import GREEDY, N_THREADS, Reply, decode
+from tests.tiny_kinds import F, N, repaired_tokens, wrong_tokens
+
+WRONG = 0.25
+"""The share of tokens after which the drafters of a pair that is not mixed are wrong."""
+NEAR = 0.02
+"""Logits closer than this are a near-tie. Another batch or another CPU moves them by 0.003."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a target is, and what drafts for it."""
+
+    target: str
+    mix: float
+    """What lets the history decide, and leaves a part of the drafts."""
+    drafters: tuple[str, ...]
+    heads: int = 0
+    block: tiny_kinds.Variant | None = None
+
+    @property
+    def is_hybrid(self) -> bool:
+        return self.target == "qwen35"
+
+    def longest(self, drafter: str) -> int:
+        """The most tokens that a drafter proposes: a hybrid target can take back eight."""
+        if drafter == "mtp":
+            return self.heads if self.heads > 1 else 8 if self.is_hybrid else 16
+        return 8 if drafter == "dspark" else 7
+
+    def wrong_after(self, drafter: str) -> frozenset[int]:
+        """The tokens after which it is wrong in a pair that is not mixed."""
+        if drafter in ("dspark", "dflash2"):
+            return wrong_tokens(WRONG) - repaired_tokens(WRONG)
+        return wrong_tokens(WRONG)
+
+    def write(self, folder: Path, *, mixed: bool = False) -> tuple[Path, Path | None]:
+        """The files of the target and of its draft, if that is a file. A drafter that is not mixed
+        goes by what it reads of the target alone, so what it should not have read is a wrong
+        draft."""
+        options: dict[str, Any] = {"mix": self.mix} if mixed else {}
+        if self.heads:
+            options |= {"token_weight": 0.6} if mixed else {"wrong": WRONG}
+        if self.heads > 1:
+            options["heads"] = self.heads
+        make = getattr(tiny_kinds, f"write_{self.target}")
+        target = make(folder / "target.gguf", **options)
+        if self.block is None:
+            return target, None
+        wrong = 0.0 if mixed else WRONG
+        draft = folder / "draft.gguf"
+        return target, tiny_kinds.write_dflash(
+            draft, variant=self.block, wrong=wrong, from_features=True
+        )
+
+
+KINDS = {
+    "hy_v3": Kind("hy_v3", 0.35, ("mtp",), heads=1),
+    "hy_v3, 2 heads": Kind("hy_v3", 0.35, ("mtp",), heads=2),
+    "qwen35": Kind("qwen35", 0.25, ("mtp",), heads=1),
+    "llama, dflash": Kind("llama", 0.25, ("dflash",), block="dflash"),
+    "llama, dspark": Kind("llama", 0.25, ("dspark",), block="dspark"),
+    "llama, dflash2": Kind("llama", 0.25, ("dflash2",), block="dflash2"),
+    "qwen35, dflash": Kind("qwen35", 0.25, ("dflash", "mtp"), heads=1, block="dflash"),
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A loaded pair; closed by `Files.loaded`."""
+
+    loaded: LoadedPair
+
+    def reply(
+        self,
+        prompt: Sequence[int],
+        *,
+        drafter: str = "auto",
+        n: int | str = 3,
+        ngram: bool = False,
+        length: int = 24,
+        changes: dict[int, Set] | None = None,
+        rounds: int | None = None,
+        **options: Any,
+    ) -> Reply:
+        """`changes` are made behind the rounds of these numbers; behind as many as `rounds` the
+        reply is cancelled. Other options are those of `Generator.reply`."""
+        options = {"sampling": GREEDY, "seed": 1, **options}
+        speculation = Speculation(n_draft_max=n, ngram=ngram, drafter=drafter)
+        live = Live(speculation, options["sampling"].temperature)
+        events: list[ReplyEvent] = []
+
+        def is_enough() -> bool:
+            return rounds is not None and len(Reply(tuple(events)).rounds) >= rounds
+
+        options["cancelled"] = is_enough
+        stream = self.loaded.generator.reply(prompt, live=live, max_tokens=length, **options)
+        for event in stream:
+            events.append(event)
+            if changes and isinstance(event, Round) and event.index in changes:
+                live.apply(changes[event.index])
+        return Reply(tuple(events))
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a pair."""
+
+    kind: Kind
+    target: Path
+    draft: Path | None
+
+    @contextmanager
+    def loaded(self, *, n_ctx: int = 512, n_batch: int = 128) -> Iterator[Pair]:
+        options = LoadOptions(n_ctx=n_ctx, n_batch=n_batch, n_threads=N_THREADS)
+        with closing(LoadedPair(check_pair(self.target, self.draft), options)) as pair:
+            yield Pair(pair)
+
+
+class Plain:
+    """Decodes with the target alone, a token at a time."""
+
+    def __init__(self, context: Context, batch: Batch) -> None:
+        self._context, self._batch = context, batch
+        self._random = np.random.default_rng(26)
+
+    def reply(self, prompt: Sequence[int], length: int = 24) -> list[int] | None:
+        """The likeliest tokens; None if one of them is so by less than NEAR."""
+        self._context.forget(0, 0)
+        decode(self._context, self._batch, prompt, 0)
+        reply: list[int] = []
+        row = len(prompt) - 1
+        while True:
+            logits = np.array(self._context.logits(row))
+            second, first = np.argsort(logits)[-2:]
+            if logits[first] - logits[second] < NEAR:
+                return None
+            reply.append(int(first))
+            if len(reply) == length:
+                return reply
+            decode(self._context, self._batch, reply[-1:], len(prompt) + len(reply) - 1)
+            row = 0
+
+    def ask(
+        self, held: Sequence[int] = (), n_tokens: int = 20, length: int = 24
+    ) -> tuple[list[int], list[int]]:
+        """A question behind `held`, with all before it, and the reply to it. None of the reply's
+        tokens is a near-tie, which any rounding decides."""
+        while True:
+            question = self._random.integers(0, N, n_tokens).tolist()
+            prompt = [*held, *question]
+            reply = self.reply(prompt, length)
+            if reply is not None:
+                return prompt, reply
+
+
+@contextmanager
+def plain(target: Path) -> Iterator[Plain]:
+    with ExitStack() as stack:
+        model = stack.enter_context(Model(target))
+        context = stack.enter_context(Context(model, n_ctx=512, n_batch=512, n_threads=N_THREADS))
+        yield Plain(context, stack.enter_context(Batch(context)))
+
+
+@dataclass(frozen=True)
+class Turns:
+    """A conversation whose turns have all the same length."""
+
+    tokens: Sequence[int]
+    length: int
+
+    @cached_property
+    def count(self) -> int:
+        return len(self.tokens) // self.length
+
+    def without(self, n: int) -> Sequence[int]:
+        return self.tokens[n * self.length :]
+
+
+def cycle(length: int, first: int = 0) -> list[int]:
+    """Tokens in the order that a target without `mix` has."""
+    tokens = [first]
+    while len(tokens) < length:
+        tokens.append(F[tokens[-1]])
+    return tokens
+
+
+def counts(reply: Reply) -> list[int]:
+    """Tokens accepted in each round."""
+    return [round_.n_accepted for round_ in reply.rounds]
+
+
+Write = Callable[..., Files]
