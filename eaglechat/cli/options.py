@@ -28,7 +28,7 @@ def add_pair_options(parser: argparse.ArgumentParser, *, draft: bool = True) -> 
     group.add_argument("--pair", metavar="NAME", help="a pair by name, such as smollm2-135m")
     group.add_argument("--target", type=Path, metavar="FILE", help="the target's GGUF")
     if draft:
-        group.add_argument("--draft", type=Path, metavar="FILE", help="its EAGLE-3 draft's GGUF")
+        group.add_argument("--draft", type=Path, metavar="FILE", help="its draft's GGUF")
     else:
         parser.set_defaults(draft=None)
 

@@ -22,7 +22,8 @@ def test_a_session_from_hello_to_shutdown(
     assert loading[-1].fraction == 1.0
     pair = loaded.pair
     assert (pair.n_ctx, pair.n_threads, pair.speculation_off) == (512, 1, None)
-    assert pair.target_layers == tiny.TARGET_LAYERS
+    assert pair.drafter is not None
+    assert pair.drafter.layers == tiny.TARGET_LAYERS
 
     reply = client.answer(chat(speculation=p.Speculation(n_draft_max=2)))
     assert reply.last.stats.accepted > 0

@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -54,7 +55,7 @@ class InspectedPair:
             return self.target
         return replace(self.target, size_bytes=f16_bytes(self.target))
 
-    @property
+    @cached_property
     def drafters(self) -> tuple[DrafterKind, ...]:
         """What the pair drafts with, besides n-grams; known if its target's header is."""
         return kinds(self.target, self.draft) if self.target is not None else ()

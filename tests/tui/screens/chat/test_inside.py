@@ -35,7 +35,7 @@ async def test_the_last_round_then_those_before_it(drive: Drive, size: tuple[int
         await user.sees("parasol")
         await user.press("right")
         await user.sees("Round 2 of")
-        await user.sees("3 tokens drafted (draft), 2 tested, 1 accepted; 2 tokens gained.")
+        await user.sees("3 tokens drafted (EAGLE-3), 2 tested, 1 accepted; 2 tokens gained.")
         await user.sees("“ umbrella” was rejected at random: its chance was 25%.")
         await user.sees("Drafted, not tested: “ umbrella” 80%")
         await user.press("left", "left")
