@@ -115,7 +115,7 @@ def test_shapes_and_n_grams_are_settings_too(
     ]
     assert all("eagle3" in row["by_drafter"] for row in found[2:4])
     table = capsys.readouterr().out
-    assert re.search(r"^tree 2 \+ n-grams +2 +tree +draft, n-grams ", table, re.MULTILINE)
+    assert re.search(r"^tree 2 \+ n-grams +2 +tree +EAGLE-3, n-grams ", table, re.MULTILINE)
     assert re.search(r"of the draft +of n-grams$", table, re.MULTILINE)
 
 
