@@ -14,6 +14,8 @@ from eaglechat.hub.convert import ConversionProgress, ConversionReport, convert,
 from tests import tiny
 from tests.convert.checkpoints import Variant, draft, nested, write_target
 
+pytestmark = pytest.mark.slow
+
 
 def trained(fed_back: str, **features: object) -> Variant:
     """A draft that says what follows the token in a pair. Its attention takes the state in the pair

@@ -19,6 +19,8 @@ from tests import tiny_kinds
 from tests.engine.llama_server.program import started
 from tests.engine_client import Client
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[[str], Client]
 USER = p.Message(role="user", content="abc")
 
