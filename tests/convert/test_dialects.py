@@ -187,6 +187,7 @@ def drafts(target: Target, variant: Variant, folder: Path, lengths: Sequence[int
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_engine_drafts_what_the_trainer_would(
     dialect: str, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -36,11 +36,18 @@ from tests.engine.kind_pairs import (
 from tests.engine.rig import N_THREADS, Reply, decode
 from tests.tiny_kinds import accepted
 
-EACH = [(kind, drafter) for kind, made in KINDS.items() for drafter in made.drafters]
+QUICK = ("hy_v3", "llama, dspark", "qwen35, dflash")
+"""The kinds that are not left to the slow tests."""
 
-all_kinds = pytest.mark.parametrize("kind", KINDS)
+
+def _each(kind: str, *more: str) -> Any:
+    marks = () if kind in QUICK else pytest.mark.slow
+    return pytest.param(kind, *more, marks=marks, id=": ".join((kind, *more)))
+
+
+all_kinds = pytest.mark.parametrize("kind", [_each(kind) for kind in KINDS])
 all_drafters = pytest.mark.parametrize(
-    ("kind", "drafter"), EACH, ids=[": ".join(one) for one in EACH]
+    ("kind", "drafter"), [_each(kind, one) for kind in KINDS for one in KINDS[kind].drafters]
 )
 
 
