@@ -145,6 +145,11 @@ class Spent(NamedTuple):
     """Everything else."""
 
 
+def shifted(position: int, start: int, end: int) -> int:
+    """Where a position is after those from `start` up to `end` have left."""
+    return min(position, max(start, position - (end - start)))
+
+
 class Drafter(Protocol):
     """Proposes tokens for the one sequence of a target.
 

@@ -18,7 +18,7 @@ from itertools import islice
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits, Opening, Proposal, Spent
+from eaglechat.engine.drafters.base import Limits, Opening, Proposal, Spent, shifted
 from eaglechat.engine.drafters.dflash.pairing import Block, block_of
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.waiting_rows import WaitingRows
@@ -120,7 +120,7 @@ class DflashDrafter:
         self._draft.shift(TRUNK, start, end)
         # Features hold no position, so waiting rows stay as they are.
         self._rows.remove(max(0, start - self._taken), max(0, end - self._taken))
-        self._taken = min(self._taken, max(start, self._taken - (end - start)))
+        self._taken = shifted(self._taken, start, end)
 
     # --- a round ---
 

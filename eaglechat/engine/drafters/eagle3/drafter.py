@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Opening, Proposal, Spent
+from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Opening, Proposal, Spent, shifted
 from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
 from eaglechat.engine.drafters.eagle3.tree import TreeGrower, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
@@ -190,8 +190,8 @@ class Eagle3Drafter:
             self._draft.shift(self._seq_id, start, end)
         # Features hold no position, so waiting rows stay as they are.
         self._rows.remove(max(0, start - self._taken), max(0, end - self._taken))
-        self._taken = _shifted(self._taken, start, end)
-        self._window_start = _shifted(self._window_start, start, end)
+        self._taken = shifted(self._taken, start, end)
+        self._window_start = shifted(self._window_start, start, end)
 
     # --- a round ---
 
@@ -353,11 +353,6 @@ def open_drafter(opening: Opening) -> Eagle3Drafter:
     drafter = Eagle3Drafter(target, draft, window=window, norms=norms_of(opening.header))
     owned.callback(drafter.close)
     return drafter
-
-
-def _shifted(position: int, start: int, end: int) -> int:
-    """Where a position is after those from `start` up to `end` have left."""
-    return min(position, max(start, position - (end - start)))
 
 
 def _check_contexts(target: Context, draft: Context) -> None:

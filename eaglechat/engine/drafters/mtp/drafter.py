@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits, Opening, Proposal, Spent
+from eaglechat.engine.drafters.base import Limits, Opening, Proposal, Spent, shifted
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.mtp.pairing import ASSISTANT, STATES_OF_ALL_ROWS
 from eaglechat.engine.drafters.waiting_rows import WaitingRows
@@ -150,7 +150,7 @@ class MtpDrafter:
             self._before = self._rows.features[end - 1 - self._taken][None].copy()
         # States hold no position, so waiting rows stay as they are.
         self._rows.remove(max(0, start - self._taken), max(0, end - self._taken))
-        self._taken = min(self._taken, max(start, self._taken - (end - start)))
+        self._taken = shifted(self._taken, start, end)
 
     # --- a round ---
 
