@@ -134,7 +134,7 @@ class LoadedPair:
         models: list[DraftModel] = []
         drafters: list[DrafterInfo] = []
         ngram, calibrations = None, dict[str, Calibration]()
-        why = mtp.problem(target_header)
+        why = None if "mtp" in [one.kind for one in found] else mtp.problem(target_header)
         undrafted: dict[DrafterKind, str] = {"mtp": why} if why else {}
         if off is None:
             for one in found:
