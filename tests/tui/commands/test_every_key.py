@@ -355,7 +355,8 @@ def look(user: Driver) -> tuple[object, ...]:
         field.cursor_blink = False
     return (
         id(screen),
-        [list(strip) for strip in drawn_strips(screen)],
+        # Simplified: a strip may be drawn again in other pieces that look the same.
+        [list(strip.simplify()) for strip in drawn_strips(screen)],
         screen.focused,
         [options.highlighted for options in screen.query(OptionList)],
         [field.text for field in screen.query(TextArea)],

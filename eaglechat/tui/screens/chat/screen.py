@@ -266,6 +266,11 @@ class ChatScreen(PromptScreen[None]):
         self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
         self.show_numbers()
 
+    def _uncovered(self) -> Transcript:
+        """The transcript, for a command that moves in it: a panel that lies over it is closed."""
+        self.remove_class("-panel-open")
+        return self.transcript
+
     def _settings_changed(self, change: SettingsChange) -> None:
         self.session.follow_settings(change.before, change.after)
         interface = change.after.interface
@@ -478,13 +483,14 @@ class ChatScreen(PromptScreen[None]):
         if not ids:
             self.notify(_NO_TURNS)
             return
-        selected = self.transcript.selected
+        transcript = self._uncovered()
+        selected = transcript.selected
         place = ids.index(selected) + by if selected in ids else len(ids) + min(by, 0)
         if place < len(ids):
-            self.transcript.selected = ids[max(place, 0)]
+            transcript.selected = ids[max(place, 0)]
         else:
-            self.transcript.selected = None
-            self.transcript.action_scroll_end()
+            transcript.selected = None
+            transcript.action_scroll_end()
 
     @on(TranscriptEntry.Chosen)
     def _turn_chosen(self, event: TranscriptEntry.Chosen) -> None:
@@ -661,15 +667,15 @@ class ChatScreen(PromptScreen[None]):
 
     def action_page(self, direction: int) -> None:
         if direction < 0:
-            self.transcript.scroll_page_up()
+            self._uncovered().scroll_page_up()
         else:
-            self.transcript.scroll_page_down()
+            self._uncovered().scroll_page_down()
 
     def action_beginning(self) -> None:
-        self.transcript.action_scroll_home()
+        self._uncovered().action_scroll_home()
 
     def action_latest(self) -> None:
-        self.transcript.action_scroll_end()
+        self._uncovered().action_scroll_end()
 
     def action_copy(self) -> None:
         self.transcript.copy_reply()
@@ -678,7 +684,7 @@ class ChatScreen(PromptScreen[None]):
         self.transcript.copy_code()
 
     def action_fold_thought(self) -> None:
-        self.transcript.fold_thought()
+        self._uncovered().fold_thought()
 
     def action_toggle_view(self, name: str) -> None:
         setattr(self.transcript, name, not getattr(self.transcript, name))
@@ -726,7 +732,7 @@ class ChatScreen(PromptScreen[None]):
         in_reasoning = not query.is_in(turn.text) and query.is_in(turn.reasoning)
         said = shown_parts(turn.parts) if isinstance(turn, Question) else turn.text
         marks = query.marks(turn.reasoning if in_reasoning else said)
-        self.transcript.reveal(turn.id, marks[0] if marks else None, in_reasoning=in_reasoning)
+        self._uncovered().reveal(turn.id, marks[0] if marks else None, in_reasoning=in_reasoning)
 
     def action_find(self) -> None:
         bar = self.query_one(FindBar)
