@@ -44,8 +44,8 @@ def open_terminal(
 
 
 @pytest.fixture
-def wide(tmp_path: Path) -> Iterator[Terminal]:
-    with open_terminal(tmp_path, "--temperature", "0", width=200, height=50) as terminal:
+def wide(home: Path) -> Iterator[Terminal]:
+    with open_terminal(home, "--temperature", "0", width=200, height=50) as terminal:
         yield terminal
 
 
@@ -78,9 +78,9 @@ def test_a_first_chat_from_the_menu_to_quitting(wide: Terminal) -> None:
     wide.wait_for(r"exit status 0", 20)
 
 
-def test_a_comparison_shows_both_speeds_and_nothing_before_it(tmp_path: Path) -> None:
+def test_a_comparison_shows_both_speeds_and_nothing_before_it(home: Path) -> None:
     arguments = ("--pair", "smollm2-135m", "--temperature", "0", "--max-tokens", "40")
-    with open_terminal(tmp_path, *arguments, width=80, height=24) as terminal:
+    with open_terminal(home, *arguments, width=80, height=24) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
         terminal.type("Plan a 1 day trip to DC")
         terminal.keys("Enter")
@@ -91,12 +91,12 @@ def test_a_comparison_shows_both_speeds_and_nothing_before_it(tmp_path: Path) ->
         assert re.search(r"\d\.\d\dx faster|No faster and no slower", screen)
 
 
-def test_quitting_in_the_middle_of_a_reply_and_of_a_load(tmp_path: Path) -> None:
-    with open_terminal(tmp_path, "--pair", "smollm2-135m", width=80, height=24) as terminal:
+def test_quitting_in_the_middle_of_a_reply_and_of_a_load(home: Path) -> None:
+    with open_terminal(home, "--pair", "smollm2-135m", width=80, height=24) as terminal:
         terminal.wait_for("Loading smollm2-135m", LOADING_TIMEOUT)
         terminal.keys("C-q")
         terminal.wait_for(r"exit status 0", 20)
-    with open_terminal(tmp_path, "--pair", "smollm2-135m", width=80, height=24) as terminal:
+    with open_terminal(home, "--pair", "smollm2-135m", width=80, height=24) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
         terminal.type(LONG_PROMPT)
         terminal.keys("Enter")
@@ -107,23 +107,23 @@ def test_quitting_in_the_middle_of_a_reply_and_of_a_load(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_terminated_app_gives_the_terminal_back_and_keeps_what_was_typed(
-    tmp_path: Path, number: signal.Signals
+    home: Path, number: signal.Signals
 ) -> None:
     """SIGHUP comes when the terminal's window is closed."""
-    with open_terminal(tmp_path, "--pair", "smollm2-135m", width=80, height=24) as terminal:
+    with open_terminal(home, "--pair", "smollm2-135m", width=80, height=24) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
         terminal.type("a last word")
         terminal.wait_for("a last word")
         terminal.send(number)
         screen = terminal.wait_for(f"exit status {128 + number}", 20)
         assert "a last word" not in screen
-    chats = [file.read_text() for file in tmp_path.rglob("*.jsonl")]
+    chats = [file.read_text() for file in home.rglob("*.jsonl")]
     assert any("a last word" in chat for chat in chats)
 
 
-def test_what_is_typed_from_the_first_moment_is_asked(tmp_path: Path) -> None:
+def test_what_is_typed_from_the_first_moment_is_asked(home: Path) -> None:
     arguments = ("--pair", "smollm2-135m", "--temperature", "0", "--max-tokens", "20")
-    with open_terminal(tmp_path, *arguments, width=80, height=24) as terminal:
+    with open_terminal(home, *arguments, width=80, height=24) as terminal:
         terminal.wait_for("Loading smollm2-135m", LOADING_TIMEOUT)
         terminal.keys("Enter")
         terminal.type("Name a fruit.")

@@ -15,9 +15,9 @@ BENCH_TIMEOUT = 180.0
 
 
 @pytest.mark.slow
-def test_a_quick_bench_measures_the_pair_and_its_best_length_is_kept(tmp_path: Path) -> None:
+def test_a_quick_bench_measures_the_pair_and_its_best_length_is_kept(home: Path) -> None:
     arguments = ("--pair", "smollm2-135m", "--temperature", "0", "--max-tokens", "8")
-    with open_terminal(tmp_path, *arguments, width=120, height=36) as terminal:
+    with open_terminal(home, *arguments, width=120, height=36) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
         terminal.type("Name a colour.")
         terminal.keys("C-g", "b")
@@ -33,7 +33,7 @@ def test_a_quick_bench_measures_the_pair_and_its_best_length_is_kept(tmp_path: P
 
         terminal.keys("Enter")
         terminal.says("starts with n_draft_max")
-        (kept,) = json.loads((tmp_path / "state" / "draft-lengths.json").read_text())
+        (kept,) = json.loads((home / "state" / "draft-lengths.json").read_text())
         assert str(kept["n_draft_max"]) in {*speeds} - {"plain"}
         # The prompt waited, and the pair still answers.
         assert "Name a colour." in terminal.screen()
@@ -43,8 +43,8 @@ def test_a_quick_bench_measures_the_pair_and_its_best_length_is_kept(tmp_path: P
         terminal.wait_for("exit status 0", 20)
 
 
-def test_a_bench_stops_at_once_and_quits_at_once(tmp_path: Path) -> None:
-    with open_terminal(tmp_path, "--pair", "smollm2-135m", width=80, height=24) as terminal:
+def test_a_bench_stops_at_once_and_quits_at_once(home: Path) -> None:
+    with open_terminal(home, "--pair", "smollm2-135m", width=80, height=24) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
         terminal.keys("C-g", "b")
         terminal.wait_for("replies of at most")

@@ -40,14 +40,14 @@ def answered(terminal: Terminal) -> None:
     terminal.wait_for("ready")
 
 
-def test_the_way_of_a_day(tmp_path: Path) -> None:
-    folder = tmp_path / "project"
+def test_the_way_of_a_day(home: Path) -> None:
+    folder = home / "project"
     folder.mkdir()
     (folder / "notes.txt").write_text("Rain fell on the old bridge.\n" * 3)
     where = {"width": 80, "height": 24, "folder": folder}
-    morning(tmp_path, where)
-    noon(tmp_path, where)
-    evening(tmp_path, where)
+    morning(home, where)
+    noon(home, where)
+    evening(home, where)
 
 
 def morning(home: Path, where: dict[str, Any]) -> None:

@@ -18,12 +18,13 @@ from tests.ggufs import write_draft, write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.scripted_desk import ScriptedDesk
-from tests.tui.textual_private import wait_only_for_messages
+from tests.tui.textual_private import parse_styles_once, wait_only_for_messages
 
 
 @pytest.fixture(autouse=True)
 def quiet_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_only_for_messages(monkeypatch)
+    parse_styles_once(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

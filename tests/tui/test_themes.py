@@ -30,6 +30,7 @@ from eaglechat.tui.themes import (
     read_theme,
 )
 from tests.tui.driving import Driver
+from tests.tui.textual_private import parsed_styles
 from tests.tui.widgets.transcript_app import until
 
 SHIPPED, SHIPPED_PROBLEMS = load_themes(builtin_themes_dir())
@@ -326,6 +327,8 @@ async def test_a_new_screen_has_only_its_own_styles_parsed(
         return parse(*args, **how)
 
     monkeypatch.setattr(stylesheet, "parse", counting)
+    # Nothing is taken from the apps before it.
+    parsed_styles.clear()
     async with drive() as user:
         await user.open_chat()
         await user.press("f1")

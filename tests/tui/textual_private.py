@@ -14,6 +14,8 @@ from textual import pilot as textual_pilot
 from textual._compositor import ChopsUpdate, Compositor
 from textual._context import active_app, visible_screen_stack
 from textual.app import App
+from textual.cache import LRUCache
+from textual.css.stylesheet import Stylesheet
 from textual.message_pump import MessagePump
 from textual.notifications import Notification
 from textual.screen import Screen
@@ -60,6 +62,24 @@ def _pumps(app: App[Any]) -> Iterator[MessagePump]:
 def _threads() -> bool:
     """Whether something is read or written in another thread."""
     return any(one.name == "background" or "worker" in one.name for one in threading.enumerate())
+
+
+parsed_styles: dict[frozenset[tuple[str, str]], LRUCache[Any, Any]] = {}
+"""What the apps of this process have parsed, by the variables of their styles."""
+
+
+def parse_styles_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an app take what others before it have parsed: 6% of the CPU time of its tests."""
+    set_variables = Stylesheet.set_variables
+
+    def share(stylesheet: Stylesheet, variables: dict[str, str]) -> None:
+        # Textual's empties the cache that it finds.
+        stylesheet._parse_cache = LRUCache(stylesheet._parse_cache.maxsize)
+        set_variables(stylesheet, variables)
+        key = frozenset(variables.items())
+        stylesheet._parse_cache = parsed_styles.setdefault(key, stylesheet._parse_cache)
+
+    monkeypatch.setattr(Stylesheet, "set_variables", share)
 
 
 def drawn_strips(screen: Screen[Any]) -> list[Strip]:
