@@ -120,7 +120,7 @@ async def test_the_panel_shows_the_choice_the_table_plain_and_the_ledger(drive: 
         await user.until(lambda: "Behind plain" not in user.text, "the panel without auto")
 
 
-@pytest.mark.parametrize("size", [PANEL_FROM, TALL])
+@pytest.mark.parametrize("size", [PANEL_FROM, pytest.param(TALL, marks=pytest.mark.slow)])
 async def test_the_panel_stands_whole_under_auto(drive: Drive, size: tuple[int, int]) -> None:
     async with drive(size=size, n_draft_max=AUTO) as user:
         await user.open_chat()
@@ -133,7 +133,7 @@ async def test_the_panel_stands_whole_under_auto(drive: Drive, size: tuple[int, 
         assert user.inside(panel.query_one(AutoView).region)
 
 
-@pytest.mark.parametrize("width", [44, 80])
+@pytest.mark.parametrize("width", [44, pytest.param(80, marks=pytest.mark.slow)])
 async def test_the_folded_panel_shows_auto_and_every_control(drive: Drive, width: int) -> None:
     async with drive(size=(width, 24), n_draft_max=AUTO) as user:
         await user.open_chat()

@@ -235,7 +235,7 @@ PLACES: dict[str, Way] = {
 }
 
 
-FIRST = ("menu", "chat", "bench", "inside", "find", "ask", "export", "settings", "library")
+FIRST = ("menu", "chat", "inside", "ask", "settings")
 """Of each kind of place one; the slow tests have them all."""
 
 

@@ -191,7 +191,7 @@ async def test_quitting_during_a_bench(drive: Drive) -> None:
     await user.until_closed()
 
 
-@pytest.mark.parametrize("size", [(44, 12), (80, 24), WIDE])
+@pytest.mark.parametrize("size", [(44, 12), WIDE])
 async def test_a_bench_at_every_size_and_through_a_resize(
     drive: Drive, size: tuple[int, int]
 ) -> None:

@@ -180,7 +180,7 @@ async def test_what_was_typed_survives_a_load_that_is_cancelled_or_fails(drive: 
         assert user.prompt.text == "hello again"
 
 
-@pytest.mark.parametrize("size", [(44, 12), (80, 24), WIDE])
+@pytest.mark.parametrize("size", [(44, 12), WIDE])
 async def test_the_prompt_has_its_place_at_every_size(drive: Drive, size: tuple[int, int]) -> None:
     async with drive(size=size) as user:
         prompt = await begin_to_load(user)

@@ -80,7 +80,9 @@ async def test_a_chat_that_is_open_elsewhere_says_so(drive: Drive, tmp_path: Pat
         holder.close()
 
 
-@pytest.mark.parametrize("key", ["ctrl+o", "ctrl+n", "ctrl+q"])
+@pytest.mark.parametrize(
+    "key", ["ctrl+q", *(pytest.param(key, marks=pytest.mark.slow) for key in ("ctrl+o", "ctrl+n"))]
+)
 async def test_a_chat_the_disk_does_not_take_is_left_when_its_user_agrees(
     drive: Drive, tmp_path: Path, key: str
 ) -> None:

@@ -15,6 +15,9 @@ from tests.tui.scripted import ScriptedEngine
 
 Drive = Callable[..., Driver]
 
+QUICK = ("forced", "harmony", "blocks")
+"""One whose prompt opens the thought, one that marks the answer too, one whose prompts keep
+thoughts. The slow tests have them all."""
 THOUGHT = "Two and two are " + "one more than three, which is " * 9 + "four."
 
 
@@ -34,7 +37,13 @@ def markers(engine: ScriptedEngine, family: Family) -> list[str]:
     [(80, 24), pytest.param((200, 50), marks=pytest.mark.slow)],
     ids=["80x24", "200x50"],
 )
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(one, id=one.name, marks=[pytest.mark.slow] * (one.name not in QUICK))
+        for one in FAMILIES
+    ],
+)
 async def test_a_dialect_streams_is_stopped_and_is_reopened(
     drive: Drive, markers: list[str], size: tuple[int, int]
 ) -> None:

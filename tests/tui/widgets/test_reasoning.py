@@ -166,7 +166,7 @@ async def test_thinking_and_effort_are_controls_for_the_next_reply(drive: Drive)
         assert sent.thinking == protocol.Thinking(enabled=False, effort="high")
 
 
-@pytest.mark.parametrize("is_auto", [False, True])
+@pytest.mark.parametrize("is_auto", [pytest.param(False, marks=pytest.mark.slow), True])
 async def test_a_high_panel_has_the_numbers_of_both_parts(
     drive: Drive, engine: ScriptedEngine, is_auto: bool
 ) -> None:

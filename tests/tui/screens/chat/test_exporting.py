@@ -28,6 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_a_chat_is_written_to_a_file_of_its_own(drive: Drive, here: Path) -> None:
+    """From its screen, by a command, from the list of chats."""
     async with drive() as user:
         await user.open_chat()
         await user.command("chat.export")
@@ -40,30 +41,18 @@ async def test_a_chat_is_written_to_a_file_of_its_own(drive: Drive, here: Path) 
             await user.on(ChatScreen)
             await user.until((here / name).exists, name)
         assert "# Why?" in (here / "Why.md").read_text("utf-8")
-
-
-async def test_a_command_with_a_format_writes_at_once(drive: Drive, here: Path) -> None:
-    async with drive() as user:
-        await user.open_chat()
-        await user.ask("Why?")
         await user.type("/export json")
         await user.press("enter")
         await user.until((here / "Why.json").exists, "the file")
         assert json.loads((here / "Why.json").read_text("utf-8"))["title"] == "Why?"
         await user.on(ChatScreen)
-
-
-async def test_a_chat_of_the_list_is_exported(drive: Drive, here: Path) -> None:
-    async with drive() as user:
-        await user.open_chat()
-        await user.ask("Why?")
         await user.command("chats.open")
         await user.on(ChatsScreen)
         await user.sees("1 chat")
         await user.command("chats.export")
         await user.on(ExportScreen)
         await user.press("enter")
-        await user.until((here / "Why.md").exists, "the file")
+        await user.until((here / "Why-3.md").exists, "the file")
 
 
 async def test_a_chat_that_cannot_be_saved_can_be_copied(
@@ -84,21 +73,21 @@ async def test_a_chat_that_cannot_be_saved_can_be_copied(
     assert copied[0].startswith("# Why?")
 
 
-@pytest.mark.parametrize("folder", ["~nobody-of-this-name", "file", "\0"])
-async def test_a_folder_that_cannot_be_written_is_reported(
-    drive: Drive, here: Path, folder: str
-) -> None:
+async def test_a_folder_that_cannot_be_written_is_reported(drive: Drive, here: Path) -> None:
     (here / "file").write_text("")
     async with drive() as user:
         await user.open_chat()
         await user.ask("Why?")
         await user.command("chat.export")
         await user.on(ExportScreen)
-        user.app.screen.query_one("#folder", Input).value = folder
-        await user.press("enter")
-        await user.sees("The chat was not exported")
-        assert isinstance(user.app.focused, Input)
-        assert isinstance(user.app.screen, ExportScreen)
+        for folder in ("~nobody-of-this-name", "file", "\0"):
+            user.app.screen.query_one("#folder", Input).value = folder
+            await user.press("enter")
+            await user.sees("The chat was not exported")
+            assert isinstance(user.app.focused, Input)
+            assert isinstance(user.app.screen, ExportScreen)
+            user.app.clear_notifications()
+            await user.until(lambda: "not exported" not in user.text, "no error")
 
 
 async def test_the_choices_can_be_read_without_colour(drive: Drive) -> None:

@@ -59,6 +59,7 @@ async def test_what_is_not_there_is_said_and_accents_do_not_matter(drive: Drive)
 
 
 async def test_the_same_key_closes_the_line_and_the_place_stays(drive: Drive) -> None:
+    """Escape goes back to the end, and another chat has none of the places."""
     async with drive(size=(80, 24)) as user:
         await asked(user)
         await user.command("chat.find")
@@ -72,22 +73,15 @@ async def test_the_same_key_closes_the_line_and_the_place_stays(drive: Drive) ->
         await user.pilot.pause()
         assert transcript.scroll_y < transcript.max_scroll_y - 5
         assert user.prompt.has_focus
-
-
-async def test_from_the_end_escape_goes_back_to_the_end(drive: Drive) -> None:
-    async with drive(size=(80, 24)) as user:
-        await asked(user)
+        transcript.scroll_end(animate=False)
+        await user.until(lambda: transcript.is_following, "the end")
         await user.command("chat.find")
-        await user.type("give")
-        await user.press("down", "escape")
-        await user.until(lambda: user.chat.transcript.is_following, "the end")
-
-
-async def test_another_chat_has_none_of_the_places(drive: Drive) -> None:
-    async with drive() as user:
-        await asked(user)
+        await user.until(lambda: "3 of 3" in found(user), "the last place")
+        await user.press("down")
+        await user.until(lambda: not transcript.is_following, "the first place")
+        await user.press("escape")
+        await user.until(lambda: transcript.is_following, "the end again")
         await user.command("chat.find")
-        await user.type("give")
         await user.until(lambda: "3 of 3" in found(user), "the places")
         await user.command("chat.new")
         await user.until(lambda: not user.chat.query_one(FindBar).is_open, "the line closed")

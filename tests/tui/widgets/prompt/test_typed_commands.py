@@ -9,7 +9,7 @@ import pytest
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.wire import protocol
-from tests.tui.driving import Driver
+from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
 
@@ -19,7 +19,7 @@ def offered(user: Driver) -> list[str]:
     return [one.shown for one in offered.completions] if offered else []
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize("size", [(80, 24), WIDE])
 async def test_a_command_is_chosen_with_keys(drive: Drive, size: tuple[int, int]) -> None:
     async with drive(size=size) as user:
         await user.open_chat()
