@@ -42,6 +42,14 @@ def load(files: tuple[Path, Path], **options: object) -> p.Load:
     return p.Load(target=str(files[0]), draft=str(files[1]), options=LoadOptions(**wanted))
 
 
+def lengths(folder: Path) -> list[str | None]:
+    """The draft length of each start of the program; None without a draft."""
+    return [
+        options[options.index("--spec-draft-n-max") + 1] if "-md" in options else None
+        for options in started(folder)
+    ]
+
+
 def chat(n: int | p.Auto = 3, *, enabled: bool = True, max_tokens: int = 24) -> p.Chat:
     return p.Chat(
         messages=(USER,),
@@ -79,35 +87,22 @@ def test_what_the_program_cannot_do_comes_nearest() -> None:
     assert drafting_of(p.Speculation(drafter="dflash"), [draft, heads]) == NO_DRAFT
 
 
-@pytest.mark.parametrize(
-    ("speculation", "has_draft", "expected"),
-    [
-        (p.Speculation(n_draft_max=5), True, "5"),
-        (p.Speculation(n_draft_max="auto"), True, "3"),
-        (p.Speculation(enabled=False), True, None),
-        (p.Speculation(n_draft_max=5), False, None),
-    ],
-    ids=["5", "auto", "off", "no draft"],
-)
 def test_a_load_starts_the_program_as_the_first_reply_needs_it(
-    start: Callable[[str], Client],
-    tiny_files: tuple[Path, Path],
-    tmp_path: Path,
-    speculation: p.Speculation,
-    expected: str | None,
-    *,
-    has_draft: bool,
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
-    draft = str(tiny_files[1]) if has_draft else None
-    wanted = msgspec.structs.replace(load(tiny_files), draft=draft, speculation=speculation)
-    assert isinstance(client.answer(wanted).last, p.Loaded)
-    reply = msgspec.structs.replace(chat(max_tokens=4), speculation=speculation)
-    assert isinstance(client.answer(reply).last, p.Done)
-    (options,) = started(tmp_path)
-    length = options[options.index("--spec-draft-n-max") + 1] if "-md" in options else None
-    assert length == expected
+    for speculation, draft in (
+        (p.Speculation(n_draft_max=5), str(tiny_files[1])),
+        (p.Speculation(n_draft_max="auto"), str(tiny_files[1])),
+        (p.Speculation(enabled=False), str(tiny_files[1])),
+        (p.Speculation(n_draft_max=5), None),
+    ):
+        wanted = msgspec.structs.replace(load(tiny_files), draft=draft, speculation=speculation)
+        assert isinstance(client.answer(wanted).last, p.Loaded)
+        reply = msgspec.structs.replace(chat(max_tokens=4), speculation=speculation)
+        assert isinstance(client.answer(reply).last, p.Done)
+    assert lengths(tmp_path) == ["5", "3", None, None]
 
 
 @pytest.mark.real
@@ -148,11 +143,7 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     assert done.stats.drafted == 0
     rounds = client.latest.rounds
     assert client.latest.text[:20] == text[:20]
-    lengths = [
-        options[options.index("--spec-draft-n-max") + 1] if "-md" in options else None
-        for options in started(tmp_path)
-    ]
-    assert lengths == ["3", "5", None]
+    assert lengths(tmp_path) == ["3", "5", None]
 
     assert isinstance(client.answer(p.Unload()).last, p.Unloaded)
     refused = client.answer(chat()).last
@@ -253,7 +244,7 @@ def test_a_program_that_always_crashes_names_what_the_user_set(
 
 
 def test_a_program_that_crashes_says_why_the_load_failed(
-    start: Callable[[str], Client], tiny_files: tuple[Path, Path]
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     client = start("crash")
     for _ in range(2):
@@ -266,18 +257,22 @@ def test_a_program_that_crashes_says_why_the_load_failed(
         )
     assert "out of memory" in "\n".join(client.link.log_tail())
 
-
-def test_a_program_too_old_for_an_option_is_told_so(
-    start: Callable[[str], Client], tiny_files: tuple[Path, Path]
-) -> None:
-    failed = start("dated").answer(load(tiny_files)).last
+    write_program(tmp_path, "dated")
+    failed = client.answer(load(tiny_files)).last
     assert isinstance(failed, p.Error)
     assert failed.message.endswith(
         "error: invalid argument: --spec-draft-p-min; a newer llama-server knows it"
     )
 
+    write_program(tmp_path, "garbage")
+    failed = client.answer(load(tiny_files)).last
+    assert isinstance(failed, p.Error)
+    assert failed.code == "load"
+    assert programs(client) == []
 
-@pytest.mark.parametrize("kind", ["hang", "deaf"])
+
+# One that is deaf is waited for before it is killed: 5 s.
+@pytest.mark.parametrize("kind", ["hang", pytest.param("deaf", marks=pytest.mark.slow)])
 def test_a_load_that_hangs_shows_its_stage_and_can_be_cancelled(
     start: Callable[[str], Client], tiny_files: tuple[Path, Path], kind: str
 ) -> None:
@@ -290,6 +285,9 @@ def test_a_load_that_hangs_shows_its_stage_and_can_be_cancelled(
     client.until(lambda: "draft" in stages())
     assert stages() == sorted(stages(), reverse=True)
     (program,) = programs(client)
+    if sys.platform != "win32":
+        # A terminal sends Ctrl+C to the process group that the client and its engine are in.
+        assert os.getpgid(program.pid) != os.getpgid(client.process.pid)
     client.link.send(p.Cancel(id=asked.id))
     client.end(asked)
     error = asked.last
@@ -298,25 +296,13 @@ def test_a_load_that_hangs_shows_its_stage_and_can_be_cancelled(
     assert not program.is_running()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no process groups")
-def test_ctrl_c_in_the_terminal_does_not_reach_the_program(
-    start: Callable[[str], Client], tiny_files: tuple[Path, Path]
-) -> None:
-    """A terminal sends it to the process group that the client and its engine are in."""
-    client = start("hang")
-    client.ask(load(tiny_files))
-    client.until(lambda: client.latest.of(p.Loading))
-    (program,) = programs(client)
-    assert os.getpgid(program.pid) != os.getpgid(client.process.pid)
-
-
 def test_a_reply_whose_restart_is_cancelled_was_stopped_before_it_began(
     start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
     assert isinstance(client.answer(load(tiny_files)).last, p.Loaded)
-    write_program(tmp_path, "deaf")
+    write_program(tmp_path, "hang")
     asked = client.ask(chat(5))
     client.until(lambda: asked.of(p.Loading))
     client.link.send(p.Cancel(id=asked.id))
@@ -329,35 +315,20 @@ def test_a_reply_whose_restart_is_cancelled_was_stopped_before_it_began(
     assert isinstance(client.answer(chat(5)).last, p.Done)
 
 
-def test_a_program_that_answers_garbage_fails_the_load(
-    start: Callable[[str], Client], tiny_files: tuple[Path, Path]
+def test_a_program_that_cannot_run_the_pair_says_so_at_each_load(
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    client = start("garbage")
-    failed = client.answer(load(tiny_files)).last
-    assert isinstance(failed, p.Error)
-    assert failed.code == "load"
-    assert programs(client) == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [
+    client = start("stranger")
+    for kind, why in (
+        ("stranger", "is not a llama-server"),
         ("stranger", "is not a llama-server"),
         ("old", "is too old to draft with EAGLE-3"),
         ("gone", "there is no program "),
-    ],
-)
-def test_a_program_that_cannot_run_the_pair_says_so_at_each_load(
-    start: Callable[[str], Client],
-    tiny_files: tuple[Path, Path],
-    kind: str,
-    why: str,
-    tmp_path: Path,
-) -> None:
-    client = start(kind)
-    if kind == "gone":
-        (tmp_path / "llama-server").unlink()
-    for _ in range(2):
+        ("gone", "there is no program "),
+    ):
+        write_program(tmp_path, kind)
+        if kind == "gone":
+            (tmp_path / "llama-server").unlink()
         failed = client.answer(load(tiny_files)).last
         assert isinstance(failed, p.Error)
         assert failed.code == "program"
@@ -382,20 +353,17 @@ def test_an_rpc_server_that_cannot_be_reached_is_named_before_the_program_starts
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.parametrize("key", [NORM_OUTPUT, NORMS_FEATURES])
 def test_a_draft_that_the_program_would_run_wrongly_is_refused(
-    start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path, key: str
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    draft = write_draft(tmp_path / "newer.gguf", flags=[key])
-    failed = start("crash").answer(load((tiny_files[0], draft))).last
-    assert isinstance(failed, p.Error)
-    assert failed.message.startswith("newer.gguf is an EAGLE-3.1 draft")
-    assert not (tmp_path / "started").exists()
-
-
-def test_the_engine_says_hello_before_a_model_is_loaded(start: Callable[[str], Client]) -> None:
-    client = start("hang")
+    client = start("crash")
     client.ready()
     refused = client.answer(chat()).last
     assert isinstance(refused, p.Error)
     assert refused.code == "no_pair"
+    for key in (NORM_OUTPUT, NORMS_FEATURES):
+        draft = write_draft(tmp_path / "newer.gguf", flags=[key])
+        failed = client.answer(load((tiny_files[0], draft))).last
+        assert isinstance(failed, p.Error)
+        assert failed.message.startswith("newer.gguf is an EAGLE-3.1 draft")
+    assert not (tmp_path / "started").exists()
