@@ -49,7 +49,6 @@ def loads(folder: Path) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize(
     "crash",
     [
-        ("SIGABRT", "10", "amx"),
         ("SIGILL", "load", "gpu"),
         *(
             pytest.param((signal, when, cure), marks=pytest.mark.slow)
@@ -92,11 +91,7 @@ def test_what_worked_is_remembered_and_the_second_start_does_not_crash(
     assert client.link.hello.left_out == STEPS[:1]
     assert loads(tmp_path) == [STEPS[:1]]
 
-
-def test_another_llama_cpp_tries_everything_again(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    start("SIGSEGV", "1", "amx").answer(load(tiny_files))
+    # Another llama.cpp tries everything again.
     memory = tmp_path / "home" / "state" / "llama-cpp.json"
     (kept,) = msgspec.json.decode(memory.read_bytes())
     memory.write_bytes(msgspec.json.encode([{**kept, "library": "0.3.99 of another build"}]))
@@ -147,7 +142,7 @@ def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
     assert not (tmp_path / "home" / "state" / "llama-cpp.json").exists()
 
 
-@pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("signal", ["SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.slow)])
 def test_an_engine_that_somebody_ends_is_not_started_again(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, signal: str
 ) -> None:

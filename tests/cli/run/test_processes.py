@@ -22,8 +22,11 @@ from tests.cli.run.running import (
 
 @pytest.mark.parametrize(
     ("as_json", "number"),
-    [(False, signal.SIGINT), (True, signal.SIGINT), (True, signal.SIGTERM)],
-    ids=["text", "json", "terminated"],
+    [
+        pytest.param(False, signal.SIGINT, id="text"),
+        pytest.param(True, signal.SIGINT, id="json", marks=pytest.mark.slow),
+        pytest.param(True, signal.SIGTERM, id="terminated"),
+    ],
 )
 @pytest.mark.skipif(os.name == "nt", reason="no process groups")
 def test_ctrl_c_during_generation_keeps_what_was_written(

@@ -340,13 +340,14 @@ def counts(reply: Reply) -> list[int]:
     "name",
     [
         "eagle3, dense",
-        "eagle3, hybrid",
-        "eagle3, shifting",
         "mtp, hybrid",
         "dflash, shifting",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("mtp, dense", "mtp, shifting", "dflash, dense")
+            for name in (
+                *("eagle3, hybrid", "eagle3, shifting"),
+                *("mtp, dense", "mtp, shifting", "dflash, dense"),
+            )
         ),
     ],
 )

@@ -172,7 +172,7 @@ def test_a_stopped_reply_goes_on_where_it_was(
 
 @pytest.mark.real
 def test_a_program_that_dies_in_mid_reply_ends_the_engine_and_not_what_was_written(
-    start: Callable[[str], Client], real_files: tuple[Path, Path]
+    start: Callable[[str], Client], real_files: tuple[Path, Path], tiny_files: tuple[Path, Path]
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
@@ -190,7 +190,7 @@ def test_a_program_that_dies_in_mid_reply_ends_the_engine_and_not_what_was_writt
     )
 
     client.link.start()
-    assert isinstance(client.answer(load(real_files)).last, p.Loaded)
+    assert isinstance(client.answer(load(tiny_files)).last, p.Loaded)
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="no setpriv: the system ends nothing")
