@@ -151,11 +151,13 @@ def _pull_pair(
     if _download(downloads, plan.files, printer) is None:
         return FAILED
     try:
-        pair = install.finish(plan, hub.cache_dir, draft_type, printer.stage)
+        pair, notes = install.finish(plan, hub.cache_dir, draft_type, printer.stage)
     except ValueError as error:
         # What the converter refuses: a sentence about the checkpoint.
         raise CommandError(f"the draft of {entry.name} cannot be converted: {error}") from error
     printer.close()
+    for note in notes:
+        complain(f"note: {note}")
     print(pair.target, pair.draft, sep="\n")
     return OK
 

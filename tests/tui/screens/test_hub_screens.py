@@ -180,10 +180,12 @@ async def test_chatting_goes_on_while_a_pair_arrives_and_one_key_loads_it(
 
         pair = Pair("qwen3-4b", models / "target.gguf", None, "catalogue")
         desk.install("qwen3-4b", pair)
-        desk.moving = [replace(moving, stage=Stage.INSTALLED, pair=pair)]
+        notes = ("norm_output is read as EAGLE-3.1",)
+        desk.moving = [replace(moving, stage=Stage.INSTALLED, pair=pair, notes=notes)]
         await user.sees("qwen3-4b is installed.")
         await user.command("app.downloads")
         await user.on(DownloadsScreen)
+        await user.sees("note: norm_output is read as EAGLE-3.1")
         await user.press("enter")
         await user.until(lambda: len(user.engine.requests(protocol.Load)) == 2, "the load")
         load = user.engine.requests(protocol.Load)[-1]
