@@ -167,13 +167,17 @@ def test_drafts_of_every_kind_are_found_beside_their_target(
         "org/model",
         {f"{name}.gguf": (folder / f"{kind}.gguf").read_bytes() for kind, name in files.items()},
     )
+    config = json.dumps({"architectures": ["DFlash2DraftModel"], "num_hidden_layers": 5})
+    fake.add("lab/model-DFlash2", {"config.json": config.encode(), "model.safetensors": b""})
     target = describe_target(hub, hub.repo("org/model"), ModelFiles(("model-Q4_K_M.gguf",)))
     found = {one.files[0]: one for one in find_drafts(hub, target)}
     assert {name: (one.fits, one.kind) for name, one in found.items()} == {
         "model-DFlash.gguf": (True, "dflash"),
         "dspark-model.gguf": (True, "dspark"),
         "mtp-other.gguf": (False, None),
+        "config.json": (False, "dflash2"),
     }
+    assert "only EAGLE-3 checkpoints are converted" in (found["config.json"].problem or "")
     problem = found["mtp-other.gguf"].problem or ""
     assert "is a whole model that has MTP heads of its own; load it as the target" in problem
 

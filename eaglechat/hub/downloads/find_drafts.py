@@ -176,8 +176,7 @@ def _judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) 
             from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415
 
             files = [listing.file(name) for name in candidate.files]
-            problem, layers = judge_checkpoint(hub, files, target.header)
-            kind = None if problem else "eagle3"  # others are not converted
+            problem, layers, kind = judge_checkpoint(hub, files, target.header)
             if layers:
                 note = (
                     f"does not say which layers it reads: {', '.join(map(str, layers))} are usual"
