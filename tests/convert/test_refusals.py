@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     ),
     "DSpark by its class": (lambda: draft(architectures=["Qwen3DSparkModel"]), "a DSpark draft"),
     "DFlash by its type": (
-        lambda: draft(architectures=None, speculators_model_type="dflash"), "this checkpoint is a DF"
+        lambda: draft(architectures=None, speculators_model_type="dflash"), "checkpoint is a DFlash"
     ),
     "two layers by config": (lambda: draft(num_hidden_layers=2), "has 2 layers.*drafts of 1"),
     "two layers by tensor": (

@@ -121,7 +121,7 @@ async def test_a_plan_follows_the_engine_that_says_what_the_machine_has(
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees("download 3.0 GB")
         await user.press("down", "enter")
-        await user.sees(" RAM, for both models")
+        await user.sees(" RAM. With KV caches: target 6.0 GB.")
         user.app.services.engine.start()
         await user.sees("of 8.0 GB GPU memory")
 
