@@ -155,6 +155,26 @@ def test_pull_says_what_a_model_drafts_with(
     assert f"model.gguf: {said}" in result.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (
+            {"plain": "model-Q4_K_M", "heads": "model-MTP-Q4_K_M"},
+            "a version of it with MTP heads: `eaglechat pull org/one/model-MTP-Q4_K_M.gguf`",
+        ),
+        ({"gemma4": "model-Q4_K_M", "assistant": "mtp-model"}, "a draft for it: `eaglechat pull"),
+    ],
+)
+def test_pull_says_what_in_the_repository_would_draft(
+    commands: Commands, fake: FakeHub, folder: Path, named: dict[str, str], said: str
+) -> None:
+    files = {f"{name}.gguf": (folder / f"{kind}.gguf").read_bytes() for kind, name in named.items()}
+    fake.add("org/one", files)
+    result = commands.run("pull", "org/one/model-Q4_K_M.gguf")
+    assert f"Its repository has {said}" in result.stderr.splitlines()[-1]
+    assert "model-Q4_K_M.gguf: Only n-grams draft: " in result.stderr.splitlines()[-2]
+
+
 # --- on the Hub ---
 
 
@@ -190,7 +210,8 @@ def test_a_version_with_heads_is_named_if_it_has_them(
     files = {f"model-MTP-{q}.gguf": other for q in ("Q8_0", "Q4_K_M")}
     fake.add("org/model", {**files, "model-Q4_K_M.gguf": (folder / "plain.gguf").read_bytes()})
     target = describe_target(hub, hub.repo("org/model"), ModelFiles(("model-Q4_K_M.gguf",)))
-    assert target.with_heads == ("model-MTP-Q4_K_M" if has_heads else None)
+    named = ModelFiles(("model-MTP-Q4_K_M.gguf",))
+    assert target.with_heads == (named if has_heads else None)
 
 
 @pytest.mark.parametrize(

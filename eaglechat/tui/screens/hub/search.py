@@ -246,7 +246,7 @@ def _heading(step: Step) -> str:
         return f"Which quantisation of {step.repo.repo}?"
     own = drafting.in_file(step.target.header)
     other = step.target.with_heads
-    hint = f". {other} in the same repository has MTP heads of its own." if other else ""
+    hint = f". {other.name} in the same repository has MTP heads of its own." if other else ""
     if not step.candidates:
         runs = f"It drafts with its {own}" if own else "It runs without one too"
         return (
