@@ -1,4 +1,4 @@
-"""Why something of the user's cannot be used: a file to attach, a role, a saved chat, the editor."""
+"""Why something of the user cannot be used: a file to attach, a role, a saved chat, the editor."""
 
 from __future__ import annotations
 
