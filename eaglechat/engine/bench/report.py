@@ -46,7 +46,7 @@ class SettingResult:
     shape: str | None
     ngram: bool
     drafter: str | None
-    """The drafter that was asked for, "auto" for the pair's first; None for plain decoding."""
+    """The drafter that was asked for, "auto" if it chose; None for plain decoding."""
     tokens_per_second: float
     """Mean over the prompts of their medians."""
     speed_up: float
@@ -112,8 +112,9 @@ def _prompt_result(runs: Sequence[BenchRun], base: str) -> PromptResult:
     def speed(setting: str) -> float:
         return speeds[setting].median
 
-    fastest = max((name for name in speeds if not name.startswith(REFERENCE)), key=speed)
-    drafting = [setting for setting, some in by_setting.items() if any(r.n_tested for r in some)]
+    own = [setting for setting in speeds if not setting.startswith(REFERENCE)]
+    fastest = max(own, key=speed)
+    drafting = [setting for setting in own if any(run.n_drafted for run in by_setting[setting])]
     chosen = by_setting[max(drafting, key=speed)] if drafting else []
     return PromptResult(
         prompt=runs[0].prompt,

@@ -82,11 +82,13 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             pair = self._pair
             if pair.server is not None:
                 dialog.border_title = f"Connecting to {pair.name}"
-                lines = f"server  {pair.server.url}", f"model   {pair.model or 'the one it has'}"
+                model = pair.model or "the one it has"
+                lines: tuple[str, ...] = (f"server  {pair.server.url}", f"model   {model}")
             else:
                 dialog.border_title = f"Loading {pair.name}"
-                draft = pair.draft.name if pair.draft else "none"
-                lines = f"target  {pair.target.name}", f"draft   {draft}"
+                lines = (f"target  {pair.target.name}",)
+                # Without a file, the target may draft with heads of its own.
+                lines += (f"draft   {pair.draft.name}",) if pair.draft else ()
             for line in lines:
                 yield Static(line, classes="muted", markup=False)
             yield Static("", id="restarts", classes="muted", markup=False)

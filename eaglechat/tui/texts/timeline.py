@@ -161,6 +161,9 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
             f"{key_of('chat.auto')} lets measurement choose."
         )
     guess = "the draft guesses" if info.draft else "the model's own MTP heads guess"
+    if len(info.drafters) > 1:
+        names = " or ".join(wording.drafter(one.kind) for one in info.drafters)
+        guess = f"{names} guess"
     return (
         f"{loaded} In every round {guess} a few tokens and the target checks them all at "
         f"once. The colours show which guesses it accepted. {last}"

@@ -65,11 +65,11 @@ def pair_in_short(info: PairInfo | None, name: str) -> str:
         return f"{name}  not loaded"
     if info.server:
         return f"{name}  {info.target.name}"
-    draft = ", no draft"
-    if info.drafter is not None:
-        draft = f" + {drafter(info.drafter.kind)}"
-        draft += f" {info.draft.quantization}" if info.draft else ""
-    return f"{name}  {info.target.quantization}{draft}"
+    drafts = [
+        f"{drafter(one.kind)} {one.file.quantization if one.file else ''}".rstrip()
+        for one in info.drafters
+    ]
+    return f"{name}  {info.target.quantization}{' + '.join(['', *drafts]) or ', no draft'}"
 
 
 def write_first() -> str:
