@@ -173,7 +173,8 @@ def test_a_round_accepts_what_the_weights_say(
     assert all(0 < p <= 1 for of_round in probabilities(reply) for p in of_round)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+# The slow tests of test_kinds have such a conversation with each variant.
+@pytest.mark.parametrize("variant", ["dflash"])
 @pytest.mark.parametrize("target", ["llama", "qwen35"])
 def test_three_turns_with_an_edit_are_what_plain_decoding_writes(
     write: Any, variant: tiny_kinds.Variant, target: str
