@@ -31,8 +31,8 @@ TARGET_ARCHITECTURES = frozenset(
 
 _EXPORTS_FINAL_STATE = frozenset({"gpt-oss", "mimo2"})
 """Architectures whose sources set `t_h_nextn` to the state after the last layer, which a draft may
-read. Most others set it to that state behind the output norm, which no draft was trained on;
-deepseek4's is several times as wide."""
+read. Most others set it to that state behind the output norm; deepseek4's is several times as
+wide."""
 
 _Q8_BLOCK = 32
 
