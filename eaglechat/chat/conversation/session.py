@@ -72,8 +72,8 @@ NoticeKind = Severity | Literal["question"]
 
 @dataclass(frozen=True)
 class Opened:
-    """The chat was opened on this pair; without `info` the pair is missing, and the chat can only
-    be read."""
+    """The chat was opened on this pair, with the draft length in force; without `info` the pair is
+    missing, and the chat can only be read."""
 
     pair: Pair
     info: protocol.PairInfo | None
@@ -225,7 +225,8 @@ class ChatSession:
         if self.info is None:
             self._note(Opened(self.pair, None, self.hello), "warning")
         elif not self.turns:
-            self._note(Opened(self.pair, self.info, self.hello))
+            pair = replace(self.pair, n_draft_max=self.controls.n_draft_max)
+            self._note(Opened(pair, self.info, self.hello))
             if self.controls.shape == "tree" and self.info.chains_only:
                 self._note(refusals.ChainsOnly(self.info.chains_only))
         if log.is_copy:
