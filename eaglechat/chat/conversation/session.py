@@ -391,6 +391,7 @@ class ChatSession:
             return False
         self.turns.choose(id)
         self.recorder.chose(id)
+        self._count_latest()
         self._touch()
         return True
 
@@ -404,6 +405,19 @@ class ChatSession:
         self.recorder.deleted(gone.id)
         self.notices = [n for n in self.notices if n.after is None or n.after in self.turns]
         self._view.say(refusals.Deleted(before - len(self.turns)))
+        self._count_latest()
+        self._touch()
+        return True
+
+    def forget_given_back(self) -> bool:
+        """Forget the question that was given back last, with what was said of it; False if none
+        stands after the last turn."""
+        behind = [notice for notice in self.notices if notice.after == self._last_id]
+        given_back = [notice.id for notice in behind if notice.kind == "question"]
+        if self.running is not None or not given_back:
+            return False
+        gone = [notice for notice in behind if notice.id >= given_back[-1]]
+        self.notices = [notice for notice in self.notices if notice not in gone]
         self._touch()
         return True
 
@@ -417,6 +431,7 @@ class ChatSession:
         id = self._deleted.pop()
         self.turns.restore(id)
         self.recorder.restored(id)
+        self._count_latest()
         self._touch()
         return id
 
