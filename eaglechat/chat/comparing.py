@@ -45,12 +45,12 @@ class AlreadyPlain:
 
 @dataclass(frozen=True)
 class Fork:
-    """The first token at which two replies differ: its index, and its text in both. None: that
-    reply ended before it."""
+    """The first token at which two replies differ: its index, and its text in both, or its id if it
+    has no text. None: that reply ended before it."""
 
     index: int
-    speculative: str | None
-    plain: str | None
+    speculative: str | int | None
+    plain: str | int | None
 
 
 @dataclass(frozen=True)
@@ -149,14 +149,14 @@ def first_fork(reply: Recording, plain: Recording) -> Fork | None:
         return _fork_of_texts(reply, plain)
     for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
         if one.id != other.id:
-            return Fork(index, _shown(one), _shown(other))
+            return Fork(index, _named(one), _named(other))
     if len(ours) == len(theirs):
         return None
     shared = min(len(ours), len(theirs))
     shorter, rest = (reply, theirs[shared:]) if len(ours) == shared else (plain, ours[shared:])
     if not _ended_by_itself(shorter):
         return None
-    more = _shown(rest[0])
+    more = _named(rest[0])
     return Fork(shared, *((None, more) if shorter is reply else (more, None)))
 
 
@@ -201,5 +201,5 @@ def _undrafted(terms: Terms) -> NotDrafted:
     return NotDrafted.OTHER_CONTROLS
 
 
-def _shown(token: Token) -> str:
-    return token.text or f"token {token.id}"
+def _named(token: Token) -> str | int | None:
+    return token.text or token.id

@@ -14,6 +14,7 @@ from typing import Any
 
 from eaglechat.chat.controls import STARTED_WITH, Controls, not_followed
 from eaglechat.chat.recording import Recording
+from eaglechat.chat.writing.roles import RoleProblem
 from eaglechat.wire.protocol import AUTO, DrafterChoice, Hello, PairInfo, Reasoning
 from eaglechat.wire.stats import DrafterStats
 
@@ -95,7 +96,7 @@ class NoRole:
     one."""
 
     name: str
-    problem: str | None
+    problem: RoleProblem | None
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class NotSaved:
     """The chat cannot be written to its file now."""
 
     file: Path
-    why: str
+    why: OSError
 
 
 @dataclass(frozen=True)

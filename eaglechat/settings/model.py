@@ -159,7 +159,7 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
         DrafterChoice,
         Meta(
             description='Who drafts behind n-grams: one that the pair has, "ngram" for n-grams '
-            'alone, or "none"; "auto" takes the pair\'s first.'
+            'alone, or "none"; "auto" takes the fastest.'
         ),
     ] = AUTO
 

@@ -48,7 +48,7 @@ class BenchRun:
     ngram: bool = False
     """Whether n-grams were tried before the draft."""
     drafter: str | None = None
-    """The drafter that was asked for, "auto" for the pair's first; None for plain decoding."""
+    """The drafter that was asked for, "auto" if it chose; None for plain decoding."""
     by_drafter: dict[str, DrafterStats] = field(default_factory=dict)
     """Counts by drafter."""
     prefill_tokens: int = 0

@@ -267,8 +267,7 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     target: ModelInfo
     drafters: tuple[DrafterInfo, ...] = ()
-    """n-grams, which need no model, are not among them. The first drafts unless a reply asks for
-    another."""
+    """n-grams, which need no model, are not among them."""
     undrafted: dict[DrafterKind, str] = {}
     """Why the engine has no drafter of a kind, where it knows more than that there is none."""
     n_ctx: int

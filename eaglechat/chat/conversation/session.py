@@ -220,7 +220,7 @@ class ChatSession:
         name = saved.role if saved else self._settings().generation.role
         found = find_role(self._roles_dir, name) if name else None
         if name and not isinstance(found, Role):
-            self._note(refusals.NoRole(name, str(found) if found else None), "warning")
+            self._note(refusals.NoRole(name, found), "warning")
         self.choose_role(found if isinstance(found, Role) else None)
         if self.info is None:
             self._note(Opened(self.pair, None, self.hello), "warning")
@@ -730,7 +730,7 @@ class ChatSession:
     def _last_id(self) -> TurnId | None:
         return self.turns.last.id if self.turns.last else None
 
-    def _not_saved(self, file: Path, why: str) -> None:
+    def _not_saved(self, file: Path, why: OSError) -> None:
         self._view.say(refusals.NotSaved(file, why), "error")
 
     def _touch(self) -> None:

@@ -83,7 +83,8 @@ class Branch:
 
 
 class TurnError(ValueError):
-    """The tree does not allow this; the text is a sentence for the user."""
+    """The tree does not allow this: a mistake of the program, or a line of a damaged file. It has
+    the id of the turn in the way, or of the one that is missing."""
 
 
 class Turns:
@@ -195,7 +196,7 @@ class Turns:
         """Add a question at the end of the path. Raises TurnError if that is a question."""
         last = self.last
         if isinstance(last, Question):
-            raise TurnError("The last question has no answer yet.")
+            raise TurnError(last.id)
         return self.add_question(parts, last.id if last else None, id)
 
     def edit(self, id: TurnId, parts: Sequence[TurnPart]) -> Question:
@@ -279,7 +280,7 @@ class Turns:
         """
         branch = self._deleted.get(id)
         if branch is None:
-            raise TurnError(f"Turn {id} was not deleted.")
+            raise TurnError(id)
         root = branch.root
         if root.parent is not None:
             self._turn(root.parent)
@@ -301,20 +302,20 @@ class Turns:
     def _new_id(self, wanted: TurnId | None) -> TurnId:
         id = self._next_id if wanted is None else wanted
         if id in self._used:
-            raise TurnError(f"There was a turn {id} before.")
+            raise TurnError(id)
         self._used.add(id)
         self._next_id = max(self._next_id, id + 1)
         return id
 
     def _turn(self, id: TurnId) -> Turn:
         if id not in self._turns:
-            raise TurnError(f"There is no turn {id}.")
+            raise TurnError(id)
         return self._turns[id]
 
     def _get(self, id: TurnId, kind: type[SomeTurn]) -> SomeTurn:
         found = self.find(id)
         if not isinstance(found, kind):
-            raise TurnError(f"Turn {id} is not a {kind.__name__.lower()}.")
+            raise TurnError(id)
         return found
 
     def _cut_path(self, parent: TurnId | None) -> None:

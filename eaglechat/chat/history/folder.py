@@ -3,6 +3,7 @@ open: rename, pin, delete, restore."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -23,7 +24,7 @@ from eaglechat.chat.history.listing import (
     summary_line,
     title_of,
 )
-from eaglechat.chat.history.log import ChatLog
+from eaglechat.chat.history.log import ChatInUseError, ChatLog
 from eaglechat.chat.history.saved_chat import SavedChat, read_chat
 from eaglechat.chat.search import Excerpt, Query, excerpt, folded, parse
 
@@ -125,7 +126,7 @@ def _texts_of(file: Path) -> tuple[_Texts, ...]:
     """The turns of every branch, the latest first; none of a file that cannot be read."""
     try:
         turns = reversed([*read_chat(file).turns])
-    except (OSError, ValueError):
+    except (OSError, lines.ChatFormatError):
         return ()
     return tuple(
         _Texts(turn.id, text := turn.text, thought := turn.reasoning, folded(text), folded(thought))
@@ -145,17 +146,10 @@ def _hit(chat: ChatSummary, texts: _Texts, query: Query, with_thoughts: bool) ->
 # What is done to a chat that is not open
 
 
-class ChatInUseError(OSError):
-    """Another program writes to the chat."""
-
-    def __init__(self) -> None:
-        super().__init__("it is open in another eaglechat; do it there")
-
-
 def rename(file: Path, title: str) -> None:
     """Give a chat a title; an empty one stands for its first question.
 
-    Raises ChatInUseError, OSError, and ValueError if the file is not a chat.
+    Raises ChatInUseError, OSError, and ChatFormatError if the file is not a chat.
     """
     chat = read_chat(file)
     chat.title = title_of(title)
@@ -172,16 +166,16 @@ def pin(file: Path, pinned: bool) -> None:
 def _annotate(chat: SavedChat, line: lines.Line) -> None:
     """Add a line; the time at which the chat was used last stays."""
     before = chat.file.stat()
-    problems: list[str] = []
+    problems: list[OSError] = []
     log = _locked(chat.file, problems)
     log.add(line, summary_line(chat.turns, chat.unsent_text, chat.title, chat.pinned))
     log.close()
     if problems:
-        raise OSError(problems[0])
+        raise problems[0]
     os.utime(chat.file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def _locked(file: Path, problems: list[str]) -> ChatLog:
+def _locked(file: Path, problems: list[OSError]) -> ChatLog:
     """The log of a file, which no other program can write to until it is closed. Raises
     ChatInUseError and OSError."""
     file.stat()
@@ -211,7 +205,7 @@ class Trash:
         _, name, file = deleted
         place = directory / name
         if place.exists():
-            raise FileExistsError(f"there is another {name} now")
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(place))
         directory.mkdir(parents=True, exist_ok=True)
         return file.rename(place)
 

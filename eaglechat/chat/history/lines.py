@@ -8,6 +8,8 @@ lost line costs no other.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Annotated
 
 import msgspec
@@ -193,14 +195,33 @@ def decode(raw: bytes) -> Line | None:
         return None
 
 
+class NotAChat(Enum):
+    """Why a file is not a chat."""
+
+    EMPTY = auto()
+    NO_HEADER = auto()
+
+
+@dataclass(frozen=True)
+class OtherFormat:
+    """A chat of another version of the format."""
+
+    version: int
+
+
+class ChatFormatError(ValueError):
+    """A file is not a chat in the format of this version."""
+
+    def __init__(self, problem: NotAChat | OtherFormat) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
 def header_of(beginning: bytes) -> ChatHeader:
-    """The first line of a chat's file. Raises ValueError if it is not a header of this version."""
+    """The first line of a chat's file. Raises ChatFormatError."""
     header = decode(beginning.partition(b"\n")[0])
     if not isinstance(header, ChatHeader):
-        raise ValueError("it does not begin like a chat" if beginning else "it is empty")
+        raise ChatFormatError(NotAChat.NO_HEADER if beginning else NotAChat.EMPTY)
     if header.version != VERSION:
-        raise ValueError(
-            f"its format is version {header.version}, and this eaglechat reads version {VERSION} "
-            "only; open it with the version of eaglechat that wrote it"
-        )
+        raise ChatFormatError(OtherFormat(header.version))
     return header

@@ -24,7 +24,8 @@ _NO_STAMP = (0, 0)
 
 @dataclass(frozen=True)
 class ChatSummary:
-    """A row of the list. `problem` says why the file cannot be read; None if it can."""
+    """A row of the list. `problem` says why the file cannot be read, a text in the words of the
+    operating system; None if it can."""
 
     file: Path
     stamp: tuple[int, int] = _NO_STAMP
@@ -33,7 +34,7 @@ class ChatSummary:
     title: str = ""
     messages: int = 0
     pinned: bool = False
-    problem: str | None = None
+    problem: lines.NotAChat | lines.OtherFormat | str | None = None
 
     @property
     def used(self) -> float:
@@ -108,8 +109,8 @@ def summarise(file: Path, stamp: tuple[int, int] = _NO_STAMP) -> ChatSummary:
                 summary = _last_summary(whole) or _counted(whole)
     except OSError as error:
         return ChatSummary(file, stamp, problem=error.strerror or str(error))
-    except ValueError as error:
-        return ChatSummary(file, stamp, problem=str(error))
+    except lines.ChatFormatError as error:
+        return ChatSummary(file, stamp, problem=error.problem)
     return ChatSummary(file, stamp, header, summary.title, summary.messages, summary.pinned)
 
 

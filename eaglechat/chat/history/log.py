@@ -25,7 +25,12 @@ else:
 
 _BEYOND_EVERY_CHAT = 2**40
 
-NotSaved = Callable[[Path, str], None]
+
+class ChatInUseError(OSError):
+    """Another program writes to the chat."""
+
+
+NotSaved = Callable[[Path, OSError], None]
 """Hears which file cannot be written, and why."""
 
 
@@ -104,14 +109,14 @@ class ChatLog:
                 self._waiting[:0] = _copied(self._copy_of)
                 self._copy_of = None
             if self._stream is None and not self.open():
-                raise BlockingIOError("another eaglechat is writing to it")
+                raise ChatInUseError
             assert self._stream is not None
             while self._waiting:
                 del self._waiting[: self._stream.write(self._waiting)]
             self.is_behind = False
         except OSError as error:
             if not self.is_behind:
-                self._not_saved(self.file, error.strerror or str(error))
+                self._not_saved(self.file, error)
             self.is_behind = True
 
 

@@ -198,10 +198,10 @@ def _columns(data: str) -> _Columns:
         inflater = zlib.decompressobj(_RAW_DEFLATE)
         raw = inflater.decompress(packed, _MOST_BYTES)
         if not inflater.eof:
-            raise ValueError("these rounds are cut short, or more than any reply has")
+            raise EOFError
         return _decoder.decode(raw)
-    except (zlib.error, msgspec.MsgspecError) as error:
-        raise ValueError(f"these rounds cannot be read: {error}") from error
+    except (EOFError, zlib.error, msgspec.MsgspecError) as error:
+        raise ValueError(str(error)) from error
 
 
 def unpack(data: str, answer: str, reasoning: str = "") -> list[Round]:
@@ -210,9 +210,9 @@ def unpack(data: str, answer: str, reasoning: str = "") -> list[Round]:
     try:
         rounds = list(_rounds(columns, (answer, reasoning, columns.markers)))
     except (StopIteration, IndexError, RuntimeError, TypeError) as error:
-        raise ValueError(f"these rounds cannot be read: {error}") from error
+        raise ValueError(str(error)) from error
     if (text_in(rounds, Part.ANSWER), text_in(rounds, Part.REASONING)) != (answer, reasoning):
-        raise ValueError("these rounds did not write this text")
+        raise ValueError(answer, reasoning)
     return rounds
 
 

@@ -47,7 +47,7 @@ class ChatRecorder:
 
     def reader(self) -> Callable[[], SavedChat]:
         """A function that reads the chat as it is now, written or not, in any thread. It raises
-        ValueError."""
+        ChatFormatError."""
         return partial(chat_in, self.file, self._log.content())
 
     def _keep_role(self) -> None:

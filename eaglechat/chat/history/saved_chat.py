@@ -57,13 +57,12 @@ class SavedChat:
 
 
 def read_chat(file: Path) -> SavedChat:
-    """Read a chat. Raises ValueError as `chat_in` does, and OSError."""
+    """Read a chat. Raises ChatFormatError as `chat_in` does, and OSError."""
     return chat_in(file, file.read_bytes())
 
 
 def chat_in(file: Path, raw: bytes) -> SavedChat:
-    """The chat in the content of its file. Damaged lines are skipped. Raises ValueError if it does
-    not begin with the header of this version."""
+    """The chat in the content of its file. Damaged lines are skipped. Raises ChatFormatError."""
     reader = _Reader(SavedChat(file, lines.header_of(raw), size=len(raw)))
     for other in raw.split(b"\n")[1:]:
         if (line := lines.decode(other)) is not None:
@@ -76,7 +75,7 @@ def saved_chats(directory: Path) -> Iterator[SavedChat]:
     for file in sorted(directory.glob("*.jsonl"), reverse=True):
         try:
             yield read_chat(file)
-        except (OSError, ValueError):
+        except (OSError, lines.ChatFormatError):
             continue
 
 

@@ -10,11 +10,11 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.question import of_file, tokens_about
-from eaglechat.hub.units import format_bytes
 
 AT = "@"
 MOST_BYTES = 2**20
@@ -25,8 +25,27 @@ _GIT_WAIT_S = 2.0
 _TYPED = re.compile(r'(?:^|(?<=\s))@(?:"(?P<quoted>[^"]*)|(?P<plain>[^\s"]*))$')
 
 
+class CannotAttach(Enum):
+    """Why a file cannot be attached."""
+
+    NOT_A_FILE = auto()
+    TOO_LARGE = auto()
+    UNREADABLE = auto()
+    NOT_TEXT = auto()
+    NOT_UTF8 = auto()
+    TOO_LONG = auto()
+    """For the context."""
+
+
 class AttachError(ValueError):
-    """A file cannot be attached; the text is a sentence for the user."""
+    """A file cannot be attached. `size` and `most` are in bytes if it is too large, and in tokens
+    if it is too long; `cause` is what the operating system says of an unreadable one."""
+
+    def __init__(
+        self, path: str, why: CannotAttach, *, size: int = 0, most: int = 0, cause: str = ""
+    ) -> None:
+        super().__init__(why.name, path)
+        self.path, self.why, self.size, self.most, self.cause = path, why, size, most, cause
 
 
 @dataclass(frozen=True)
@@ -130,25 +149,25 @@ def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
         place = _place(path, base)
         status = place.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise AttachError(f"{path} is not a file.")
+            raise AttachError(path, CannotAttach.NOT_A_FILE)
         if status.st_size > MOST_BYTES:
-            size, most = format_bytes(status.st_size), format_bytes(MOST_BYTES)
-            raise AttachError(f"{path} is too large: {size}, and at most {most} can be attached.")
+            size = status.st_size
+            raise AttachError(path, CannotAttach.TOO_LARGE, size=size, most=MOST_BYTES)
         raw = place.read_bytes()
     except AttachError:
         raise
     except (OSError, RuntimeError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise AttachError(f"{path} cannot be read: {why}.") from error
+        cause = getattr(error, "strerror", None) or str(error)
+        raise AttachError(path, CannotAttach.UNREADABLE, cause=cause) from error
     if b"\0" in raw:
-        raise AttachError(f"{path} is not a text file.")
+        raise AttachError(path, CannotAttach.NOT_TEXT)
     try:
         content = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise AttachError(f"{path} is not text in UTF-8.") from None
+        raise AttachError(path, CannotAttach.NOT_UTF8) from None
     tokens = tokens_about(content)
     if n_ctx and tokens > n_ctx:
-        raise AttachError(f"{path} has about {tokens:,} tokens, and the context holds {n_ctx:,}.")
+        raise AttachError(path, CannotAttach.TOO_LONG, size=tokens, most=n_ctx)
     return of_file(path, content)
 
 

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
-from eaglechat.settings import Problem, Settings, describe
+from eaglechat.settings import Settings, describe
 from eaglechat.settings.description import WrongValueError, check
 
 if sys.version_info >= (3, 11):
@@ -19,8 +20,8 @@ else:
 
 NO_ROLE = "none"
 """The name that stands for no role."""
-_MOST_BYTES = 200_000
-_KEYS = {doc.key: doc for doc in describe() if doc.table == "generation" and doc.key != "role"}
+MOST_BYTES = 200_000
+KEYS = {doc.key: doc for doc in describe() if doc.table == "generation" and doc.key != "role"}
 
 TEMPLATE = '''description = ""
 system_prompt = """
@@ -50,10 +51,31 @@ class Role:
         return settings
 
 
-def load_roles(directory: Path) -> tuple[list[Role], list[Problem]]:
+class WrongRole(Enum):
+    """What is wrong with the file of a role."""
+
+    TOO_LONG = auto()
+    UNREADABLE = auto()
+    NO_TEXT = auto()
+    UNKNOWN_KEY = auto()
+    WRONG_VALUE = auto()
+
+
+@dataclass(frozen=True)
+class RoleProblem:
+    """Why a role cannot be used. `cause` is what the operating system or the TOML reader says of an
+    unreadable file, and the setting of a wrong value."""
+
+    file: Path
+    what: WrongRole
+    key: str = ""
+    cause: str = ""
+
+
+def load_roles(directory: Path) -> tuple[list[Role], list[RoleProblem]]:
     """The roles of a directory, sorted by name, and the problems of the files that are skipped."""
     roles: list[Role] = []
-    problems: list[Problem] = []
+    problems: list[RoleProblem] = []
     try:
         files = sorted(directory.glob("*.toml"))
     except OSError:
@@ -67,7 +89,7 @@ def load_roles(directory: Path) -> tuple[list[Role], list[Problem]]:
     return roles, problems
 
 
-def find_role(directory: Path, name: str) -> Role | Problem | None:
+def find_role(directory: Path, name: str) -> Role | RoleProblem | None:
     """The role of this name, or why it cannot be used; None if there is none."""
     file = directory / f"{name}.toml"
     if not is_name(name):
@@ -85,29 +107,26 @@ def is_name(name: str) -> bool:
     return bool(name) and not set(name) & set('/\\:*?"<>|') and name[0] != "."
 
 
-def read_role(file: Path) -> Role | Problem:
+def read_role(file: Path) -> Role | RoleProblem:
     """Read and check the file of a role."""
     try:
         with file.open("rb") as stream:
-            content = stream.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            return _problem(file, "", f"is longer than {_MOST_BYTES:,} bytes")
+            content = stream.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            return RoleProblem(file, WrongRole.TOO_LONG)
         table = tomllib.loads(content.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        return _problem(file, "", f"cannot be read ({error})")
+        cause = getattr(error, "strerror", None) or str(error)
+        return RoleProblem(file, WrongRole.UNREADABLE, cause=cause)
     description = table.pop("description", "")
     if not isinstance(description, str):
-        return _problem(file, "description", "must be text")
+        return RoleProblem(file, WrongRole.NO_TEXT, "description")
     values: dict[str, Any] = {}
     for key, value in table.items():
-        if key not in _KEYS:
-            return _problem(file, key, f"is no key of a role; there are {', '.join(_KEYS)}")
+        if key not in KEYS:
+            return RoleProblem(file, WrongRole.UNKNOWN_KEY, key)
         try:
-            values[key] = check(_KEYS[key], value)
+            values[key] = check(KEYS[key], value)
         except WrongValueError as error:
-            return _problem(file, key, str(error))
+            return RoleProblem(file, WrongRole.WRONG_VALUE, key, str(error))
     return Role(file.stem, " ".join(description.split()), values, file)
-
-
-def _problem(file: Path, key: str, reason: str) -> Problem:
-    return Problem(file, key, f"{reason}; the role is skipped")

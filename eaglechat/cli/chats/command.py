@@ -76,7 +76,14 @@ def _print(chats: Sequence[ChatSummary], found: Sequence[Hit]) -> None:
 
 
 def _title(chat: ChatSummary) -> str:
-    return f"cannot be read: {chat.problem}" if chat.problem else chat.title or "(empty)"
+    problem = _problem(chat)
+    return f"cannot be read: {problem}" if problem else chat.title or "(empty)"
+
+
+def _problem(chat: ChatSummary) -> str | None:
+    from eaglechat.tui.texts.failures import unreadable
+
+    return unreadable(chat.problem) if chat.problem else None
 
 
 def _plain(text: str) -> str:
@@ -100,7 +107,7 @@ def _chat(chat: ChatSummary) -> dict[str, Any]:
         "used": _when(chat).isoformat(timespec="seconds"),
         "messages": chat.messages,
         "size_bytes": chat.stamp[0],
-        "problem": chat.problem,
+        "problem": _problem(chat),
     }
 
 

@@ -37,15 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from eaglechat.chat.history.lines import ChatFormatError
     from eaglechat.chat.history.saved_chat import read_chat
     from eaglechat.tui.export.chat import exported
     from eaglechat.tui.export.formats import render, write
+    from eaglechat.tui.texts import failures
 
     try:
         chat = exported(read_chat(_file_of(args.chat)), with_reasoning=args.reasoning)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise CommandError(f"{args.chat} cannot be read: {why}") from error
+    except (OSError, ChatFormatError) as error:
+        raise CommandError(f"{args.chat} cannot be read: {failures.why(error)}") from error
     if args.output is None:
         sys.stdout.flush()
         with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stream:

@@ -13,6 +13,7 @@ lead to the same choices.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -43,9 +44,9 @@ most expensive round."""
 _UNSURE = 0.0025
 """The ledger holds estimates, which may be wrong by this share of the reply's plain decoding
 time."""
-_CLEARLY = 1.03
-"""Another arm replaces the one in use if it is expected to be this many times as fast: less is
-noise."""
+CLEARLY = 1.03
+"""Another arm, or another draft model, replaces the one in use if it is expected to be this many
+times as fast: less is noise."""
 _TRIAL_SHARE, _TRIAL_CREDIT = 0.005, 2.0
 """The time that trials may lose: this share of the time of all replies, plus a starting credit of
 this many plain tokens."""
@@ -57,6 +58,8 @@ _KEPT = 4
 """Rounds for which a plan that drafts is kept: making one takes a tenth of a token's time on a GPU.
 Plain plans are kept four times as long."""
 _PLAIN = Arm(CHAIN, 0)
+_USUAL_REPLY = 256
+"""Tokens of a reply over which reading a conversation again for another draft model has to pay."""
 
 
 class Controller:
@@ -86,7 +89,24 @@ class Controller:
             return False
         self._forecast(self._costs, context_bucket(n_past), shapes)
         best = max(self._rates[shape, 1 : self._longest + 1].max() for shape in shapes)
-        return bool(best > _CLEARLY * self._rates[_PLAIN])
+        return bool(best > CLEARLY * self._rates[_PLAIN])
+
+    def hoped_ms(self, n_past: int, n_again: int, shapes: Sequence[int]) -> float:
+        """Milliseconds of a reply of usual length behind `n_past` tokens, if `n_again` of them have
+        to be read again first; infinite while no time is known. Draft models are compared by it.
+
+        Of a draft model that has not been tried, it hopes that tokens are accepted one standard
+        error more often than is usual, so it is tried unless another leads by much.
+        """
+        if self._costs is None:
+            return math.inf
+        self._forecast(self._costs, context_bucket(n_past), shapes)
+        hope = 0.0 if self._all_ms > 0.0 else 1.0
+        speeds = _speeds([of.chances(deviations=hope) for of in self._in_play], self._times)
+        best = float(speeds[list(shapes), : self._longest + 1].max())
+        # A row of the widest batch that is timed: those of a prompt take no longer.
+        per_row = float(self._verify[-1]) / len(self._verify)
+        return _USUAL_REPLY / best + n_again * per_row + self._costs.catch_up(n_again)
 
     def choose(self, n_past: int, n_waiting: int, allowed: Allowed) -> DraftPlan:
         """The plan of the next round, behind `n_past` tokens. The draft model has yet to take in
@@ -133,7 +153,7 @@ class Controller:
         best, current = max(arms, key=rates.__getitem__), self._arm
         if current not in arms:
             current = arms[0]
-        if rates[best] <= _CLEARLY * rates[current]:
+        if rates[best] <= CLEARLY * rates[current]:
             best = current
         self._arm = best
         begins, self._begins = self._begins, False
@@ -149,7 +169,7 @@ class Controller:
             return trial, AutoReason.EXPLORING
         for n in range(best.n, 0, -1):
             arm = best._replace(n=n)
-            pays = arm == best or (arm in arms and rates[arm] > _CLEARLY * rates[_PLAIN])
+            pays = arm == best or (arm in arms and rates[arm] > CLEARLY * rates[_PLAIN])
             if pays and self._bears(arm, allowed, catch_up):
                 return arm, AutoReason.BEST if arm == best else AutoReason.LEDGER
         return _PLAIN, AutoReason.BEST if best.n == 0 else AutoReason.LEDGER
@@ -166,7 +186,7 @@ class Controller:
         full = np.ones(N_DRAFT_MAX_LIMIT)
         times = np.stack([_times(verify, drafting, full) for drafting in self._drafting])
         hoped = _speeds([of.chances(deviations=1.0) for of in self._in_play], times)
-        bar = _CLEARLY * self._rates[best]
+        bar = CLEARLY * self._rates[best]
         better = [arm for arm in arms if arm != best and arm.n > 0 and hoped[arm] > bar]
         if better and best.n == 0:
             return better[0]
@@ -203,7 +223,7 @@ class Controller:
         tokens = 1.0 + np.cumsum(np.cumprod(rates))
         speeds = tokens / self._verify[1 : len(rates) + 1]
         n = int(speeds.argmax()) + 1
-        pays = speeds[n - 1] > _CLEARLY * self._rates[plan.arm]
+        pays = speeds[n - 1] > CLEARLY * self._rates[plan.arm]
         if not pays or not self._bears_loss(float(self._verify[n] - self._verify[0])):
             return None
         state = replace(plan.state, n=n, shape="chain", reason=AutoReason.LOOKED_UP)

@@ -46,7 +46,7 @@ class SettingResult:
     shape: str | None
     ngram: bool
     drafter: str | None
-    """The drafter that was asked for, "auto" for the pair's first; None for plain decoding."""
+    """The drafter that was asked for, "auto" if it chose; None for plain decoding."""
     tokens_per_second: float
     """Mean over the prompts of their medians."""
     speed_up: float

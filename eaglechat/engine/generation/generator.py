@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Generator as Stream
 from contextlib import closing
+from functools import partial
 from types import MappingProxyType
 
 from eaglechat.engine.auto.calibration import Calibration
@@ -63,7 +64,7 @@ class Generator:
         calibrations: Mapping[str, Calibration] = MappingProxyType({}),
         checkpoint_bytes: int = CHECKPOINTS_MIB << 20,
     ) -> None:
-        """The first of `models` drafts unless a reply asks for another. `calibrations` are by
+        """The first of `models` drafts until another is faster or asked for. `calibrations` are by
         their names; empty stands for n-grams alone."""
         self._target = target
         self._drafters = GuardedDrafters(models, ngram)
@@ -124,8 +125,6 @@ class Generator:
         rounds: list[RoundTimings] = []
         window = ContextWindow(prompt, turns, target.n_ctx, can_shift=cache.can_shift)
         reader = Reader(cache, self._drafters, planner, target.n_batch, cancelled)
-        planner.new_reply()
-        self._drafters.new_reply(live.speculation)
         reply = ReplyState(
             target,
             prompt,
@@ -140,6 +139,8 @@ class Generator:
             before = window.fit(reply.tokens_left, cache.first_turn, cache.tokens)
             kv_kept = before is window.tokens or cache.shift(before, window.tokens)
             cache.first_turn = window.first_turn
+            n_again = partial(cache.n_again, window.tokens)
+            planner.new_reply(live.speculation, len(window.tokens), n_again)
             if window.first_turn > 0:
                 yield Window(window.first_turn, window.tokens_left, kv_kept)
             _check_fits(window.tokens, target.n_ctx)

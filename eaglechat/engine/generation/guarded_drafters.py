@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from eaglechat.engine.drafters.base import Drafter, DraftModel, Limits, Proposal, Spent
 from eaglechat.engine.drafters.ngram import NgramDrafter
@@ -17,6 +17,15 @@ D = TypeVar("D", bound=Drafter)
 T = TypeVar("T")
 
 
+class Choice(NamedTuple):
+    """A draft model that a reply may use."""
+
+    name: str
+    known: int
+    """Positions from 0 on that it has seen."""
+    grows_trees: bool
+
+
 class GuardedDrafters:
     """While speculation is off, nothing is proposed and nothing seen. A drafter that raises is left
     out of the rest of the reply, and tried again in a later one; the other one goes on.
@@ -26,7 +35,7 @@ class GuardedDrafters:
     """
 
     def __init__(self, models: Sequence[DraftModel], ngram: NgramDrafter | None) -> None:
-        """The first of `models` is the one that is used unless a reply asks for another."""
+        """The first of `models` is used until a reply asks for another."""
         self._models, self._ngram = tuple(models), ngram
         self._model = models[0] if models else None
         for model in models:
@@ -52,14 +61,25 @@ class GuardedDrafters:
         """The draft model in use; empty without one."""
         return self._model.name if self._model is not None else ""
 
-    def new_reply(self, speculation: Speculation) -> None:
-        """A reply begins.
+    @property
+    def to_choose_from(self) -> list[Choice]:
+        """If there are several draft models, those that have not failed."""
+        choices = [
+            self._ask(model, lambda one: Choice(one.name, one.known, one.grows_trees), None)
+            for model in self._models
+            if len(self._models) > 1
+        ]
+        return [choice for choice in choices if choice is not None]
+
+    def new_reply(self, speculation: Speculation, fastest: str = "") -> None:
+        """A reply begins. Where the settings leave the draft model to auto, it is `fastest`, or
+        the first if that is empty.
 
         A draft model that is tried again knows nothing, so the target has to decode the whole
         prompt again. Therefore it is tried in the next reply, and after further failures in a row
         only when 1, 3, 7, ... replies have passed.
         """
-        self._choose(speculation.drafter)
+        self._choose(fastest if speculation.drafter == AUTO else speculation.drafter)
         if not self._failed:
             if self.on:
                 self._n_failures = 0
@@ -80,9 +100,9 @@ class GuardedDrafters:
         self.follow(speculation)
 
     def _choose(self, wanted: str) -> None:
-        """Use the draft model of this name; the first for auto, none for a name that no model
-        has."""
-        models = [one for one in self._models if wanted in (AUTO, one.name)]
+        """Use the draft model of this name; the first for an empty name, none for a name that no
+        model has."""
+        models = [one for one in self._models if wanted in ("", one.name)]
         chosen = models[0] if models else None
         if chosen is not self._model:
             self._ask(self._model, lambda model: model.set_export(False), None)

@@ -5,16 +5,19 @@ what they found, the draft model drafts if the plan says so, the target verifies
 
 Who chooses the length: the settings, if they name one. If they say "auto", `auto.controller` does;
 a fault in it makes the rest of the reply plain, never ends it, and the next reply has a fresh one.
+Each draft model has a controller, and `new_reply` compares them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
-from eaglechat.engine.auto.controller import Controller
+from eaglechat.engine.auto.controller import CLEARLY, Controller
 from eaglechat.engine.auto.draft_plan import TREE, Allowed, DraftPlan, Observation, shapes_open
 from eaglechat.engine.drafters.base import Limits, Proposal
 from eaglechat.engine.generation.context_window import common_prefix
@@ -58,12 +61,40 @@ class Planner:
         self._calibrations = calibrations
         self._controllers: dict[str, Controller] = {}
         """What auto has learnt, by the name of the draft model in use."""
+        self._fastest = ""
+        """The draft model that auto chose last; empty for the first."""
         self._has_failed = False
         self._failure: str | None = None
 
-    def new_reply(self) -> None:
+    def new_reply(
+        self, speculation: Speculation, n_past: int, n_again: Callable[[int], int]
+    ) -> None:
+        """A reply to a prompt of `n_past` tokens begins. `n_again` says how many of these the
+        target decodes again for a draft model that has seen the first so many."""
         self._has_failed = False
+        self._drafters.new_reply(speculation, self._fastest_model(speculation, n_past, n_again))
         self._ask(lambda controller: controller.new_reply(), None)
+
+    def _fastest_model(
+        self, speculation: Speculation, n_past: int, n_again: Callable[[int], int]
+    ) -> str:
+        """The draft model that auto chooses; empty for the first. A model that has to catch up is
+        chosen if it is faster nevertheless. With a length that is set, nothing is learnt that could
+        be compared, so the latest choice stands."""
+        models = self._drafters.to_choose_from if speculation.n_draft_max == AUTO else ()
+        if speculation.drafter != AUTO or not models:
+            return self._fastest
+        ms: dict[str, float] = {}
+        for model in models:
+            shapes = shapes_open(speculation.shape, model.grows_trees)
+            hoped = partial(
+                Controller.hoped_ms, n_past=n_past, n_again=n_again(model.known), shapes=shapes
+            )
+            ms[model.name] = self._ask(hoped, math.inf, of=model.name)
+        fastest = min(ms, key=ms.__getitem__)
+        if ms[fastest] * CLEARLY < ms.get(self._fastest or models[0].name, math.inf):
+            self._fastest = fastest
+        return self._fastest
 
     def will_draft(self, speculation: Speculation, n_past: int) -> bool:
         """Whether a reply behind `n_past` tokens is expected to draft."""
@@ -149,11 +180,12 @@ class Planner:
         failure, self._failure = self._failure, None
         return failure
 
-    def _ask(self, question: Callable[[Controller], T], otherwise: T) -> T:
-        """What the controller answers, or `otherwise` once it has failed in this reply."""
+    def _ask(self, question: Callable[[Controller], T], otherwise: T, of: str | None = None) -> T:
+        """What the controller of a draft model answers, by default of the one in use; `otherwise`
+        once one has failed in this reply."""
         if self._has_failed:
             return otherwise
-        name = self._drafters.model_name
+        name = self._drafters.model_name if of is None else of
         try:
             if name not in self._controllers:
                 calibration = self._calibrations.get(name, NOT_CALIBRATED)

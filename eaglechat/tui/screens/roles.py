@@ -14,6 +14,7 @@ from eaglechat.chat.writing.roles import NO_ROLE, load_roles
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.commands.slash import SLASH
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.texts.failures import wrong_role
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 
@@ -44,10 +45,9 @@ class RolesScreen(EagleModal[str]):
             rows = OptionList(id="list", compact=True)
             yield Filter(rows, id="filter")
             yield rows
-            said = [f"{SLASH}write_role NAME writes one, in {self._directory}."]
-            yield Static(
-                "\n".join([*map(str, self._problems), *said]), classes="muted", markup=False
-            )
+            said = [f"{wrong_role(one)}; the role is skipped." for one in self._problems]
+            said.append(f"{SLASH}write_role NAME writes one, in {self._directory}.")
+            yield Static("\n".join(said), classes="muted", markup=False)
         yield TooSmall()
 
     def on_mount(self) -> None:

@@ -23,7 +23,7 @@ from eaglechat.chat.refusals import (
     Off,
     Remark,
 )
-from eaglechat.tui.texts import wording
+from eaglechat.tui.texts import failures, wording
 
 SENTENCES: Mapping[Remark | CannotCompare | CannotContinue, str] = {
     Remark.BUSY: "A reply is being written: {chat.stop} stops it.",
@@ -99,10 +99,14 @@ def sentence_of(said: Said) -> str:  # noqa: PLR0911 - one for each record
         case ChainsOnly(why):
             return f"Drafts stay chains: {why}."
         case NoRole(name, problem):
-            why = problem or f"The role “{name}” no longer exists."
-            return f"{why} This chat continues without it."
+            why = (
+                f"cannot be used: {failures.wrong_role(problem)}" if problem else "no longer exists"
+            )
+            return f"The role “{name}” {why}. This chat continues without it."
         case NotSaved(file, why):
-            return f"This chat cannot be saved to {file}: {why}. Retrying every second."
+            return (
+                f"This chat cannot be saved to {file}: {failures.why(why)}. Retrying every second."
+            )
         case NoDrafter(kind, why):
             return f"{wording.drafter(kind)} cannot draft: {why}."
         case Misfit():

@@ -120,7 +120,10 @@ def comparison_result(result: Compared) -> str:
     return "\n".join(lines)
 
 
-def _token(text: str | None) -> str:
-    if text is None:
+def _token(named: str | int | None) -> str:
+    """`named` is its text, or its id if it has no text."""
+    if named is None:
         return "the end of the reply"
-    return f"“{text.translate(VISIBLE_WHITESPACE)[:_FORK_EXCERPT]}”"
+    if isinstance(named, int):
+        return f"token {named} (no text)"
+    return f"“{named.translate(VISIBLE_WHITESPACE)[:_FORK_EXCERPT]}”"

@@ -52,7 +52,7 @@ def test_what_is_sent_is_the_path_to_the_question() -> None:
         Message(role="user", content="three"),
     )
     assert turns.last == third
-    with pytest.raises(TurnError, match="no answer yet"):
+    with pytest.raises(TurnError):
         turns.ask(said("four"))
 
 
@@ -154,9 +154,9 @@ def test_a_comparison_is_no_reply() -> None:
     assert turns.comparisons(reply.id) == (comparison,)
     assert turns.last_reply == reply
     assert [turn.id for turn in turns] == [question.id, reply.id]
-    with pytest.raises(TurnError, match="not a question"):
+    with pytest.raises(TurnError):
         turns.answer(comparison.id, answering("x"))
-    with pytest.raises(TurnError, match="not a reply"):
+    with pytest.raises(TurnError):
         turns.compare(comparison.id, answering("x"))
     turns.take_back_comparison(comparison)
     assert turns.comparisons(reply.id) == ()
@@ -165,7 +165,7 @@ def test_a_comparison_is_no_reply() -> None:
 def test_ids_are_not_used_twice_and_may_be_given() -> None:
     turns = Turns()
     turns.ask(said("one"), id=7)
-    with pytest.raises(TurnError, match="a turn 7 before"):
+    with pytest.raises(TurnError, match="7"):
         turns.add_question(said("x"), None, id=7)
     turns.delete(7)
     assert turns.ask(said("one")).id == 8

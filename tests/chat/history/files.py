@@ -15,10 +15,10 @@ from tests.chat.records import answering
 PAIR = Pair("pair", Path("/t.gguf"), Path("/d.gguf"), "files")
 
 
-class Complaints(list[str]):
+class Complaints(list[OSError]):
     """Why a log could not write."""
 
-    def __call__(self, file: Path, why: str) -> None:
+    def __call__(self, file: Path, why: OSError) -> None:
         self.append(why)
 
 

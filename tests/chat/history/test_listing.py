@@ -9,6 +9,7 @@ import pytest
 
 from eaglechat.chat.history import listing
 from eaglechat.chat.history.listing import ChatSummary, summarise, title_of
+from eaglechat.tui.texts.failures import unreadable
 from tests.chat.headless import left_chat
 from tests.chat.history.files import write_chat
 
@@ -71,7 +72,9 @@ def test_files_that_cannot_be_read_are_listed_with_the_reason(tmp_path: Path) ->
     (tmp_path / "y.jsonl").write_text("")
     (tmp_path / "z.jsonl").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
-    rows = {chat.file.name: chat.problem for chat in list_chats(tmp_path)}
+    rows = {
+        chat.file.name: chat.problem and unreadable(chat.problem) for chat in list_chats(tmp_path)
+    }
     assert rows.keys() == {"fine.jsonl", "old.jsonl", "x.jsonl", "y.jsonl", "z.jsonl"}
     assert rows["fine.jsonl"] is None
     assert rows["old.jsonl"] == (

@@ -144,7 +144,7 @@ def test_damaged_rounds_say_so(rounds: list[Round], data: st.DataObject) -> None
 def test_rounds_beside_another_text_are_refused() -> None:
     token = Token(1, "one", Origin.PLAIN)
     round_ = Round(0, 0, (), 0, 0, (token,), 1, RoundTimings(0.0, 0.0, 0.0, 0.0, 0.0))
-    with pytest.raises(ValueError, match="did not write"):
+    with pytest.raises(ValueError, match="one and more"):
         unpack(pack([round_]), "one and more")
 
 

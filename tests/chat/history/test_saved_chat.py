@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,17 @@ from hypothesis import strategies as st
 from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.folder import ChatFolder
-from eaglechat.chat.history.lines import EndLine, QuestionLine, ReplyLine, RoundsLine
+from eaglechat.chat.history.lines import (
+    ChatFormatError,
+    EndLine,
+    QuestionLine,
+    ReplyLine,
+    RoundsLine,
+)
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.history.saved_chat import read_chat, saved_chats
 from eaglechat.chat.recording import TurnPart
+from eaglechat.tui.texts.failures import why
 from tests.chat.headless import Headless
 from tests.chat.history.files import fresh, resumed
 from tests.chat.records import round_of, thinking
@@ -96,8 +104,9 @@ def test_rounds_that_cannot_be_read_are_text(tmp_path: Path) -> None:
 def test_what_is_no_chat_says_so(tmp_path: Path, raw: bytes, problem: str) -> None:
     file = tmp_path / "x.jsonl"
     file.write_bytes(raw)
-    with pytest.raises(ValueError, match=problem):
+    with pytest.raises(ChatFormatError) as error:
         read_chat(file)
+    assert re.search(problem, why(error.value))
     assert list(saved_chats(tmp_path)) == []
 
 

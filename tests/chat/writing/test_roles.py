@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eaglechat.chat.history.saved_chat import read_chat
-from eaglechat.chat.writing.roles import TEMPLATE, Role, find_role, load_roles, read_role
-from eaglechat.settings import GenerationSettings, Problem, Settings
+from eaglechat.chat.writing.roles import (
+    TEMPLATE,
+    Role,
+    RoleProblem,
+    find_role,
+    load_roles,
+    read_role,
+)
+from eaglechat.settings import GenerationSettings, Settings
+from eaglechat.tui.texts.failures import wrong_role
 from tests.chat.headless import Headless
 
 PIRATE = 'description = "Talks\\n like one"\nsystem_prompt = "Arr."\ntemperature = 1.5\n'
@@ -37,8 +45,8 @@ def test_a_role_is_settings_with_a_name(roles: Path) -> None:
 
 def test_a_name_that_no_file_can_have_is_a_problem(roles: Path) -> None:
     found = find_role(roles, "a" * 300)
-    assert isinstance(found, Problem)
-    assert "cannot be read" in str(found)
+    assert isinstance(found, RoleProblem)
+    assert "cannot be read" in wrong_role(found)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +69,8 @@ def test_a_bad_file_is_said_and_skipped(roles: Path, content: bytes, said: str) 
     (roles / "bad.toml").write_bytes(content)
     good, [problem] = load_roles(roles)
     assert [role.name for role in good] == ["pirate", "plain"]
-    assert "bad.toml" in str(problem)
-    assert said in str(problem)
+    assert "bad.toml" in wrong_role(problem)
+    assert said in wrong_role(problem)
 
 
 @given(st.binary(max_size=60))
@@ -72,7 +80,7 @@ def test_whatever_is_in_a_file_it_is_a_role_or_a_problem(
     file = tmp_path_factory.getbasetemp() / "any.toml"
     file.write_bytes(content)
     read = read_role(file)
-    assert isinstance(read, Role) or str(read)
+    assert isinstance(read, Role) or wrong_role(read)
 
 
 def test_a_name_leads_nowhere_else(roles: Path) -> None:
@@ -112,18 +120,21 @@ def test_a_chat_is_asked_in_its_role_and_remembers_it(tmp_path: Path, roles: Pat
     assert Headless(tmp_path, read_chat(file), roles=roles).session.role is None
 
 
-def test_a_role_that_is_gone_is_said(tmp_path: Path, roles: Path) -> None:
+def test_a_role_that_is_gone_or_wrong_is_said(tmp_path: Path, roles: Path) -> None:
     chat = Headless(tmp_path, roles=roles)
     role = find_role(roles, "pirate")
     assert isinstance(role, Role)
     chat.session.choose_role(role)
     chat.ask("why?")
     chat.session.leave("")
-    role.file.unlink()
     (file,) = (tmp_path / "chats").glob("*.jsonl")
-    again = Headless(tmp_path, read_chat(file), roles=roles)
-    assert again.session.role is None
-    assert any("The role “pirate” no longer exists" in text for text in again.shown)
+    role.file.write_text("temperature = 9")
+    wrong = Headless(tmp_path, read_chat(file), roles=roles)
+    role.file.unlink()
+    gone = Headless(tmp_path, read_chat(file), roles=roles)
+    assert wrong.session.role is gone.session.role is None
+    assert any("must be between 0 and 5. This chat continues" in text for text in wrong.shown)
+    assert any("The role “pirate” no longer exists" in text for text in gone.shown)
 
 
 def test_new_chats_begin_in_the_role_of_the_settings(tmp_path: Path, roles: Path) -> None:

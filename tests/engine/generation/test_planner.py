@@ -25,10 +25,9 @@ def planned(
     """The plan of a round behind `REPEATS` and 4, with n-grams and no draft model."""
     asked = Speculation(**{"ngram": True, **speculation})
     drafters = GuardedDrafters((), NgramDrafter())
-    drafters.new_reply(asked)
-    drafters.resume(REPEATS, to_draft=True)
     planner = Planner(drafters, {"": calibration})
-    planner.new_reply()
+    planner.new_reply(asked, len(REPEATS), lambda _known: 0)
+    drafters.resume(REPEATS, to_draft=True)
     plain = planner.choose(planner.look_up(8, 4, 0, asked), 8, 0, asked)
     assert not plain.taken
     return planner.choose(planner.look_up(8, 4, room, asked), 8, room, asked)

@@ -71,7 +71,7 @@ async def test_a_chat_that_is_open_elsewhere_says_so(drive: Drive, tmp_path: Pat
         await user.press("ctrl+o")
         await user.on(MenuScreen)
         (saved,) = saved_chats(tmp_path / "chats")
-        holder = resumed_log(saved, lambda _sentence: None)
+        holder = resumed_log(saved, lambda _file, _why: None)
         assert not holder.is_copy
         await user.press("ctrl+t")
         await user.sees("mine")

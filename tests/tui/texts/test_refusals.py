@@ -1,10 +1,14 @@
-"""Everything that a session can say has its sentence."""
+"""Everything that a session or a failure can say has its sentence."""
 
 from __future__ import annotations
 
 from eaglechat.chat.comparing import CannotCompare, NotDrafted
 from eaglechat.chat.conversation.continuation import CannotContinue
 from eaglechat.chat.refusals import EngineLimit, Limit, Off, Remark
+from eaglechat.chat.writing.editor import NotEdited
+from eaglechat.chat.writing.files import CannotAttach
+from eaglechat.chat.writing.roles import WrongRole
+from eaglechat.tui.texts.failures import ATTACHING, EDITING, ROLES
 from eaglechat.tui.texts.refusals import LIMITS, REASONS, SENTENCES, sentence_of
 
 
@@ -12,6 +16,9 @@ def test_every_member_has_its_words() -> None:
     assert [*SENTENCES] == [*Remark, *CannotCompare, *CannotContinue]
     assert [*LIMITS] == [*Limit]
     assert [*REASONS] == [*Off, *NotDrafted]
+    assert [*ATTACHING] == [*CannotAttach]
+    assert [*EDITING] == [*NotEdited]
+    assert [*ROLES] == [*WrongRole]
 
 
 def test_a_sentence_ends_with_a_full_stop() -> None:

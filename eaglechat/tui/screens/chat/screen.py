@@ -44,12 +44,18 @@ from eaglechat.chat.writing.files import (
 )
 from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.chat.writing.question import shown as shown_parts
-from eaglechat.chat.writing.roles import NO_ROLE, TEMPLATE, find_role, is_name, load_roles
+from eaglechat.chat.writing.roles import (
+    NO_ROLE,
+    TEMPLATE,
+    RoleProblem,
+    find_role,
+    is_name,
+    load_roles,
+)
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.http.address import same_server
 from eaglechat.paths import write_atomically
-from eaglechat.settings import Problem
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.command import Command
@@ -64,7 +70,7 @@ from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
-from eaglechat.tui.texts import context, wording
+from eaglechat.tui.texts import context, failures, wording
 from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.tui.texts.refusals import engine_as_subject, sentence_of
 from eaglechat.tui.texts.replies import progress
@@ -802,7 +808,7 @@ class ChatScreen(PromptScreen[None]):
             try:
                 part = read_part(event.path, Path(), n_ctx)
             except AttachError as error:
-                part = str(error)
+                part = failures.cannot_attach(error)
             yield partial(self._attached, event, part)
 
         self.in_background(read)
@@ -832,8 +838,8 @@ class ChatScreen(PromptScreen[None]):
 
     def _take_role(self, name: str) -> None:
         role = None if name == NO_ROLE else find_role(self._roles_dir, name)
-        if isinstance(role, Problem):
-            self.notify(str(role), severity="warning", markup=False)
+        if isinstance(role, RoleProblem):
+            self.notify(f"{failures.wrong_role(role)}.", severity="warning", markup=False)
         elif role is None and name != NO_ROLE:
             self.notify(f"There is no role “{name}” in {self._roles_dir}.", markup=False)
         else:
@@ -879,9 +885,9 @@ class ChatScreen(PromptScreen[None]):
                 try:
                     written = edited(command, text)
                 except EditorError as error:
-                    problem = str(error)
+                    problem = failures.not_edited(error)
         except EditorError as error:
-            problem = str(error)
+            problem = failures.not_edited(error)
         except SuspendNotSupported:
             problem = "There is no terminal here for an editor."
         if problem:

@@ -15,7 +15,9 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.chat.history.folder import KEPT_DAYS, Hit, pin, rename
+from eaglechat.chat.history.lines import ChatFormatError
 from eaglechat.chat.history.listing import ChatSummary
+from eaglechat.chat.history.log import ChatInUseError
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.history.saved_chat import Passage, SavedChat, read_chat
 from eaglechat.tui.commands.bindings import bindings_of
@@ -24,7 +26,7 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import AskDialog
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts import wording
+from eaglechat.tui.texts import failures, wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
@@ -118,8 +120,8 @@ class ChatsScreen(EagleModal[SavedChat]):
         def read() -> Iterator[Update]:
             try:
                 chat = read_chat(file)
-            except (OSError, ValueError) as error:
-                yield partial(self._fail, f"{file} cannot be read: {error}.")
+            except (OSError, ChatFormatError) as error:
+                yield partial(self._fail, f"{file} cannot be read: {failures.why(error)}.")
             else:
                 if place is not None and place.turn in chat.turns:
                     chat.turns.choose(place.turn)
@@ -132,10 +134,11 @@ class ChatsScreen(EagleModal[SavedChat]):
         def apply() -> Iterator[Update]:
             try:
                 change()
-            except (OSError, ValueError) as error:
-                reason = error.strerror if isinstance(error, OSError) else None
+            except (OSError, ChatFormatError) as error:
                 name = chat.title or chat.file.name
-                yield partial(self._fail, f"“{name}” was not changed: {reason or error}.")
+                advice = "; do it there" if isinstance(error, ChatInUseError) else ""
+                said = f"“{name}” was not changed: {failures.why(error)}{advice}."
+                yield partial(self._fail, said)
             else:
                 yield partial(self._say_changed, sentence)
 
@@ -276,7 +279,8 @@ class ChatsScreen(EagleModal[SavedChat]):
             try:
                 file = self._folder.trash.restore(self._folder.directory)
             except OSError as error:
-                yield partial(self._fail, f"It cannot be restored: {error.strerror or error}.")
+                why = f"{failures.why(error)} ({error.filename})"
+                yield partial(self._fail, f"It cannot be restored: {why}.")
             else:
                 said = "Restored." if file else "There is no deleted chat to restore."
                 yield partial(self._say_changed, said)
@@ -306,10 +310,11 @@ def _same(row: Row, other: Row | None) -> bool:
 
 def _words(chat: ChatSummary) -> tuple[str, str]:
     """The two lines of a chat's row."""
-    if chat.header is None:
-        return chat.file.name, f"cannot be read: {chat.problem}"
+    if chat.problem is not None:
+        return chat.file.name, f"cannot be read: {failures.unreadable(chat.problem)}"
+    pair = chat.header.pair if chat.header else ""
     count = wording.plural(chat.messages, "message")
-    return chat.title or "(empty)", f"{_when(chat)}  {chat.header.pair}  {count}"
+    return chat.title or "(empty)", f"{_when(chat)}  {pair}  {count}"
 
 
 def _when(chat: ChatSummary) -> str:

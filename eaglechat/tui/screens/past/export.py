@@ -19,6 +19,7 @@ from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import Format, free_file, render, write
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.services import clipboard
+from eaglechat.tui.texts import failures
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
@@ -93,8 +94,7 @@ class ExportScreen(EagleModal[None]):
             file = free_file(Path(folder).expanduser(), chat.title, choice.format)
             write(file, chat, choice.format)
         except (OSError, RuntimeError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else None
-            said = f"The chat was not exported: {reason or error} ({folder})."
+            said = f"The chat was not exported: {failures.why(error)} ({folder})."
             yield partial(self._fail, f"{said} Try another folder, or the clipboard.")
         else:
             yield partial(self._say_written, file)

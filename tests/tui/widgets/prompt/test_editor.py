@@ -49,15 +49,17 @@ async def test_the_draft_is_edited(drive: Drive, key: str) -> None:
 
 
 async def test_what_goes_wrong_is_said_and_the_draft_stays(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async with drive(size=(80, 24)) as user:
         await user.open_chat()
         await user.type("some")
         monkeypatch.delenv("VISUAL", raising=False)
         monkeypatch.delenv("EDITOR", raising=False)
-        await user.command("chat.editor")
-        await user.sees("No editor is set")
+        with monkeypatch.context() as nothing_installed:
+            nothing_installed.setenv("PATH", str(tmp_path))
+            await user.command("chat.editor")
+            await user.sees("No editor is set")
         monkeypatch.setenv("EDITOR", "no-such-editor")
         await user.command("chat.editor")
         await user.sees("There is no terminal")
