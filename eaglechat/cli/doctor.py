@@ -305,6 +305,9 @@ class Doctor:
             f"the draft's {_mib(need.draft_kv)} in {options.draft_kv_type}"
             if need.draft_kv
             else "",
+            f"the MTP heads' {_mib(need.heads_kv)} in {options.draft_kv_type}"
+            if need.heads_kv
+            else "",
             f"buffers {_mib(need.compute)}",
         ]
         why = "engine.n_ctx" if options.n_ctx else f"trained for {target.n_ctx_train:,}"

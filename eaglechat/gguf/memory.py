@@ -31,11 +31,14 @@ class MemoryNeed:
     draft_weights: int
     target_kv: int
     draft_kv: int
+    """Of the draft's file."""
     compute: int
+    heads_kv: int = 0
+    """Of MTP heads in the target's own file, which has their weights."""
 
     @property
     def total(self) -> int:
-        kv = self.target_kv + self.draft_kv
+        kv = self.target_kv + self.draft_kv + self.heads_kv
         return self.target_weights + self.draft_weights + kv + self.compute
 
 
@@ -68,10 +71,9 @@ def memory_need(
     draft_kv_type: KvType = "f16",
 ) -> MemoryNeed:
     """What a target and its draft need at a context of `n_ctx` tokens."""
-    drafts = [] if draft is None else [draft]
     # Its own heads draft too, but not beside those of a sidecar.
-    if target.n_mtp_heads and not (draft and draft.n_mtp_heads):
-        drafts.append(target)
+    has_heads = target.n_mtp_heads > 0 and not (draft and draft.n_mtp_heads)
+    drafts = [*([draft] if draft else []), *([target] if has_heads else [])]
     compute = 0
     for header in [target, *drafts]:
         # The activations of a batch, its attention mask, and the logits of a round.
@@ -83,12 +85,14 @@ def memory_need(
         target_weights=target.size_bytes,
         draft_weights=draft.size_bytes if draft else 0,
         target_kv=kv_bytes(target, n_ctx, kv_type),
-        draft_kv=sum(
-            (heads_kv_bytes if one.n_mtp_heads else kv_bytes)(one, n_ctx, draft_kv_type)
-            for one in drafts
-        ),
+        draft_kv=_draft_kv_bytes(draft, n_ctx, draft_kv_type) if draft else 0,
         compute=compute,
+        heads_kv=heads_kv_bytes(target, n_ctx, draft_kv_type) if has_heads else 0,
     )
+
+
+def _draft_kv_bytes(draft: GGUFHeader, n_ctx: int, kv_type: KvType) -> int:
+    return (heads_kv_bytes if draft.n_mtp_heads else kv_bytes)(draft, n_ctx, kv_type)
 
 
 def f16_bytes(header: GGUFHeader) -> int:

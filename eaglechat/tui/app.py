@@ -328,8 +328,9 @@ class EagleApp(KeysInOrder):
                 continue
             self._stages[name] = stage
             if install.pair is not None:
+                noted = ", and shows what its conversion decided" if install.notes else ""
                 self.notify(
-                    f"{name} is installed. {key_of('app.downloads')} loads it.",
+                    f"{name} is installed. {key_of('app.downloads')} loads it{noted}.",
                     timeout=15,
                     markup=False,
                 )

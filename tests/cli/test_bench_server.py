@@ -67,6 +67,22 @@ def test_without_a_plain_model_it_says_why_there_is_no_comparison(
     assert "speed-up" not in printed
 
 
+def test_what_a_server_counts_of_whole_replies_is_in_the_bench(
+    server: FaultServer, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = {"draft_rounds": 3, "draft_n": 9, "draft_n_accepted": 6, "draft_kind": "mtp"}
+    server.chat = lambda handler: handler.reply(*"abcdefgh", timings=counts)
+
+    found = measured(home, "--server", "bare")
+
+    (result,) = found["report"]["settings"]
+    assert (result["acceptance_rate"], result["mean_accepted_length"]) == (None, 3.0)
+    assert found["report"]["prompts"][0]["mean_accepted_length"] == 3.0
+    assert [run["n_accepted"] for run in found["report"]["runs"]] == [6, 6]
+    printed = capsys.readouterr().out
+    assert "as started: accepted 12 of 18 drafted tokens; which were tested is not" in printed
+
+
 def test_a_reply_that_comes_at_once_has_no_speed(
     server: FaultServer, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

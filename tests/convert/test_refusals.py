@@ -83,6 +83,14 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
         "P-EAGLE",
     ),
     "P-EAGLE by tensor": (lambda: with_tensor("mask_hidden", 1, 3 * HIDDEN), "P-EAGLE"),
+    "DFlash by its class": (
+        lambda: draft(architectures=["DFlashDraftModel"], num_hidden_layers=5),
+        "DFlashDraftModel is a DFlash draft, and only EAGLE-3 checkpoints are converted: look for",
+    ),
+    "DSpark by its class": (lambda: draft(architectures=["Qwen3DSparkModel"]), "a DSpark draft"),
+    "DFlash by its type": (
+        lambda: draft(architectures=None, speculators_model_type="dflash"), "checkpoint is a DFlash"
+    ),
     "two layers by config": (lambda: draft(num_hidden_layers=2), "has 2 layers.*drafts of 1"),
     "two layers by tensor": (
         lambda: with_tensor("layers.1.input_layernorm.weight", HIDDEN), "more than one layer"

@@ -155,6 +155,26 @@ def test_pull_says_what_a_model_drafts_with(
     assert f"model.gguf: {said}" in result.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (
+            {"plain": "model-Q4_K_M", "heads": "model-MTP-Q4_K_M"},
+            "a version of it with MTP heads: `eaglechat pull org/one/model-MTP-Q4_K_M.gguf`",
+        ),
+        ({"gemma4": "model-Q4_K_M", "assistant": "mtp-model"}, "a draft for it: `eaglechat pull"),
+    ],
+)
+def test_pull_says_what_in_the_repository_would_draft(
+    commands: Commands, fake: FakeHub, folder: Path, named: dict[str, str], said: str
+) -> None:
+    files = {f"{name}.gguf": (folder / f"{kind}.gguf").read_bytes() for kind, name in named.items()}
+    fake.add("org/one", files)
+    result = commands.run("pull", "org/one/model-Q4_K_M.gguf")
+    assert f"Its repository has {said}" in result.stderr.splitlines()[-1]
+    assert "model-Q4_K_M.gguf: Only n-grams draft: " in result.stderr.splitlines()[-2]
+
+
 # --- on the Hub ---
 
 
@@ -167,13 +187,17 @@ def test_drafts_of_every_kind_are_found_beside_their_target(
         "org/model",
         {f"{name}.gguf": (folder / f"{kind}.gguf").read_bytes() for kind, name in files.items()},
     )
+    config = json.dumps({"architectures": ["DFlash2DraftModel"], "num_hidden_layers": 5})
+    fake.add("lab/model-DFlash2", {"config.json": config.encode(), "model.safetensors": b""})
     target = describe_target(hub, hub.repo("org/model"), ModelFiles(("model-Q4_K_M.gguf",)))
     found = {one.files[0]: one for one in find_drafts(hub, target)}
     assert {name: (one.fits, one.kind) for name, one in found.items()} == {
         "model-DFlash.gguf": (True, "dflash"),
         "dspark-model.gguf": (True, "dspark"),
         "mtp-other.gguf": (False, None),
+        "config.json": (False, "dflash2"),
     }
+    assert "only EAGLE-3 checkpoints are converted" in (found["config.json"].problem or "")
     problem = found["mtp-other.gguf"].problem or ""
     assert "is a whole model that has MTP heads of its own; load it as the target" in problem
 
@@ -186,7 +210,8 @@ def test_a_version_with_heads_is_named_if_it_has_them(
     files = {f"model-MTP-{q}.gguf": other for q in ("Q8_0", "Q4_K_M")}
     fake.add("org/model", {**files, "model-Q4_K_M.gguf": (folder / "plain.gguf").read_bytes()})
     target = describe_target(hub, hub.repo("org/model"), ModelFiles(("model-Q4_K_M.gguf",)))
-    assert target.with_heads == ("model-MTP-Q4_K_M" if has_heads else None)
+    named = ModelFiles(("model-MTP-Q4_K_M.gguf",))
+    assert target.with_heads == (named if has_heads else None)
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,8 @@ class Measuring:
     def _write(
         self, prompt: BenchPrompt, setting: Speculation | None, max_tokens: int
     ) -> Iterator[object]:
-        """Ask for a greedy reply; yields the same events as `Generator.reply`."""
+        """Ask for a greedy reply; yields the same events as `Generator.reply`, and before the last
+        the statistics that the engine or the server counts at its end."""
         from eaglechat.engine.bench.measure import messages_of
 
         request = Chat(
@@ -149,6 +150,7 @@ class Measuring:
             elif isinstance(event, SpeculationStopped):
                 yield event.off
             elif isinstance(event, Done):
+                yield event.stats
                 yield event.end
 
     def _cancelled(self) -> bool:

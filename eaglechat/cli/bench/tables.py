@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bench import acceptance_of_ngrams, chart, prompt_table, times
+from eaglechat.tui.texts.statistics import of_whole_reply
 from eaglechat.wire.left_out import without
-from eaglechat.wire.stats import of_the_draft
+from eaglechat.wire.stats import SpeculationStats, of_the_draft
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.prefill import PrefillResult
@@ -43,6 +44,8 @@ def lines(
     yield from _table(prompt_table(report, names), markdown)
     yield ""
     yield from _table([*_setting_rows(report.settings, info)], markdown)
+    if info.server:
+        yield from _whole_replies(report)
     yield ""
     yield "Tokens per second by setting, and the time to verify its batch"
     yield from (["```"] if markdown else [])
@@ -63,6 +66,20 @@ def _ran_on(info: PairInfo, hello: Hello) -> str:
         return f"{hello.engine} {hello.llama_cpp}"
     crashes = f", {without(info.left_out)} (it crashes)" if info.left_out else ""
     return f"{info.n_threads} threads, {', '.join(info.devices) or 'no device named'}{crashes}"
+
+
+def _whole_replies(report: BenchReport) -> Iterator[str]:
+    """What a server counted that does not say which drafted tokens were tested."""
+    for result in report.settings:
+        runs = [run for run in report.runs if run.setting == result.setting]
+        counted = SpeculationStats(
+            drafted=sum(run.n_drafted for run in runs),
+            tested=sum(run.n_tested for run in runs),
+            accepted=sum(run.n_accepted for run in runs),
+        )
+        if counted.is_of_whole_reply:
+            yield ""
+            yield f"{result.setting}: {of_whole_reply(counted)}; which were tested is not reported"
 
 
 def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,9 @@ from eaglechat.cli.status import (
 if TYPE_CHECKING:
     from eaglechat.cli.hub.progress import ProgressPrinter
     from eaglechat.hub.catalogue import CatalogueEntry
-    from eaglechat.hub.downloads.client import Hub, RemoteFile
+    from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
     from eaglechat.hub.downloads.queue import Downloads
-    from eaglechat.hub.references import HubReference
+    from eaglechat.hub.references import HubReference, ModelFiles
 
 _REDRAW_S = 0.1
 
@@ -110,13 +111,14 @@ def _pull_model(
             raise
         print(path)
         return OK
-    files = [listing.file(name) for name in choose(reference, listing.paths).files]
+    model = choose(reference, listing.paths)
+    files = [listing.file(name) for name in model.files]
     if args.check:
         _drop_damaged(hub, files)
     paths = _download(downloads, files, printer)
     if paths is None:
         return FAILED
-    _say_what_drafts(paths)
+    _say_what_drafts(paths, hub, listing, model)
     print(paths[0])
     return OK
 
@@ -151,11 +153,13 @@ def _pull_pair(
     if _download(downloads, plan.files, printer) is None:
         return FAILED
     try:
-        pair = install.finish(plan, hub.cache_dir, draft_type, printer.stage)
+        pair, notes = install.finish(plan, hub.cache_dir, draft_type, printer.stage)
     except ValueError as error:
         # What the converter refuses: a sentence about the checkpoint.
         raise CommandError(f"the draft of {entry.name} cannot be converted: {error}") from error
     printer.close()
+    for note in notes:
+        complain(f"note: {note}")
     print(pair.target, pair.draft, sep="\n")
     return OK
 
@@ -176,15 +180,25 @@ def _download(
     return None if errors else [file.path for file in snapshot.files if file.path]
 
 
-def _say_what_drafts(paths: list[Path]) -> None:
-    """What a model that was downloaded alone drafts with, on standard error."""
-    from eaglechat.cli.hub.drafters import about, badge, drafters_of
+def _say_what_drafts(paths: list[Path], hub: Hub, listing: RemoteRepo, remote: ModelFiles) -> None:
+    """What a model that was downloaded alone drafts with, on standard error; if nothing does, what
+    in its repository would."""
+    from eaglechat.cli.hub.drafters import TARGETS, about, badge, drafters_of
+    from eaglechat.gguf.header import GGUFError
+    from eaglechat.hub.downloads.find_drafts import what_helps
+    from eaglechat.hub.errors import HubError
     from eaglechat.hub.local import library
 
     for model in library.look_at(paths[:1]):
         drafters = drafters_of(model, ())
         said = about(model, drafters) or f"{model.kind.value}: {badge(model, drafters)}"
         print(f"{model.name}: {said}", file=sys.stderr)
+        if drafters or model.header is None or model.kind not in TARGETS:
+            continue
+        # The model is here: what else there is must not fail the command.
+        with suppress(HubError, GGUFError):
+            if (helps := what_helps(hub, listing, remote, model.header)) is not None:
+                print(helps, file=sys.stderr)
 
 
 def _drop_damaged(hub: Hub, files: Iterable[RemoteFile]) -> None:

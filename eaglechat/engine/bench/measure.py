@@ -22,7 +22,7 @@ from eaglechat.wire.bench_records import AS_STARTED, PLAIN, BenchPrompt, BenchRu
 from eaglechat.wire.errors import BenchFailedError
 from eaglechat.wire.protocol import AUTO, Auto, DrafterChoice, Message, Sampling, Shape, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
-from eaglechat.wire.stats import StatsFold
+from eaglechat.wire.stats import SpeculationStats, StatsFold
 
 if TYPE_CHECKING:
     from eaglechat.engine.loading.pair import LoadedPair
@@ -36,8 +36,8 @@ T = TypeVar("T")
 
 Write = Callable[[BenchPrompt, Speculation | None, int], Iterable[object]]
 """Called with a prompt, a setting and a number of tokens: writes a greedy reply of at most as many
-and yields the events of `Generator.reply`. With the setting None, the engine drafts as it was
-started."""
+and yields the events of `Generator.reply`; also a SpeculationStats, if these are known better than
+from the rounds. With the setting None, the engine drafts as it was started."""
 
 
 def settings_of(
@@ -187,6 +187,7 @@ class _MeasuredReply:
         self._events = iter(write(prompt, setting, max_tokens))
         self._prompt, self._setting, self._repeat = prompt.name, setting, repeat
         self._fold, self._n_tokens = StatsFold(), 0
+        self._stats: SpeculationStats | None = None
         self._verify_ms: dict[int, list[float]] = defaultdict(list)
         self._end: ReplyEnd | None = None
         self.rounds_ms = 0.0
@@ -211,6 +212,8 @@ class _MeasuredReply:
             elif isinstance(event, SpeculationOff):
                 name = name_of(self._setting)
                 raise BenchFailedError(f"{self._prompt}, n = {name}: {event.reason}")
+            elif isinstance(event, SpeculationStats):
+                self._stats = event
             elif isinstance(event, ReplyEnd):
                 self._end = event
 
@@ -219,7 +222,7 @@ class _MeasuredReply:
         `generation_ms` is given."""
         assert self._end is not None
         drafted = self._setting if self._setting and self._setting.enabled else None
-        stats = self._fold.stats()
+        stats = self._stats or self._fold.stats()
         return BenchRun(
             prompt=self._prompt,
             setting=name_of(self._setting),

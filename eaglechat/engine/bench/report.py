@@ -112,8 +112,9 @@ def _prompt_result(runs: Sequence[BenchRun], base: str) -> PromptResult:
     def speed(setting: str) -> float:
         return speeds[setting].median
 
-    fastest = max((name for name in speeds if not name.startswith(REFERENCE)), key=speed)
-    drafting = [setting for setting, some in by_setting.items() if any(r.n_tested for r in some)]
+    own = [setting for setting in speeds if not setting.startswith(REFERENCE)]
+    fastest = max(own, key=speed)
+    drafting = [setting for setting in own if any(run.n_drafted for run in by_setting[setting])]
     chosen = by_setting[max(drafting, key=speed)] if drafting else []
     return PromptResult(
         prompt=runs[0].prompt,

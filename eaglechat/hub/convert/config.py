@@ -16,10 +16,32 @@ import numpy.typing as npt
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.hub.convert.tensors import decode_json
 from eaglechat.hub.errors import ConversionError
+from eaglechat.wire.protocol import DrafterKind
+
+_OTHER_KINDS: tuple[tuple[str, DrafterKind, str], ...] = (
+    ("dflash2", "dflash2", "a DFlash2 draft"),
+    ("dflash", "dflash", "a DFlash draft"),
+    ("dspark", "dspark", "a DSpark draft"),
+    ("assistant", "mtp", "Gemma 4's assistant"),
+    ("mtp", "mtp", "a checkpoint of MTP heads"),
+)
+"""What the names of a class or a type contain, and what such a checkpoint is. The first counts."""
 
 Count = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
 Layer = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e30)]
+
+
+class OtherKindError(ConversionError):
+    """A checkpoint is of a drafter that is not converted."""
+
+    def __init__(self, name: str, kind: DrafterKind, what: str) -> None:
+        super().__init__(
+            f"{name} is {what}, and only EAGLE-3 checkpoints are converted: look for a GGUF of it, "
+            "or make one with llama.cpp's convert_hf_to_gguf.py (--target-model-dir names the "
+            "target's checkpoint), and give it as the draft"
+        )
+        self.kind: DrafterKind = kind
 
 
 class RopeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,11 +131,21 @@ def parse_config(content: bytes, name: str) -> DraftConfig:
     try:
         raw = decode_json(content, dict[str, Any], name)
         merged = _merged(raw)
+        _refuse_other_kinds(raw)
         config = msgspec.convert({**merged, "rope": _rope(merged)}, DraftConfig)
     except msgspec.ValidationError as error:
         raise ConversionError(f"{name} cannot be used: {error}") from error
     _refuse_unsupported(config)
     return config
+
+
+def _refuse_other_kinds(raw: dict[str, Any]) -> None:
+    # The other fields mean something else there.
+    classes = msgspec.convert(raw.get("architectures") or (), tuple[str, ...])
+    words = f"{classes} {raw.get('speculators_model_type')} {raw.get('model_type')}".lower()
+    for word, kind, what in _OTHER_KINDS:
+        if word in words or f"{word}_config" in raw:
+            raise OtherKindError(", ".join(classes) or "this checkpoint", kind, what)
 
 
 def _merged(raw: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ _DRAFT_NAME = re.compile(r"eagle-?3|dflash|dspark|speculator", re.IGNORECASE)
 _MTP_NAME = re.compile(r"[-_.]mtp([-_.]|$)", re.IGNORECASE)
 _QUANTIZED = re.compile(r"[-_.]?(GGUF|i1|imatrix)$", re.IGNORECASE)
 _NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
+_BESIDE = "beside the target"
 _MOST_CANDIDATES = 12
 _MOST_BASES = 8
 # The Hub searches by name; these are the ways in which publishers name drafts.
@@ -59,18 +60,41 @@ class Target:
     repo: str
     header: GGUFHeader
     base_models: tuple[str, ...]
-    with_heads: str | None = None
+    with_heads: ModelFiles | None = None
     """A model of the same repository that has MTP heads, if the target has none."""
 
 
 def describe_target(hub: Hub, repo: RemoteRepo, model: ModelFiles) -> Target:
     """A target of a repository, with its header. Raises HubError, GGUFError."""
     header = hub.peek_model([repo.file(name) for name in model.files])
+    return _target(hub, repo, model, header)
+
+
+def _target(hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeader) -> Target:
     base_models = repo.base_models or _named_bases(header)
     return Target(repo.repo, header, base_models, _with_heads(hub, repo, model, header))
 
 
-def _with_heads(hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeader) -> str | None:
+def what_helps(hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeader) -> str | None:
+    """A sentence on what in a target's repository would draft for it: a draft that fits, else a
+    version of it that has MTP heads. Raises HubError, GGUFError."""
+    target = _target(hub, repo, model, header)
+    found = None
+    if target.with_heads is not None:
+        found = "a version of it with MTP heads", target.with_heads.first
+    for candidate in _candidates(repo, _BESIDE):
+        if _judge(hub, target, repo, candidate).fits:
+            found = "a draft for it", candidate.files[0]
+            break
+    if found is None:
+        return None
+    what, file = found
+    return f"Its repository has {what}: `eaglechat pull {repo.repo}/{file}` downloads it."
+
+
+def _with_heads(
+    hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeader
+) -> ModelFiles | None:
     """Of the models that are named after MTP heads, the header of one is read: one quantised like
     the target, if there is one."""
     named = [other for other in group_models(repo.paths) if _MTP_NAME.search(other.name)]
@@ -79,7 +103,7 @@ def _with_heads(hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeade
     quantization = model.name.rpartition("-")[2]
     other = next((other for other in named if other.name.endswith(quantization)), named[0])
     found = hub.peek_model([repo.file(name) for name in other.files])
-    return other.name if mtp.problem(found) is None else None
+    return other if mtp.problem(found) is None else None
 
 
 def find_drafts(
@@ -100,7 +124,7 @@ def find_drafts(
         try:
             listing = hub.repo(repo)
         except HubError as error:
-            if found_by == "beside the target":
+            if found_by == _BESIDE:
                 raise
             found[repo, ()] = Candidate(repo, (), True, found_by, 0, fits=False, problem=str(error))
             continue
@@ -113,7 +137,7 @@ def find_drafts(
 def _repos(
     hub: Hub, target: Target, entries: Iterable[CatalogueEntry]
 ) -> Iterator[tuple[str, str]]:
-    yield target.repo, "beside the target"
+    yield target.repo, _BESIDE
     for entry in entries:
         if entry.target.repo == target.repo or entry.base_model in target.base_models:
             yield entry.draft.repo or entry.draft.checkpoint or "", "in the catalogue"
@@ -135,7 +159,7 @@ def _named_like_drafts(hits: list[SearchHit], found_by: str) -> Iterator[tuple[s
 
 def _candidates(listing: RemoteRepo, found_by: str) -> Iterator[Candidate]:
     """The GGUFs of a repository that may be drafts; if it has none, its checkpoint."""
-    beside = found_by == "beside the target"
+    beside = found_by == _BESIDE
     ggufs = [
         model
         for model in group_models(listing.paths)
@@ -176,8 +200,7 @@ def _judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) 
             from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415
 
             files = [listing.file(name) for name in candidate.files]
-            problem, layers = judge_checkpoint(hub, files, target.header)
-            kind = None if problem else "eagle3"  # others are not converted
+            problem, layers, kind = judge_checkpoint(hub, files, target.header)
             if layers:
                 note = (
                     f"does not say which layers it reads: {', '.join(map(str, layers))} are usual"

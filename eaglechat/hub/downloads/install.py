@@ -152,8 +152,9 @@ def finish(
     cache: Path,
     draft_type: str = DEFAULT_DRAFT_TYPE,
     on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
-) -> Pair:
-    """Convert the draft of a downloaded pair if it is a checkpoint, and return the pair.
+) -> tuple[Pair, tuple[str, ...]]:
+    """Convert the draft of a downloaded pair if it is a checkpoint; return the pair, and what the
+    conversion did not take literally.
 
     `on_progress` gets the step, the bytes done and the total; an exception it raises stops the
     conversion and is passed on. Raises ConversionError, HubError, OSError.
@@ -161,6 +162,7 @@ def finish(
     entry = plan.entry
     here = status(entry, cache)
     draft = here.draft
+    notes: tuple[str, ...] = ()
     if plan.converts and here.target and here.checkpoint:
         draft = converted_path(entry.name, draft_type)
         if draft.exists():
@@ -169,17 +171,17 @@ def finish(
             from eaglechat.hub.convert import convert  # noqa: PLC0415 - imports numpy and gguf
 
             draft.parent.mkdir(parents=True, exist_ok=True)
-            convert(
+            notes = convert(
                 here.checkpoint,
                 here.target,
                 draft,
                 draft_type,
                 lambda step: on_progress(step.stage, step.done, step.total),
-            )
+            ).notes
     if here.target is None or draft is None:
         raise HubError(f"A file of {entry.name} has gone since it was downloaded: try again.")
     note_ended(entry.name)
-    return Pair(entry.name, here.target, draft, "catalogue", note=entry.note)
+    return Pair(entry.name, here.target, draft, "catalogue", note=entry.note), notes
 
 
 def memory_of(hub: Hub, plan: Plan, n_ctx: int) -> MemoryNeed:

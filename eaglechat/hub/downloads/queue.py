@@ -62,7 +62,8 @@ class FileSnapshot:
 class InstallSnapshot:
     """One install. The bytes are of its files or, while converting, of the conversion's `step`.
 
-    `pair` is set once a pair is installed.
+    `pair` is set once a pair is installed, and `notes` are what its conversion did not take
+    literally.
     """
 
     name: str
@@ -75,6 +76,7 @@ class InstallSnapshot:
     step: str = ""
     error: str | None = None
     pair: Pair | None = None
+    notes: tuple[str, ...] = ()
 
 
 class SpeedMeter:
@@ -127,6 +129,7 @@ class _Install:
     """Step, bytes done and total, from when all files are there."""
     error: str | None = None
     pair: Pair | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Downloads:
@@ -282,10 +285,11 @@ class Downloads:
 
         assert install.plan is not None
         pair, error = None, "The conversion ended unexpectedly."
+        notes: tuple[str, ...] = ()
         try:
             with self._one_conversion:
                 cache = self.hub.cache_dir
-                pair = installing.finish(install.plan, cache, on_progress=on_progress)
+                pair, notes = installing.finish(install.plan, cache, on_progress=on_progress)
         except StoppedError:
             pass
         except HubError as failure:
@@ -297,7 +301,7 @@ class Downloads:
             error = f"The draft cannot be converted: {failure}."
         finally:
             with self._changed:
-                install.converting, install.pair = None, pair
+                install.converting, install.pair, install.notes = None, pair, notes
                 install.error = None if pair else error
                 self._update()
 
@@ -333,9 +337,9 @@ class Downloads:
             speeds = [file.speed for file in files if file.speed is not None]
             speed = sum(speeds) if speeds else None
         eta = _eta(total, done, speed)
-        pair = install.pair
+        pair, notes = install.pair, install.notes
         return InstallSnapshot(
-            install.name, stage, files, done, total, speed, eta, step, error, pair
+            install.name, stage, files, done, total, speed, eta, step, error, pair, notes
         )
 
     def _describe_file(self, file: _File) -> FileSnapshot:

@@ -12,10 +12,11 @@ from typing import BinaryIO, Literal, NamedTuple
 
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.convert.checkpoint import read_weights, weight_files
-from eaglechat.hub.convert.config import parse_config
+from eaglechat.hub.convert.config import OtherKindError, parse_config
 from eaglechat.hub.convert.draft import check_config, check_target, examine, with_tokens
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.errors import ConversionError, HubError
+from eaglechat.wire.protocol import DrafterKind
 
 READ_AT_ONCE = 64 << 10
 _MOST_BYTES = 128 << 20
@@ -30,6 +31,8 @@ class Judged(NamedTuple):
     """Why the converter would refuse the checkpoint; None if it would not."""
     guessed_layers: tuple[int, ...] = ()
     """The target's layers that the conversion will assume, if config.json does not name them."""
+    kind: DrafterKind | None = None
+    """What drafter it is; None if it is refused and is not known to be of another kind."""
 
 
 def judge_checkpoint(hub: Hub, files: Sequence[RemoteFile], target: GGUFHeader) -> Judged:
@@ -45,15 +48,17 @@ def judge_checkpoint(hub: Hub, files: Sequence[RemoteFile], target: GGUFHeader) 
         return hub.read_small(by_name[name], _MOST_INDEX_BYTES)
 
     try:
-        check_target(target)
         config = parse_config(content("config.json"), f"{repo}/config.json")
+        check_target(target)
         check_config(config, target)
         names = weight_files(by_name, content, repo)
         stored = read_weights(_OnHub(hub, by_name[name]) for name in names)
         draft = with_tokens(examine(stored, config, target), target)
+    except OtherKindError as error:
+        return Judged(str(error), kind=error.kind)
     except ConversionError as error:
         return Judged(str(error))
-    return Judged(None, () if config.aux_layer_ids else draft.target_layers)
+    return Judged(None, () if config.aux_layer_ids else draft.target_layers, "eagle3")
 
 
 class _OnHub:

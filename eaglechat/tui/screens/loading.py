@@ -33,7 +33,7 @@ _STAGES = {
 }
 
 _WHAT_TO_DO = {
-    "preflight": "Choose other files, or load the target without a draft.",
+    "preflight": "Back leads to the menu: choose other files there.",
     "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
     "need less memory; both are in the settings. The engine's log says more.",
     "rpc": "Start ggml-rpc-server there, or change engine.rpc_servers in the settings.",
@@ -82,11 +82,13 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             pair = self._pair
             if pair.server is not None:
                 dialog.border_title = f"Connecting to {pair.name}"
-                lines = f"server  {pair.server.url}", f"model   {pair.model or 'the one it has'}"
+                model = pair.model or "the one it has"
+                lines: tuple[str, ...] = (f"server  {pair.server.url}", f"model   {model}")
             else:
                 dialog.border_title = f"Loading {pair.name}"
-                draft = pair.draft.name if pair.draft else "none"
-                lines = f"target  {pair.target.name}", f"draft   {draft}"
+                lines = (f"target  {pair.target.name}",)
+                # Without a file, the target may draft with heads of its own.
+                lines += (f"draft   {pair.draft.name}",) if pair.draft else ()
             for line in lines:
                 yield Static(line, classes="muted", markup=False)
             yield Static("", id="restarts", classes="muted", markup=False)
@@ -149,6 +151,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     @on(TextArea.Changed)
     def _typing(self) -> None:
+        self.prompt.set_class(not self.prompt.text, "-empty")
         if self.prompt.text != self._sent_text:
             self._send_later(False)
 

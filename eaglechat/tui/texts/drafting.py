@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.pairing import kind_of, kinds, pairings, takes_drafts
 from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.texts.wording import drafter
 from eaglechat.wire.protocol import DrafterKind
@@ -43,6 +44,19 @@ def made_of(target: GGUFHeader, draft: GGUFHeader | None) -> str:
 
 def brief(header: GGUFHeader) -> str:
     return f"{header.architecture} {header.quantization} {format_bytes(header.size_bytes)}"
+
+
+def shares(need: MemoryNeed, drafters: Sequence[DrafterKind]) -> str:
+    """The memory of the target and of each drafter: weights and KV cache together. The weights of
+    heads in the target's file are the target's."""
+    parts = [("target", need.target_weights + need.target_kv)]
+    if need.draft_weights:
+        # What has a file of its own comes first.
+        parts.append((drafter(next(iter(drafters), None)), need.draft_weights + need.draft_kv))
+    if need.heads_kv:
+        parts.append((drafter("mtp"), need.heads_kv))
+    parts.append(("buffers", need.compute))
+    return ", ".join(f"{name} {format_bytes(size)}" for name, size in parts if size)
 
 
 def why_none(target: GGUFHeader) -> str:

@@ -64,7 +64,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> GGUFHeader:
 def judged_and_converted(folder: Path, target: GGUFHeader) -> tuple[str | None, str | None]:
     """Why a checkpoint is refused before its download, and why after it."""
     shelf = Shelf(folder)
-    problem, _ = judge_checkpoint(shelf, shelf.listing(), target)
+    problem = judge_checkpoint(shelf, shelf.listing(), target).problem
     with tempfile.TemporaryDirectory() as out:
         try:
             convert(folder, target.path, Path(out) / "d.gguf", "f32")
@@ -137,7 +137,7 @@ def test_what_is_judged_is_what_is_downloaded(
     listing = hub.repo("lab/draft")
     names = checkpoint_files(listing)
     assert names == ("config.json", "draft.safetensors")
-    problem, _ = judge_checkpoint(hub, [listing.file(name) for name in names], target)
+    problem = judge_checkpoint(hub, [listing.file(name) for name in names], target).problem
     assert "holds no weights" in (problem or "")
 
 

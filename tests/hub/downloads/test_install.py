@@ -64,7 +64,7 @@ def test_a_pair_goes_from_available_over_partly_to_installed(hub: Hub, fake: Fak
     fetch(hub, plan.files)
     here = status(ENTRY, hub.cache_dir)
     assert here.state == "installed"
-    assert here.pair == install.finish(plan, hub.cache_dir)
+    assert (here.pair, ()) == install.finish(plan, hub.cache_dir)
     assert here.pair.target.name == "m-Q4_K_M-00001-of-00002.gguf"
 
 

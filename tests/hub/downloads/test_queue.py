@@ -280,7 +280,7 @@ def test_a_file_that_was_deleted_meanwhile_is_downloaded_again_on_resume(
 ) -> None:
     finish = install.finish
 
-    def finish_without_target(plan: Plan, cache: Path, **rest: Any) -> Pair:
+    def finish_without_target(plan: Plan, cache: Path, **rest: Any) -> object:
         monkeypatch.setattr(install, "finish", finish)
         found = library.find(library.scan(cache=cache), "org/model")
         library.remove(library.plan_removal(found))

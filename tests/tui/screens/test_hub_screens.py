@@ -121,7 +121,7 @@ async def test_a_plan_follows_the_engine_that_says_what_the_machine_has(
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees("download 3.0 GB")
         await user.press("down", "enter")
-        await user.sees(" RAM, for both models")
+        await user.sees(" RAM. With KV caches: target 6.0 GB.")
         user.app.services.engine.start()
         await user.sees("of 8.0 GB GPU memory")
 
@@ -180,10 +180,12 @@ async def test_chatting_goes_on_while_a_pair_arrives_and_one_key_loads_it(
 
         pair = Pair("qwen3-4b", models / "target.gguf", None, "catalogue")
         desk.install("qwen3-4b", pair)
-        desk.moving = [replace(moving, stage=Stage.INSTALLED, pair=pair)]
+        notes = ("norm_output is read as EAGLE-3.1",)
+        desk.moving = [replace(moving, stage=Stage.INSTALLED, pair=pair, notes=notes)]
         await user.sees("qwen3-4b is installed.")
         await user.command("app.downloads")
         await user.on(DownloadsScreen)
+        await user.sees("note: norm_output is read as EAGLE-3.1")
         await user.press("enter")
         await user.until(lambda: len(user.engine.requests(protocol.Load)) == 2, "the load")
         load = user.engine.requests(protocol.Load)[-1]

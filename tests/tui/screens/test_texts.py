@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.local.library import LocalModel, ModelKind, Source
 from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
@@ -62,7 +64,9 @@ async def test_library(drive: Drive, snapshot: Any) -> None:
 
 async def test_plan(drive: Drive, snapshot: Any) -> None:
     desk = ScriptedDesk()
-    desk.offer(entry("small", converts=True), known=facts(3000))
+    need = MemoryNeed(5400 * MB, 500 * MB, 90 * MB, 8 * MB, 60 * MB, heads_kv=5 * MB)
+    known = msgspec.structs.replace(facts(3000), memory=need, drafters=("eagle3", "mtp"))
+    desk.offer(entry("small", converts=True), known=known)
     desk.plans["small"] = a_plan("small", missing=1900)
     async with drive(size=SIZE, desk=desk) as user:
         await user.sees("download + convert 3.0 GB")

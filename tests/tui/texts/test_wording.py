@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from eaglechat.tui.texts import replies, wording
+from eaglechat.wire.protocol import DrafterInfo
 from eaglechat.wire.records import FinishReason, Part
 from tests.chat.records import TERMS, answering, recorded, round_of, thinking
+from tests.tui.scripted_reports import pair_info
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,15 @@ def test_a_limit_of_the_settings_is_named_and_no_server_s() -> None:
 def test_a_comparison_is_only_as_long_as_the_reply() -> None:
     recording = recorded(round_of(1), reason=FinishReason.LENGTH)
     assert "same length as the reply" in replies.end_note(recording, 4096, is_comparison=True)
+
+
+def test_the_title_names_all_that_can_draft() -> None:
+    info = pair_info("t.gguf", "d.gguf", None)
+    assert wording.pair_in_short(info, "t") == "t  Q4_1 + EAGLE-3 Q8_0"
+    heads = DrafterInfo(kind="mtp")
+    both = msgspec.structs.replace(info, drafters=(*info.drafters, heads))
+    assert wording.pair_in_short(both, "t") == "t  Q4_1 + EAGLE-3 Q8_0 + MTP heads"
+    assert wording.pair_in_short(pair_info("t.gguf", None, None), "t") == "t  Q4_1, no draft"
 
 
 def test_a_reply_that_was_cut_off_says_so() -> None:

@@ -197,7 +197,7 @@ def _row(install: InstallSnapshot, width: int) -> Content:
     style = _STYLES[stage]
     parts: list[Part] = [(install.name, "bold"), (f"  {_state(install)}", style)]
     if stage == "installed":
-        return Content.assemble(*parts)
+        return Content.assemble(*parts, *((f"\n  note: {note}", MUTED) for note in install.notes))
     whole = (install.bytes_done, install.bytes_total)
     parts += _meter("total", whole, _pace(install), width, style)
     if stage != "converting":

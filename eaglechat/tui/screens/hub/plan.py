@@ -12,7 +12,6 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Button, Static
 
-from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub import fit
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.facts import Facts
@@ -22,6 +21,7 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import drafting
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class PlanScreen(EagleModal[bool]):
         self._services = services
         self._entry = entry
         self._plan: Plan | None = None
-        self._memory: MemoryNeed | None = None
+        self._facts: Facts | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="plan") as dialog:
@@ -125,15 +125,20 @@ class PlanScreen(EagleModal[bool]):
         go.focus()
 
     def _take_facts(self, facts: Facts) -> None:
-        self._memory = facts.memory
+        self._facts = facts
         self._show_memory()
 
     def _show_memory(self) -> None:
-        if self._memory is None:
+        """The memory, by model, and what drafts."""
+        facts = self._facts
+        if facts is None or facts.memory is None:
             return
-        judged = fit.judge(self._memory, self._services.engine.machine)
+        judged = fit.judge(facts.memory, self._services.engine.machine)
+        drafters = facts.drafters or ()
+        shares = drafting.shares(facts.memory, drafters)
+        drafted = f"Drafted by: {drafting.badge(drafters)}.\n" if drafters else ""
         memory = self.query_one("#memory", Static)
-        memory.update(f"Memory: {judged.text}, for both models and both KV caches.")
+        memory.update(f"{drafted}Memory: {judged.text}. With KV caches: {shares}.")
         memory.set_class(judged.fits is False, "problem")
 
     def _fail(self, sentence: str) -> None:

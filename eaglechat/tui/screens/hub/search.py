@@ -246,7 +246,7 @@ def _heading(step: Step) -> str:
         return f"Which quantisation of {step.repo.repo}?"
     own = drafting.in_file(step.target.header)
     other = step.target.with_heads
-    hint = f". {other} in the same repository has MTP heads of its own." if other else ""
+    hint = f". {other.name} in the same repository has MTP heads of its own." if other else ""
     if not step.candidates:
         runs = f"It drafts with its {own}" if own else "It runs without one too"
         return (
@@ -280,7 +280,9 @@ def _repo_row(hit: SearchHit) -> Content:
 def _candidate_row(candidate: Candidate) -> Content:
     marks = {True: ("● ", "$text-success"), False: ("✗ ", "$text-error"), None: ("? ", MUTED)}
     kind = wording.drafter(candidate.kind) if candidate.kind else ""
-    how = "to convert" if candidate.is_checkpoint else "GGUF"
+    how = "GGUF"
+    if candidate.is_checkpoint:
+        how = "checkpoint" if candidate.fits is False else "to convert"
     size = format_bytes(candidate.size_bytes) if candidate.size_bytes else ""
     facts = [kind, how, size, candidate.licence or "", "gated" if candidate.gated else ""]
     fits = "; ".join(filter(None, (f"fits; found {candidate.found_by}", candidate.note)))

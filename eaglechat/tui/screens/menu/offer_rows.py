@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.gguf.memory import default_context, memory_need
+from eaglechat.gguf.memory import MemoryNeed, default_context, memory_need
 from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.facts import Facts
@@ -75,18 +75,21 @@ class Known:
         return ("eagle3",) if entry is not None and entry.draft.checkpoint else None
 
     @property
-    def fit(self) -> Fit | None:
+    def need(self) -> MemoryNeed | None:
+        """The memory that the pair needs; None if its headers are not known."""
         if self.status is not None and self.status.loaded_target is not None:
             models = self.status.loaded_target, self.status.draft
             n_ctx = self.n_ctx or default_context(*models, self.machine.free, *self.kv_types)
-            need = memory_need(*models, n_ctx, *self.kv_types)
-        elif self.facts is not None and self.facts.memory is not None:
-            need = self.facts.memory
-        else:
-            entry = self.offer.entry if self.offer.pair is None else None
-            seen = (entry.size or entry.target.size) if entry else None
-            return fit.judge_weights(seen, self.machine) if seen else None
-        return fit.judge(need, self.machine)
+            return memory_need(*models, n_ctx, *self.kv_types)
+        return self.facts.memory if self.facts is not None else None
+
+    @property
+    def fit(self) -> Fit | None:
+        if (need := self.need) is not None:
+            return fit.judge(need, self.machine)
+        entry = self.offer.entry if self.offer.pair is None else None
+        seen = (entry.size or entry.target.size) if entry else None
+        return fit.judge_weights(seen, self.machine) if seen else None
 
 
 def matching(offers: Iterable[Known], words: Sequence[str]) -> list[Known]:
@@ -200,19 +203,19 @@ def _verdict(known: Known) -> list[Part]:
         return [known.trouble or (ASKING if known.offer.entry else "reading the headers…")]
     can = "Can run here" if known.offer.pair else "Would run here"
     n_ctx = f"at engine.n_ctx {known.n_ctx:,}" if known.n_ctx else "at the default context"
-    return [
-        (can, "$text-success"),
-        f"\n{judged.text}, for both models and both KV caches {n_ctx}",
-    ]
+    return [(can, "$text-success"), f"\n{judged.text} {n_ctx}"]
 
 
 def _drafter_lines(known: Known, width: int) -> list[Part]:
-    """What drafts; where nothing does, why and what would help."""
+    """What drafts, and the memory of each; where nothing does, why and what would help."""
     if known.drafters is None:
         return []
     target = known.status.target if known.status is not None else None
     why = drafting.why_none(target) if target is not None and not known.drafters else ""
-    return [*_table([("drafted by", drafting.badge(known.drafters)), ("", why)], width), "\n"]
+    need = known.need
+    memory = drafting.shares(need, known.drafters) if need is not None else ""
+    rows = [("memory", memory), ("drafted by", drafting.badge(known.drafters)), ("", why)]
+    return [*_table(rows, width), "\n"]
 
 
 def _download_lines(known: Known, width: int) -> list[Part]:
