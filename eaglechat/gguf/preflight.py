@@ -3,6 +3,8 @@ checks that a target and a draft fit."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from eaglechat.gguf.header import GGUFHeader, printable
 from eaglechat.wire.errors import EngineError, SettingsError
 from eaglechat.wire.load_options import FlashAttention
@@ -27,14 +29,10 @@ TARGET_ARCHITECTURES = frozenset(
 )  # fmt: skip
 """Architectures whose llama.cpp graph exports layer inputs: their sources set `t_layer_inp`."""
 
-_EXPORTS_FINAL_STATE = frozenset(
-    {
-        "bailingmoe3", "deepseek4", "gemma4", "gpt-oss", "mimo2", "nemotron_h", "nemotron_h_moe",
-        "qwen35", "qwen35moe", "qwen3next",
-    }
-)  # fmt: skip
-"""Architectures whose sources also set `t_h_nextn`: a draft may read the state after the last
-layer."""
+_EXPORTS_FINAL_STATE = frozenset({"gpt-oss", "mimo2"})
+"""Architectures whose sources set `t_h_nextn` to the state after the last layer, which a draft may
+read. Most others set it to that state behind the output norm; deepseek4's is several times as
+wide."""
 
 _Q8_BLOCK = 32
 
@@ -71,3 +69,18 @@ def check_kv_type(header: GGUFHeader, kv_type: KvType, flash_attention: FlashAtt
 def deepest_readable_layer(target: GGUFHeader) -> int:
     """The last layer whose input a draft can read. Layer n_layers is the state after the last."""
     return target.n_layers - (target.architecture not in _EXPORTS_FINAL_STATE)
+
+
+def check_readable(target: GGUFHeader, layers: Iterable[int]) -> None:
+    """Raises PreflightError if a draft cannot read the inputs of all these layers."""
+    last = deepest_readable_layer(target)
+    outside = next((layer for layer in layers if not 0 <= layer <= last), None)
+    if outside is None:
+        return
+    what = f"the input of layer {outside}"
+    if outside == target.n_layers:
+        what = f"the state after the last layer ({outside})"
+    raise PreflightError(
+        f"the draft reads {what} of its target, {target.path.name} ({target.architecture}) offers "
+        f"the inputs of layers 0 to {last}"
+    )

@@ -229,7 +229,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     )
     draft_window: Annotated[
         DraftWindow,
-        Meta(description="How many of the latest tokens the draft sees; 0 means all."),
+        Meta(description="How many of the latest tokens an EAGLE-3 draft sees; 0 means all."),
     ] = DRAFT_WINDOW_DEFAULT
     checkpoints_mib: Annotated[
         CheckpointsMib,

@@ -107,8 +107,11 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     "F8 weights": (
         lambda: with_tensor("fc.weight", HIDDEN, 3 * HIDDEN, dtype="F8_E4M3"), "stored as F8_E4M3"
     ),
+    "norms of queries and keys": (
+        lambda: with_tensor("midlayer.self_attn.q_norm.weight", 8), "norms queries and.*q_norm"
+    ),
     "unknown tensor": (
-        lambda: with_tensor("midlayer.self_attn.q_norm.weight", 8), "no place for.*q_norm"
+        lambda: with_tensor("midlayer.self_attn.sinks", 8), "no place for.*sinks"
     ),
     "one hidden state by config": (
         lambda: draft(eagle_config={"use_aux_hidden_state": False}), "reads one hidden state"

@@ -108,8 +108,8 @@ def test_doctor_looks_at_a_folder(commands: Commands, folder: Path) -> None:
         (["heads"], "heads.gguf: target, hy_v3 F32 1.0 MB, drafted by MTP heads"),
         (
             ["stripped"],
-            "Only n-grams draft: its file declares MTP heads and does not have them. A version of "
-            "this model with its MTP heads or a draft that was made for it would help.",
+            "Only n-grams draft: its MTP heads were stripped, its header still declares 1. A "
+            "version of this model with its MTP heads or a draft that was made for it would help.",
         ),
         (["plain"], "its file has no MTP heads. A draft that was made for it would help."),
         (["heads", "dspark"], "Fits none of these models: the target"),

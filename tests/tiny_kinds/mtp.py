@@ -61,13 +61,15 @@ def write_qwen35(
     wrong: float = 0.0,
     token_weight: float = 0.0,
     strip: bool = False,
+    strip_block: bool = False,
     mtp_only: bool = False,
     template: str = tiny.TEMPLATE,
 ) -> Path:
     """Four blocks, of which 0 and 2 are recurrent (gated delta nets), and one head.
 
     The arguments are those of `write_hy_v3`. A `mix` of 0.15 leaves 46% of drafts of three tokens,
-    0.25 leaves 9% (with a `token_weight` of 0.6: 34%). llama.cpp does not load a stripped file.
+    0.25 leaves 9% (with a `token_weight` of 0.6: 34%). `strip_block` leaves out the whole block of
+    the head.
     """
     trunk = 4
     more = {
@@ -85,7 +87,7 @@ def write_qwen35(
     file.ends()
     for layer in range(trunk + 1):
         is_head = layer == trunk
-        if (strip and is_head) or (mtp_only and not is_head):
+        if (strip_block and is_head) or (mtp_only and not is_head):
             continue
         block = f"blk.{layer}"
         file.norms(f"{block}.attn_norm", f"{block}.post_attention_norm")
@@ -94,7 +96,7 @@ def write_qwen35(
             file.attention(block, gated=True)
         else:
             _write_delta_net(file, block, mix)
-        if is_head:
+        if is_head and not strip:
             _write_head(file, block, wrong, token_weight)
     return file.close()
 

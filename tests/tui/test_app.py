@@ -12,6 +12,7 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import MessageDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.meters import RoundStrip
+from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.transcript.entry import QuestionEntry, TranscriptEntry, WindowMark
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
@@ -196,6 +197,16 @@ async def test_a_pair_without_a_draft_says_so(drive: Drive) -> None:
         await user.sees("Speculation is off: the target's architecture")
         # And in the panel.
         await user.sees("Off: the target's architecture does")
+
+
+async def test_without_a_drafter_the_panel_has_only_what_n_grams_follow(
+    drive: Drive, models: Path
+) -> None:
+    async with drive(start=pair_of_files(models / "target.gguf", None)) as user:
+        await user.on(ChatScreen)
+        await user.sees("Only n-grams draft")
+        shown = {one.id for one in user.chat.query(Slider) if one.display}
+        assert shown == {"n_draft_max", "temperature"}
 
 
 async def test_a_bad_pair_in_the_menu_says_why_and_is_not_loaded(

@@ -112,7 +112,7 @@ async def test_the_panel_shows_the_choice_the_table_plain_and_the_ledger(drive: 
         await user.more_rounds(2)
         await user.sees("Auto: chain of 5, exploring")
         await user.more_rounds(2)
-        await user.sees("Auto: chain of 2, loss limit reached")
+        await user.sees("Auto: chain of 2, drafts lost time")
         await user.more_rounds(1)
         await user.sees("Auto: plain, checking its speed")
         await user.sees("Plain would be 83.3 ±4.1 tok/s")
@@ -163,6 +163,10 @@ async def test_the_status_line_names_what_auto_chose(
         await user.pilot.resize_terminal(110, 24)
         await user.until(
             lambda: "auto plain (plain check)  context" in status.render().plain, "why"
+        )
+        await user.more_rounds(6)
+        await user.until(
+            lambda: "2 (drafts lost time)  context" in status.render().plain, "plain words for why"
         )
 
 

@@ -72,8 +72,8 @@ NoticeKind = Severity | Literal["question"]
 
 @dataclass(frozen=True)
 class Opened:
-    """The chat was opened on this pair; without `info` the pair is missing, and the chat can only
-    be read."""
+    """The chat was opened on this pair, with the draft length in force; without `info` the pair is
+    missing, and the chat can only be read."""
 
     pair: Pair
     info: protocol.PairInfo | None
@@ -225,7 +225,8 @@ class ChatSession:
         if self.info is None:
             self._note(Opened(self.pair, None, self.hello), "warning")
         elif not self.turns:
-            self._note(Opened(self.pair, self.info, self.hello))
+            pair = replace(self.pair, n_draft_max=self.controls.n_draft_max)
+            self._note(Opened(pair, self.info, self.hello))
             if self.controls.shape == "tree" and self.info.chains_only:
                 self._note(refusals.ChainsOnly(self.info.chains_only))
         if log.is_copy:
@@ -390,6 +391,7 @@ class ChatSession:
             return False
         self.turns.choose(id)
         self.recorder.chose(id)
+        self._count_latest()
         self._touch()
         return True
 
@@ -403,6 +405,19 @@ class ChatSession:
         self.recorder.deleted(gone.id)
         self.notices = [n for n in self.notices if n.after is None or n.after in self.turns]
         self._view.say(refusals.Deleted(before - len(self.turns)))
+        self._count_latest()
+        self._touch()
+        return True
+
+    def forget_given_back(self) -> bool:
+        """Forget the question that was given back last, with what was said of it; False if none
+        stands after the last turn."""
+        behind = [notice for notice in self.notices if notice.after == self._last_id]
+        given_back = [notice.id for notice in behind if notice.kind == "question"]
+        if self.running is not None or not given_back:
+            return False
+        gone = [notice for notice in behind if notice.id >= given_back[-1]]
+        self.notices = [notice for notice in self.notices if notice not in gone]
         self._touch()
         return True
 
@@ -416,6 +431,7 @@ class ChatSession:
         id = self._deleted.pop()
         self.turns.restore(id)
         self.recorder.restored(id)
+        self._count_latest()
         self._touch()
         return id
 

@@ -16,6 +16,8 @@ from eaglechat.hub.units import format_bytes
 
 LONGEST_PASTE = 20
 """Lines up to which a paste is treated as typed text."""
+_LONGEST_PASTE_CHARS = 2_000
+"""The same in characters: as much as the lines have at 100 characters each."""
 _BYTES_PER_TOKEN = 4
 
 QuestionParts = tuple[TurnPart, ...]
@@ -39,7 +41,7 @@ def text_of(parts: Sequence[TurnPart]) -> str:
 def pasted(text: str) -> TurnPart | None:
     """A long paste as a part; None for a short one."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    is_long = len(text.splitlines()) > LONGEST_PASTE
+    is_long = len(text.splitlines()) > LONGEST_PASTE or len(text) > _LONGEST_PASTE_CHARS
     return TurnPart(text, source="paste") if is_long else None
 
 
@@ -60,11 +62,12 @@ def tokens_about(text: str) -> int:
 
 def mark(part: TurnPart) -> str:
     """The mark that stands for a part."""
+    size = format_bytes(len(part.text.encode("utf-8", "replace")))
     if part.source == "file":
-        size = format_bytes(len(part.text.encode("utf-8", "replace")))
         name = "".join(c if c.isprintable() else "?" for c in part.name)
         return f"[{name}: {size}, ~{tokens_about(part.text):,} tokens]"
-    return f"[pasted: {len(part.text.splitlines())} lines]"
+    lines = len(part.text.splitlines())
+    return f"[pasted: {f'{lines} lines' if lines > LONGEST_PASTE else size}]"
 
 
 def shown(parts: Sequence[TurnPart]) -> str:

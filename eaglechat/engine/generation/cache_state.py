@@ -147,7 +147,12 @@ class CacheState:
 
     def _go_back(self, tokens: Sequence[int]) -> int:
         """Restore the longest checkpoint within `tokens` from which the drafters can go on too, and
-        return its length: 0 if there is none."""
+        return its length: 0 if there is none.
+
+        There is none for a drafter that has drafted nothing of this conversation so far: what it
+        reads of the target exists only while the target decodes. Everything is then read again, and
+        the drafter that was used before has to forget it, so changing back costs as much.
+        """
         for checkpoint in self.checkpoints.up_to(len(tokens)):
             length = checkpoint.length
             self._drafters.restore(length, checkpoint.drafter)

@@ -12,7 +12,7 @@ import ctypes
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -289,10 +289,18 @@ def load_model(
     *,
     vocabulary_only: bool,
     with_heads: bool,
+    fields: Mapping[str, int],
 ) -> int | None:
     """Load a GGUF; `progress` gets 0..1 and stops the load by returning False. `with_heads` loads
-    its MTP heads too."""
+    its MTP heads too. `fields` are used instead of those of the same keys in the file."""
     params = api.llama_model_default_params()
+    if fields:
+        # A field without a key ends the list.
+        overrides = (api.llama_model_kv_override * (len(fields) + 1))()
+        for override, (key, value) in zip(overrides, fields.items(), strict=False):
+            override.tag = api.LLAMA_KV_OVERRIDE_TYPE_INT
+            override.key, override.value.val_i64 = key.encode(), value
+        params.kv_overrides = overrides
     params.vocab_only = vocabulary_only
     params.load_mtp = with_heads
     params.n_gpu_layers = placement.n_gpu_layers

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +18,8 @@ from eaglechat.wire.load_options import FlashAttention, LeaveOut
 from eaglechat.wire.records import KvType
 
 _KV_TYPES: dict[KvType, int] = {"f16": api.GGML_TYPE_F16, "q8_0": api.GGML_TYPE_Q8_0}
+
+_AS_IN_FILE: Mapping[str, int] = MappingProxyType({})
 
 OwnedT = TypeVar("OwnedT", bound="Owned")
 
@@ -65,9 +67,11 @@ class Model(Owned):
         *,
         vocabulary_only: bool = False,
         with_heads: bool = False,
+        fields: Mapping[str, int] = _AS_IN_FILE,
     ) -> None:
         """Load `path`, or its metadata and vocabulary only; `with_heads` also loads its MTP heads.
-        `progress` gets 0..1 and stops the load by returning False.
+        `progress` gets 0..1 and stops the load by returning False. `fields` are used instead of
+        those of the same keys in the file.
 
         Raises ModelLoadError.
         """
@@ -83,6 +87,7 @@ class Model(Owned):
             progress,
             vocabulary_only=vocabulary_only,
             with_heads=with_heads,
+            fields=fields,
         )
         if self._pointer is None:
             raise ModelLoadError(f"llama.cpp cannot load {path}; its log says why")

@@ -192,10 +192,21 @@ def _open(
 ) -> Model:
     report.stage(stage)
     try:
-        return Model(header.path, placement, report.within_stage, with_heads=with_heads)
-    except ModelLoadError:
+        return Model(
+            header.path,
+            placement,
+            report.within_stage,
+            with_heads=with_heads,
+            fields=mtp.without_stripped_blocks(header),
+        )
+    except ModelLoadError as error:
         if report.cancelled:
             raise LoadCancelledError("the load was cancelled") from None
+        if stage == "target" and header.number("{arch}.nextn_predict_layers") > header.n_mtp_heads:
+            raise ModelLoadError(
+                f"{error}, perhaps that {mtp.problem(header)}; take a file that has the heads, or "
+                "one that does not declare them"
+            ) from error
         raise
 
 

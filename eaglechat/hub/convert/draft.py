@@ -67,6 +67,7 @@ _REFUSALS = tuple(
         ),
         (r"layers\.[1-9]", "it has more than one layer, llama.cpp runs drafts of 1"),
         (r"\.bias$", "llama.cpp's eagle3 graph has no biases"),
+        (r"[qk]_norm", "it norms queries and keys, which llama.cpp's eagle3 graph does not"),
         (r"experts|mlp\.gate\.", "it is a mixture of experts, llama.cpp's eagle3 graph is dense"),
         (
             r"_scale|_packed|_zero_point|qweight|qzeros|g_idx",

@@ -33,7 +33,7 @@ _STAGES = {
 }
 
 _WHAT_TO_DO = {
-    "preflight": "Choose other files, or load the target without a draft.",
+    "preflight": "Back leads to the menu: choose other files there.",
     "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
     "need less memory; both are in the settings. The engine's log says more.",
     "rpc": "Start ggml-rpc-server there, or change engine.rpc_servers in the settings.",
@@ -151,6 +151,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     @on(TextArea.Changed)
     def _typing(self) -> None:
+        self.prompt.set_class(not self.prompt.text, "-empty")
         if self.prompt.text != self._sent_text:
             self._send_later(False)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eaglechat.chat.comparing import Compared, latest_compared
-from eaglechat.chat.controls import DRAFTER, Controls, not_followed
+from eaglechat.chat.controls import DRAFTER, P_MIN, SHAPE, Controls, not_followed
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.refusals import speculation_off
 from eaglechat.tui.texts import wording
@@ -17,6 +17,8 @@ from eaglechat.wire.stats import ROLLING_ROUNDS, Measured, PartStats, Speculatio
 
 _MOST_ROUNDS = 512
 """The most rounds that the panel draws."""
+_OF_A_DRAFTER = {SHAPE.name, P_MIN.name}
+"""The controls that n-grams do not follow."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,11 @@ class Numbers:
     engine: str
     """The engine that wrote the reply on show, or will write the first one; empty for eaglechat's
     own."""
-    not_followed: frozenset[str]
-    """The controls that the engine ignores."""
+    without_effect: frozenset[str]
+    """The controls that the engine ignores, or that are only of a drafter where the pair has
+    none."""
+    only_ngrams: bool
+    """Whether the pair has no drafter."""
     drafts_as_asked: bool
     """Whether the engine follows the controls of drafting."""
     recommended: RecommendedSampling | None
@@ -78,6 +83,7 @@ def numbers_of(session: ChatSession) -> Numbers:
     rounds = tuple(shown.rounds[-_MOST_ROUNDS:]) if shown else ()
     latest = rounds[-ROLLING_ROUNDS:]
     rolling = stats_of(session.latest_rounds)
+    only_ngrams = session.info is not None and not (session.info.drafters or session.info.server)
     off = speculation_off(
         session.info,
         controls,
@@ -100,7 +106,8 @@ def numbers_of(session: ChatSession) -> Numbers:
         unreported=wording.not_reported(session.hello, "origins"),
         is_provisional=bool(rounds) and rounds[-1].provisional,
         engine=(shown.terms if shown else session.terms).engine,
-        not_followed=not_followed(session.hello),
+        without_effect=not_followed(session.hello) | (_OF_A_DRAFTER if only_ngrams else set()),
+        only_ngrams=only_ngrams,
         drafts_as_asked=session.hello is None or session.hello.can.draft_length,
         recommended=session.recommended,
         own_sampling=_own_sampling(session.recommended, session.terms.sampling),

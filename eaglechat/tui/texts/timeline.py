@@ -17,7 +17,7 @@ from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.texts import replies, wording
 from eaglechat.tui.texts.refusals import sentence_of
 from eaglechat.wire.left_out import without
-from eaglechat.wire.protocol import AUTO, Hello, PairInfo
+from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.records import Part
 
 _COMPARISON = (
@@ -153,12 +153,12 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
             f"{loaded} There is no draft{why}. Where the text repeats itself, n-grams guess what "
             f"followed before, and the target checks the guesses all at once. {pair.note}"
         ).rstrip()
-    last = pair.note
+    last, length = pair.note, pair.n_draft_max
     has_auto = hello is None or hello.can.auto
-    if has_auto and pair.source == "built-in" and pair.n_draft_max not in (None, AUTO):
+    if has_auto and pair.source == "built-in" and isinstance(length, int) and length:
         last = (
-            f"This small pair drafts {pair.n_draft_max} tokens per round to show how it works; "
-            f"{key_of('chat.auto')} lets measurement choose."
+            f"This small pair drafts {wording.plural(length, 'token')} per round to show how it "
+            f"works; {key_of('chat.auto')} lets measurement choose."
         )
     guess = "the draft guesses" if info.draft else "the model's own MTP heads guess"
     if len(info.drafters) > 1:

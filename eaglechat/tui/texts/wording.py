@@ -113,6 +113,11 @@ def auto_in_short(auto: AutoDraft) -> str:
     return f"tree of {auto.n}" if auto.shape == "tree" else str(auto.n)
 
 
+def auto_reason(auto: AutoDraft) -> str:
+    """Why it chose that, in one to three words."""
+    return "drafts lost time" if auto.reason is AutoReason.LEDGER else auto.reason.value
+
+
 def auto_choice(auto: AutoDraft, width: int) -> str:
     """What the automatic draft length chose and why, in one line."""
     chosen = f"{auto.shape} of {auto.n}" if auto.n else "plain"
@@ -122,11 +127,11 @@ def auto_choice(auto: AutoDraft, width: int) -> str:
         AutoReason.BEST: "expected fastest",
         AutoReason.EXPLORING: "exploring",
         AutoReason.PLAIN_CHECK: "checking its speed",
-        AutoReason.LEDGER: "loss limit reached",
+        AutoReason.LEDGER: auto_reason(auto),
         AutoReason.LOOKED_UP: "expected fastest",
     }
     return _longest(
-        (f"Auto: {chosen}, {whys[auto.reason]}", f"{chosen}, {auto.reason.value}"), width
+        (f"Auto: {chosen}, {whys[auto.reason]}", f"{chosen}, {auto_reason(auto)}"), width
     )
 
 

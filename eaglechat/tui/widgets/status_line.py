@@ -58,7 +58,7 @@ class StatusLine(Widget):
         chosen = numbers.auto
         if chosen is None:
             return Content.assemble("draft ", (AUTO, value))
-        why = f" ({chosen.reason.value})" if self.content_size.width >= _REASON_FROM else ""
+        why = f" ({wording.auto_reason(chosen)})" if self.content_size.width >= _REASON_FROM else ""
         return Content.assemble(f"{AUTO} ", (wording.auto_in_short(chosen), value), why)
 
     def _gauge(self, numbers: Numbers, rate: float | None) -> Content:

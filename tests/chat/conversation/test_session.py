@@ -116,6 +116,10 @@ def test_a_question_without_any_answer_is_given_back(chat: Headless, how: str) -
     assert chat.shown[3] == "question: two"
     said = {"stopped": "Stopped before", "refused": "too long", "died": "GGML_ASSERT"}[how]
     assert said in chat.shown[4]
+    assert chat.session.forget_given_back()
+    # That the engine stopped is not about the question.
+    assert len(chat.shown) == 3 + (how == "died")
+    assert not chat.session.forget_given_back()
     assert len(chat.engine.requests(protocol.Cancel)) == (how == "stopped")
 
 
@@ -158,6 +162,29 @@ def test_answering_again_takes_another_seed_and_keeps_the_first_reply(tmp_path: 
     assert chat.texts == ["why?", "Because."]
     chat.session.step(chat.session.turns.path[1].id, -1)
     assert chat.texts == ["why?", REPLY]
+
+
+def test_the_numbers_are_all_of_the_version_on_show(chat: Headless) -> None:
+    chat.ask("why?")
+    chat.engine.accepted_of_each_round = (0,)
+    (_, first) = chat.session.turns.path
+    chat.session.answer_again(first.id)
+    chat.finish()
+
+    def of_this_reply_alone() -> bool:
+        numbers, reply = numbers_of(chat.session), chat.session.turns.last_reply
+        assert reply
+        return numbers.measured.stats == numbers.reply and numbers.n_past == reply.recording.n_past
+
+    again = chat.session.turns.path[1]
+    chat.session.step(again.id, -1)
+    assert of_this_reply_alone()
+    chat.session.step(first.id, 1)
+    assert of_this_reply_alone()
+    chat.session.delete(again.id)
+    assert of_this_reply_alone()
+    chat.session.undo_delete()
+    assert of_this_reply_alone()
 
 
 def test_an_answer_again_of_which_nothing_came_leaves_the_first_one(chat: Headless) -> None:

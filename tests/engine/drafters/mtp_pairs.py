@@ -172,7 +172,7 @@ def opened(
         header = read_header(files.draft or files.target)
         drafter = open_drafter(Opening(stack, target, draft, header, options, N_THREADS))
         generator = stack.enter_context(closing(Generator(target, [drafter])))
-        yield Pair(target, drafter.heads, drafter, generator)
+        yield Pair(target, drafter.draft, drafter, generator)
 
 
 def plain(files: Files, prompt: Sequence[int], *, length: int = 40, **options: Any) -> Reply:

@@ -96,7 +96,7 @@ def test_a_pair_that_fits_passes(
         (
             {"llama__block_count": 3},
             {},
-            "reads the input of layer 3 of its target, target.gguf (llama) offers 0 to 2",
+            "the last layer (3) of its target, target.gguf (llama) offers the inputs of layers 0",
         ),
         ({}, {"dflash__target_layers": numbers(-1, 2)}, "reads the input of layer -1"),
         ({}, {"dflash__target_layers": numbers()}, "does not give the target layers"),

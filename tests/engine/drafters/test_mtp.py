@@ -350,7 +350,7 @@ def test_a_failing_head_ends_speculation_and_not_the_reply(
 
     assert failed.tokens == again.tokens == wanted
     assert [off.reason for off in failed.offs] == [
-        "the draft failed: the MTP heads failed to decode (llama.cpp status -3)"
+        "the draft failed: the draft failed to decode (llama.cpp status -3)"
     ]
     assert not any(round_.drafted for round_ in failed.rounds)
     assert again.offs == []

@@ -121,14 +121,26 @@ def test_kv_caches_are_as_large_as_llama_cpp_allocates(
     assert need.compute > 1.9 * memory_need(read_header(stripped), None, n_ctx).compute
 
 
-def test_heads_that_were_stripped_leave_a_pair_that_runs_plainly(tmp_path: Path) -> None:
-    with loaded(write("hy_v3", tmp_path, strip=True)) as pair:
+@pytest.mark.parametrize(("kind", "how"), [("hy_v3", "strip"), ("qwen35", "strip_block")])
+def test_heads_that_were_stripped_leave_a_pair_that_runs_plainly(
+    tmp_path: Path, kind: str, how: str
+) -> None:
+    with loaded(write(kind, tmp_path, **{how: True})) as pair:
         assert pair.info.drafters == ()
+        assert pair.info.undrafted == {
+            "mtp": "its MTP heads were stripped, its header still declares 1"
+        }
         written = reply(pair, Speculation(n_draft_max=3))
     assert written.tokens == cycle(60)[20:]
     assert not any(round_.drafted for round_ in written.rounds)
 
 
-def test_a_stripped_hybrid_is_refused_by_llama_cpp_itself(tmp_path: Path) -> None:
-    with pytest.raises(ModelLoadError), loaded(write("qwen35", tmp_path, strip=True)):
+def test_what_llama_cpp_does_not_load_without_its_heads_is_refused_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    """llama.cpp needs all of the head's block of qwen35, or none."""
+    with (
+        pytest.raises(ModelLoadError, match=r"its MTP heads were stripped.* that has the heads"),
+        loaded(write("qwen35", tmp_path, strip=True)),
+    ):
         pass

@@ -261,7 +261,6 @@ async def test_a_key_that_is_shown_does_something_or_says_why_not(
     async with drive(size=(80, 24), desk=desk) as user:
         exits: list[str] = []
         user.app.exit = lambda *_: exits.append("exit")  # type: ignore[assignment]
-        user.app.deliver_screenshot = lambda *_: exits.append("saved")  # type: ignore[assignment]
         await PLACES[place](user)
         advertised = advertised_keys(user)
         assert advertised

@@ -95,6 +95,9 @@ async def test_the_best_length_kept_for_all_pairs(drive: Drive, tmp_path: Path) 
         await user.on(ChatScreen)
         assert user.chat.controls.n_draft_max == 3
         assert user.app.services.pairs.kept_length(pairs.builtin_pair()) is None
+        await user.sees("drafts 7 tokens per round")
+        await user.command("chat.new")
+        await user.sees("drafts 3 tokens per round")
     assert load(tmp_path / "config.toml")[0].speculation.n_draft_max == 3
 
 

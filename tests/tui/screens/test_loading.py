@@ -249,6 +249,22 @@ async def test_the_pair_that_shows_drafting_says_who_chose_its_length(drive: Dri
         await user.until(lambda: user.chat.controls.n_draft_max == "auto", "auto")
 
 
+async def test_a_target_that_is_missing_leaves_nothing_to_type_or_to_load_without(
+    drive: Drive, tmp_path: Path
+) -> None:
+    pair = pair_of_files(tmp_path / "nope.gguf", None)
+    user = drive(size=(80, 24), start=pair)
+    user.engine.load_error = ("preflight", "the target nope.gguf does not exist")
+    async with user:
+        await user.sees("The target nope.gguf does not exist.")
+        await user.sees("choose other files there")
+        await user.until(lambda: "Type ahead" not in user.text, "nothing to type")
+        await user.type("but this is kept")
+        await user.sees("but this is kept")
+        await user.press("escape")
+        await user.on(MenuScreen)
+
+
 @pytest.mark.parametrize(
     ("trouble", "said", "advice"),
     [

@@ -68,8 +68,8 @@ def test_a_pair_has_the_draft_and_the_heads(tmp_path: Path) -> None:
         ),
         (
             ("qwen35", (), 1),
-            "Only n-grams draft: its file declares MTP heads and does not have them. A version of "
-            "this model with its MTP heads or a draft that was made for it would help.",
+            "Only n-grams draft: its MTP heads were stripped, its header still declares 1. A "
+            "version of this model with its MTP heads or a draft that was made for it would help.",
         ),
         (
             ("deepseek4", (HEAD,), 1),

@@ -94,6 +94,22 @@ async def test_the_panel_folds_into_a_status_line_at_80x24(drive: Drive) -> None
         assert not user.chat.query_one(SpeculationPanel).display
 
 
+@pytest.mark.parametrize("size", [(60, 15), (80, 20)])
+async def test_the_folded_panel_hides_no_line_of_the_prompt(
+    drive: Drive, size: tuple[int, int]
+) -> None:
+    async with drive(size=size) as user:
+        await user.open_chat()
+        await user.press("f2")
+        user.prompt.load_text("\n".join(f"line {n}" for n in range(12)))
+        await user.sees("Acceptance")
+        await user.sees("line 1")
+        panel = user.chat.query_one(SpeculationPanel)
+        assert panel.region.height > user.prompt.region.height
+        assert not panel.region.overlaps(user.prompt.region)
+        assert user.inside(user.prompt.region)
+
+
 async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_context(
     drive: Drive,
 ) -> None:

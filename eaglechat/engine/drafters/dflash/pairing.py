@@ -11,11 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.gguf.preflight import (
-    TARGET_ARCHITECTURES,
-    PreflightError,
-    deepest_readable_layer,
-)
+from eaglechat.gguf.preflight import TARGET_ARCHITECTURES, PreflightError, check_readable
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 ARCHITECTURE = "dflash"
@@ -90,14 +86,7 @@ def check(target: GGUFHeader, draft: GGUFHeader) -> None:
             f"the draft was made for a vocabulary of {draft.n_vocab} tokens, {name} has "
             f"{target.n_vocab}"
         )
-    last = deepest_readable_layer(target)
-    layers = draft.numbers("dflash.target_layers") or ()
-    outside = [layer for layer in layers if not 0 <= layer <= last]
-    if outside:
-        raise PreflightError(
-            f"the draft reads the input of layer {outside[0]} of its target, {name} "
-            f"({target.architecture}) offers 0 to {last}"
-        )
+    check_readable(target, draft.numbers("dflash.target_layers") or ())
 
 
 def _check_draft(draft: GGUFHeader) -> None:

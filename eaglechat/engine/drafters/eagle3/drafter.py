@@ -16,11 +16,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Opening, Proposal, Spent, shifted
+from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Opening, Proposal, shifted
 from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
-from eaglechat.engine.drafters.eagle3.tree import TreeGrower, decode
+from eaglechat.engine.drafters.eagle3.tree import TreeGrower
+from eaglechat.engine.drafters.lazy_drafter import LazyDrafter, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
-from eaglechat.engine.drafters.waiting_rows import Boundary, WaitingRows
+from eaglechat.engine.drafters.waiting_rows import Boundary
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import Branches
 from eaglechat.engine.llama.objects import Batch, Context
@@ -49,11 +50,10 @@ _WINDOW_STEP = 64
 cache."""
 
 
-class Eagle3Drafter:
-    """Drafts for one sequence of a target context. Both contexts stay the caller's.
-
-    Waiting rows are those of the positions from `_taken` on. The first `_taken` positions are in
-    the draft's KV cache, or were until its window moved past them.
+class Eagle3Drafter(LazyDrafter):
+    """Drafts for one sequence of a target context. A row has the features of a position, and waits
+    until the token after it is known. What has been taken in has left the draft's KV cache again
+    where its window moved past it.
     """
 
     name = "eagle3"
@@ -75,48 +75,29 @@ class Eagle3Drafter:
         Raises InitError when the two contexts do not fit each other.
         """
         _check_contexts(target, draft)
-        self._target, self._draft = target, draft
+        self.layers = draft.model.target_layers
+        """The target layers whose inputs it reads."""
+        super().__init__(target, draft, EXTRACT_LAYERS * target.model.n_embd)
         self._window, self._norms, self._seq_id = window, norms or Norms(), seq_id or 0
         self._branches = Branches(draft) if seq_id is None else None
         if draft.head is not None:
             # An earlier drafter of the same context may have ended its graphs there.
             draft.head.is_last = False
         self._likeliest = Likeliest(draft.head if seq_id is None else None)
-        self.layers = draft.model.target_layers
-        """The target layers whose inputs it reads."""
-        self._rows = WaitingRows(EXTRACT_LAYERS * target.model.n_embd)
-        self._taken = 0
         self._window_start = 0
         """The first of the `_taken` positions that is still in the KV cache."""
-        self._batch_start = 0
-        """Index among the waiting rows of the first row of the batch last seen."""
-        self._process_s = self._draft_s = 0.0
-        self._encoder_batch, self._batch = Batch(draft), Batch(draft)
+        self._encoder_batch = Batch(draft)
         self._trees = None
         if self._branches is not None:
             self._trees = TreeGrower(
                 draft, self._branches, self._batch, self._likeliest, self._norms, name=self.name
             )
-        self._closed = False
         draft.export_states()
         self.set_export(True)
 
     def close(self) -> None:
-        """Free the batches and stop the export of features; call it before closing the contexts."""
-        if self._closed:
-            return
-        self._closed = True
-        self.set_export(False)
+        super().close()
         self._encoder_batch.close()
-        self._batch.close()
-
-    @property
-    def known(self) -> int:
-        return self._taken + len(self._rows)
-
-    @property
-    def waiting(self) -> int:
-        return len(self._rows)
 
     @property
     def longest(self) -> int:
@@ -125,16 +106,8 @@ class Eagle3Drafter:
     @property
     def grows_trees(self) -> bool:
         """Both contexts need a sequence for each path."""
-        most = min(self._target.n_seq, self._draft.n_seq)
+        most = min(self._target.n_seq, self.draft.n_seq)
         return self._branches is not None and most >= N_DRAFT_MAX_LIMIT
-
-    @property
-    def in_one_pass(self) -> bool:
-        return False
-
-    @property
-    def spent(self) -> Spent:
-        return Spent(self._process_s * 1000.0, self._draft_s * 1000.0)
 
     def set_export(self, enabled: bool) -> None:
         self._target.extract_layer_inputs(self.layers, enabled)
@@ -160,10 +133,8 @@ class Eagle3Drafter:
     def _rewind(self, length: int) -> None:
         """Forget the positions from `length` on. The token at `length` has to stay the same: the
         row before it, if it was taken in, is paired with it."""
-        self._rows.keep(max(0, length - self._taken))
-        self._taken = min(self._taken, length)
+        super()._rewind(length)
         self._window_start = min(self._window_start, length)
-        self._forget(self._taken)
 
     def mark(self) -> object:
         """The row of the last known position, which is paired with whatever token follows."""
@@ -178,45 +149,27 @@ class Eagle3Drafter:
 
     def shift(self, start: int, end: int) -> None:
         """The row before `start` is paired with the token at `start`, so the token at `end` should
-        be the same. If the draft has not seen all of it, or its KV cache cannot shift, it knows
-        nothing from `start` on."""
-        if self.known < end or not self._draft.can_shift:
-            self._rewind(min(start, self.known))
-            return
-        self._forget(self._taken)
+        be the same."""
+        super().shift(start, end)
+        self._window_start = shifted(self._window_start, start, end)
+
+    def _forget(self, start: int, end: int = -1) -> None:
+        if self._branches is not None:
+            self._branches.forget(start, end)
+        else:
+            self.draft.forget(self._seq_id, start, end)
+
+    def _shift_taken(self, start: int, end: int) -> None:
         if self._branches is not None:
             self._branches.shift(start, end)
         else:
-            self._draft.shift(self._seq_id, start, end)
-        # Features hold no position, so waiting rows stay as they are.
-        self._rows.remove(max(0, start - self._taken), max(0, end - self._taken))
-        self._taken = shifted(self._taken, start, end)
-        self._window_start = shifted(self._window_start, start, end)
+            self.draft.shift(self._seq_id, start, end)
 
     # --- a round ---
 
-    def see(self, batch: Batch) -> None:
-        """Keep the features of a batch of this sequence that the target has just decoded. Raises
-        ProcessError if rows are missing before it."""
-        self.see_rows(batch, 0, len(batch))
-
-    def see_rows(self, batch: Batch, first: int, last: int) -> None:
-        """`see` for rows `first` to `last` - 1 of a batch, those of this sequence."""
-        started, spent = time.perf_counter(), self._process_s
-        if batch.positions[first] != self.known:
-            raise ProcessError(
-                f"the draft saw {self.known} positions, the batch goes on at "
-                f"{batch.positions[first]}"
-            )
+    def _keep(self, batch: Batch, first: int, last: int) -> None:
         layers = [self._target.layer_inputs(layer, len(batch)) for layer in self.layers]
-        # What waits, and the new rows, have to fit in one batch of the draft.
-        if len(self._rows) and len(self._rows) + last - first > self._draft.n_batch:
-            following = [*self._rows.tokens[1:], batch.tokens[first]]
-            self._take_in(following, n_quiet=len(following))
-        self._batch_start = len(self._rows)
         self._rows.add(batch.tokens[first:last], layers, first)
-        # Set, not added to: `_take_in` has counted its encoder already.
-        self._process_s = spent + time.perf_counter() - started
 
     def take_in(self) -> None:
         """Write all waiting rows but the last, whose next token is not known, into the draft's KV
@@ -225,29 +178,17 @@ class Eagle3Drafter:
         if following:
             self._take_in(following, n_quiet=len(following))
 
-    def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        """Raises ProcessError if rows are missing or the draft fails to decode, DecodeError."""
-        if limits.n_max == 0 or n_past == 0:
-            return Proposal()
-        if not len(self._rows) or self.known != n_past:
-            raise ProcessError(
-                f"the draft saw {self.known} positions, drafting after position {n_past} needs "
-                f"{n_past}"
-            )
-        started, process_before = time.perf_counter(), self._process_s
+    @property
+    def _has_last(self) -> bool:
+        return len(self._rows) > 0
+
+    def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
         following = [*self._rows.tokens[1:], id_last]
         n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
         self._take_in(following, n_quiet=n_quiet)
         if self._trees is not None and limits.is_tree and self.grows_trees:
-            proposal = self._trees.grow(limits, n_past, len(self._batch) - 1)
-        else:
-            proposal = self._chain(n_past, limits)
-        in_encoder = self._process_s - process_before
-        self._draft_s += time.perf_counter() - started - in_encoder
-        return proposal
-
-    def accept(self, path: Sequence[int]) -> None:
-        self._rows.keep_path(self._batch_start + 1, path)
+            return self._trees.grow(limits, n_past, len(self._batch) - 1)
+        return self._chain(n_past, limits)
 
     def _take_in(self, following: Sequence[int], *, n_quiet: int) -> None:
         """Write as many waiting rows into the draft's KV cache as there are tokens in `following`,
@@ -257,7 +198,7 @@ class Eagle3Drafter:
         batches without outputs, the others in one batch that outputs all its rows.
         """
         self._forget(self._taken)
-        size = self._draft.n_ubatch
+        size = self.draft.n_ubatch
         quiet = [(first, min(first + size, n_quiet)) for first in range(0, n_quiet, size)]
         for first, last in [*quiet, (n_quiet, len(following))]:
             if first == last:
@@ -275,7 +216,7 @@ class Eagle3Drafter:
                 output=first >= n_quiet,
                 states=states,
             )
-            decode(self._draft, self._batch)
+            decode(self.draft, self._batch)
         self._taken += len(following)
         self._rows.remove(0, len(following))
 
@@ -294,10 +235,10 @@ class Eagle3Drafter:
         # The encoder reads no positions, yet llama.cpp wants those that follow the KV cache.
         features = self._norms.of_features(features)
         self._encoder_batch.add_features(features, position, self._seq_id)
-        status = self._draft.encode(self._encoder_batch)
+        status = self.draft.encode(self._encoder_batch)
         if status != 0:
             raise ProcessError(f"the draft's encoder failed (llama.cpp status {status})")
-        return self._draft.states(len(features))
+        return self.draft.states(len(features))
 
     def _chain(self, n_past: int, limits: Limits) -> Proposal:
         """Draft token after token behind the last row of the batch just decoded."""
@@ -306,24 +247,18 @@ class Eagle3Drafter:
         probabilities: list[float] = []
         while len(ids) < limits.n_max:
             if ids:
-                state = self._norms.of_states(self._draft.state(row))
+                state = self._norms.of_states(self.draft.state(row))
                 self._batch.clear()
                 position = n_past - 1 + len(ids)
                 self._batch.add_tokens(ids[-1:], position, self._seq_id, output=True, states=state)
-                decode(self._draft, self._batch)
+                decode(self.draft, self._batch)
                 row = 0
-            token, probability = self._likeliest.of(self._draft.logits(row), row)
+            token, probability = self._likeliest.of(self.draft.logits(row), row)
             if not limits.keep([*probabilities, probability]):
                 break
             ids.append(token)
             probabilities.append(probability)
         return Proposal.chain(ids, probabilities, self.name)
-
-    def _forget(self, start: int, end: int = -1) -> None:
-        if self._branches is not None:
-            self._branches.forget(start, end)
-        else:
-            self._draft.forget(self._seq_id, start, end)
 
 
 def draft_window(header: GGUFHeader | None, options: LoadOptions) -> int:

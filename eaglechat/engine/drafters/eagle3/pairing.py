@@ -11,7 +11,7 @@ from eaglechat.gguf.preflight import (
     EXTRACT_LAYERS,
     TARGET_ARCHITECTURES,
     PreflightError,
-    deepest_readable_layer,
+    check_readable,
 )
 
 DRAFT_LAYERS = 1
@@ -69,12 +69,4 @@ def _check_match(target: GGUFHeader, draft: GGUFHeader) -> None:
             f"the draft has hidden size {draft.n_embd} and no embeddings or output head of its "
             f"own, so it cannot use those of {target.path.name}, which has {target.n_embd}"
         )
-    last = deepest_readable_layer(target)
-    outside = [
-        layer for layer in draft.numbers("eagle3.target_layers") or () if not 0 <= layer <= last
-    ]
-    if outside:
-        raise PreflightError(
-            f"the draft reads the input of layer {outside[0]} of its target, "
-            f"{target.path.name} ({target.architecture}) offers 0 to {last}"
-        )
+    check_readable(target, draft.numbers("eagle3.target_layers") or ())

@@ -15,11 +15,11 @@ import numpy as np
 
 from eaglechat.engine.drafters.base import Limits, Proposal, ProposedToken
 from eaglechat.engine.drafters.eagle3.norms import Norms
+from eaglechat.engine.drafters.lazy_drafter import decode
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import TRUNK, Branches
 from eaglechat.engine.llama.objects import Batch, Context
-from eaglechat.wire.errors import ProcessError
 from eaglechat.wire.records import LAST_TOKEN
 
 
@@ -141,10 +141,3 @@ def _likeliest(nodes: Sequence[Node], limits: Limits) -> list[Node]:
         if not limits.pays(node.path, place):
             return best[:place]
     return best
-
-
-def decode(draft: Context, batch: Batch) -> None:
-    """Run the draft's decoder. Raises ProcessError."""
-    status = draft.decode(batch)
-    if status != 0:
-        raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")

@@ -15,29 +15,23 @@ last token.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits, Opening, Proposal, Spent, shifted
+from eaglechat.engine.drafters.base import Limits, Opening, Proposal
+from eaglechat.engine.drafters.lazy_drafter import LazyDrafter, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.mtp.pairing import ASSISTANT, STATES_OF_ALL_ROWS
-from eaglechat.engine.drafters.waiting_rows import WaitingRows
 from eaglechat.engine.llama.bindings import Floats
+from eaglechat.engine.llama.branches import TRUNK
 from eaglechat.engine.llama.objects import Batch, Context
-from eaglechat.wire.errors import ProcessError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
-_SEQ_ID = 0
 
-
-class MtpDrafter:
-    """Drafts chains for the one sequence of a target context. Both contexts stay the caller's.
-
-    The pairs of the first `_taken` positions are in the heads' KV cache, if they have one. Waiting
-    rows are the tokens and states of the positions from there on.
-    """
+class MtpDrafter(LazyDrafter):
+    """Drafts chains for the one sequence of a target context. A row has the state of a position,
+    and waits to be paired with the token after it."""
 
     name = "mtp"
 
@@ -48,38 +42,20 @@ class MtpDrafter:
         One head drafts any number of tokens, as it reads its own states. Of several, each was
         trained for one place behind the last token, so they draft as many tokens as there are.
         """
-        self._target = target
-        self.heads = heads
-        """The context that runs them."""
+        super().__init__(target, heads, heads.model.n_embd_out)
         self._n_heads = n_heads
         self._is_assistant = architecture == ASSISTANT
         self._is_merged = n_heads == 1 and architecture in STATES_OF_ALL_ROWS
-        self._rows = WaitingRows(heads.model.n_embd_out)
-        self._taken = 0
         self._before: Floats | None = self._no_state()
         """The state [1, n_embd_out] of the position before the first waiting row. None: it is not
         known, and the target decodes that position again, whose pair is in the KV cache."""
-        self._batch_start = 0
-        """Index among the waiting rows of the first row of the batch last seen; -1 if that was the
-        position of `_before`."""
         self._likeliest = Likeliest()
-        self._batch = Batch(heads)
-        self._process_s = self._draft_s = 0.0
         heads.export_nextn(True, of_outputs=not self._is_merged)
         self.set_export(True)
 
-    def close(self) -> None:
-        """Free the batch and stop the export of states; call it before closing the contexts."""
-        self.set_export(False)
-        self._batch.close()
-
     @property
     def known(self) -> int:
-        return self._taken - 1 if self._before is None else self._taken + len(self._rows)
-
-    @property
-    def waiting(self) -> int:
-        return len(self._rows)
+        return self._taken - 1 if self._before is None else super().known
 
     @property
     def longest(self) -> int:
@@ -87,26 +63,10 @@ class MtpDrafter:
             return 0
         return N_DRAFT_MAX_LIMIT if self._n_heads == 1 else min(self._n_heads, N_DRAFT_MAX_LIMIT)
 
-    @property
-    def grows_trees(self) -> bool:
-        return False
-
-    @property
-    def in_one_pass(self) -> bool:
-        return False
-
-    @property
-    def spent(self) -> Spent:
-        return Spent(self._process_s * 1000.0, self._draft_s * 1000.0)
-
     def set_export(self, enabled: bool) -> None:
         self._target.export_nextn(enabled)
 
     # --- what the target holds ---
-
-    def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
-        self._rewind(min(len(tokens), self.known))
-        return self.known
 
     def _rewind(self, length: int) -> None:
         """Forget the positions from `length` on. Where the state of position `length` - 1 has been
@@ -133,45 +93,28 @@ class MtpDrafter:
             self._taken, self._before = length, mark
 
     def shift(self, start: int, end: int) -> None:
-        """If the heads have not seen all of it, or their KV cache cannot shift, they know nothing
-        from `start` on."""
         if self.known >= end and self._is_assistant:
             # llama.cpp moves the target's keys in the target's next decode, so one has to come
             # before the next draft: that of the last position, once more.
             self._lose_states(self.known - (end - start))
-            return
-        if self.known < end or not self.heads.can_shift:
-            self._rewind(min(start, self.known))
-            return
-        self.heads.forget(_SEQ_ID, self._taken)
-        self.heads.shift(_SEQ_ID, start, end)
+        else:
+            super().shift(start, end)
+
+    def _shift_taken(self, start: int, end: int) -> None:
+        super()._shift_taken(start, end)
         if start < self._taken < end:
             # The next pair is that of `end`, which keeps its own state.
             self._before = self._rows.features[end - 1 - self._taken][None].copy()
-        # States hold no position, so waiting rows stay as they are.
-        self._rows.remove(max(0, start - self._taken), max(0, end - self._taken))
-        self._taken = shifted(self._taken, start, end)
 
     # --- a round ---
 
-    def see(self, batch: Batch) -> None:
-        """Keep the states of a batch that the target has just decoded. Raises ProcessError if rows
-        are missing before it."""
-        started = time.perf_counter()
-        if batch.positions[0] != self.known:
-            raise ProcessError(
-                f"the MTP heads saw {self.known} positions, the batch goes on at "
-                f"{batch.positions[0]}"
-            )
-        states, first = self._target.nextn_states(len(batch)), 0
+    def _keep(self, batch: Batch, first: int, last: int) -> None:
+        states = self._target.nextn_states(len(batch))
         if self._before is None:
-            self._before, first = states[:1].copy(), 1
-        # What waits, and the new rows, have to fit in one batch of the heads.
-        if len(self._rows) and len(self._rows) + len(batch) > self.heads.n_batch:
-            self.take_in()
-        self._batch_start = len(self._rows) - first
-        self._rows.add(batch.tokens[first:], [states], first)
-        self._process_s += time.perf_counter() - started
+            self._before = states[first : first + 1].copy()
+            first += 1
+            self._batch_start -= 1
+        self._rows.add(batch.tokens[first:last], [states], first)
 
     def take_in(self) -> None:
         """Write all waiting pairs into the heads' KV cache. Raises DecodeError, ProcessError."""
@@ -179,23 +122,16 @@ class MtpDrafter:
             for head in range(self._n_heads if not self._is_assistant else 0):
                 self._begin(head)
                 self._add_waiting()
-                self._decode()
+                decode(self.draft, self._batch)
             self._all_taken()
 
-    def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        """Raises ProcessError if rows are missing or the heads fail to decode, DecodeError."""
-        if limits.n_max == 0 or n_past == 0:
-            return Proposal()
-        if self._before is None or self.known != n_past:
-            raise ProcessError(
-                f"the MTP heads saw {self.known} positions, drafting after position {n_past} needs "
-                f"{n_past}"
-            )
-        started = time.perf_counter()
+    @property
+    def _has_last(self) -> bool:
+        return self._before is not None
+
+    def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
         chain = self._chain if self._n_heads == 1 else self._chain_of_heads
-        proposal = chain(n_past, id_last, limits)
-        self._draft_s += time.perf_counter() - started
-        return proposal
+        return chain(n_past, id_last, limits)
 
     def accept(self, path: Sequence[int]) -> None:
         kept = [self._batch_start, *(self._batch_start + 1 + index for index in path)]
@@ -214,16 +150,16 @@ class MtpDrafter:
         ids: list[int] = []
         probabilities: list[float] = []
         while True:
-            self._batch.add_tokens([token], position, _SEQ_ID, output=True, states=state)
-            self._decode()
-            token, probability = self._likeliest.of(self.heads.logits(row))
+            self._batch.add_tokens([token], position, TRUNK, output=True, states=state)
+            decode(self.draft, self._batch)
+            token, probability = self._likeliest.of(self.draft.logits(row))
             if not limits.keep([*probabilities, probability]):
                 break
             ids.append(token)
             probabilities.append(probability)
             if len(ids) == limits.n_max:
                 break
-            state = self.heads.nextn_state(row).copy()
+            state = self.draft.nextn_state(row).copy()
             self._batch.clear()
             row, position = 0, position if self._is_assistant else position + 1
         return Proposal.chain(ids, probabilities, self.name)
@@ -240,23 +176,23 @@ class MtpDrafter:
             last = len(tokens) - 1
             # All rows are outputs: beside rows that are not, llama.cpp exports the state of another
             # row.
-            self._batch.add_tokens(tokens, n_past, _SEQ_ID, output=True, states=states)
-            self._decode()
-            token, probability = self._likeliest.of(self.heads.logits(last))
+            self._batch.add_tokens(tokens, n_past, TRUNK, output=True, states=states)
+            decode(self.draft, self._batch)
+            token, probability = self._likeliest.of(self.draft.logits(last))
             if not limits.keep([*probabilities, probability]):
                 break
             ids.append(token)
             probabilities.append(probability)
             tokens.append(token)
-            states = np.concatenate([states, self.heads.nextn_state(last)])
+            states = np.concatenate([states, self.draft.nextn_state(last)])
         return Proposal.chain(ids, probabilities, self.name)
 
     def _begin(self, head: int) -> None:
         """Start a batch for a head, without what it wrote behind the pairs taken in."""
         if self._n_heads > 1:
-            self.heads.choose_head(head)
+            self.draft.choose_head(head)
         if not self._is_assistant:
-            self.heads.forget(_SEQ_ID, self._taken)
+            self.draft.forget(TRUNK, self._taken)
         self._batch.clear()
 
     def _add_waiting(self) -> None:
@@ -265,7 +201,7 @@ class MtpDrafter:
             return
         assert self._before is not None
         states = np.concatenate([self._before, self._rows.features[:-1]])
-        self._batch.add_tokens(self._rows.tokens, self._taken, _SEQ_ID, output=False, states=states)
+        self._batch.add_tokens(self._rows.tokens, self._taken, TRUNK, output=False, states=states)
 
     def _all_taken(self) -> None:
         """No rows wait now."""
@@ -281,14 +217,9 @@ class MtpDrafter:
         assert self._before is not None
         return self._before
 
-    def _decode(self) -> None:
-        status = self.heads.decode(self._batch)
-        if status != 0:
-            raise ProcessError(f"the MTP heads failed to decode (llama.cpp status {status})")
-
     def _no_state(self) -> Floats:
         """What the first position of a text has before it."""
-        none: Floats = np.zeros((1, self.heads.model.n_embd_out), dtype=np.float32)
+        none: Floats = np.zeros((1, self.draft.model.n_embd_out), dtype=np.float32)
         return none
 
 

@@ -35,13 +35,27 @@ def problem(target: GGUFHeader) -> str | None:
     declared = target.number("{arch}.nextn_predict_layers")
     if not target.n_mtp_heads:
         if declared:
-            return "its file declares MTP heads and does not have them"
+            return f"its MTP heads were stripped, its header still declares {declared}"
         return "its file has no MTP heads"
     if target.architecture not in ARCHITECTURES:
         return f"llama.cpp cannot run the MTP heads of {target.architecture} models"
     if declared != target.n_mtp_heads:
         return f"its file declares {declared} MTP heads and has {target.n_mtp_heads}"
     return None
+
+
+def without_stripped_blocks(target: GGUFHeader) -> dict[str, int]:
+    """Fields of the header as they would be without MTP heads, if the blocks of those that it
+    declares were stripped as a whole; else nothing. For some architectures llama.cpp does not load
+    a file that lacks what its header declares."""
+    n_layers, arch = target.n_layers, target.architecture
+    last = f"blk.{target.number('{arch}.block_count') - 1}."
+    tensors = (*target.tensors, *target.tensors_elsewhere)
+    if not target.number("{arch}.nextn_predict_layers") or any(
+        tensor.name.startswith(last) for tensor in tensors
+    ):
+        return {}
+    return {f"{arch}.block_count": n_layers, f"{arch}.nextn_predict_layers": 0}
 
 
 def is_draft(header: GGUFHeader) -> bool:

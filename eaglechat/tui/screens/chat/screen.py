@@ -29,7 +29,7 @@ from eaglechat.chat.conversation.session import ChatSession, Said, Severity
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId
 from eaglechat.chat.history.saved_chat import Passage, SavedChat
 from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.refusals import ChainsOnly, Remark
+from eaglechat.chat.refusals import ChainsOnly, Remark, no_prompt
 from eaglechat.chat.search import parse
 from eaglechat.chat.writing.context_use import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
@@ -425,9 +425,17 @@ class ChatScreen(PromptScreen[None]):
         warning = context.warning(self._context_use(text))
         if not warning or self._warned_about == text or self.session.running is not None:
             return False
-        self._warned_about = text
-        send = key_of("prompt.send")
-        self.notify(f"{warning} {send} again sends it.", severity="warning", markup=False)
+
+        def warn(_prompt: protocol.Rendered | None = None) -> None:
+            self._warned_about = text
+            send = key_of("prompt.send")
+            self.notify(f"{warning} {send} again sends it.", severity="warning", markup=False)
+
+        if no_prompt(self.session.hello) is None:
+            # The length is an estimate. The engine knows it, and says why the prompt is too long.
+            self.session.show_prompt(text_of(self.prompt.marks.parts(text)).strip(), warn)
+        else:
+            warn()
         return True
 
     def action_context(self) -> None:
@@ -452,10 +460,10 @@ class ChatScreen(PromptScreen[None]):
     def action_stop(self) -> None:
         if self.editing is not None:
             self._end_edit()
-        elif self.session.running is not None:
-            self.session.stop()
-        else:
+        elif self.transcript.selected is not None:
             self.transcript.selected = None
+        else:
+            self.session.stop()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
@@ -545,6 +553,8 @@ class ChatScreen(PromptScreen[None]):
             self.transcript.reveal(sibling)
 
     def action_delete_turn(self) -> None:
+        if self.transcript.selected is None and self.session.forget_given_back():
+            return
         if (id := self._turn_to_change()) is not None:
             self.session.delete(id)
 

@@ -169,8 +169,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         """Bring every reading up to date."""
         self._show_controls(numbers.controls, numbers.drafters)
         for control in CONTROLS:
-            is_followed = control.name not in numbers.not_followed
-            self.query_one(f"#{control.name}").display = is_followed
+            has_effect = control.name not in numbers.without_effect
+            self.query_one(f"#{control.name}").display = has_effect
             if isinstance(control, RangeControl):
                 own = recommended_for(control, numbers.recommended)
                 self.query_one(f"#{control.name}", Slider).own = own
@@ -280,7 +280,8 @@ def _readings() -> Iterator[Widget]:
 
 def _heading(numbers: Numbers) -> tuple[str, str]:
     """Whether there is speculation, in which engine, and what there is to say of that."""
-    on = " · ".join(filter(None, ("Speculation on", numbers.engine)))
+    drafts = "Only n-grams draft" if numbers.only_ngrams else "Speculation on"
+    on = " · ".join(filter(None, (drafts, numbers.engine)))
     if numbers.off:
         return "Speculation off", f"Off: {numbers.off}."
     if numbers.unreported:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from eaglechat.chat.conversation.turns import Question
 from eaglechat.tui.widgets.transcript.entry import QuestionEntry, TranscriptEntry
+from eaglechat.wire import protocol
 from tests.tui.driving import Driver
+from tests.tui.scripted import REPLY
 
 Drive = Callable[..., Driver]
 
@@ -114,3 +116,29 @@ async def test_a_turn_is_deleted_and_comes_back(drive: Drive) -> None:
         await user.sees("restores it")
         await user.command("chat.undo_delete")
         await user.until(lambda: questions(user) == ["one", "two"], "two questions")
+
+
+async def test_deleting_after_a_refused_question_takes_that_and_no_turn(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user, "one")
+        user.engine.chat_error = ("prompt", "the template refuses this")
+        await user.ask("what it refuses")
+        await user.sees("The template refuses this.")
+        await user.command("chat.delete_turn")
+        await user.until(lambda: "The template refuses" not in user.text, "the chat as before")
+        assert (questions(user), user.prompt.text) == (["one"], "what it refuses")
+        await user.command("chat.delete_turn")
+        await user.until(lambda: not questions(user), "no question")
+
+
+async def test_escape_selects_nothing_first_and_then_stops_the_reply(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user, "one")
+        user.engine.reply = REPLY
+        await user.ask("two", rounds=1)
+        await user.command("chat.turn_before")
+        await user.press("escape")
+        assert user.chat.transcript.selected is None
+        assert not user.engine.requests(protocol.Cancel)
+        await user.press("escape")
+        await user.until(lambda: user.engine.requests(protocol.Cancel), "the stop")

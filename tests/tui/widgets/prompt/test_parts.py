@@ -84,11 +84,13 @@ async def test_the_last_line_is_deleted_by_its_keys(drive: Drive, key: str) -> N
         await user.until(lambda: user.prompt.text == "first\nlast", "all of it")
 
 
-async def test_a_short_paste_is_text(drive: Drive) -> None:
+async def test_a_short_paste_is_text_and_a_long_line_is_not(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await user.open_chat()
         await paste(user, "one\ntwo")
         await user.until(lambda: user.prompt.text == "one\ntwo", "the text")
+        await paste(user, "x" * 81_000)
+        await user.until(lambda: user.prompt.text == "one\ntwo[pasted: 81 kB]", "one long line")
 
 
 @pytest.mark.parametrize("before", ["", "first\n"])
