@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from textual._compositor import Compositor, CompositorMap
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
+from textual.drivers._writer_thread import WriterThread
 
 _MOST_SOURCES = 256
 
 # Textual's returns the id too, but in Python, and is called for every rule and every widget that is
 # styled: 6% of the CPU time of opening a chat.
 RuleSet.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+def _write(thread: WriterThread) -> None:
+    """Stands in for `WriterThread.run`. Textual's ends when the terminal is gone; then nobody takes
+    from its queue, and the app waits for room in it forever: it outlived its window."""
+    file = thread._file
+    while (text := thread._queue.get()) is not None:
+        with suppress(OSError):
+            file.write(text)
+            if thread._queue.empty():
+                file.flush()
+    with suppress(OSError):
+        file.flush()
+
+
+WriterThread.run = _write  # type: ignore[assignment,method-assign]
 
 
 class KeptStylesheet(Stylesheet):

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from eaglechat.hub.local import pairs
@@ -105,18 +106,24 @@ def test_quitting_in_the_middle_of_a_reply_and_of_a_load(home: Path) -> None:
         terminal.wait_for(r"exit status 0", 20)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("is_closed", [False, True], ids=["terminated", "window closed"])
 def test_a_terminated_app_gives_the_terminal_back_and_keeps_what_was_typed(
-    home: Path, number: signal.Signals
+    home: Path, *, is_closed: bool
 ) -> None:
-    """SIGHUP comes when the terminal's window is closed."""
     with open_terminal(home, "--pair", "smollm2-135m", width=80, height=24) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
         terminal.type("a last word")
         terminal.wait_for("a last word")
-        terminal.send(number)
-        screen = terminal.wait_for(f"exit status {128 + number}", 20)
-        assert "a last word" not in screen
+        app_and_engine = terminal.shell().children(recursive=True)
+        if is_closed:
+            terminal.close()
+        else:
+            terminal.send(signal.SIGTERM)
+            screen = terminal.wait_for(f"exit status {128 + signal.SIGTERM}", 20)
+            assert "a last word" not in screen
+        _, left = psutil.wait_procs(app_and_engine, 20)
+        assert len(app_and_engine) >= 2
+        assert left == []
     chats = [file.read_text() for file in home.rglob("*.jsonl")]
     assert any("a last word" in chat for chat in chats)
 

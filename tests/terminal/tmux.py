@@ -41,6 +41,10 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the terminal away, as when its window is closed."""
         subprocess.run(["tmux", "-L", self._socket, "kill-server"], check=False)
 
     def keys(self, *names: str) -> None:
