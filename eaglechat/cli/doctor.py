@@ -369,9 +369,8 @@ class Doctor:
 
 def _look_at(given: Sequence[Path]) -> int:
     """What the models at these paths are, and what drafts for them."""
-    from eaglechat.cli.hub.drafters import TARGETS, about, badge, drafters_of
-    from eaglechat.hub.local.library import ModelKind, look_at, why_unfit
-    from eaglechat.tui.texts.drafting import brief
+    from eaglechat.hub.local.library import TARGETS, ModelKind, drafters_of, look_at, why_unfit
+    from eaglechat.tui.texts.drafting import about, brief, of_model
 
     models = look_at([paths.expanded(str(path)) for path in given])
     if not models:
@@ -381,7 +380,7 @@ def _look_at(given: Sequence[Path]) -> int:
     for model in models:
         drafters = drafters_of(model, models)
         by = "drafted by " if drafters and model.kind in TARGETS else ""
-        facts = [brief(model.header) if model.header else "", by + badge(model, drafters)]
+        facts = [brief(model.header) if model.header else "", by + of_model(model, drafters)]
         print(f"{model.name}: {', '.join(filter(None, (model.kind.value, *facts)))}")
         said = about(model, drafters)
         if model.kind is ModelKind.DRAFT and targets:

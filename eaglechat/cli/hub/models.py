@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _model(model: LocalModel, models: Sequence[LocalModel]) -> dict[str, Any]:
-    from eaglechat.cli.hub.drafters import drafters_of
+    from eaglechat.hub.local.library import drafters_of
 
     header = model.header
     return {
@@ -81,9 +81,10 @@ def _pair(entry: CatalogueEntry, status: Status) -> dict[str, Any]:
 
 
 def _print_models(models: Sequence[LocalModel]) -> None:
-    from eaglechat.cli.hub.drafters import about, badge, drafters_of
+    from eaglechat.hub.local.library import drafters_of
     from eaglechat.hub.local.pairs import none_here
     from eaglechat.hub.units import format_bytes
+    from eaglechat.tui.texts.drafting import about, of_model
 
     if not models:
         print(f"{none_here()} `eaglechat pull` downloads more.")
@@ -91,7 +92,7 @@ def _print_models(models: Sequence[LocalModel]) -> None:
     print("On this machine")
     found = [(model, drafters_of(model, models)) for model in models]
     rows = [
-        (m.name, m.kind.value, badge(m, drafts), format_bytes(m.size_bytes), m.source.value)
+        (m.name, m.kind.value, of_model(m, drafts), format_bytes(m.size_bytes), m.source.value)
         for m, drafts in found
     ]
     for line, one in zip(_table(rows), found, strict=True):

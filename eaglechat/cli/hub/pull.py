@@ -183,17 +183,17 @@ def _download(
 def _say_what_drafts(paths: list[Path], hub: Hub, listing: RemoteRepo, remote: ModelFiles) -> None:
     """What a model that was downloaded alone drafts with, on standard error; if nothing does, what
     in its repository would."""
-    from eaglechat.cli.hub.drafters import TARGETS, about, badge, drafters_of
     from eaglechat.gguf.header import GGUFError
     from eaglechat.hub.downloads.find_drafts import what_helps
     from eaglechat.hub.errors import HubError
     from eaglechat.hub.local import library
+    from eaglechat.tui.texts.drafting import about, of_model
 
     for model in library.look_at(paths[:1]):
-        drafters = drafters_of(model, ())
-        said = about(model, drafters) or f"{model.kind.value}: {badge(model, drafters)}"
+        drafters = library.drafters_of(model, ())
+        said = about(model, drafters) or f"{model.kind.value}: {of_model(model, drafters)}"
         print(f"{model.name}: {said}", file=sys.stderr)
-        if drafters or model.header is None or model.kind not in TARGETS:
+        if drafters or model.header is None or model.kind not in library.TARGETS:
             continue
         # The model is here: what else there is must not fail the command.
         with suppress(HubError, GGUFError):

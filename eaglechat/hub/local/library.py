@@ -21,12 +21,13 @@ from pathlib import Path
 from huggingface_hub import scan_cache_dir
 
 from eaglechat import paths
-from eaglechat.engine.drafters.pairing import check_headers, kind_of, takes_drafts
+from eaglechat.engine.drafters.pairing import check_headers, kind_of, kinds, takes_drafts
 from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import shard_of, shard_paths
 from eaglechat.hub.local.cache import RepoCache, cache_dir, repo_of
 from eaglechat.hub.references import HubReference, choose, group_models
+from eaglechat.wire.protocol import DrafterKind
 
 _MAX_DEPTH = 6
 _CHECKPOINT_SIGN = re.compile(r"eagle-?3|draft_vocab_size|speculators", re.IGNORECASE)
@@ -43,6 +44,9 @@ class ModelKind(str, Enum):
     OTHER = "other"
     BROKEN = "broken"
     UNFINISHED = "unfinished"
+
+
+TARGETS = (ModelKind.TARGET, ModelKind.PLAIN)
 
 
 class Source(str, Enum):
@@ -117,6 +121,19 @@ def why_unfit(target: LocalModel, draft: LocalModel) -> str | None:
     except PreflightError as error:
         return str(error)
     return None
+
+
+def drafters_of(model: LocalModel, models: Sequence[LocalModel]) -> tuple[DrafterKind, ...]:
+    """What drafts for a target, besides n-grams: its own file, and the drafts among `models` that
+    fit it. Of a draft, its kind. Empty for all other files."""
+    if model.header is None:
+        return ()
+    if model.kind in TARGETS:
+        drafts = [kind_of(draft.header) for draft in fitting(model, models) if draft.header]
+        own = kinds(model.header, None)
+        return tuple(dict.fromkeys(kind for kind in (*own, *drafts) if kind is not None))
+    kind = kind_of(model.header)
+    return (kind,) if kind is not None else ()
 
 
 def _in_cache(cache: Path) -> Iterator[LocalModel]:

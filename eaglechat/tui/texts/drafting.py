@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.pairing import kind_of, kinds, pairings, takes_drafts
+from eaglechat.engine.drafters.pairing import pairings, takes_drafts
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import MemoryNeed
+from eaglechat.hub.local.library import TARGETS, LocalModel
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.texts.wording import drafter
 from eaglechat.wire.protocol import DrafterKind
@@ -21,11 +22,17 @@ def badge(drafters: Iterable[DrafterKind]) -> str:
     return ", ".join(dict.fromkeys(map(drafter, drafters))) or NO_DRAFT
 
 
-def in_file(header: GGUFHeader) -> str:
-    """What a file drafts with, as a draft or as a target alone; empty if it does not."""
-    kind = kind_of(header)
-    found = (kind,) if kind is not None else kinds(header, None)
-    return badge(found) if found else ""
+def of_model(model: LocalModel, drafters: Sequence[DrafterKind]) -> str:
+    """`badge` of a model on this machine; empty for a file that neither drafts nor is drafted
+    for."""
+    return badge(drafters) if drafters or model.kind in TARGETS else ""
+
+
+def about(model: LocalModel, drafters: Sequence[DrafterKind]) -> str | None:
+    """Why a file cannot be used, or why nothing but n-grams drafts for it; None if neither."""
+    if model.kind not in TARGETS or model.header is None:
+        return model.problem
+    return None if drafters else why_none(model.header)
 
 
 def made_of(target: GGUFHeader, draft: GGUFHeader | None) -> str:

@@ -11,7 +11,14 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
 
-from eaglechat.hub.local.library import LocalModel, Removal, plan_removal, remove
+from eaglechat.hub.local.library import (
+    TARGETS,
+    LocalModel,
+    Removal,
+    drafters_of,
+    plan_removal,
+    remove,
+)
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, inspect, none_here, pair_of_files
 from eaglechat.hub.units import format_bytes
@@ -23,8 +30,7 @@ from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import drafting, wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
-
-TARGETS = ("target", "target without drafts")
+from eaglechat.wire.protocol import DrafterKind
 
 
 class LibraryScreen(EagleModal[Pair]):
@@ -38,6 +44,7 @@ class LibraryScreen(EagleModal[Pair]):
         super().__init__()
         self._services = services
         self._models: list[LocalModel] | None = None
+        self._drafters: list[tuple[DrafterKind, ...]] = []
         self._users: dict[str, list[str]] = {}
         self._pairs: list[InspectedPair] = []
 
@@ -73,10 +80,16 @@ class LibraryScreen(EagleModal[Pair]):
             for path in (status.target, status.draft) if status.pair else ():
                 users.setdefault(str(path), []).append(entry.name)
         models = desk.models(self._services.settings.current.library.folders)
-        yield partial(self._take_models, models, users)
+        drafters = [drafters_of(model, models) for model in models]
+        yield partial(self._take_models, models, drafters, users)
 
-    def _take_models(self, models: list[LocalModel], users: dict[str, list[str]]) -> None:
-        self._models, self._users = models, users
+    def _take_models(
+        self,
+        models: list[LocalModel],
+        drafters: list[tuple[DrafterKind, ...]],
+        users: dict[str, list[str]],
+    ) -> None:
+        self._models, self._drafters, self._users = models, drafters, users
         self._list_anew()
 
     def _find_fitting(self, target: LocalModel, drafts: Sequence[LocalModel]) -> Iterator[Update]:
@@ -136,7 +149,7 @@ class LibraryScreen(EagleModal[Pair]):
         if self._models is None:
             return
         highlighted = self.query_one("#models", OptionList).highlighted or 0
-        rows = list(map(_pair_row, self._pairs)) or list(map(_row, self._models))
+        rows = list(map(_pair_row, self._pairs)) or list(map(_row, self._models, self._drafters))
         self.query_one(Filter).show(rows, highlight=highlighted)
         self.query_one("#said", Static).update(self._heading())
         self.query_one("#delete").display = not self._pairs
@@ -162,7 +175,7 @@ class LibraryScreen(EagleModal[Pair]):
             self.dismiss(self._pairs[index].pair)
             return
         model = self._models[index]
-        if model.kind.value in TARGETS:
+        if model.kind in TARGETS:
             drafts = [other for other in self._models if other.kind.value == "draft"]
             self._say(f"Looking for drafts that fit {model.name}…")
             self.in_background(lambda: self._find_fitting(model, drafts))
@@ -195,12 +208,12 @@ class LibraryScreen(EagleModal[Pair]):
         said.set_class(bad, "problem")
 
 
-def _row(model: LocalModel) -> Content:
+def _row(model: LocalModel, drafters: Sequence[DrafterKind]) -> Content:
     header = model.header
     what = f"{header.architecture} {header.quantization}" if header else ""
-    badge = drafting.in_file(header) if header else ""
+    badge = drafting.of_model(model, drafters)
     facts = [model.kind.value, badge, what, format_bytes(model.size_bytes), model.source.value]
-    problem = model.problem if model.kind.value not in TARGETS else None
+    problem = model.problem if model.kind not in TARGETS else None
     second = " · ".join(filter(None, facts)) + (f" · {problem}" if problem else "")
     return Content.assemble((model.name, "bold"), "\n  ", (second, MUTED))
 

@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static
 
+from eaglechat.engine.drafters.pairing import kinds
 from eaglechat.gguf.header import GGUFError
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.errors import HubError
@@ -244,7 +245,8 @@ def _heading(step: Step) -> str:
         if not step.models:
             return f"{step.repo.repo} has no complete GGUF model."
         return f"Which quantisation of {step.repo.repo}?"
-    own = drafting.in_file(step.target.header)
+    heads = kinds(step.target.header, None)
+    own = drafting.badge(heads) if heads else ""
     other = step.target.with_heads
     hint = f". {other.name} in the same repository has MTP heads of its own." if other else ""
     if not step.candidates:
