@@ -369,17 +369,17 @@ class Doctor:
 
 def _look_at(given: Sequence[Path]) -> int:
     """What the models at these paths are, and what drafts for them."""
-    from eaglechat.hub.local.library import TARGETS, ModelKind, drafters_of, look_at, why_unfit
+    from eaglechat.hub.local.library import ModelKind, drafters_of, look_at, why_unfit
     from eaglechat.tui.texts.drafting import about, brief, of_model
 
     models = look_at([paths.expanded(str(path)) for path in given])
     if not models:
         print("There are no GGUF files.")
         return FAILED
-    targets = [model for model in models if model.kind in TARGETS]
+    targets = [model for model in models if model.is_target]
     for model in models:
         drafters = drafters_of(model, models)
-        by = "drafted by " if drafters and model.kind in TARGETS else ""
+        by = "drafted by " if drafters and model.is_target else ""
         facts = [brief(model.header) if model.header else "", by + of_model(model, drafters)]
         print(f"{model.name}: {', '.join(filter(None, (model.kind.value, *facts)))}")
         said = about(model, drafters)

@@ -168,6 +168,11 @@ class ScriptedEngine(Link):
     def requests(self, kind: type[protocol.Request]) -> list[protocol.AnyRequest]:
         return [request for request in self.sent if isinstance(request, kind)]
 
+    @property
+    def is_rendering(self) -> bool:
+        """Whether a prompt is yet to be shown that a command has asked for."""
+        return bool(self._jobs) and isinstance(self._jobs[0].request, protocol.Render)
+
     # What happens between two frames
 
     def work(self) -> None:

@@ -193,7 +193,7 @@ def _say_what_drafts(paths: list[Path], hub: Hub, listing: RemoteRepo, remote: M
         drafters = library.drafters_of(model, ())
         said = about(model, drafters) or f"{model.kind.value}: {of_model(model, drafters)}"
         print(f"{model.name}: {said}", file=sys.stderr)
-        if drafters or model.header is None or model.kind not in library.TARGETS:
+        if drafters or model.header is None or not model.is_target:
             continue
         # The model is here: what else there is must not fail the command.
         with suppress(HubError, GGUFError):

@@ -46,9 +46,6 @@ class ModelKind(str, Enum):
     UNFINISHED = "unfinished"
 
 
-TARGETS = (ModelKind.TARGET, ModelKind.PLAIN)
-
-
 class Source(str, Enum):
     """Where a model was found."""
 
@@ -73,6 +70,11 @@ class LocalModel:
     repo: str | None = None
     header: GGUFHeader | None = field(default=None, repr=False)
     problem: str | None = None
+
+    @property
+    def is_target(self) -> bool:
+        """Whether it can write replies by itself."""
+        return self.kind in (ModelKind.TARGET, ModelKind.PLAIN)
 
 
 def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[LocalModel]:
@@ -128,7 +130,7 @@ def drafters_of(model: LocalModel, models: Sequence[LocalModel]) -> tuple[Drafte
     fit it. Of a draft, its kind. Empty for all other files."""
     if model.header is None:
         return ()
-    if model.kind in TARGETS:
+    if model.is_target:
         drafts = [kind_of(draft.header) for draft in fitting(model, models) if draft.header]
         own = kinds(model.header, None)
         return tuple(dict.fromkeys(kind for kind in (*own, *drafts) if kind is not None))

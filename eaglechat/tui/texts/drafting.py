@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.pairing import pairings, takes_drafts
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import MemoryNeed
-from eaglechat.hub.local.library import TARGETS, LocalModel
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.texts.wording import drafter
 from eaglechat.wire.protocol import DrafterKind
+
+if TYPE_CHECKING:
+    from eaglechat.hub.local.library import LocalModel
 
 NO_DRAFT = "no draft"
 """n-grams, which need no model, draft here too."""
@@ -25,12 +28,12 @@ def badge(drafters: Iterable[DrafterKind]) -> str:
 def of_model(model: LocalModel, drafters: Sequence[DrafterKind]) -> str:
     """`badge` of a model on this machine; empty for a file that neither drafts nor is drafted
     for."""
-    return badge(drafters) if drafters or model.kind in TARGETS else ""
+    return badge(drafters) if drafters or model.is_target else ""
 
 
 def about(model: LocalModel, drafters: Sequence[DrafterKind]) -> str | None:
     """Why a file cannot be used, or why nothing but n-grams drafts for it; None if neither."""
-    if model.kind not in TARGETS or model.header is None:
+    if not model.is_target or model.header is None:
         return model.problem
     return None if drafters else why_none(model.header)
 

@@ -267,12 +267,14 @@ async def test_a_key_that_is_shown_does_something_or_says_why_not(
         start, chat = look(user), chat_of(user)
         for command, keys in advertised.items():
             for key in keys:
+                await at_rest(user)
                 if not back(user, start) and not await tidied(user, chat):
                     user.engine.budget, user.engine.hold_load = None, False
                     await PLACES[place](user)
                     chat = chat_of(user)
+                await at_rest(user)
                 start = look(user)
-                before = look(user), len(exits)
+                before = start, len(exits)
                 await user.press(*pressed(key))
                 await user.until(
                     lambda before=before: (look(user), len(exits)) != before,
@@ -336,6 +338,18 @@ def chat_of(user: Driver) -> object:
         return None
     kinds = [type(entry) for entry in screen.query(TranscriptEntry)]
     return id(screen), kinds, screen.session.running is None, type(screen.focused)
+
+
+async def at_rest(user: Driver) -> None:
+    """All that the key before has begun is on the screen."""
+    await user.until(lambda: not user.engine.is_rendering, "the prompt that was asked for")
+    looks = [()]
+
+    def unchanged() -> bool:
+        looks.append(look(user))
+        return looks[-1] == looks[-2]
+
+    await user.until(unchanged, "a screen at rest")
 
 
 async def tidied(user: Driver, chat: object) -> bool:

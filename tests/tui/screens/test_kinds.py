@@ -126,7 +126,7 @@ async def test_the_library_says_what_a_file_drafts_with_and_what_it_can_be_paire
         await user.sees("draft · MTP heads · gemma4-assistant F32")
         await user.sees("target · MTP heads · hy_v3 F32")
         await user.sees("target · DFlash, DFlash2, DSpark · llama F32")
-        await user.type("heads.gguf")
+        await user.type("hy_v3 target")
         await user.press("enter")
         await user.sees("Which draft? These fit heads.gguf")
         await user.sees("MTP heads · /")

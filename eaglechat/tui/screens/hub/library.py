@@ -12,7 +12,6 @@ from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
 
 from eaglechat.hub.local.library import (
-    TARGETS,
     LocalModel,
     Removal,
     drafters_of,
@@ -175,7 +174,7 @@ class LibraryScreen(EagleModal[Pair]):
             self.dismiss(self._pairs[index].pair)
             return
         model = self._models[index]
-        if model.kind in TARGETS:
+        if model.is_target:
             drafts = [other for other in self._models if other.kind.value == "draft"]
             self._say(f"Looking for drafts that fit {model.name}…")
             self.in_background(lambda: self._find_fitting(model, drafts))
@@ -213,7 +212,7 @@ def _row(model: LocalModel, drafters: Sequence[DrafterKind]) -> Content:
     what = f"{header.architecture} {header.quantization}" if header else ""
     badge = drafting.of_model(model, drafters)
     facts = [model.kind.value, badge, what, format_bytes(model.size_bytes), model.source.value]
-    problem = model.problem if model.kind not in TARGETS else None
+    problem = None if model.is_target else model.problem
     second = " · ".join(filter(None, facts)) + (f" · {problem}" if problem else "")
     return Content.assemble((model.name, "bold"), "\n  ", (second, MUTED))
 
