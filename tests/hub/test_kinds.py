@@ -108,7 +108,7 @@ def test_doctor_looks_at_a_folder(commands: Commands, folder: Path) -> None:
         (["heads"], "heads.gguf: target, hy_v3 F32 1.0 MB, drafted by MTP heads"),
         (
             ["stripped"],
-            "Only n-grams draft: its MTP heads were stripped, its header still declares 1. A "
+            "Only n-grams draft: its MTP heads were stripped, but its header still declares 1. A "
             "version of this model with its MTP heads or a draft that was made for it would help.",
         ),
         (["plain"], "its file has no MTP heads. A draft that was made for it would help."),

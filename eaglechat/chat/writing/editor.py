@@ -29,8 +29,8 @@ class NotEdited(Enum):
 
 
 class EditorError(RuntimeError):
-    """There is no editor, or it failed. `command` is what was set, or what was started; `cause` is
-    what the operating system or the shell's syntax has against it."""
+    """There is no editor, or it failed. `command` is what was set, or what was started; `cause`
+    says why it cannot be read or used, in the words of `shlex` or the operating system."""
 
     def __init__(
         self, why: NotEdited, command: str = "", *, status: int = 0, cause: str = ""

@@ -63,8 +63,8 @@ class WrongRole(Enum):
 
 @dataclass(frozen=True)
 class RoleProblem:
-    """Why a role cannot be used. `cause` is what the operating system or the TOML reader says of an
-    unreadable file, and the setting of a wrong value."""
+    """Why a role cannot be used. `cause` says why the file is unreadable, in the words of the
+    operating system or the TOML reader, or why a value is wrong, in those of its setting."""
 
     file: Path
     what: WrongRole

@@ -59,7 +59,8 @@ _KEPT = 4
 Plain plans are kept four times as long."""
 _PLAIN = Arm(CHAIN, 0)
 _USUAL_REPLY = 256
-"""Tokens of a reply over which reading a conversation again for another draft model has to pay."""
+"""An assumption: over so many tokens of a reply, reading a conversation again for another draft
+model has to pay."""
 
 
 class Controller:

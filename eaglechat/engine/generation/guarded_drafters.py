@@ -63,11 +63,11 @@ class GuardedDrafters:
 
     @property
     def to_choose_from(self) -> list[Choice]:
-        """If there are several draft models, those that have not failed."""
+        """The draft models that have not failed; none if there is only one."""
+        models = self._models if len(self._models) > 1 else ()
         choices = [
             self._ask(model, lambda one: Choice(one.name, one.known, one.grows_trees), None)
-            for model in self._models
-            if len(self._models) > 1
+            for model in models
         ]
         return [choice for choice in choices if choice is not None]
 

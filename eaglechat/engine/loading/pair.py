@@ -204,8 +204,8 @@ def _open(
             raise LoadCancelledError("the load was cancelled") from None
         if stage == "target" and header.number("{arch}.nextn_predict_layers") > header.n_mtp_heads:
             raise ModelLoadError(
-                f"{error}, perhaps that {mtp.problem(header)}; take a file that has the heads, or "
-                "one that does not declare them"
+                f"{error}. The likely cause: {mtp.problem(header)}. Take a file that has the "
+                "heads, or one that does not declare them"
             ) from error
         raise
 

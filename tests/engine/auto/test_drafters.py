@@ -61,7 +61,6 @@ class Chat:
         self._planner = Planner(self._drafters, calibrations)
         self._n_again = n_again
         self.used: list[str] = []
-        self.ms: list[float] = []
 
     def ask(self, pairs: Mapping[str, Simulated], speculation: Speculation = AUTOMATIC) -> None:
         planner = self._planner
@@ -69,7 +68,7 @@ class Chat:
         self.used.append(self._drafters.model_name)
         self._models[self.used[-1]].known = 40
         pair = replace(pairs[self.used[-1]], seed=len(self.used))
-        n_written, ms = 0, 0.0
+        n_written = 0
         while n_written < TOKENS:
             plan = planner.choose(Proposal(), 40 + n_written, 16, speculation)
             guesses = pair.chain(n_written, plan.limits.n_max)
@@ -82,8 +81,6 @@ class Chat:
             draft_ms, verify_ms = pair.draft_step * len(guesses), pair.verify(len(kept) + 1, 0)
             planner.learn(plan, proposal, Verdict(tokens, path, n_tested), draft_ms, verify_ms)
             n_written += len(tokens)
-            ms += draft_ms + verify_ms
-        self.ms.append(ms / n_written)
 
 
 @pytest.mark.parametrize("order", permutations(["cheap", "good"]), ids="-".join)
@@ -97,7 +94,6 @@ def test_the_faster_model_is_found_kept_and_left_when_it_gets_worse(order: Seque
     pairs["good"] = replace(GOOD, accepts=steady(0.02))
     for _ in range(10):
         chat.ask(pairs)
-    print(chat.used, chat.ms)
     assert chat.used[-2:] == ["cheap"] * 2
 
 

@@ -128,7 +128,7 @@ def test_heads_that_were_stripped_leave_a_pair_that_runs_plainly(
     with loaded(write(kind, tmp_path, **{how: True})) as pair:
         assert pair.info.drafters == ()
         assert pair.info.undrafted == {
-            "mtp": "its MTP heads were stripped, its header still declares 1"
+            "mtp": "its MTP heads were stripped, but its header still declares 1"
         }
         written = reply(pair, Speculation(n_draft_max=3))
     assert written.tokens == cycle(60)[20:]

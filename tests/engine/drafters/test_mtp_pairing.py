@@ -52,7 +52,7 @@ def test_a_file_says_why_it_has_no_heads(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     assert problem(read_header(tiny_kinds.write_hy_v3(path))) is None
     assert problem(read_header(tiny_kinds.write_llama(path))) == "its file has no MTP heads"
-    stripped = "its MTP heads were stripped, its header still declares 1"
+    stripped = "its MTP heads were stripped, but its header still declares 1"
     for write in (tiny_kinds.write_hy_v3, tiny_kinds.write_qwen35):
         assert problem(read_header(write(path, strip=True))) == stripped
     fewer = header(tiny_kinds.write_hy_v3(path), nextn_predict_layers=2)

@@ -223,7 +223,7 @@ def test_heads_that_are_declared_and_missing_are_not_asked_to_draft(
     info = loaded(client, load(tiny_kinds.write_hy_v3(tmp_path / "target.gguf", strip=True)))
     assert info.drafters == ()
     assert info.speculation_off == "no draft is loaded"
-    assert info.undrafted == {"mtp": "its MTP heads were stripped, its header still declares 1"}
+    assert info.undrafted == {"mtp": "its MTP heads were stripped, but its header still declares 1"}
     assert done(client, chat()).stats.drafted == 0
 
 

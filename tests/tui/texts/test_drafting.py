@@ -68,7 +68,7 @@ def test_a_pair_has_the_draft_and_the_heads(tmp_path: Path) -> None:
         ),
         (
             ("qwen35", (), 1),
-            "Only n-grams draft: its MTP heads were stripped, its header still declares 1. A "
+            "Only n-grams draft: its MTP heads were stripped, but its header still declares 1. A "
             "version of this model with its MTP heads or a draft that was made for it would help.",
         ),
         (

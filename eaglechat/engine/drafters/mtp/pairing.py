@@ -35,7 +35,7 @@ def problem(target: GGUFHeader) -> str | None:
     declared = target.number("{arch}.nextn_predict_layers")
     if not target.n_mtp_heads:
         if declared:
-            return f"its MTP heads were stripped, its header still declares {declared}"
+            return f"its MTP heads were stripped, but its header still declares {declared}"
         return "its file has no MTP heads"
     if target.architecture not in ARCHITECTURES:
         return f"llama.cpp cannot run the MTP heads of {target.architecture} models"
