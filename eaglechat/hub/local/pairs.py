@@ -92,8 +92,8 @@ class PairLibrary:
     """The built-in pair, the recent pairs, the draft length the user chose for each pair, and what
     was measured of each (`speeds`).
 
-    They are files in `state_dir`; `problem` says in one sentence why the recent pairs or the lengths
-    could not be read or written, if so.
+    They are files in `state_dir`; `problem` says in one sentence why recent pairs or lengths could
+    not be read or written, if so.
     """
 
     def __init__(self, state_dir: Path) -> None:
