@@ -180,6 +180,7 @@ class ChatScreen(PromptScreen[None]):
             settings=lambda: services.settings.current,
             chats_dir=services.chats.folder.directory,
             roles_dir=self._roles_dir,
+            speeds=services.pairs.speeds,
             saved=self._saved,
         )
         self._has_session = True
