@@ -42,7 +42,8 @@ def test_the_error_of_a_speed_is_that_of_the_mean_of_its_rounds() -> None:
         fold.add(2, 10.0)
         fold.add(1, 10.0)
     later = fold.speed()
-    assert later is not None and later.error < speed.error / 4.0
+    assert later is not None
+    assert later.error < speed.error / 4.0
 
 
 @pytest.mark.parametrize(
@@ -59,13 +60,14 @@ def test_a_speed_up_is_told_only_beyond_its_error(ms: float, verdict: str) -> No
 
 def test_a_few_rounds_tell_nothing() -> None:
     headline = headline_of(recorded(*drafted(7)), KNOWN)
-    assert headline.speed is headline.speed_up is headline.verdict is None
+    assert (headline.speed, headline.speed_up, headline.verdict) == (None, None, None)
     assert headline.plain is KNOWN
 
 
 def test_plain_is_that_of_the_reply_then_auto_s_then_an_earlier_one_then_the_load_s() -> None:
     own = headline_of(recorded(*plain(8, 21.0), *drafted(20)), KNOWN)
-    assert own.plain is not None and own.plain.source == "reply"
+    assert own.plain is not None
+    assert own.plain.source == "reply"
     # The draft's millisecond would not be spent without it.
     assert own.plain.speed.tokens_per_second == pytest.approx(50.0)
     auto = [replace(round_, auto=AUTO_KNEW) for round_ in drafted(20)]
@@ -80,7 +82,8 @@ def test_plain_is_that_of_the_reply_then_auto_s_then_an_earlier_one_then_the_loa
 
 def test_a_reply_that_is_all_plain_has_no_speed_up_unless_auto_made_it_so() -> None:
     by_hand = headline_of(recorded(*plain(20, 20.0)), KNOWN)
-    assert by_hand.is_plain and by_hand.speed_up is None
+    assert by_hand.is_plain
+    assert by_hand.speed_up is None
     auto = [replace(round_, auto=replace(AUTO_KNEW, n=0)) for round_ in plain(20, 20.0)]
     assert headline_of(recorded(*auto), KNOWN).verdict == "same"
 
@@ -96,7 +99,8 @@ def test_while_it_is_written_the_headline_follows_the_length() -> None:
 def test_provisional_rounds_are_not_a_measurement_of_plain_decoding() -> None:
     guessed = [replace(round_, provisional=True) for round_ in plain(20, 20.0)]
     headline = headline_of(recorded(*guessed), KNOWN)
-    assert not headline.is_plain and headline.plain is KNOWN
+    assert not headline.is_plain
+    assert headline.plain is KNOWN
 
 
 def test_a_chat_keeps_what_it_measured(tmp_path: Path) -> None:
@@ -115,11 +119,14 @@ def test_a_chat_keeps_what_it_measured(tmp_path: Path) -> None:
     chat.session.change_controls(replace(chat.session.controls, enabled=True))
     chat.ask("drafted again")
     headline = chat.session.headline
-    assert headline.plain is not None and headline.plain.source == "before"
+    assert headline.plain is not None
+    assert headline.plain.source == "before"
     gain = speeds.gain(chat.pair)
-    assert gain is not None and (gain.by, gain.n_draft_max) == ("chat", 3)
+    assert gain is not None
+    assert (gain.by, gain.n_draft_max) == ("chat", 3)
     assert gain.speed_up == headline.speed_up
     speeds.note_gain(chat.pair, Gain(1.5, 0.1, AUTO, "bench", 0.0))
     chat.ask("a bench's gain stays")
     kept = speeds.gain(chat.pair)
-    assert kept is not None and kept.by == "bench"
+    assert kept is not None
+    assert kept.by == "bench"
