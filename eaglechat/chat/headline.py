@@ -13,8 +13,8 @@ out where the engine reports it; that llama.cpp writes them costs a few percent,
 
 The error of the speed-up combines those of both speeds, as if they were independent. Each has how
 much its rounds scatter (`Speed`); auto's has its filter's; the load's passes are few and alone, and
-were within `_LOAD_ERROR` of a reply's. It does not have that an earlier machine may have been
-busier: what is not of the same reply is marked.
+have `_LOAD_ERROR`. It does not have that the machine may have been busier earlier: what is not of
+the same reply is marked.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import Round
 from eaglechat.wire.stats import ROLLING_ROUNDS, Speed, SpeedsFold
 
-_LOAD_ERROR = 0.2
-"""Plain passes timed at load were 4 to 16% faster than those of replies: the shortest of a few
-counts, and nothing is sampled."""
+_LOAD_ERROR = 0.3
+"""Plain passes timed at load were 4 to 16% faster than those of replies on a quiet machine: the
+shortest of a few counts, and nothing is sampled. The rest is for a machine that was busy then."""
 _SAME = 0.05
 """A speed-up that is no further from 1 is not written as a number: it would be 1.0x."""
 
@@ -48,6 +48,11 @@ class Headline:
     """None if nothing was measured, or if nothing is drafted: then `speed` is plain decoding."""
     is_plain: bool = False
     """Nothing was drafted, and nobody left that to auto."""
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether plain decoding was measured at another time."""
+        return self.plain is not None and self.plain.source in ("before", "load")
 
     @property
     def speed_up(self) -> float | None:

@@ -39,11 +39,11 @@ def test_a_comparison_is_only_as_long_as_the_reply() -> None:
 
 def test_the_title_names_all_that_can_draft() -> None:
     info = pair_info("t.gguf", "d.gguf", None)
-    assert wording.pair_in_short(info, "t") == "t  Q4_1 + EAGLE-3 Q8_0"
+    assert wording.pair_in_short(info, "t") == "t · Q4_1 + EAGLE-3"
     heads = DrafterInfo(kind="mtp")
     both = msgspec.structs.replace(info, drafters=(*info.drafters, heads))
-    assert wording.pair_in_short(both, "t") == "t  Q4_1 + EAGLE-3 Q8_0 + MTP heads"
-    assert wording.pair_in_short(pair_info("t.gguf", None, None), "t") == "t  Q4_1, no draft"
+    assert wording.pair_in_short(both, "t") == "t · Q4_1 + EAGLE-3 + MTP heads"
+    assert wording.pair_in_short(pair_info("t.gguf", None, None), "t") == "t · Q4_1, no draft"
 
 
 def test_a_reply_that_was_cut_off_says_so() -> None:
