@@ -43,7 +43,9 @@ class Headline:
     """A reply's speed against plain decoding; during the reply, that of its latest rounds."""
 
     speed: Speed | None = None
-    """None while there are too few rounds."""
+    """Of the rounds, without what the engine does between them; None while they are too few."""
+    tokens_per_second: float | None = None
+    """Of the whole reply once it is over, as everywhere; before, that of `speed`."""
     plain: Plain | None = None
     """None if nothing was measured, or if nothing is drafted: then `speed` is plain decoding."""
     is_plain: bool = False
@@ -88,13 +90,16 @@ def headline_of(
     whole = recording.speeds
     seen = whole if is_over else _of(_latest(rounds))
     speed, latest = seen.all.speed(), rounds[-1]
+    rate = speed.tokens_per_second if speed else None
+    if is_over and recording.end is not None:
+        rate = recording.end.tokens_per_second or None
     is_auto = any(round_.auto for round_ in (rounds[0], latest))
     if seen.plain.rounds == seen.all.rounds and not is_auto:
-        return Headline(speed, is_plain=True)
+        return Headline(speed, rate, is_plain=True)
     own = seen.plain.speed() or whole.plain.speed()
     if own is not None:
-        return Headline(speed, Plain(own, "reply"))
-    return Headline(speed, _known_to_auto(latest) or before)
+        return Headline(speed, rate, Plain(own, "reply"))
+    return Headline(speed, rate, _known_to_auto(latest) or before)
 
 
 def _known_to_auto(round_: Round) -> Plain | None:

@@ -76,7 +76,7 @@ def test_plain_is_that_of_the_reply_then_auto_s_then_an_earlier_one_then_the_loa
     )
     assert headline_of(recorded(*drafted(20)), KNOWN).plain is KNOWN
     assert headline_of(recorded(*drafted(20))).plain is None
-    assert timed_at_load(20.0) == Plain(Speed(50.0, 10.0), "load")
+    assert timed_at_load(20.0) == Plain(Speed(50.0, 15.0), "load")
     assert timed_at_load(None) is None
 
 

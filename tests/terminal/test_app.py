@@ -89,7 +89,7 @@ def test_a_comparison_shows_both_speeds_and_nothing_before_it(home: Path) -> Non
         terminal.type("Plan a 1 day trip to DC")
         terminal.keys("Enter")
         screen = terminal.says("token limit reached")
-        assert not re.search(r"\dx|with speculation", screen)
+        assert "with speculation" not in screen
         terminal.keys("C-g", "c")
         screen = terminal.says(r"tok/s with speculation, [\d.]+ tok/s without")
         assert re.search(r"\d\.\d\dx faster|No faster and no slower", screen)

@@ -40,27 +40,30 @@ def per_second(rate: float) -> str:
     return f"{rate:.1f}" if rate < 100 else f"{rate:,.0f}"
 
 
+def speed(headline: Headline) -> str:
+    """The reply's own speed; empty while it is not known."""
+    rate = headline.tokens_per_second
+    return "" if rate is None else f"{per_second(rate)} tok/s"
+
+
 def plain_in_short(plain: Plain) -> str:
     """The plain speed and its error; a tilde marks one that is not of the same reply."""
     mark = "" if plain.source in ("reply", "auto") else "~"
-    speed = plain.speed
-    return f"plain {mark}{per_second(speed.tokens_per_second)} ±{per_second(speed.error)}"
+    of, error = plain.speed.tokens_per_second, plain.speed.error
+    return f"plain {mark}{per_second(of)} ±{per_second(error)}"
 
 
 def origin(plain: Plain | None, now: float | None = None) -> str:
-    """Where the plain speed is from, in a sentence."""
+    """Where the plain speed is from."""
     if plain is None:
-        return "Plain decoding of this pair was not measured yet."
-    if plain.source == "reply":
-        return "Plain decoding is measured: rounds of this reply without a draft."
-    if plain.source == "auto":
-        return "Plain decoding as auto knows it from rounds without a draft, here and now."
-    if plain.source == "load":
-        return (
-            "Plain decoding as a pass was timed when the pair was loaded. A reply without a draft "
-            "measures it better."
-        )
-    return f"Plain decoding as measured {_ago((now or time.time()) - plain.at)}."
+        return "not measured yet"
+    if plain.source == "before":
+        return f"measured {_ago((now or time.time()) - plain.at)}"
+    return {
+        "reply": "measured in plain rounds of this reply",
+        "auto": "as auto knows it from plain rounds",
+        "load": "timed when the pair was loaded",
+    }[plain.source]
 
 
 def _ago(seconds: float) -> str:

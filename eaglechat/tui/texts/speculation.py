@@ -24,11 +24,12 @@ def _said(session: ChatSession, numbers: Numbers) -> Iterator[tuple[str, str]]:
     if shown is None or not shown.rounds:
         return
     known = numbers.headline
-    speed = f", {headline.per_second(known.speed.tokens_per_second)} tok/s" if known.speed else ""
     error = f" ±{known.error:.2f}" if headline.times(known) else ""
-    yield "speed", f"{headline.in_short(known)}{error}{speed}"
-    if not known.is_plain:
-        yield "", headline.origin(known.plain)
+    said = (f"{headline.in_short(known)}{error}", headline.speed(known))
+    yield "speed", ", ".join(filter(None, said))
+    if known.plain is not None:
+        speed = headline.plain_in_short(known.plain).removeprefix("plain ")
+        yield "plain", f"{speed} tok/s, {headline.origin(known.plain)}"
     yield "kept", numbers.unreported or _kept(numbers.reply)
     for part, stats in shown.by_part.items() if shown.has_reasoning else ():
         parts = [
@@ -57,6 +58,6 @@ def _kept(stats: SpeculationStats) -> str:
         return ""
     length = wording.two_decimals(stats.mean_accepted_length)
     return (
-        f"{wording.percent(stats.acceptance_rate)} ({stats.accepted:,} of {stats.tested:,} tested "
-        f"guesses), {length} tokens a round that drafted"
+        f"{wording.percent(stats.acceptance_rate)} "
+        f"({stats.accepted:,} of {stats.tested:,} tested), {length} tokens a round that drafted"
     )

@@ -55,9 +55,9 @@ class StatusLine(Widget):
             is_told = known.verdict in ("faster", "slower")
             style = f"status--{known.verdict}" if is_told else "status--value"
             parts.append((0, Content.styled(said, self.get_visual_style(style))))
-        if known.speed is not None:
-            rate = headline.per_second(known.speed.tokens_per_second)
-            parts.append((0, Content.assemble((rate, value), " tok/s")))
+        if speed := headline.speed(known):
+            rate, unit = speed.split(" ")
+            parts.append((0, Content.assemble((rate, value), f" {unit}")))
         if numbers.off:
             parts.append((3, Content(numbers.off)))
         elif numbers.unreported and numbers.reply.is_of_whole_reply:

@@ -109,7 +109,7 @@ async def test_a_chat_with_a_server_says_what_it_does_not_report(
     ("size", "shown"),
     [
         ((120, 50), "This reply: accepted 2 of 6 drafted"),
-        ((80, 30), "accepted 2 of 6 drafted tokens"),
+        ((80, 30), "tok/s   accepted 2 of 6 drafted tokens"),
     ],
     ids=["panel", "status line"],
 )

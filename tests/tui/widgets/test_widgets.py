@@ -189,13 +189,13 @@ async def test_the_headline_is_large_only_when_it_is_a_number() -> None:
         await app.mount(view)
         assert view.render().plain.split("\n") == ["no reply yet", "", ""]
         plain = Plain(Speed(30.0, 0.5), "reply")
-        view.show(Headline(Speed(42.0, 1.0), plain), is_begun=True)
+        view.show(Headline(Speed(42.0, 1.0), 42.0, plain), is_begun=True)
         rows = view.render().plain.split("\n")
         assert rows[0] == "╶╮    ╷ ╷      plain ±0.0"
         assert [row[15:] for row in rows[1:]] == ["42.0 tok/s", "plain 30.0 ±0.5"]
-        view.show(Headline(Speed(24.0, 1.0), plain), is_begun=True)
+        view.show(Headline(Speed(24.0, 1.0), 24.0, plain), is_begun=True)
         assert view.render().plain.split("\n")[0].endswith("plain ±0.0, slower")
-        view.show(Headline(Speed(30.5, 1.0), plain), is_begun=True)
+        view.show(Headline(Speed(30.5, 1.0), 30.5, plain), is_begun=True)
         assert view.render().plain.startswith("same as plain\n30.5 tok/s\n")
         view.show(Headline(Speed(30.5, 1.0)), is_begun=True)
         assert view.render().plain.startswith("plain not measured yet\n")

@@ -83,7 +83,7 @@ class Segments(Widget, can_focus=True):
             return "chosen"
         if word == self._now:
             return "now"
-        is_usable = word in self.words[: self._usable]
+        is_usable = not word or word in self.words[: self._usable]
         return "word" if is_usable else "beyond"
 
     def _drawn(self) -> list[tuple[str, str]]:

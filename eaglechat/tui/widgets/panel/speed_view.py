@@ -56,11 +56,10 @@ class SpeedView(Widget):
             said = words.in_short(known) or (
                 "too few rounds yet" if self._is_begun else "no reply yet"
             )
-        speed = f"{words.per_second(known.speed.tokens_per_second)} tok/s" if known.speed else ""
         plain = words.plain_in_short(known.plain) if known.plain else ""
         beside = (
             (said, self._style(known.verdict or "same")),
-            (speed, value),
+            (words.speed(known), value),
             (plain, label),
         )
         rows = [
@@ -79,7 +78,7 @@ def _explanation(headline: Headline) -> str:
         "Tokens per second against plain decoding, ± two standard errors of both. During a reply, "
         "of its latest 64 rounds, or since the draft length was turned; then of all of it. "
     )
-    return said + ("" if headline.is_plain else words.origin(headline.plain))
+    return said if headline.is_plain else f"{said}Plain decoding: {words.origin(headline.plain)}."
 
 
 def _in_large(text: str) -> tuple[str, str, str]:
