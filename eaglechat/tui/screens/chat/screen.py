@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from textual import events, on
@@ -56,6 +56,7 @@ from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.http.address import same_server
 from eaglechat.paths import write_atomically
+from eaglechat.settings.model import View
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.command import Command
@@ -147,8 +148,7 @@ class ChatScreen(PromptScreen[None]):
         with Horizontal(id="body"):
             with Vertical(id="conversation"):
                 transcript = Transcript(id="transcript")
-                transcript.show_rejected = settings.interface.show_rejected
-                transcript.token_colours = settings.interface.token_colours
+                transcript.view = settings.interface.view
                 yield transcript
                 yield FindBar(transcript, lambda: self.session.turns.path)
                 yield StatusLine(id="status")
@@ -170,6 +170,7 @@ class ChatScreen(PromptScreen[None]):
     def on_mount(self) -> None:
         services = self.services
         self.set_class(not services.settings.current.interface.show_panel, "-panel-hidden")
+        self.set_class(services.settings.current.interface.view == "trace", "-trace")
         services.settings.changed.subscribe(self, self._settings_changed)
         self._numbers_pace = FramePace(FEWEST_NUMBERS_PER_SECOND)
         self.session = ChatSession(
@@ -281,8 +282,8 @@ class ChatScreen(PromptScreen[None]):
         self.session.follow_settings(change.before, change.after)
         interface = change.after.interface
         if interface != change.before.interface:
-            self.transcript.show_rejected = interface.show_rejected
-            self.transcript.token_colours = interface.token_colours
+            self.transcript.view = interface.view
+            self.set_class(interface.view == "trace", "-trace")
             self.set_class(not interface.show_panel, "-panel-hidden")
 
     # Opening, leaving and saving chats
@@ -702,8 +703,12 @@ class ChatScreen(PromptScreen[None]):
     def action_fold_thought(self) -> None:
         self._uncovered().fold_thought()
 
-    def action_toggle_view(self, name: str) -> None:
-        setattr(self.transcript, name, not getattr(self.transcript, name))
+    def action_view(self, view: View | None) -> None:
+        """Show replies in this view; without one, in the next."""
+        if view is None:
+            views = get_args(View)
+            view = views[(views.index(self.transcript.view) + 1) % len(views)]
+        self.services.settings.change("interface", "view", view)
 
     def action_open_link(self) -> None:
         self.transcript.open_link()
