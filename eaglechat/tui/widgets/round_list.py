@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.cache import LRUCache
 from textual.strip import Strip
 
 from eaglechat.chat.recording import Recording
@@ -17,6 +18,9 @@ from eaglechat.tui.widgets.transcript.reply import ReplyEntry
 from eaglechat.tui.widgets.transcript.token_styles import GUESSED, TokenStyled
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import Round, Token
+
+_NUMBER_CELLS = 5
+_ROWS_KEPT = 200
 
 
 class RoundList(TokenStyled, can_focus=True):
@@ -41,6 +45,8 @@ class RoundList(TokenStyled, can_focus=True):
         """The round that keys work on; None for the newest, also when others come."""
         self._last = -1
         """The round in the bottom row."""
+        self._strips: LRUCache[int, tuple[Round, Strip]] = LRUCache(_ROWS_KEPT)
+        """The rows without the cursor: with every new round all move."""
 
     def show(self, recording: Recording | None) -> None:
         """Show the rounds of a recording as far as there are any."""
@@ -90,23 +96,38 @@ class RoundList(TokenStyled, can_focus=True):
     def _round_in(self, y: int) -> int:
         return self._last - (self.size.height - 1 - y)
 
-    def render_line(self, y: int) -> Strip:
-        index, base = self._round_in(y), self.rich_style
-        if self._recording is None or not 0 <= index < self._count:
-            return Strip.blank(self.size.width, base)
-        ground = Style()
-        if self.has_focus and index == self._chosen:
-            ground = Style(bgcolor=self.get_component_rich_style("rounds--cursor").bgcolor)
-        drawn = self._drawn(self._recording.rounds[index], len(f"{self._count:,}"))
-        strip = Strip([Segment(text, style + ground) for text, style in drawn])
-        return strip.adjust_cell_length(self.size.width, base + ground)
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._strips.clear()
 
-    def _drawn(self, round_: Round, digits: int) -> Iterator[tuple[str, Style]]:
+    def on_resize(self) -> None:
+        self._strips.clear()
+        self._last = max(self._last, min(self._count, self.size.height) - 1)
+
+    def render_line(self, y: int) -> Strip:
+        index, width = self._round_in(y), self.size.width
+        if self._recording is None or not 0 <= index < self._count:
+            return Strip.blank(width, self.rich_style)
+        round_ = self._recording.rounds[index]
+        drawn, strip = self._strips.get(index) or (None, Strip.blank(width))
+        if drawn is not round_:
+            segments = [Segment(text, style) for text, style in self._drawn(round_)]
+            strip = Strip(segments).adjust_cell_length(width, self.rich_style)
+            self._strips[index] = round_, strip
+        if self.has_focus and index == self._chosen:
+            ground = self.get_component_rich_style("rounds--cursor").bgcolor
+            styled = (
+                (text, (style or Style()) + Style(bgcolor=ground)) for text, style, _ in strip
+            )
+            return Strip(Segment(text, style) for text, style in styled)
+        return strip
+
+    def _drawn(self, round_: Round) -> Iterator[tuple[str, Style]]:
         faint, own = self.get_component_rich_style("rounds--faint"), self.rich_style
         guessed = self.get_component_rich_style(f"token--{GUESSED}")
         rejected = round_.rejected
         mark = "✗" if rejected is not None else "✓" if round_.n_accepted else "·"
-        yield f"{round_.index + 1:>{digits},} {mark} ", faint
+        yield f"{round_.index + 1:>{_NUMBER_CELLS},} {mark} ", faint
         kept, last = round_.tokens[: round_.n_accepted], round_.tokens[round_.n_accepted :]
         if kept:
             yield f"{_shown(kept)} ", guessed

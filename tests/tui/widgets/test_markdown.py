@@ -12,6 +12,7 @@ from rich.style import Style
 from textual.geometry import Region
 from textual.pilot import Pilot
 
+from eaglechat.settings.model import View
 from eaglechat.tui.screens.chat.screen import cannot_open, shown_address
 from eaglechat.tui.widgets.transcript.markdown import (
     CODE,
@@ -201,13 +202,14 @@ def test_a_passage_is_found_again_in_what_is_drawn() -> None:
     assert same_passage("", (0, 0), "") == (0, 0)
 
 
-async def test_what_is_found_is_marked_where_markdown_puts_it() -> None:
+@pytest.mark.parametrize("view", ["live", "read"])
+async def test_what_is_found_is_marked_where_it_is_drawn(view: View) -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
         app.add_reply("**bold** words and\n\n- `more` of it\n- the needle here")
         reply = app.query(ReplyEntry).first()
-        app.transcript.view = "read"
-        await until(pilot, lambda: reply.markdown_shown)
+        app.transcript.view = view
+        await until(pilot, lambda: reply.markdown_shown == (view == "read") and reply.size.height)
         reply.mark((reply.text.index("needle"), reply.text.index("needle") + 6))
         drawn = [s for y in range(reply.size.height) for s in reply.render_line(y)]
         assert [s.text for s in drawn if s.style and s.style.reverse] == ["needle"]

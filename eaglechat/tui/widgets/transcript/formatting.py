@@ -210,33 +210,33 @@ def _spans(source: str, start: int, line: _Line, is_over: bool) -> Iterator[_Spa
     if line.is_literal:
         yield _Span(len(source), line.format)
     else:
-        yield from _inline(source, start, len(source), line.format, is_over)
+        yield from _inline(source[start:], start, line.format, is_over)
 
 
-def _inline(source: str, start: int, stop: int, format: str, is_over: bool) -> Iterator[_Span]:
-    """The spans of a part of a line whose text has `format`."""
-    at = start
-    while at < stop:
-        found = _CLOSED.search(source, at, stop)
+def _inline(text: str, begin: int, format: str, is_over: bool) -> Iterator[_Span]:
+    """The spans of text in a line, where it begins at `begin` and has `format`."""
+    at = 0
+    while at < len(text):
+        found = _CLOSED.search(text, at)
         if not is_over:
-            opened = _OPEN.search(source, at, stop)
+            opened = _OPEN.search(text, at)
             if opened and (found is None or opened.start() < found.start()):
                 found = opened
         if found is None:
             break
         name = next(name for name in (STRONG, EMPHASIS, CODE) if found[name])
         first, end = found.span(f"in_{name}")
-        yield _Span(found.start(), format)
-        yield _Span(first, _HIDDEN)
+        yield _Span(begin + found.start(), format)
+        yield _Span(begin + first, _HIDDEN)
         within = format if name in format.split() else f"{format} {name}".strip()
         if name == CODE:
-            yield _Span(end, within)
+            yield _Span(begin + end, within)
         else:
             is_closed = is_over or end < found.end()
-            yield from _inline(source, first, end, within, is_closed)
-        yield _Span(found.end(), _HIDDEN)
+            yield from _inline(text[first:end], begin + first, within, is_closed)
+        yield _Span(begin + found.end(), _HIDDEN)
         at = found.end()
-    yield _Span(stop, format)
+    yield _Span(begin + len(text), format)
 
 
 def _formatted(runs: Iterable[Run], spans: Iterable[_Span]) -> Iterator[Run]:
