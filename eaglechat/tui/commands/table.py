@@ -332,7 +332,7 @@ CHAT = (
         priority=True,
     ),
     Command(
-        id="rounds.older",
+        id="rounds.up",
         title="Round above",
         help="Up a round in the list of rounds",
         scopes=("rounds",),
@@ -340,7 +340,7 @@ CHAT = (
         action="go(-1)",
     ),
     Command(
-        id="rounds.newer",
+        id="rounds.down",
         title="Round below",
         help="Down a round in the list of rounds",
         scopes=("rounds",),

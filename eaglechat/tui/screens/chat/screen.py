@@ -208,7 +208,7 @@ class ChatScreen(PromptScreen[None]):
         width, height = size
         folded = width < PANEL_FROM[0] or height < PANEL_FROM[1]
         self.set_class(folded, "-folded")
-        self.set_class(width >= ROUNDS_FROM, "-wide")
+        self.set_class(width >= ROUNDS_FROM, "-rounds")
         self.set_class(not folded and height >= TABLE_FROM, "-tall")
 
     @property
@@ -262,7 +262,7 @@ class ChatScreen(PromptScreen[None]):
         numbers = numbers_of(session)
         self.query_one("#panel", SpeculationPanel).show(numbers)
         self.query_one("#status", StatusLine).show(numbers)
-        if self.has_class("-wide"):
+        if self.has_class("-rounds"):
             last = session.running.turn if session.running else session.turns.last_reply
             self.query_one(RoundList).show(last.recording if last else None)
         is_told = wording.not_reported(session.hello, "draft_text") is None
