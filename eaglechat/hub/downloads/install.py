@@ -19,10 +19,12 @@ from eaglechat.hub.local.installed import (
     converted_path,
     note_begun,
     note_ended,
+    note_hash,
     status,
 )
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.partial_file import bytes_received
+from eaglechat.hub.local.stores import find_file
 from eaglechat.hub.references import InvalidReferenceError, choose
 from eaglechat.wire.protocol import DrafterKind
 
@@ -123,12 +125,15 @@ def why_unfit(hub: Hub, plan: Plan) -> str | None:
 def _model(repo: RemoteRepo, source: GGUFSource) -> tuple[RemoteFile, ...]:
     """The files of a model. The first has the hash that the catalogue pins, if it pins one."""
     first, *others = (repo.file(name) for name in choose(source.reference, repo.paths).files)
+    note_hash(source, None if others else first.sha256)
     return (replace(first, sha256=source.sha256 or first.sha256), *others)
 
 
 def _missing(cache: Path, file: RemoteFile) -> int:
     repo = RepoCache(cache, file.repo)
     if repo.pointer(file.commit, file.path).exists():
+        return 0
+    if find_file(file.repo, file.path, file.size, file.sha256) is not None:
         return 0
     if file.sha256 is None:
         return file.size
