@@ -138,7 +138,7 @@ def _pull_pair(
 
         draft_type = checked_type(args.draft_type, TYPES)
     try:
-        plan = install.plan(hub, entry)
+        plan = install.plan(hub, entry, draft_type)
         install.check_draft(hub, plan)
         install.check_access(hub, plan)
     except OfflineError:

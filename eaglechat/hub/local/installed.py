@@ -3,7 +3,7 @@ were begun."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +115,15 @@ def _cached_checkpoint(cache: Path, draft: DraftSource) -> Path | None:
         if weights and (snapshot / "config.json").exists():
             return snapshot
     return None
+
+
+def converted_checkpoints(pairs: Iterable[tuple[CatalogueEntry, Status]]) -> set[Path]:
+    """The checkpoints whose draft is converted: nothing needs them until it is converted again."""
+    return {
+        status.checkpoint
+        for entry, status in pairs
+        if entry.draft.checkpoint is not None and status.checkpoint and status.draft
+    }
 
 
 def converted_path(name: str, draft_type: str) -> Path:

@@ -77,6 +77,11 @@ class LocalModel:
         return self.kind in (ModelKind.TARGET, ModelKind.PLAIN)
 
     @property
+    def short_name(self) -> str:
+        """Its name without the repository and the ending of a file."""
+        return self.name.rpartition("/")[2].removesuffix(".gguf")
+
+    @property
     def everywhere(self) -> tuple[LocalModel, ...]:
         """It and its others."""
         return (self, *self.also)
@@ -111,6 +116,7 @@ def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[
             _in_cache(cache or cache_dir(), book.header),
             *(_in_folder(*place, book.header) for place in places),
             _in_ollama(book.header),
+            _copies(book.header),
         )
     )
     book.save()
@@ -151,19 +157,16 @@ def _file(path: Path) -> LocalModel:
 
 def _each_once(models: Iterable[LocalModel]) -> list[LocalModel]:
     """The models, those of the same file or the same hash together; the first name counts."""
-    found: list[list[LocalModel]] = []
-    known: dict[object, list[LocalModel]] = {}
-    for model in models:
-        file, sha256 = _identity(model)
-        same = known.get(file) or (known.get(sha256) if sha256 else None)
-        if same is None:
-            same = []
-            found.append(same)
-        same.append(replace(model, size_bytes=0) if file in known else model)
-        known[file] = same
-        if sha256:
-            known[sha256] = same
-    return [replace(first, also=tuple(others)) for first, *others in found]
+    identified = [(model, *_identity(model)) for model in models]
+    # A file has one hash, and may have other names that do not tell it.
+    hashes = {file: sha256 for _, file, sha256 in identified if sha256 is not None}
+    found: dict[object, list[LocalModel]] = {}
+    seen = set[object]()
+    for model, file, _ in identified:
+        same = found.setdefault(hashes.get(file, file), [])
+        same.append(replace(model, size_bytes=0) if file in seen else model)
+        seen.add(file)
+    return [replace(first, also=tuple(others)) for first, *others in found.values()]
 
 
 def _identity(model: LocalModel) -> tuple[object, str | None]:
@@ -248,6 +251,13 @@ def _in_ollama(read: ReadHeader) -> Iterator[LocalModel]:
                 name, ModelKind.BROKEN, Source.OLLAMA, one.blob, files, 0, one.repo, None,
                 printable(one.problem),
             )  # fmt: skip
+
+
+def _copies(read: ReadHeader) -> Iterator[LocalModel]:
+    """The F16 copies of targets, which only their pairs load."""
+    problem = "A copy of a target that verifies drafts faster; it is written again when needed."
+    for model in _in_folder(paths.reencoded_dir(), Source.CONVERTED, read):
+        yield replace(model, kind=ModelKind.OTHER, problem=problem)
 
 
 def _in_folder(folder: Path, source: Source, read: ReadHeader) -> Iterator[LocalModel]:

@@ -26,6 +26,7 @@ from eaglechat.wire.protocol import Auto, DrafterKind, DraftLength
 
 if TYPE_CHECKING:
     from eaglechat.hub.local.installed import Status
+    from eaglechat.hub.local.library import LocalModel
 
 T = TypeVar("T")
 
@@ -135,7 +136,7 @@ class PairLibrary:
             found = self.find(name)
             if found is not None and found.source != "recent":
                 return found
-        return pair_of_files(target, draft)
+        return pair_of_files(target, draft, name)
 
     def remember(self, pair: Pair) -> None:
         """Make a pair that was loaded the most recent one."""
@@ -230,10 +231,16 @@ def none_here() -> str:
     return f"There are no models on this machine besides the built-in pair, {BUILTIN_NAME}."
 
 
-def pair_of_files(target: Path, draft: Path | None) -> Pair:
-    """A pair of local files, named after them."""
-    name = target.stem if draft is None else f"{target.stem} + {draft.stem}"
-    return Pair(name, target, draft, "files")
+def pair_of_files(target: Path, draft: Path | None, name: str = "") -> Pair:
+    """A pair of local files; without a name, it is named after them."""
+    named = target.stem if draft is None else f"{target.stem} + {draft.stem}"
+    return Pair(name or named, target, draft, "files")
+
+
+def pair_of_models(target: LocalModel, draft: LocalModel | None) -> Pair:
+    """A pair of models on this machine, with their names: a blob of Ollama is named by its hash."""
+    names = [model.short_name for model in (target, draft) if model]
+    return pair_of_files(target.path, draft.path if draft else None, " + ".join(names))
 
 
 def inspect(pair: Pair) -> InspectedPair:

@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from stat import S_ISREG
 
@@ -32,18 +33,20 @@ class Removal:
 
     def used_by(self, pairs: Iterable[Pair]) -> list[str]:
         """The names of the pairs that need one of the files."""
-        gone = self.real_files
         users = (
             pair.name
             for pair in pairs
             if pair.server is None
-            and any(os.path.realpath(file) in gone for file in (pair.target, pair.draft) if file)
+            and (self.takes(pair.target) or (pair.draft is not None and self.takes(pair.draft)))
         )
         return list(dict.fromkeys(users))
 
-    @property
-    def real_files(self) -> frozenset[str]:
-        """The files' paths without links."""
+    def takes(self, file: str | Path) -> bool:
+        """Whether a file, or what it is a link to, is deleted."""
+        return os.path.realpath(file) in self._real_files
+
+    @cached_property
+    def _real_files(self) -> frozenset[str]:
         return frozenset(map(os.path.realpath, self.files))
 
 
