@@ -247,8 +247,9 @@ def _in_ollama(read: ReadHeader) -> Iterator[LocalModel]:
             yield _recognise(one.name, (one.blob,), Source.OLLAMA, one.repo, read)
         else:
             name, files = printable(one.name), (one.blob,)
+            kind = ModelKind.OTHER if one.is_whole else ModelKind.BROKEN
             yield LocalModel(
-                name, ModelKind.BROKEN, Source.OLLAMA, one.blob, files, 0, one.repo, None,
+                name, kind, Source.OLLAMA, one.blob, files, 0, one.repo, None,
                 printable(one.problem),
             )  # fmt: skip
 

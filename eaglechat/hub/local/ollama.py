@@ -29,6 +29,10 @@ class ManifestError(ValueError):
     """A manifest that names no GGUF; the text is one sentence that says why."""
 
 
+class OnlyOllamaError(ManifestError):
+    """A model that is whole, but in a form that only Ollama runs."""
+
+
 @dataclass(frozen=True)
 class OllamaModel:
     """A model of a store, or a part of it that cannot be read; `problem` says why."""
@@ -40,6 +44,8 @@ class OllamaModel:
     repo: str | None = None
     """Its repository, if it came from the Hub."""
     problem: str | None = None
+    is_whole: bool = True
+    """False if something of it is missing or broken."""
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -99,7 +105,7 @@ def _files(folder: Path, depth: int) -> Iterator[Path | OllamaModel]:
         return
     except OSError as error:
         problem = f"Ollama's store cannot be read: {error.strerror or error}."
-        yield OllamaModel(str(folder), folder, problem=problem)
+        yield OllamaModel(str(folder), folder, None, problem, is_whole=False)
         return
     for entry in entries:
         try:
@@ -118,17 +124,18 @@ def _model(store: Path, root: Path, path: Path) -> OllamaModel:
     if host in _PUBLIC_HOSTS:
         parts = [model] if space == "library" else [space, model]
     name = f"{'/'.join(parts)}:{tag}"
+    is_whole = False
     try:
         blob = store / "blobs" / f"sha256-{weights(store, path)}"
     except OSError as error:
         problem = f"Its manifest cannot be read: {error.strerror or error}."
     except ManifestError as error:
-        problem = str(error)
+        problem, is_whole = str(error), isinstance(error, OnlyOllamaError)
     else:
         if _is_file(blob):
             return OllamaModel(name, blob, repo)
         problem = f"Its weights are not in Ollama's store; `ollama pull {name}` fetches them."
-    return OllamaModel(name, path, repo, problem)
+    return OllamaModel(name, path, repo, problem, is_whole)
 
 
 def weights(store: Path, manifest: Path) -> str:
@@ -145,9 +152,9 @@ def weights(store: Path, manifest: Path) -> str:
                 break
     of_model = [layer for layer in layers if layer.media_type == _MODEL]
     if any(layer.media_type == _ADAPTER for layer in layers):
-        raise ManifestError("It has an adapter, which only Ollama applies.")
+        raise OnlyOllamaError("It has an adapter, which only Ollama applies.")
     if len(of_model) != 1:
-        raise ManifestError(
+        raise OnlyOllamaError(
             "Its weights are in several files, which only Ollama reads."
             if of_model
             else "Its manifest names no GGUF: it runs in the cloud, or has another format."
