@@ -87,7 +87,7 @@ def served_pair(args: argparse.Namespace, settings: Settings) -> Pair | None:
 def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
     """The pair that the flags name, or None if they name none. Raises CommandError."""
     from eaglechat.hub import catalogue
-    from eaglechat.hub.local.pairs import NotInstalledError, pair_of_models
+    from eaglechat.hub.local.pairs import NotInstalledError
 
     if args.target is not None:
         return _pair_of(args.target, args.draft)
@@ -98,9 +98,11 @@ def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
     except NotInstalledError as error:
         raise CommandError(str(error)) from error
     if pair is None or (pair.source == "recent" and not pair.target.exists()):
+        from eaglechat.hub.local.library import pair_of_models  # brings huggingface_hub
+
         models = _models_here()
         if (model := _named(models, args.pair)) is not None:
-            return pair_of_models(model, None)
+            return pair_of_models(model)
     if pair is None:
         known = [pair.name for pair in library.pairs()]
         names = [*(one.name for one in catalogue.load()[0]), *(one.name for one in models)]

@@ -35,18 +35,19 @@ def run(args: argparse.Namespace) -> int:
         complain(str(problem))
     models = library.scan(loaded.library.folders)
     pairs = [(entry, installed.status(entry)) for entry in entries]
+    known = [*models, *library.built_in_drafts()]
     newer = _newer(models) if args.newer else set()
     if args.json:
         document = {
             "models": [
-                _model(m, models) | ({"newer": m.name in newer} if args.newer else {})
+                _model(m, known) | ({"newer": m.name in newer} if args.newer else {})
                 for m in models
             ],
             "pairs": [_pair(*p) for p in pairs],
         }
         print(json.dumps(document, indent=2))
         return OK
-    _print_models(models, installed.converted_checkpoints(pairs), newer)
+    _print_models(models, known, installed.converted_checkpoints(pairs), newer)
     print()
     _print_pairs(pairs)
     return OK
@@ -105,7 +106,10 @@ def _pair(entry: CatalogueEntry, status: Status) -> dict[str, Any]:
 
 
 def _print_models(
-    models: Sequence[LocalModel], converted: Collection[Path], newer: Collection[str]
+    models: Sequence[LocalModel],
+    known: Sequence[LocalModel],
+    converted: Collection[Path],
+    newer: Collection[str],
 ) -> None:
     from eaglechat.hub.local.library import drafters_of
     from eaglechat.hub.local.pairs import none_here
@@ -116,7 +120,7 @@ def _print_models(
         print(f"{none_here()} `eaglechat pull` downloads more.")
         return
     print("On this machine")
-    found = [(model, drafters_of(model, models)) for model in models]
+    found = [(model, drafters_of(model, known)) for model in models]
     rows = [
         (m.name, m.kind.value, of_model(m, drafts), format_bytes(m.size_bytes), m.source.value)
         for m, drafts in found

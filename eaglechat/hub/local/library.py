@@ -23,6 +23,8 @@ from eaglechat.gguf.shards import shard_of, shard_paths
 from eaglechat.hub.local import ollama
 from eaglechat.hub.local.cache import RepoCache, cache_dir, repo_of
 from eaglechat.hub.local.headers import HeaderBook
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import builtin_pair, pair_of_files
 from eaglechat.hub.local.stores import (
     Source,
     llama_cpp_folder,
@@ -103,7 +105,8 @@ class LocalTarget:
 
 
 def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[LocalModel]:
-    """Every model on this machine, each once. `folders` are the user's."""
+    """Every model on this machine, each once, and last what cannot be used. `folders` are the
+    user's."""
     book = HeaderBook()
     places = [
         (paths.drafts_dir(), Source.CONVERTED),
@@ -120,7 +123,13 @@ def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[
         )
     )
     book.save()
-    return models
+    return sorted(models, key=lambda model: model.kind in (ModelKind.OTHER, ModelKind.BROKEN))
+
+
+def pair_of_models(target: LocalModel, draft: LocalModel | None = None) -> Pair:
+    """A pair of models with their names: a blob of Ollama is named by its hash."""
+    names = [model.short_name for model in (target, draft) if model]
+    return pair_of_files(target.path, draft.path if draft else None, " + ".join(names))
 
 
 def targets(models: Sequence[LocalModel]) -> list[LocalTarget]:
@@ -131,6 +140,12 @@ def targets(models: Sequence[LocalModel]) -> list[LocalTarget]:
         for model in models
         if model.is_target
     ]
+
+
+def built_in_drafts() -> list[LocalModel]:
+    """The built-in draft, which `scan` leaves out because it cannot be deleted."""
+    draft = builtin_pair().draft
+    return look_at([draft]) if draft is not None else []
 
 
 def look_at(places: Sequence[Path]) -> list[LocalModel]:

@@ -26,7 +26,6 @@ from eaglechat.wire.protocol import Auto, DrafterKind, DraftLength
 
 if TYPE_CHECKING:
     from eaglechat.hub.local.installed import Status
-    from eaglechat.hub.local.library import LocalModel
 
 T = TypeVar("T")
 
@@ -235,12 +234,6 @@ def pair_of_files(target: Path, draft: Path | None, name: str = "") -> Pair:
     """A pair of local files; without a name, it is named after them."""
     named = target.stem if draft is None else f"{target.stem} + {draft.stem}"
     return Pair(name or named, target, draft, "files")
-
-
-def pair_of_models(target: LocalModel, draft: LocalModel | None) -> Pair:
-    """A pair of models on this machine, with their names: a blob of Ollama is named by its hash."""
-    names = [model.short_name for model in (target, draft) if model]
-    return pair_of_files(target.path, draft.path if draft else None, " + ".join(names))
 
 
 def inspect(pair: Pair) -> InspectedPair:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local import headers, ollama
 from eaglechat.hub.local.library import ModelKind, find, scan, targets
 from eaglechat.hub.local.ollama import ManifestError, weights
@@ -187,6 +188,15 @@ def test_a_target_is_listed_with_the_drafts_that_fit_it(store: Path, tmp_path: P
     (target,) = targets(scan([], tmp_path))
     assert (target.model.name, target.drafters) == ("qwen3:8b", ("eagle3",))
     assert [draft.name for draft in target.drafts] == ["eagle:q8"]
+
+
+def test_the_built_in_draft_is_known_as_a_draft(
+    store: Path, real_files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
+    put(store, "smollm2/135m", real_files[0].read_bytes())
+    (target,) = HubDesk().targets([])
+    assert (target.model.name, target.drafters) == ("smollm2:135m", ("eagle3",))
 
 
 def test_a_header_is_read_once_as_long_as_its_file_stays(

@@ -13,9 +13,15 @@ from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
 
 from eaglechat.chat.history.listing import count_of
-from eaglechat.hub.local.library import LocalModel, drafters_of
+from eaglechat.hub.local.library import (
+    LocalModel,
+    ModelKind,
+    built_in_drafts,
+    drafters_of,
+    pair_of_models,
+)
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import InspectedPair, inspect, none_here, pair_of_models
+from eaglechat.hub.local.pairs import InspectedPair, inspect, none_here
 from eaglechat.hub.local.removal import Removal, plan_removal, remove
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
@@ -42,6 +48,7 @@ class LibraryScreen(EagleModal[Pair]):
         self._services = services
         self._models: list[LocalModel] | None = None
         self._drafters: list[tuple[DrafterKind, ...]] = []
+        self._drafts: list[LocalModel] = []
         self._known_pairs: list[Pair] = []
         self._converted: set[Path] = set()
         self._pairs: list[InspectedPair] = []
@@ -79,17 +86,19 @@ class LibraryScreen(EagleModal[Pair]):
         pairs = [status.pair for _, status in catalogue if status.pair is not None]
         converted = converted_checkpoints(catalogue)
         models = desk.models(self._services.settings.current.library.folders)
-        drafters = [drafters_of(model, models) for model in models]
-        yield partial(self._take_models, models, drafters, pairs, converted)
+        drafts = [one for one in (*models, *built_in_drafts()) if one.kind is ModelKind.DRAFT]
+        drafters = [drafters_of(model, drafts) for model in models]
+        yield partial(self._take_models, models, drafts, drafters, pairs, converted)
 
     def _take_models(
         self,
         models: list[LocalModel],
+        drafts: list[LocalModel],
         drafters: list[tuple[DrafterKind, ...]],
         pairs: list[Pair],
         converted: set[Path],
     ) -> None:
-        self._models, self._drafters = models, drafters
+        self._models, self._drafts, self._drafters = models, drafts, drafters
         self._known_pairs = [*pairs, *self._services.pairs.pairs()]
         self._converted = converted
         self._list_anew()
@@ -97,7 +106,7 @@ class LibraryScreen(EagleModal[Pair]):
     def _find_fitting(self, target: LocalModel, drafts: Sequence[LocalModel]) -> Iterator[Update]:
         pairs = [inspect(pair_of_models(target, draft)) for draft in drafts]
         fitting = [pair for pair in pairs if pair.problem is None]
-        alone = pair_of_models(target, None)
+        alone = pair_of_models(target)
         yield partial(self._take_pairs, [*fitting, InspectedPair(alone, target.header, None, None)])
 
     def _take_pairs(self, pairs: list[InspectedPair]) -> None:
@@ -181,10 +190,9 @@ class LibraryScreen(EagleModal[Pair]):
             return
         model = self._models[index]
         if model.is_target:
-            drafts = [other for other in self._models if other.kind.value == "draft"]
             self._say(f"Looking for drafts that fit {model.name}…")
-            self.in_background(lambda: self._find_fitting(model, drafts))
-        elif model.kind.value == "draft":
+            self.in_background(lambda: self._find_fitting(model, self._drafts))
+        elif model.kind is ModelKind.DRAFT:
             self._say("A draft runs together with its target: choose the target.", bad=True)
         else:
             self._say(
@@ -217,7 +225,8 @@ def _row(model: LocalModel, drafters: Sequence[DrafterKind], is_converted: bool)
     header = model.header
     what = f"{header.architecture} {header.quantization}" if header else ""
     badge = drafting.of_model(model, drafters)
-    facts = [model.kind.value, badge, what, format_bytes(model.size_bytes), model.source.value]
+    size = format_bytes(model.size_bytes) if model.size_bytes else ""
+    facts = [model.kind.value, badge, what, size, model.source.value]
     facts += [other.name for other in model.also]
     facts.append("converted: no longer needed" if is_converted else "")
     facts.append("" if model.is_target else model.problem or "")
