@@ -52,6 +52,11 @@ class Headline:
     """Nothing was drafted, and nobody left that to auto."""
 
     @property
+    def level(self) -> Plain | None:
+        """Plain decoding, which is a plain reply's own speed."""
+        return Plain(self.speed, "reply") if self.is_plain and self.speed else self.plain
+
+    @property
     def is_rough(self) -> bool:
         """Whether plain decoding was measured at another time."""
         return self.plain is not None and self.plain.source in ("before", "load")

@@ -164,7 +164,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         said = _said(numbers)
         self.query_one("#off-reason", Line).show(said)
         self.query_one("#off-reason").display = bool(said)
-        self.query_one("#why", WhyView).show(numbers.means, headline.plain, numbers.latest)
+        latest = None if headline.is_plain else numbers.latest
+        self.query_one("#why", WhyView).show(numbers.means, headline.level, latest)
         self.query_one("#strip", RoundStrip).show(rounds)
         self.query_one("#lengths", LengthTable).show(numbers.auto)
         self.query_one("#context", Reading).show(numbers.room)

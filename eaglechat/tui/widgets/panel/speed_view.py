@@ -102,7 +102,7 @@ class SpeedChart(Widget):
         self._plain: float | None = None
 
     def show(self, rounds: Sequence[Round], headline: Headline) -> None:
-        plain = headline.plain.speed.tokens_per_second if headline.plain else None
+        plain = headline.level.speed.tokens_per_second if headline.level else None
         if (len(self._rounds), self._rounds[-1:], self._plain) != (len(rounds), rounds[-1:], plain):
             self._rounds, self._plain = rounds, plain
             self.refresh()

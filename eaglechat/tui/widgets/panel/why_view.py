@@ -25,10 +25,12 @@ class WhyView(Widget):
     def __init__(self, *, id: str | None = None, tooltip: str = "") -> None:
         super().__init__(id=id)
         self.tooltip = tooltip
-        self._shown: tuple[RoundMeans | None, Plain | None, SpeculationStats] | None = None
+        self._shown: tuple[RoundMeans | None, Plain | None, SpeculationStats | None] | None = None
 
-    def show(self, means: RoundMeans | None, plain: Plain | None, latest: SpeculationStats) -> None:
-        """`latest` has the counts over the latest rounds."""
+    def show(
+        self, means: RoundMeans | None, plain: Plain | None, latest: SpeculationStats | None
+    ) -> None:
+        """`latest` has the counts over the latest rounds; None if drafting is off."""
         if self._shown != (means, plain, latest):
             self._shown = (means, plain, latest)
             self.refresh()
@@ -37,7 +39,7 @@ class WhyView(Widget):
         if self._shown is None:
             return Content("")
         means, plain, latest = self._shown
-        lines = [_plain_round(plain), *self._kept(latest)]
+        lines = [_plain_round(plain), *(self._kept(latest) if latest else ())]
         if means is not None:
             lines.insert(0, _drafted_round(means))
         value, label = (self.get_visual_style(f"why--{name}") for name in ("value", "label"))
