@@ -374,7 +374,7 @@ def look(user: Driver) -> tuple[object, ...]:
         screen.focused,
         [options.highlighted for options in screen.query(OptionList)],
         [field.text for field in screen.query(TextArea)],
-        [(one.markdown, one.token_colours, one.show_rejected) for one in screen.query(Transcript)],
+        [one.view for one in screen.query(Transcript)],
         user.notices,
         app.clipboard,
         len(user.engine.sent),
