@@ -229,6 +229,24 @@ DIALOGS = (
         scopes=("confirm",),
         keys=("left", "right"),
     ),
+    Command(
+        id="settings.value_after",
+        title="Next value",
+        help="Take the next value of the highlighted setting",
+        scopes=("settings",),
+        keys=("right",),
+        action="step(1)",
+        priority=True,
+    ),
+    Command(
+        id="settings.value_before",
+        title="Previous value",
+        help="Take the previous value of the highlighted setting",
+        scopes=("settings",),
+        keys=("left",),
+        action="step(-1)",
+        priority=True,
+    ),
 )
 
 CHAT = (
