@@ -20,6 +20,7 @@ from eaglechat.gguf.preflight import PreflightError
 from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.speeds import Speeds
 from eaglechat.paths import write_atomically
 from eaglechat.wire.protocol import Auto, DrafterKind, DraftLength
 
@@ -88,16 +89,18 @@ class KeptLength(msgspec.Struct, frozen=True):
 
 
 class PairLibrary:
-    """The built-in pair, the recent pairs, and the draft length the user chose for each pair.
+    """The built-in pair, the recent pairs, the draft length the user chose for each pair, and what
+    was measured of each (`speeds`).
 
-    The last two are files in `state_dir`; `problem` says in one sentence why one of them could not
-    be read or written, if so.
+    They are files in `state_dir`; `problem` says in one sentence why recent pairs or lengths could
+    not be read or written, if so.
     """
 
     def __init__(self, state_dir: Path) -> None:
         self._recent_file = state_dir / "recent-pairs.json"
         self._lengths_file = state_dir / "draft-lengths.json"
         self.problem: str | None = None
+        self.speeds = Speeds(state_dir)
         why = "The list of recent pairs cannot be read"
         self._recent = [
             Pair(r.name, Path(r.target), Path(r.draft) if r.draft else None, "recent")
