@@ -381,6 +381,14 @@ CHAT = (
         priority=True,
     ),
     Command(
+        id="inside.record",
+        title="Record the candidates",
+        help="Record the target's candidates from now on, and answer again",
+        scopes=("inside",),
+        keys=("i",),
+        priority=True,
+    ),
+    Command(
         id="chat.pane",
         title="Speculation panel",
         help="Show or hide the speculation panel",
@@ -775,7 +783,7 @@ BENCH = (
     Command(
         id="chat.bench",
         title="Bench",
-        help="Measure this pair with each draft length and keep the best",
+        help="Measure whether drafting is worth it with this pair, and how long drafts should be",
         scopes=("chat",),
         keys=("leader b",),
         priority=True,
@@ -800,7 +808,7 @@ BENCH = (
     Command(
         id="bench.quick",
         title="Quick bench",
-        help="Measure two prompts once, with short replies",
+        help="Measure two prompts twice, with short replies",
         scopes=("bench",),
         keys=("leader q",),
         footer="Quick",
