@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         complain(str(problem))
     hub, bars = Hub(), Bars(vanish=True)
     known = [(entry, installed.status(entry, hub.cache_dir)) for entry in entries]
-    models = library.scan(loaded.library.folders, hub.cache_dir)
+    models = library.scan(loaded.library.folders, hub.cache_dir) + library.built_in_drafts()
     try:
         pair = None
         with suppress(NotInstalledError):

@@ -61,7 +61,11 @@ def named(hub: Hub, text: str, catalogue: Catalogue, models: Sequence[LocalModel
 def of_file(path: Path, catalogue: Catalogue, models: Sequence[LocalModel]) -> Target:
     """A file on this machine. Raises InvalidReferenceError if it is no target."""
     real = Path(os.path.realpath(path))
-    same = (model for model in models if Path(os.path.realpath(model.path)) == real)
+    same = (
+        model
+        for model in models
+        if real in {Path(os.path.realpath(one.path)) for one in model.everywhere}
+    )
     return of_model(next(same, None) or library.look_at([path])[0], catalogue)
 
 
@@ -70,7 +74,8 @@ def of_model(model: LocalModel, catalogue: Catalogue) -> Target:
     if model.header is None or not model.is_target:
         why = model.problem or "It is a draft: name its target."
         raise InvalidReferenceError(f"{model.name} takes no drafts: {why[:1].lower()}{why[1:]}")
-    mine = [entry for entry, status in catalogue if status.target == model.path]
+    places = {one.path for one in model.everywhere}
+    mine = [entry for entry, status in catalogue if status.target in places]
     declared = (entry.base_model for entry in mine)
     bases = dict.fromkeys([*filter(None, declared), *_named_bases(model.header)])
     source = GGUFSource(path=str(Path(model.path).absolute()))
@@ -80,7 +85,7 @@ def of_model(model: LocalModel, catalogue: Catalogue) -> Target:
         commit, *inside = model.path.parts[at:]
         source = GGUFSource(repo=model.repo, file="/".join(inside), revision=commit)
     return Target(
-        name=ModelFiles((model.path.name,)).name,
+        name=model.short_name,
         source=mine[0].target if mine else source,
         header=model.header,
         base_models=tuple(bases),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from eaglechat.chat import controls
 from eaglechat.chat.controls import ChoiceControl, RangeControl
+from eaglechat.settings.model import View
 from eaglechat.tui.commands.command import Argument, Command
 from eaglechat.wire.protocol import AUTO
 
@@ -337,6 +340,30 @@ CHAT = (
         priority=True,
     ),
     Command(
+        id="rounds.up",
+        title="Round above",
+        help="Up a round in the list of rounds",
+        scopes=("rounds",),
+        keys=("up",),
+        action="go(-1)",
+    ),
+    Command(
+        id="rounds.down",
+        title="Round below",
+        help="Down a round in the list of rounds",
+        scopes=("rounds",),
+        keys=("down",),
+        action="go(1)",
+    ),
+    Command(
+        id="rounds.inside",
+        title="Inside this round",
+        help="Look inside the highlighted round",
+        scopes=("rounds",),
+        keys=("enter",),
+        footer="Inside",
+    ),
+    Command(
         id="inside.older",
         title="Previous round",
         help="Show the previous round",
@@ -382,31 +409,16 @@ CHAT = (
         priority=True,
     ),
     Command(
-        id="chat.reading",
-        title="Reading view",
-        help="Show replies as formatted text instead of tokens",
+        id="chat.view",
+        title="View of replies",
+        help="Show replies live in two inks, as Markdown to read, or as a trace of all tokens",
         scopes=("chat",),
         keys=("leader v",),
-        action="toggle_view('markdown')",
+        aliases=("f4",),
+        action="view({})",
+        argument=Argument(words=get_args(View), is_optional=True),
         priority=True,
-    ),
-    Command(
-        id="chat.colours",
-        title="Token colours",
-        help="Colour tokens by origin",
-        scopes=("chat",),
-        keys=("leader t",),
-        action="toggle_view('token_colours')",
-        priority=True,
-    ),
-    Command(
-        id="chat.rejected",
-        title="Rejected tokens",
-        help="Show the first rejected draft token of a round",
-        scopes=("chat",),
-        keys=("leader r",),
-        action="toggle_view('show_rejected')",
-        priority=True,
+        footer="View",
     ),
     Command(
         id="chat.load_again",

@@ -265,9 +265,16 @@ class SearchScreen(EagleModal[Pair]):
             command = ways.command(target, way)
             self._say(f"In a terminal: {command}" if command else "Download the model first.")
         elif target.path is not None and not way.needs_download:
-            self.dismiss(pair_of_files(target.path, way.path))
+            self.dismiss(self._pair_here(target.path, way.path, target.name, ways.name(way)))
         else:
             self._install(self._services.desk.pair_up(target, way))
+
+    def _pair_here(self, target: Path, draft: Path | None, *names: str) -> Pair:
+        """A pair of two files; if one is known, that, which may have settings of its own."""
+        for pair in self._services.pairs.pairs():
+            if (pair.target, pair.draft) == (target, draft):
+                return pair
+        return pair_of_files(target, draft, " + ".join(names if draft else names[:1]))
 
     def _install(self, entry: CatalogueEntry) -> None:
         downloads = DownloadsScreen(self._services, entry.name)
