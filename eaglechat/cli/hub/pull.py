@@ -158,14 +158,14 @@ def _pull_model(
 ) -> int:
     from eaglechat.hub.downloads.find_drafts import checkpoint_files
     from eaglechat.hub.errors import OfflineError
-    from eaglechat.hub.local import installed
+    from eaglechat.hub.local import installed, stores
     from eaglechat.hub.references import choose, group_models
 
     hub = downloads.hub
     try:
         listing = hub.repo(reference.repo, reference.revision)
     except OfflineError:
-        path = installed.cached_model(hub.cache_dir, reference)
+        path = installed.cached_model(hub.cache_dir, reference) or stores.find_model(reference)
         if path is None:
             raise
         print(path)
