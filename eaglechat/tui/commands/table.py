@@ -100,7 +100,7 @@ MENU = (
         title="Find drafts for this model",
         help="Find everything that can draft for the highlighted model, here and on the Hub",
         scopes=("menu", "library"),
-        keys=("leader s",),
+        keys=("leader exclamation_mark",),
         priority=True,
     ),
     Command(
