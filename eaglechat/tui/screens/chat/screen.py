@@ -746,8 +746,19 @@ class ChatScreen(PromptScreen[None]):
         self._look_inside(event.recording, event.index)
 
     def _look_inside(self, recording: Recording, index: int) -> None:
-        unreported = wording.not_reported(self.session.hello, "likely")
-        self.open(InsideScreen(recording, index, unreported))
+        self.open(InsideScreen(self.session, recording, index, self._answer_recorded))
+
+    def _answer_recorded(self, recording: Recording) -> Recording | None:
+        """Answer again with the target's candidates recorded, as in all replies from now on."""
+        replies = (turn for turn in self.session.turns if isinstance(turn, Reply))
+        reply = next((turn for turn in replies if turn.recording is recording), None)
+        if reply is None:
+            self.notify("Only a reply can be answered again, not a comparison.")
+            return None
+        again = self.session.answer_recorded(reply.id)
+        if again is not None:
+            self.services.settings.change("interface", "inspect", True)
+        return again
 
     # Finding in this chat
 
