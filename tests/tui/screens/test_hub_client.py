@@ -216,6 +216,8 @@ async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
     async with drive(size=(80, 24), desk=desk) as user:
         await install_small(user)
         await user.on(ChatScreen)
+        # It takes keys once it is drawn.
+        await user.sees("Menu")
         await user.press("ctrl+o")
         await user.on(MenuScreen)
         await user.command("menu.library")
