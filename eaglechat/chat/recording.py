@@ -63,7 +63,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Recording:
-    """One reply or comparison, from its request to its end.
+    """One reply, from its request to its end.
 
     Rounds from disk are unpacked when `rounds` is first read.
     """

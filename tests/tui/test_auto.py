@@ -125,10 +125,7 @@ async def test_the_panel_stands_whole_under_auto(drive: Drive, size: tuple[int, 
     async with drive(size=size, n_draft_max=AUTO) as user:
         await user.open_chat()
         await user.ask("hello")
-        await user.command("chat.compare")
-        await user.idle()
         panel = user.chat.query_one(SpeculationPanel)
-        await user.sees("Speed-up, measured")
         assert panel.max_scroll_y == 0
         assert user.inside(panel.query_one(AutoView).region)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from eaglechat.chat.comparing import Compared, latest_compared
 from eaglechat.chat.controls import DRAFTER, P_MIN, SHAPE, Controls, not_followed
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.refusals import speculation_off
@@ -38,7 +37,6 @@ class Numbers:
     prefill: str
     off: str | None
     """Why nothing is drafted; None if something is."""
-    compared: Compared | None
     controls: Controls
     reasoning: Reasoning
     """What can be set about the target's reasoning."""
@@ -84,12 +82,7 @@ def numbers_of(session: ChatSession) -> Numbers:
     latest = rounds[-ROLLING_ROUNDS:]
     rolling = stats_of(session.latest_rounds)
     only_ngrams = session.info is not None and not (session.info.drafters or session.info.server)
-    off = speculation_off(
-        session.info,
-        controls,
-        shown.speculation_stopped if shown else None,
-        is_comparison=session.running is not None and session.running.is_comparison,
-    )
+    off = speculation_off(session.info, controls, shown.speculation_stopped if shown else None)
     return Numbers(
         reply=shown.stats if shown else SpeculationStats(),
         measured=replace(shown.measured if shown else Measured(), stats=rolling),
@@ -99,7 +92,6 @@ def numbers_of(session: ChatSession) -> Numbers:
         n_ctx=session.n_ctx,
         prefill=_prefill(session),
         off=reason_of(off) if off else None,
-        compared=latest_compared(session.turns),
         controls=controls,
         reasoning=session.reasoning,
         by_part=shown.by_part if shown and shown.has_reasoning else {},

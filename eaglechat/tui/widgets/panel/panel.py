@@ -24,7 +24,7 @@ from eaglechat.chat.controls import (
     control_named,
     recommended_for,
 )
-from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.numbers import Numbers
 from eaglechat.tui.texts.statistics import (
@@ -87,12 +87,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield Line("Speculation", classes="heading", id="panel-heading")
             yield Line("", id="off-reason")
             yield from _readings()
-            yield Reading(
-                "Speed-up, measured",
-                id="speed-up",
-                tooltip="Tokens per second of the last reply over those of the same prompt "
-                f"without speculation, as {key_of('chat.compare')} measured them.",
-            )
             yield PartsView(
                 id="parts",
                 tooltip="The same of this reply's reasoning and of its answer. A round counts "
@@ -200,12 +194,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         reply = numbers.reply
         counts = f" ({reply.accepted:,} of {reply.tested:,})" if reply.tested else ""
         self._reading("reply-acceptance", ACCEPTANCE_RATE.shown(of_reply) + counts)
-        compared = numbers.compared
-        self.query_one("#speed-up").display = compared is not None
-        if compared is not None:
-            slower = compared.speed_up < 1
-            self.query_one("#speed-up").set_class(slower, "-slower")
-            self._reading("speed-up", f"{compared.speed_up:.2f}x{' (slower)' if slower else ''}")
         self.query_one("#positions", PositionChart).show(measured.stats or SpeculationStats())
         self._reading("positions-line", PER_POSITION.shown(measured))
         self.query_one("#strip", RoundStrip).show(numbers.rounds)
