@@ -117,11 +117,11 @@ class RaceScreen(EagleScreen[Speculation]):
         elif result.plain_error is None:
             self._show_result()
         else:
-            self.action_again()
+            self.action_replay()
 
     # Playing
 
-    def action_again(self) -> None:
+    def action_replay(self) -> None:
         """Play what was measured."""
         if self._result is not None and self._race.heats:
             self._film = Film(self._race.heats, self._race.who)
@@ -158,7 +158,7 @@ class RaceScreen(EagleScreen[Speculation]):
         assert self._result is not None
         advice = f"{{race.use}} {self._use_in_words()}"
         if self._hello.can.auto and self._best.n_draft_max != AUTO:
-            advice += ", {race.auto} lets auto choose"
+            advice += ", {race.let_auto} lets auto choose"
         self._say(racing.sentence(self._result), with_keys(f"{advice}."))
         self._draw()
 
@@ -172,8 +172,8 @@ class RaceScreen(EagleScreen[Speculation]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
-        if allowed and action in ("use", "auto", "again", "choose"):
-            can_auto = action != "auto" or self._hello.can.auto
+        if allowed and action in ("use", "let_auto", "replay", "choose"):
+            can_auto = action != "let_auto" or self._hello.can.auto
             return True if self._result is not None and can_auto else None
         return allowed
 
@@ -187,7 +187,7 @@ class RaceScreen(EagleScreen[Speculation]):
         if not self._is_skipped():
             self.dismiss(self._best)
 
-    def action_auto(self) -> None:
+    def action_let_auto(self) -> None:
         if not self._is_skipped():
             self.dismiss(msgspec.structs.replace(self._all[0], n_draft_max=AUTO))
 
@@ -252,7 +252,7 @@ class RaceScreen(EagleScreen[Speculation]):
             elif waiting is not None and waiting.prefill.total:
                 now += f" {waiting.prefill.done / waiting.prefill.total:.0%}"
         heat = f"Heat {len(race.heats) + 1} of {race.n_heats}: {now}."
-        return f"{heat} All write the same text in turn, a few words at a time."
+        return f"{heat} All continue the same text in turn."
 
     def _lanes(self, places: Mapping[Speculation, float], whole: int) -> Iterator[Content]:
         scores = {one.who: one for one in (self._result or self._race.result()).scores}
