@@ -39,6 +39,7 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "A slider, when it has the focus": ("slider",),
     "The race": ("race",),
     "Inside a round": ("inside",),
+    "Settings": ("settings",),
     "What the model sees": ("seen",),
     "Bench": ("bench",),
 }

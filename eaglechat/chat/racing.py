@@ -22,6 +22,7 @@ import msgspec
 
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.engine.bench.measure import PLAINLY, order_of
+from eaglechat.engine.bench.verdict import MeasuredGain
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Gain, PlainSpeed, Speeds
 from eaglechat.links.base import AnsweredRequest, Listener
@@ -129,10 +130,8 @@ class Score:
     who: Speculation
     tokens_per_second: float
     seconds: float
-    speed_up: float = 1.0
-    """How many times as fast as plain decoding."""
-    error: float | None = None
-    """The speed-up is known to plus or minus this (95%); None after too few heats."""
+    gain: MeasuredGain
+    """Its error is of 95%; None after too few heats."""
     is_drafted: bool = True
     """Whether it drafted at all, as far as the engine says."""
     fork: Fork | None = None
@@ -140,13 +139,13 @@ class Score:
     @property
     def verdict(self) -> str:
         """faster, slower or same; plain if nothing was drafted; early after too few heats."""
-        if self.error is None:
+        if self.gain.error is None:
             return "early"
         if not self.is_drafted:
             return "plain"
-        if abs(self.speed_up - 1.0) <= self.error:
-            return "same"
-        return "faster" if self.speed_up > 1.0 else "slower"
+        if self.gain.is_faster:
+            return "faster"
+        return "slower" if self.gain.is_slower else "same"
 
 
 @dataclass(frozen=True)
@@ -165,19 +164,19 @@ class Result:
     @property
     def best(self) -> Score | None:
         """The contender that was fastest; None if there was no heat."""
-        return max(self.scores[1:], key=lambda one: one.speed_up, default=None)
+        return max(self.scores[1:], key=lambda one: one.gain.speed_up, default=None)
 
     def note(self, speeds: Speeds, pair: Pair) -> None:
         """Keep what was measured of a pair."""
         best, now = self.best, time.time()
-        if best is None or self.plain_error is None or best.error is None:
+        error = best.gain.error if best else None
+        if best is None or error is None or self.plain_error is None:
             return
         plain = self.scores[0].tokens_per_second
         speeds.note_plain(pair, PlainSpeed(plain, self.plain_error, self.n_past, now))
         if best.is_drafted:
-            speeds.note_gain(
-                pair, Gain(best.speed_up, best.error, best.who.n_draft_max, "chat", now)
-            )
+            length = best.who.n_draft_max
+            speeds.note_gain(pair, Gain(best.gain.speed_up, error, length, "chat", now))
 
 
 class Race:
@@ -326,8 +325,7 @@ def _score(who: Speculation, heats: Sequence[Heat], tokens: int) -> Score:
         who=who,
         tokens_per_second=per_second(tokens, ms) or 0.0,
         seconds=ms / 1000.0,
-        speed_up=_ratio(times),
-        error=_error(times),
+        gain=MeasuredGain(_ratio(times), _error(times)),
         is_drafted=any(leg.speculated or _is_unknown(leg) for leg in legs),
         fork=next(filter(None, forks), None),
     )

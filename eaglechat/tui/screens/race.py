@@ -28,6 +28,7 @@ from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import racing, wording
 from eaglechat.tui.texts.bars import bar
+from eaglechat.tui.texts.bench import in_short
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire.neutral import neutralise
@@ -265,7 +266,7 @@ class RaceScreen(EagleScreen[Speculation]):
             numbers = f"{score.tokens_per_second:5.1f} tok/s" if score else ""
             is_told = self._result is not None and self._film is None and who != PLAINLY
             if score and is_told and score.verdict != "early":
-                numbers += f"  {racing.speed_up(score)}"
+                numbers += f"  {in_short(score.gain)}"
             yield Content.assemble(
                 "▸" if is_writing else " ",
                 f"{names[who]:{cells}} ",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eaglechat.chat.racing import FEWEST_HEATS, Result, Score
+from eaglechat.tui.texts.bench import in_short
 from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE, drafter, plural
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import NGRAM
@@ -21,21 +22,12 @@ def name(who: Speculation) -> str:
     return how if who.drafter == AUTO else f"{drafter(who.drafter)} {how}"
 
 
-def speed_up(score: Score) -> str:
-    """`1.38x ±0.06`; without its error if that is not known."""
-    if score.error is None:
-        return f"{score.speed_up:.1f}x"
-    digits = 1 if score.error >= 0.095 else 2
-    error = max(score.error, 0.01)
-    return f"{score.speed_up:.{digits}f}x ±{error:.{digits}f}"
-
-
 def sentence(result: Result) -> str:
     """What a race found: of the fastest against plain decoding."""
     best = result.best
     if best is None:
         return "The race was stopped before anything was measured."
-    who, by = name(best.who), speed_up(best)
+    who, by = name(best.who), in_short(best.gain)
     texts = _texts(best, result.tokens)
     match best.verdict:
         case "early":
