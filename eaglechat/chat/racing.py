@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import sqrt
 from typing import Protocol
 
@@ -27,7 +27,15 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Gain, PlainSpeed, Speeds
 from eaglechat.links.base import AnsweredRequest, Listener
 from eaglechat.wire import protocol
-from eaglechat.wire.protocol import AUTO, SEED_LIMIT, Hello, Message, PairInfo, Speculation
+from eaglechat.wire.protocol import (
+    AUTO,
+    N_DRAFT_MAX_DEFAULT,
+    SEED_LIMIT,
+    Hello,
+    Message,
+    PairInfo,
+    Speculation,
+)
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
     NGRAM,
@@ -66,20 +74,21 @@ class Engine(Protocol):
 def contenders(now: Speculation, info: PairInfo, hello: Hello) -> list[Speculation]:
     """Who can race against plain decoding; the first is drafting as it is set now, or auto if
     nothing would be drafted."""
-    can = hello.can
-    on = msgspec.structs.replace(now, enabled=True)
+    can, of = hello.can, partial(msgspec.structs.replace, now, enabled=True)
     if not can.draft_length:
-        return [on]
-    lengths = ([AUTO] if can.auto else []) + list(_LENGTHS)
-    first = on if on.n_draft_max != 0 else msgspec.structs.replace(on, n_draft_max=lengths[0])
-    if on.drafter == "none":
-        first = msgspec.structs.replace(first, drafter=AUTO)
-    found = [first]
-    if info.drafters:
-        found += [msgspec.structs.replace(first, n_draft_max=length) for length in lengths]
+        return [of()]
+    length = now.n_draft_max or (AUTO if can.auto else N_DRAFT_MAX_DEFAULT)
+    drafter = AUTO if now.drafter == "none" else now.drafter
+    found = [of(n_draft_max=length, drafter=drafter)]
+    if info.drafter is not None:
+        lengths = [one for one in _LENGTHS if one <= info.drafter.longest]
+        for one in (*([AUTO] if can.auto else []), *lengths):
+            found.append(of(n_draft_max=one, drafter=drafter))
+    elif not now.ngram and not can.restarts:
+        found = []
     if not can.restarts:
-        choices = [NGRAM, *(one.kind for one in info.drafters if len(info.drafters) > 1)]
-        found += [msgspec.structs.replace(first, drafter=one, n_draft_max=AUTO) for one in choices]
+        kinds = [one.kind for one in info.drafters] if len(info.drafters) > 1 else []
+        found += [of(n_draft_max=AUTO, drafter=one) for one in (NGRAM, *kinds)]
     return list(dict.fromkeys(found))
 
 

@@ -236,7 +236,7 @@ class RaceScreen(EagleScreen[Speculation]):
         mark = "▌" if ahead else ""
         self.query_one("#written", Static).update(
             Content.assemble(
-                neutralise(behind), (mark, "$primary"), (neutralise(ahead), "$text-muted")
+                neutralise(behind), (mark, "$primary"), (neutralise(ahead), "$foreground-muted")
             )
         )
         self.query_one("#text", VerticalScroll).scroll_end(animate=False)
@@ -267,10 +267,11 @@ class RaceScreen(EagleScreen[Speculation]):
             is_told = self._result is not None and self._film is None and who != PLAINLY
             if score and is_told and score.verdict != "early":
                 numbers += f"  {in_short(score.gain)}"
+            style = "$foreground-muted" if who == PLAINLY else "$primary"
             yield Content.assemble(
                 "▸" if is_writing else " ",
                 f"{names[who]:{cells}} ",
-                (bar(place / (whole or 1), width), "$text-muted" if who == PLAINLY else "$primary"),
+                (bar(place / (whole or 1), width), style),
                 f" {numbers}",
             )
 
