@@ -55,6 +55,9 @@ class Filter(Input):
 
     def action_row(self, action: str) -> None:
         getattr(self._rows, f"action_{action}")()
+        if self._rows.highlighted is None:
+            # A page up ended on a heading that has only headings before it.
+            self._rows.action_first()
 
     def action_empty(self) -> None:
         self.value = ""
