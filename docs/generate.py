@@ -38,6 +38,7 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "The prompt": ("prompt",),
     "A slider, when it has the focus": ("slider",),
     "Inside a round": ("inside",),
+    "Settings": ("settings",),
     "What the model sees": ("seen",),
     "Bench": ("bench",),
 }

@@ -44,6 +44,7 @@ from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnI
 from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.history.saved_chat import SavedChat
+from eaglechat.chat.inspecting import recorded_terms
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.refusals import Remark
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
@@ -277,6 +278,16 @@ class ChatSession:
         question = self.turns.question(turn.parent if isinstance(turn, Reply) else id)
         self._answer(question, is_again=True)
         return True
+
+    def answer_recorded(self, id: TurnId) -> Recording | None:
+        """Write a reply once more, with its own terms and seed, and record the target's candidates;
+        None if it cannot be done now."""
+        if self._refuses() or self._is_gone(id):
+            return None
+        reply = self.turns.reply(id)
+        again = self.turns.answer(reply.parent, Recording(recorded_terms(reply.recording)))
+        self._request(again, reply.parent)
+        return again.recording
 
     def continue_reply(self, id: TurnId) -> bool:
         """Continue a stopped reply after its last token."""

@@ -97,7 +97,7 @@ def _pull_model(
     printer: ProgressPrinter,
 ) -> int:
     from eaglechat.hub.errors import OfflineError
-    from eaglechat.hub.local import installed
+    from eaglechat.hub.local import installed, stores
     from eaglechat.hub.references import choose
 
     hub = downloads.hub
@@ -106,7 +106,7 @@ def _pull_model(
     try:
         listing = hub.repo(reference.repo, reference.revision)
     except OfflineError:
-        path = installed.cached_model(hub.cache_dir, reference)
+        path = installed.cached_model(hub.cache_dir, reference) or stores.find_model(reference)
         if path is None:
             raise
         print(path)
@@ -138,7 +138,7 @@ def _pull_pair(
 
         draft_type = checked_type(args.draft_type, TYPES)
     try:
-        plan = install.plan(hub, entry)
+        plan = install.plan(hub, entry, draft_type)
         install.check_draft(hub, plan)
         install.check_access(hub, plan)
     except OfflineError:
@@ -205,7 +205,8 @@ def _drop_damaged(hub: Hub, files: Iterable[RemoteFile]) -> None:
     from eaglechat.hub.local.cache import RepoCache, matches_etag
 
     for file in files:
-        path = RepoCache(hub.cache_dir, file.repo).find(file.path, file.revision)
+        cache = RepoCache(hub.cache_dir, file.repo)
+        path = cache.find(file.path, file.revision)
         if path is not None and not matches_etag(path, file.sha256):
             complain(f"{file.name} is damaged; downloading it again")
-            path.resolve().unlink()
+            cache.delete(path)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from eaglechat.chat import controls
 from eaglechat.chat.controls import ChoiceControl, RangeControl
+from eaglechat.settings.model import View
 from eaglechat.tui.commands.command import Argument, Command
 from eaglechat.wire.protocol import AUTO
 
@@ -245,6 +248,24 @@ DIALOGS = (
         scopes=("confirm",),
         keys=("left", "right"),
     ),
+    Command(
+        id="settings.value_after",
+        title="Next value",
+        help="Take the next value of the highlighted setting",
+        scopes=("settings",),
+        keys=("right",),
+        action="step(1)",
+        priority=True,
+    ),
+    Command(
+        id="settings.value_before",
+        title="Previous value",
+        help="Take the previous value of the highlighted setting",
+        scopes=("settings",),
+        keys=("left",),
+        action="step(-1)",
+        priority=True,
+    ),
 )
 
 CHAT = (
@@ -345,6 +366,30 @@ CHAT = (
         priority=True,
     ),
     Command(
+        id="rounds.up",
+        title="Round above",
+        help="Up a round in the list of rounds",
+        scopes=("rounds",),
+        keys=("up",),
+        action="go(-1)",
+    ),
+    Command(
+        id="rounds.down",
+        title="Round below",
+        help="Down a round in the list of rounds",
+        scopes=("rounds",),
+        keys=("down",),
+        action="go(1)",
+    ),
+    Command(
+        id="rounds.inside",
+        title="Inside this round",
+        help="Look inside the highlighted round",
+        scopes=("rounds",),
+        keys=("enter",),
+        footer="Inside",
+    ),
+    Command(
         id="inside.older",
         title="Previous round",
         help="Show the previous round",
@@ -379,6 +424,14 @@ CHAT = (
         priority=True,
     ),
     Command(
+        id="inside.record",
+        title="Record the candidates",
+        help="Record the target's candidates from now on, and answer again",
+        scopes=("inside",),
+        keys=("i",),
+        priority=True,
+    ),
+    Command(
         id="chat.pane",
         title="Speculation panel",
         help="Show or hide the speculation panel",
@@ -390,31 +443,16 @@ CHAT = (
         priority=True,
     ),
     Command(
-        id="chat.reading",
-        title="Reading view",
-        help="Show replies as formatted text instead of tokens",
+        id="chat.view",
+        title="View of replies",
+        help="Show replies live in two inks, as Markdown to read, or as a trace of all tokens",
         scopes=("chat",),
         keys=("leader v",),
-        action="toggle_view('markdown')",
+        aliases=("f4",),
+        action="view({})",
+        argument=Argument(words=get_args(View), is_optional=True),
         priority=True,
-    ),
-    Command(
-        id="chat.colours",
-        title="Token colours",
-        help="Colour tokens by origin",
-        scopes=("chat",),
-        keys=("leader t",),
-        action="toggle_view('token_colours')",
-        priority=True,
-    ),
-    Command(
-        id="chat.rejected",
-        title="Rejected tokens",
-        help="Show the first rejected draft token of a round",
-        scopes=("chat",),
-        keys=("leader r",),
-        action="toggle_view('show_rejected')",
-        priority=True,
+        footer="View",
     ),
     Command(
         id="chat.load_again",
@@ -773,7 +811,7 @@ BENCH = (
     Command(
         id="chat.bench",
         title="Bench",
-        help="Measure this pair with each draft length and keep the best",
+        help="Measure whether drafting is worth it with this pair, and how long drafts should be",
         scopes=("chat",),
         keys=("leader b",),
         priority=True,
@@ -798,7 +836,7 @@ BENCH = (
     Command(
         id="bench.quick",
         title="Quick bench",
-        help="Measure two prompts once, with short replies",
+        help="Measure two prompts twice, with short replies",
         scopes=("bench",),
         keys=("leader q",),
         footer="Quick",
