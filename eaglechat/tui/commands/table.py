@@ -207,22 +207,6 @@ LISTS = (
         action="row('page_down')",
     ),
     Command(
-        id="list.first",
-        title="First row",
-        help="To the first row",
-        scopes=("list",),
-        keys=("home",),
-        action="row('first')",
-    ),
-    Command(
-        id="list.last",
-        title="Last row",
-        help="To the last row",
-        scopes=("list",),
-        keys=("end",),
-        action="row('last')",
-    ),
-    Command(
         id="list.clear",
         title="Clear the filter",
         help="Clear the filter",

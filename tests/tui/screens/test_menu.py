@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -10,12 +11,15 @@ import pytest
 from textual.widgets import OptionList
 
 from eaglechat.hub.local import pairs
+from eaglechat.hub.local.library import look_at
 from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
 from eaglechat.hub.local.speeds import Gain
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu import screen as menu
 from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.wire import protocol
 from tests.ggufs import write_target
+from tests.one_of_each import write_one_of_each
 from tests.tui.driving import WIDE, Driver
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts
 
@@ -49,6 +53,34 @@ async def test_a_row_says_what_was_measured_here_or_published(
         }
         assert len(columns) == 1
         assert "x" not in user.row("unknown")
+
+
+async def test_a_model_of_another_program_is_a_row_and_many_are_found_by_typing(
+    drive: Drive, tmp_path: Path
+) -> None:
+    desk = ScriptedDesk()
+    found = {one.short_name: one for one in look_at([write_one_of_each(tmp_path / "own")])}
+    plain = found["plain"]
+    many = [
+        replace(plain, name=f"store/many-{n:04}.gguf", path=tmp_path / f"{n}.gguf")
+        for n in range(2000)
+    ]
+    desk.on_disk = [found["heads"], found["unreadable"], found["eagle3"], *many]
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees_row("heads", "1.0 MB", "fits", "MTP heads")
+        await user.sees_row("unreadable", "2 kB", "fits", "no draft")
+        await user.sees_row("many-0003", "no draft")
+        rows = user.app.screen.query_one(OptionList)
+        await user.press("end")
+        assert rows.option_count < 60
+        assert "1,962 more; typing finds them" in user.text
+        await user.type("many-1999")
+        await user.sees_row("many-1999", "fits", "no draft")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        load = user.engine.requests(protocol.Load)[-1]
+        assert isinstance(load, protocol.Load)
+        assert (load.target, load.draft) == (str(many[-1].path), None)
 
 
 async def test_the_last_chats_are_resumed_from_the_menu(drive: Drive) -> None:

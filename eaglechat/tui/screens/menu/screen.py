@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 
 ASKED_EVERY_S = 20.0
 """Servers, and the Hub while it does not answer."""
-CHATS = 3
+CHATS, MODELS_HERE = 3, 40
+"""Rows at most, of the last chats and of other models on this machine. Typing finds the rest."""
 DOORS = {
     "past_chats": ("Past chats…", "find one by its words"),
     "library": ("Models on this machine…", "load, pair up or delete"),
@@ -82,6 +83,7 @@ class MenuScreen(EagleScreen[None]):
         self._chats: list[ChatSummary] | None = None
         self._offers: dict[str, OfferedPair] = {}
         self._catalogue: list[tuple[CatalogueEntry, Status]] | None = None
+        self._here: list[tuple[str, Pair]] = []
         self._statuses: dict[tuple[str, str], InspectedPair] = {}
         self._facts: dict[str, Facts] = {}
         self._troubles: dict[str, str] = {}
@@ -105,7 +107,7 @@ class MenuScreen(EagleScreen[None]):
         yield TooSmall()
 
     def on_mount(self) -> None:
-        self._services.models_changed.subscribe(self, self._read_catalogue)
+        self._services.models_changed.subscribe(self, self._models_changed)
         self._list_anew()
         self.query_one(Filter).focus()
         self._unwatch = self._services.engine.watch(self._follow_engine)
@@ -113,7 +115,7 @@ class MenuScreen(EagleScreen[None]):
         self.set_interval(1.0, self._draw_moving)
         self._ask_servers()
         self.set_interval(ASKED_EVERY_S, self._ask_again)
-        self._read_chats()
+        self._find_models()
 
     def on_unmount(self) -> None:
         self._unwatch()
@@ -132,7 +134,7 @@ class MenuScreen(EagleScreen[None]):
             # Now it is known how much memory there is.
             self._read_catalogue()
 
-    def _read_catalogue(self, _: object = None) -> None:
+    def _read_catalogue(self) -> None:
         self._list_anew()
 
         def read() -> Iterator[Update]:
@@ -144,6 +146,30 @@ class MenuScreen(EagleScreen[None]):
             yield partial(self._take_catalogue, catalogue, [*map(str, problems)], unfinished)
 
         self.in_background(read)
+
+    def _models_changed(self, _: object) -> None:
+        self._read_catalogue()
+        self._find_models()
+
+    def _find_models(self) -> None:
+        """Look for what is here beside the catalogue's pairs, such as other programs' models."""
+        folders = self._services.settings.current.library.folders
+
+        def find() -> Iterator[Update]:
+            from eaglechat.hub.local.library import pair_of_target
+
+            targets = self._services.desk.targets(folders)
+            found = [(one.model.short_name, pair_of_target(one)) for one in targets]
+            yield partial(self._take_models, found)
+
+        self.in_background(find)
+
+    def _take_models(self, found: list[tuple[str, InspectedPair]]) -> None:
+        self._here = [(name, status.pair) for name, status in found]
+        for _, status in found:
+            self._statuses[str(status.pair.target), str(status.pair.draft)] = status
+        self._list_anew()
+        self._say()
 
     def _take_catalogue(
         self,
@@ -157,8 +183,8 @@ class MenuScreen(EagleScreen[None]):
             self._say_notices(problems, unfinished)
         self._list_anew()
         self._say()
-        pairs = [offer.pair for offer in self._offers.values() if offer.pair]
-        self._inspect_all([pair for pair in pairs if pair.server is None])
+        pairs = [offer.pair for offer in self._offers.values() if offer.label != "here"]
+        self._inspect_all([pair for pair in pairs if pair is not None and pair.server is None])
         self._ask_facts()
 
     def _say_notices(self, problems: list[str], unfinished: list[str]) -> None:
@@ -314,9 +340,9 @@ class MenuScreen(EagleScreen[None]):
         hint = ""
         builtin = self._services.pairs.pairs()[0]
         status = self._statuses.get((str(builtin.target), str(builtin.draft)))
-        others = [offer for offer in self._offers.values() if offer.pair and offer.entry]
-        is_new = self._chats == [] and self._catalogue is not None and not others
-        if is_new and status is not None and len(self._services.pairs.pairs()) == 1:
+        runnable = sum(offer.pair is not None for offer in self._offers.values())
+        is_new = self._chats == [] and self._catalogue is not None and runnable == 1
+        if is_new and status is not None:
             hint = _NEW_WITHOUT if status.problem else with_keys(_NEW)
         line = self.query_one("#hint", Line)
         line.show(hint)
@@ -333,7 +359,7 @@ class MenuScreen(EagleScreen[None]):
         options = self.query_one("#pairs", OptionList)
         before, place = options.highlighted_option, options.highlighted or 0
         served = self._servers.pairs(self._services.settings.current.server)
-        listed = offers(self._services.pairs, self._catalogue or [], served)
+        listed = offers(self._services.pairs, self._catalogue or [], served, self._here)
         self._offers = {offer.key: offer for offer in listed}
         words = self.query_one(Filter).words
         shown: list[Option] = []
@@ -360,17 +386,21 @@ class MenuScreen(EagleScreen[None]):
 
     def _sections(self, words: list[str]) -> Iterator[tuple[str, str, list[_Found]]]:
         """The title of each, the name of its sizes, and its rows in which all words are found."""
+        models: dict[str, list[_Found]] = {"Ready": [], "Here": [], "Get": [], "Servers": []}
+        for known in map(self._known, self._offers.values()):
+            if (rank := known.rank(words)) is not None:
+                pair = known.offer.pair
+                section = "Get" if pair is None else "Servers" if pair.server else "Ready"
+                section = "Here" if known.offer.label == "here" else section
+                models[section].append((rank, known.offer.key, rows.model(known)))
         doors = {
             id: [(3, id, rows.door(name, to_what))]
             for id, (name, to_what) in DOORS.items()
             if all(word in f"{name} {to_what}".casefold() for word in words)
         }
-        models: dict[str, list[_Found]] = {"Ready": [], "Get": [], "Servers": []}
-        for known in map(self._known, self._offers.values()):
-            if (rank := known.rank(words)) is not None:
-                pair = known.offer.pair
-                section = "Get" if pair is None else "Servers" if pair.server else "Ready"
-                models[section].append((rank, known.offer.key, rows.model(known)))
+        if (more := len(models["Here"]) - MODELS_HERE) > 0:
+            more_row = rows.door(DOORS["library"][0], f"{more:,} more; typing finds them")
+            doors["library"] = [(3, "library", more_row)]
         chats: list[_Found] = [
             (2, f"chat:{chat.file}", rows.chat(chat))
             for chat in self._chats or ()
@@ -379,7 +409,8 @@ class MenuScreen(EagleScreen[None]):
         if chats or words:
             chats += doors.get("past_chats", [])
         yield "Continue", "", chats
-        here = [*doors.get("library", []), *doors.get("open_files", [])]
+        here = sorted(models["Here"], key=lambda one: one[0])[:MODELS_HERE]
+        here += [*doors.get("library", []), *doors.get("open_files", [])]
         yield "Ready", "size", [*models["Ready"], *here]
         yield "Get", "download", [*models["Get"], *([] if words else doors["search"])]
         yield "Servers", "", models["Servers"]
