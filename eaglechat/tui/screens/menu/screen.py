@@ -38,7 +38,7 @@ from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.rows import Row
 from eaglechat.tui.screens.menu.servers import ServerNews, ServerWatch
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts import failures, wording
+from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import Line
@@ -514,6 +514,8 @@ class MenuScreen(EagleScreen[None]):
             try:
                 chat = read_chat(file)
             except (OSError, ChatFormatError) as error:
+                from eaglechat.tui.texts import failures
+
                 said = f"{file} cannot be read: {failures.why(error)}."
                 yield partial(self.notify, said, severity="error", markup=False)
                 yield self._read_chats
