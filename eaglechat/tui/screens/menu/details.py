@@ -95,13 +95,13 @@ def _download_lines(known: Known, width: int) -> list[Part]:
     entry, status, facts = known.offer.entry, known.offer.status, known.facts
     assert entry is not None
     rows = [
-        ("target", str(entry.target.reference)),
-        ("draft", str(entry.draft.gguf.reference) if entry.draft.gguf else entry.draft.checkpoint),
+        ("target", str(entry.target)),
+        ("draft", str(entry.draft)),
         (
             "steps",
             "download, then convert the checkpoint"
             if entry.draft.checkpoint
-            else "download; the draft is a GGUF",
+            else f"download{'; the draft is a GGUF' if entry.draft.repo else ''}",
         ),
         ("download", _download(known)),
     ]

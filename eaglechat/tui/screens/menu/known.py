@@ -105,7 +105,7 @@ class Known:
         words = [offer.name, offer.label, offer.pair.target.name if offer.pair else ""]
         if entry is not None:
             words += [entry.title, entry.licence, entry.architecture or ""]
-            words += [str(entry.target.reference), entry.base_model or ""]
+            words += [str(entry.target), entry.base_model or ""]
             words += [entry.draft.repo or entry.draft.checkpoint or ""]
         if self.status is not None:
             headers = filter(None, (self.status.target, self.status.draft))
