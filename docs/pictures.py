@@ -220,7 +220,7 @@ async def bench() -> None:
 
 async def menu() -> None:
     async with running((120, 40), with_chat=False, desk=_desk()) as camera:
-        await camera.until(lambda: "Q4_1" in camera.text and "Quit" in camera.text)
+        await camera.until(lambda: "● smollm2-135m" in camera.text and "Quit" in camera.text)
         camera.save("menu")
 
 
@@ -228,7 +228,7 @@ async def download() -> None:
     desk = _desk()
     desk.moving = [on_its_way(entry("qwen3-4b"))]
     async with running((100, 30), with_chat=False, desk=desk) as camera:
-        await camera.until(lambda: "Q4_1" in camera.text)
+        await camera.until(lambda: "● smollm2-135m" in camera.text)
         await camera.command("app.downloads")
         await camera.until(lambda: "Pause" in camera.text)
         camera.save("download")

@@ -51,8 +51,7 @@ def wide(home: Path) -> Iterator[Terminal]:
 
 
 def test_a_first_chat_from_the_menu_to_quitting(wide: Terminal) -> None:
-    wide.wait_for(r"smollm2-135m\s+built-in")
-    wide.wait_for("llama Q4_1 98.4 MB")
+    wide.wait_for(r"● smollm2-135m\s+110\.6 MB\s.*\sEAGLE-3")
     wide.keys("Enter")
     wide.wait_for("Ask something", LOADING_TIMEOUT)
 

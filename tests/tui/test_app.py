@@ -365,7 +365,7 @@ async def test_a_past_chat_of_other_models_loads_those(drive: Drive, models: Pat
         await user.press("ctrl+o")
         await user.on(MenuScreen)
         await user.type("built-in")
-        await user.sees("EAGLE-3 Q8_0")
+        await user.sees("● smollm2-135m")
         await user.press("enter")
         await user.on(ChatScreen)
         await user.press("ctrl+t")

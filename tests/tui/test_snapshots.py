@@ -53,11 +53,11 @@ async def menu(user: Driver) -> None:
     desk.offer(entry("gated-8b", licence="llama3.1"), known=facts(6100, gated=("org/gated-8b",)))
     half = Status("partly", None, None, None, None, bytes_here=1_100_000_000)
     desk.offer(entry("gpt-oss-20b"), half, facts(13_000))
-    await user.sees("Q4_K_M")
-    await user.sees("of 8.0 GB GPU")
+    await user.sees("● smollm2-135m")
     user.app.services.models_changed.publish(None)
-    await user.sees("cannot run")
-    await user.press("down", "down")
+    await user.sees("too large")
+    await user.sees_row("gpt-oss-20b", "13.0 GB")
+    await user.press(*["down"] * 4)
 
 
 async def mid_reply(user: Driver) -> None:
@@ -86,7 +86,7 @@ async def raced(user: Driver) -> None:
 
 
 async def search(user: Driver) -> None:
-    await user.sees("Q4_K_M")
+    await user.sees("● smollm2-135m")
     await user.command("menu.search")
     await user.on(SearchScreen)
     await user.type("small")
@@ -94,7 +94,7 @@ async def search(user: Driver) -> None:
 
 
 async def settings(user: Driver) -> None:
-    await user.sees("Q4_K_M")
+    await user.sees("● smollm2-135m")
     await user.open_settings()
 
 
