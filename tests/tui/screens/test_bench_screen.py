@@ -86,7 +86,13 @@ async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) ->
         await user.press("enter")
         await user.idle()
         assert len(user.messages) == 4
-    assert PairLibrary(tmp_path / "state").kept_length(pairs.builtin_pair()) == 3
+    library, pair = PairLibrary(tmp_path / "state"), pairs.builtin_pair()
+    assert library.kept_length(pair) == 3
+    gain, plain = library.speeds.gain(pair), library.speeds.plain(pair, 0)
+    assert gain is not None
+    assert (round(gain.speed_up, 1), gain.n_draft_max, gain.by) == (1.3, 3, "bench")
+    assert plain is not None
+    assert plain.tokens_per_second == pytest.approx(83.5)
 
 
 async def test_what_a_pair_keeps_can_be_forgotten(drive: Drive) -> None:
@@ -240,7 +246,7 @@ def measured(
         ({"1": 7, "3": 5}, {"1": 8, "3": 5},
          "Not worth it on this machine: plain decoding is faster.", "plain"),
         ({"1": 10.05, "3": 9}, {"1": 10, "3": 8},
-         "No gain on this machine: 1.00x ±0.01 with 1 token a round is as fast", "auto"),
+         "No gain on this machine: 1.00x ±0.01 with 1 token a round, within the error.", "auto"),
     ],
 )  # fmt: skip
 def test_the_verdict_claims_no_noise(

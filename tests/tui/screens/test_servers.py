@@ -84,7 +84,6 @@ async def test_a_chat_with_a_server_says_what_it_does_not_report(
         await user.sees(f"Connected to {server.url}.")
         await user.ask("hello")
         await user.sees("one two")
-        await user.sees("origins not reported by this server")
         await user.sees("Not reported by this server.")
         await user.sees("7 / 2,048")
 
@@ -124,6 +123,7 @@ async def test_the_counts_of_a_whole_reply_are_shown_at_its_end(
         await user.sees(f"Connected to {server.url}.")
         await user.ask("hello")
         await user.sees(shown)
+        await user.command("chat.view", "chat.view")
         await user.sees("origins not reported by this server")
 
 
@@ -141,6 +141,7 @@ async def test_the_menu_counts_the_memory_that_rpc_servers_lend(drive: Drive) ->
         engine = EngineSettings(rpc_servers=(one, gone, two))
         async with drive(settings=Settings(engine=engine), size=(120, 50)) as user:
             # With the 8.0 GB that the engine has itself.
+            await user.press("f2")
             await user.sees(" of 16.6 GB GPU memory")
 
 
