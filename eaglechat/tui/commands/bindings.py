@@ -30,6 +30,16 @@ def bindings_of(*scopes: Scope) -> list[BindingType]:
     ]
 
 
+def turn_bindings() -> list[BindingType]:
+    """The BINDINGS of the transcript, which has the focus while a turn is selected by a key. They
+    have no id: `[keys]` does not change them."""
+    return [
+        Binding(command.turn_key, f"screen.{command.call()}", show=False)
+        for command in COMMANDS
+        if command.turn_key
+    ]
+
+
 def textual_keymap(keymap: Keymap) -> dict[str, str]:
     """The argument of `App.set_keymap` that puts other keys in force."""
     ids: dict[str, str] = {}

@@ -1,20 +1,37 @@
-"""The list behind the leader's key: the commands that a second key runs."""
+"""The columns behind the leader's key: the commands that a second key runs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.binding import Binding
+from textual.containers import Grid, Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
-from textual.widgets import OptionList
+from textual.widgets import OptionList, Static
 
 from eaglechat.tui.commands.bindings import Active, active_commands
-from eaglechat.tui.commands.command import LEADER
-from eaglechat.tui.commands.registry import key_of, name_of
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.commands.command import LEADER, Group
+from eaglechat.tui.commands.registry import key_of, name_of, with_keys
+from eaglechat.tui.screens.base import EagleModal, EagleScreen, TooSmall
+from eaglechat.tui.widgets.readouts import MUTED
+
+_AROUND = 8
+"""Cells beside the columns: the border, the padding and the scroll bar of the dialog."""
+_GAP = 2
+"""Cells between columns."""
+_SHORT = {"Backspace": "Bksp", "Delete": "Del"}
+SEARCH_KEY = "space"
+
+
+class Column(OptionList):
+    """The commands of a group."""
+
+    BINDINGS = [
+        Binding("left", "app.focus_previous", show=False),
+        Binding("right", "app.focus_next", show=False),
+    ]
 
 
 class MoreScreen(EagleModal[Active]):
@@ -22,31 +39,62 @@ class MoreScreen(EagleModal[Active]):
 
     CSS_PATH = "more.tcss"
 
-    def __init__(self, about: Screen[Any]) -> None:
+    def __init__(self, about: EagleScreen[Any]) -> None:
         super().__init__()
-        self._active = [one for one in active_commands(about) if one.enabled and _seconds(one)]
+        held = [one for one in active_commands(about) if one.enabled and _seconds(one)]
+        self._groups: dict[Group, list[Active]] = {
+            group: [one for one in held if one.command.group == group] for group in get_args(Group)
+        }
+        self._state = {one.command.id: about.state_of(one.command.id) for one in held}
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="more") as dialog:
+        with VerticalScroll(classes="dialog", id="more", can_focus=False) as dialog:
             dialog.border_title = f"{key_of('app.leader')} and"
-            dialog.border_subtitle = f"{key_of('dialog.back')} back"
-            keys = [_named(one) for one in self._active]
-            width = max(map(len, keys), default=0)
-            rows = (
-                _row(key.rjust(width), one) for key, one in zip(keys, self._active, strict=True)
+            dialog.border_subtitle = with_keys(
+                f"{name_of(SEARCH_KEY)} searches everything, {{dialog.back}} back"
             )
-            yield OptionList(*rows, compact=True)
+            shown = {group: held for group, held in self._groups.items() if held}
+            rows = {group: self._rows(held) for group, held in shown.items()}
+            width = max(row.cell_length for group in rows.values() for row in group) + _GAP
+            with Grid(id="columns") as columns:
+                most = max(1, (self.app.size.width - _AROUND) // width)
+                count = min(len(rows), most)
+                # As many in each row, or the second one would be short.
+                count = -(-len(rows) // -(-len(rows) // count))
+                columns.styles.grid_size_columns = count
+                columns.styles.width = count * width
+                for group, commands in rows.items():
+                    with Vertical(classes="group"):
+                        yield Static(group, classes="heading")
+                        yield Column(*commands, id=f"group-{group}", compact=True)
         yield TooSmall()
+
+    def _rows(self, held: list[Active]) -> list[Content]:
+        keys = [_named(one) for one in held]
+        width = max(map(len, keys))
+        return [
+            Content.assemble(
+                (f"{key:>{width}}", "bold $primary"),
+                f"  {one.command.title} ",
+                (self._state[one.command.id], f"bold {MUTED}"),
+            )
+            for key, one in zip(keys, held, strict=True)
+        ]
 
     def on_key(self, event: events.Key) -> None:
         key = event.key.lower()
-        chosen = next((one for one in self._active if key in _seconds(one)), None)
+        held = (one for group in self._groups.values() for one in group)
+        chosen = next((one for one in held if key in _seconds(one)), None)
         if chosen is not None:
             event.stop()
             self.dismiss(chosen)
+        elif key == SEARCH_KEY:
+            event.stop()
+            self.app.action_command_palette()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._active[event.option_index])
+        group = next(g for g in self._groups if event.option_list.id == f"group-{g}")
+        self.dismiss(self._groups[group][event.option_index])
 
 
 def _seconds(active: Active) -> list[str]:
@@ -56,8 +104,4 @@ def _seconds(active: Active) -> list[str]:
 
 def _named(active: Active) -> str:
     name = name_of(_seconds(active)[0])
-    return name.upper() if len(name) == 1 else name
-
-
-def _row(key: str, active: Active) -> Content:
-    return Content.assemble((f"  {key}  ", "bold $primary"), active.command.title)
+    return name.upper() if len(name) == 1 else _SHORT.get(name, name)

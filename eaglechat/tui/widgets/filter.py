@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
@@ -14,7 +15,19 @@ from eaglechat.tui.commands.bindings import bindings_of
 class Filter(Input):
     """Has the focus instead of its list; `Submitted` means that the highlighted row is chosen."""
 
-    BINDINGS = bindings_of("list")
+    BINDINGS = [
+        *bindings_of("list"),
+        *(
+            Binding(key, f"row('{action}')", show=False)
+            for key, action in (
+                ("up", "cursor_up"),
+                ("down", "cursor_down"),
+                ("pageup", "page_up"),
+                ("pagedown", "page_down"),
+            )
+        ),
+        Binding("escape", "empty", show=False),
+    ]
 
     def __init__(self, rows: OptionList, *, id: str | None = None) -> None:
         super().__init__(placeholder="type to filter", id=id, compact=True)
