@@ -18,6 +18,7 @@ from eaglechat.settings.servers import SERVER_KEY, ServerSettings, key_variable
 from eaglechat.wire.protocol import Auto
 
 if TYPE_CHECKING:
+    from eaglechat.hub.local.library import LocalModel
     from eaglechat.hub.local.pair import Pair
     from eaglechat.hub.local.pairs import PairLibrary
 
@@ -25,10 +26,16 @@ if TYPE_CHECKING:
 def add_pair_options(parser: argparse.ArgumentParser, *, draft: bool = True) -> None:
     """`draft`: whether the command also takes --draft."""
     group = parser.add_argument_group("the pair")
-    group.add_argument("--pair", metavar="NAME", help="a pair by name, such as smollm2-135m")
-    group.add_argument("--target", type=Path, metavar="FILE", help="the target's GGUF")
+    group.add_argument(
+        "--pair",
+        metavar="NAME",
+        help="a pair by name, such as smollm2-135m, or a model of `eaglechat models`",
+    )
+    group.add_argument(
+        "--target", type=Path, metavar="FILE", help="the target: its GGUF, or a name as for --pair"
+    )
     if draft:
-        group.add_argument("--draft", type=Path, metavar="FILE", help="its draft's GGUF")
+        group.add_argument("--draft", type=Path, metavar="FILE", help="its draft, in the same way")
     else:
         parser.set_defaults(draft=None)
 
@@ -80,24 +87,62 @@ def served_pair(args: argparse.Namespace, settings: Settings) -> Pair | None:
 def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
     """The pair that the flags name, or None if they name none. Raises CommandError."""
     from eaglechat.hub import catalogue
-    from eaglechat.hub.local.pairs import NotInstalledError, pair_of_files
+    from eaglechat.hub.local.pairs import NotInstalledError
 
     if args.target is not None:
-        return pair_of_files(args.target, args.draft)
+        return _pair_of(args.target, args.draft)
     if args.pair is None:
         return None
     try:
         pair = library.find(args.pair)
     except NotInstalledError as error:
         raise CommandError(str(error)) from error
+    if pair is None or (pair.source == "recent" and not pair.target.exists()):
+        from eaglechat.hub.local.library import pair_of_models  # brings huggingface_hub
+
+        models = _models_here()
+        if (model := _named(models, args.pair)) is not None:
+            return pair_of_models(model)
     if pair is None:
         known = [pair.name for pair in library.pairs()]
-        near = did_you_mean(args.pair, [*known, *(entry.name for entry in catalogue.load()[0])])
+        names = [*(one.name for one in catalogue.load()[0]), *(one.name for one in models)]
+        near = did_you_mean(args.pair, [*known, *names])
         raise CommandError(
             f"there is no pair named {args.pair!r}; known: {', '.join(known)}, and those that "
             f"`eaglechat models` lists{near}"
         )
     return pair
+
+
+def _pair_of(target: Path, draft: Path | None) -> Pair:
+    """The pair of two files, or of two models by name."""
+    from eaglechat.hub.local.pairs import pair_of_files
+
+    given = [path for path in (target, draft) if path is not None]
+    if all(path.exists() for path in given):
+        return pair_of_files(target, draft)
+    models = _models_here()
+    found = [(path, None if path.exists() else _named(models, str(path))) for path in given]
+    files = [model.path if model else path for path, model in found]
+    names = [model.short_name if model else path.stem for path, model in found]
+    return pair_of_files(files[0], files[1] if draft else None, " + ".join(names))
+
+
+def _models_here() -> list[LocalModel]:
+    from eaglechat.hub.local.library import scan
+
+    return scan(settings.load(paths.config_file())[0].library.folders)
+
+
+def _named(models: Sequence[LocalModel], name: str) -> LocalModel | None:
+    """The model with a name; None if there is none. Raises WrongUsageError if it means several."""
+    from eaglechat.hub.local.library import find
+
+    found = find(models, name)
+    if len(found) > 1:
+        names = ", ".join(model.name for model in found)
+        raise WrongUsageError(f"{name} could be {names}; name one of them")
+    return found[0] if found else None
 
 
 def add_setting_options(parser: argparse.ArgumentParser, *tables: str) -> None:

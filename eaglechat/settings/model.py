@@ -267,20 +267,21 @@ class LibrarySettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
 
 
+View = Literal["live", "read", "trace"]
+
+
 class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the app looks."""
 
     theme: Annotated[str, Meta(description="Name of a theme.")] = "eagle-dark"
-    token_colours: Annotated[
-        bool, Meta(description="Colour the tokens of replies by their origin.", extra={"flag": ""})
-    ] = True
-    show_rejected: Annotated[
-        bool,
+    view: Annotated[
+        View,
         Meta(
-            description="Show the first rejected draft token of a round, struck through.",
+            description="How replies are shown: text with the guessed part in a second ink, "
+            "Markdown, or each token by its origin with the rejected ones.",
             extra={"flag": ""},
         ),
-    ] = True
+    ] = "live"
     show_panel: Annotated[
         bool, Meta(description="Show the speculation panel.", extra={"flag": ""})
     ] = True

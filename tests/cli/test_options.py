@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from eaglechat.cli import options
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.settings import Settings, describe
+from tests import ggufs
+from tests.hub import ollama_store
 
 
 @pytest.fixture
@@ -18,6 +22,34 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "config" / "config.toml"
     path.parent.mkdir()
     return path
+
+
+def test_a_model_here_is_a_pair_by_its_name(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    blob = ollama_store.put(tmp_path / "ollama", "qwen3/8b", ggufs.target())
+    own = tmp_path / "own" / "draft.gguf"
+    own.parent.mkdir()
+    own.write_bytes(ggufs.draft())
+    config.write_text(f"[library]\nfolders = ['{own.parent}']\n")
+    made = argparse.ArgumentParser()
+    options.add_pair_options(made)
+    known = PairLibrary(tmp_path / "state")
+
+    def chosen(*words: str) -> tuple[str, Path, Path | None]:
+        pair = options.chosen_pair(made.parse_args(words), known)
+        assert pair is not None
+        return pair.name, pair.target, pair.draft
+
+    assert chosen("--pair", "qwen3:8b") == ("qwen3:8b", blob, None)
+    for draft in ("draft", str(own)):
+        named = ("--target", "qwen3:8b", "--draft", draft)
+        assert chosen(*named) == ("qwen3:8b + draft", blob, own)
+    # What was loaded from a blob that `ollama pull` replaced is found again by its name.
+    known.remember(Pair("qwen3:8b", tmp_path / "gone", None, "files"))
+    assert chosen("--pair", "qwen3:8b")[1] == blob
 
 
 def parser(*tables: str) -> argparse.ArgumentParser:

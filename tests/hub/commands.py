@@ -32,7 +32,8 @@ class Commands:
             "EAGLECHAT_HOME": str(home / "eaglechat"),
             "PYTHONPATH": str(ROOT),
         }
-        self.environment.pop("XDG_CACHE_HOME", None)
+        for name in ("XDG_CACHE_HOME", "LLAMA_CACHE", "OLLAMA_MODELS"):
+            self.environment.pop(name, None)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Run a command in a process that a test can kill."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from eaglechat.chat.history.lines import VERSION
 from eaglechat.cli.hub import remove
 from eaglechat.cli.hub.progress import ProgressPrinter
 from eaglechat.hub.downloads.client import RemoteFile
@@ -22,6 +23,7 @@ from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
 from tests import ggufs
 from tests.cli.redrawn import Terminal
+from tests.hub import ollama_store
 from tests.hub.commands import ROOT, Commands
 from tests.hub.fakehub import FakeHub, sha256
 
@@ -110,6 +112,66 @@ def test_a_pair_is_pulled_listed_and_removed(commands: Commands, fake: FakeHub) 
     assert removed.returncode == 0
     assert "freed" in removed.stdout
     assert listed(commands)[0] == {}
+
+
+def test_what_another_program_has_is_not_downloaded_again(
+    commands: Commands, fake: FakeHub
+) -> None:
+    blob = ollama_store.put(commands.home / ".ollama" / "models", "tiny/q4", TARGET)
+    draft = commands.home / ".lmstudio" / "models" / "org" / "tiny-GGUF" / "eagle3-tiny-Q8_0.gguf"
+    draft.parent.mkdir(parents=True)
+    draft.write_bytes(DRAFT)
+    assert listed(commands)[1] == {"tiny": "partly", "tiny-other": "available"}
+    result = commands.run("pull", "tiny")
+    assert result.stdout.splitlines() == [str(blob), str(draft)]
+    assert fake.requests("storage") == []
+    assert listed(commands)[1] == {"tiny": "installed", "tiny-other": "partly"}
+    assert commands.run("pull", "tiny", offline=True).stdout == result.stdout
+    assert commands.run("pull", "org/tiny-GGUF").stdout == f"{blob}\n"
+
+    refused = commands.run("remove", "tiny:q4", "--yes")
+    assert (refused.returncode, "`ollama rm tiny:q4` removes it" in refused.stderr) == (1, True)
+    removed = commands.run("remove", "tiny", "--yes")
+    assert "tiny:q4 is kept: it is Ollama's" in removed.stderr
+    assert (blob.exists(), draft.exists()) == (True, False)
+
+
+def test_a_half_file_of_another_program_is_downloaded_whole(
+    commands: Commands, fake: FakeHub
+) -> None:
+    half = commands.home / ".cache" / "llama.cpp" / "org_tiny-GGUF_tiny-Q4_K_M.gguf"
+    half.parent.mkdir(parents=True)
+    half.write_bytes(TARGET[:-4])
+    path = Path(commands.run("pull", "org/tiny-GGUF").stdout.strip())
+    assert path.read_bytes() == TARGET
+    assert path.is_relative_to(commands.cache)
+
+
+def test_a_newer_version_is_told_on_request(commands: Commands, fake: FakeHub) -> None:
+    commands.run("pull", "org/tiny-GGUF")
+    assert "Newer on the Hub" not in commands.run("models", "--newer").stdout
+    fake.repos["org/tiny-GGUF"].files["tiny-Q4_K_M.gguf"] = TARGET + b"\0"
+    pull = "`eaglechat pull org/tiny-GGUF/tiny-Q4_K_M.gguf` downloads it."
+    assert f"Newer on the Hub; {pull}" in commands.run("models", "--newer").stdout
+    assert "HF_HUB_OFFLINE" in commands.run("models", "--newer", offline=True).stderr
+    commands.run("pull", "org/tiny-GGUF/tiny-Q4_K_M.gguf")
+    assert "Newer on the Hub" not in commands.run("models", "--newer").stdout
+
+
+def test_what_else_needs_a_model_is_told_before_it_is_deleted(commands: Commands) -> None:
+    target, draft = map(Path, commands.run("pull", "tiny").stdout.splitlines())
+    state = commands.home / "eaglechat" / "state"
+    recent = [{"name": "mine", "target": str(target)}, {"name": "no", "target": str(draft)}]
+    (state / "recent-pairs.json").write_text(json.dumps(recent))
+    chats = commands.home / "eaglechat" / "data" / "chats"
+    chats.mkdir(parents=True)
+    header = {"type": "chat", "created": "2026-01-01T00:00:00", "pair": "tiny", "version": VERSION}
+    (chats / "a.jsonl").write_text(json.dumps({**header, "target": str(target)}) + "\n")
+    (chats / "b.jsonl").write_text(json.dumps({**header, "target": "/else.gguf"}) + "\n")
+    told = commands.run("remove", "org/tiny-GGUF/tiny-Q4_K_M.gguf").stdout
+    assert "Pairs that need it: tiny, mine.\n" in told
+    assert "1 chat with it can then only be read.\n" in told
+    assert target.exists()
 
 
 def test_removing_a_pair_keeps_what_another_one_needs(commands: Commands) -> None:

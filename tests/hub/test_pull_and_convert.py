@@ -51,6 +51,13 @@ def test_a_checkpoint_is_converted_after_its_download(commands: Commands, fake: 
 
     listed = json.loads(commands.run("models", "--json").stdout)
     assert {model["kind"] for model in listed["models"]} == {"target", "draft", "checkpoint"}
+
+    told = commands.run("models").stdout
+    assert "Its draft is converted; `eaglechat remove lab/small_eagle3` deletes this." in told
+    assert commands.run("remove", "lab/small_eagle3", "--yes").returncode == 0
+    assert commands.run("pull", "small").stdout == result.stdout
+    assert fake.requests("storage") == []
+
     assert commands.run("remove", "small", "--yes").returncode == 0
     assert json.loads(commands.run("models", "--json").stdout)["models"] == []
 

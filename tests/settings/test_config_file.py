@@ -31,7 +31,7 @@ def test_a_bad_value_is_named_and_costs_only_itself(config: Path) -> None:
     config.write_text(
         '[generation]\ntemperature = "hot"\ntop_k = 7\nseed = 1\n'
         "[speculation]\nn_draft_max = 99\np_min = 0.25\nn_drafts = 2\n"
-        "[interface]\ntoken_colours = 1\n"
+        "[interface]\nshow_panel = 1\ntoken_colours = true\n"
     )
 
     loaded, problems = settings.load(config)
@@ -40,6 +40,7 @@ def test_a_bad_value_is_named_and_costs_only_itself(config: Path) -> None:
         "generation.temperature",
         "speculation.n_draft_max",
         "speculation.n_drafts",
+        "interface.show_panel",
         "interface.token_colours",
     }
     assert all(str(config) in str(problem) and problem.key in str(problem) for problem in problems)
@@ -50,7 +51,7 @@ def test_a_bad_value_is_named_and_costs_only_itself(config: Path) -> None:
     assert (loaded.generation.temperature, loaded.speculation.n_draft_max) == (0.7, "auto")
     assert (loaded.generation.top_k, loaded.generation.seed) == (7, 1)
     assert loaded.speculation.p_min == 0.25
-    assert loaded.interface.token_colours is True
+    assert loaded.interface.show_panel is True
 
 
 @pytest.mark.parametrize(
@@ -108,8 +109,8 @@ def test_the_split_that_llama_cpp_cannot_draft_with_is_refused_with_the_reason(
         ("[engine]\ncommand = 'ssh'",
          'engine.command "ssh" must be a list of strings, such as '
          '["ssh", "gpu-box", "eaglechat", "engine"]; using the default, which is empty'),
-        ("[interface]\ntoken_colours = 1979-05-27",
-         "interface.token_colours 1979-05-27 must be true or false; using the default, true"),
+        ("[interface]\nshow_panel = 1979-05-27",
+         "interface.show_panel 1979-05-27 must be true or false; using the default, true"),
         ("[generation]\ntempreature = 1",
          "generation.tempreature is not a setting, and is ignored; "
          "did you mean generation.temperature?"),

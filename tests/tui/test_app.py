@@ -310,17 +310,29 @@ async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_p
     assert saved.first_question is None
 
 
-async def test_f_keys_change_what_the_transcript_shows(drive: Drive) -> None:
+async def test_a_key_or_a_word_changes_the_view_which_is_remembered(
+    drive: Drive, tmp_path: Path
+) -> None:
+    legend = "bonus · plain · rejected"
     async with drive() as user:
         await user.open_chat()
-        await user.ask("hello")
-        await user.sees(" umbrella")
-        await user.command("chat.rejected")
-        await user.until(lambda: " umbrella" not in user.text, "rejected tokens hidden")
-        await user.command("chat.colours", "chat.reading")
         transcript = user.chat.query_one(Transcript)
-        assert not transcript.token_colours
-        assert transcript.markdown
+        await user.ask("hello")
+        await user.idle()
+        assert " umbrella" not in user.text
+        assert legend not in user.text
+        await user.press("f4")
+        assert transcript.view == "read"
+        await user.command("chat.view")
+        await user.sees(" umbrella")
+        await user.sees(legend)
+        await user.press("f4")
+        await user.until(lambda: legend not in user.text, "no legend in the live view")
+        await user.type("/view read")
+        await user.press("enter")
+        await user.until(lambda: transcript.view == "read", "the view that was typed")
+        assert user.app.services.settings.current.interface.view == "read"
+        assert 'view = "read"' in user.app.services.settings.file.read_text()
 
 
 async def test_a_past_chat_of_other_models_loads_those(drive: Drive, models: Path) -> None:
@@ -386,6 +398,7 @@ async def test_an_engine_that_reports_little_is_named_where_a_number_would_be(
         await user.ask("hello")
         # Drafting and verifying, in the panel.
         await user.sees("not reported by llama-server")
+        await user.command("chat.view", "chat.view")
         await user.sees("plain · rejected: not reported")
         await user.command("chat.bench")
         await user.sees("llama-server cannot run the bench")

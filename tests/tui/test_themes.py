@@ -151,6 +151,21 @@ class TestShippedTheme:
         }
         assert low == {}
 
+    def test_nothing_but_tokens_has_their_colours(self, loaded: LoadedTheme) -> None:
+        theme = loaded.theme
+        names = ("primary", "secondary", "accent", "warning", "error", "success")
+        others = {name: getattr(theme, name) for name in names}
+        others |= {name: theme.variables[name] for name in ("border", "footer-key-foreground")}
+        # Plain tokens are ordinary text.
+        labs = {k: seen(ink(loaded, k), "normal") for k in TOKEN_KINDS if k != "plain"}
+        close = {
+            (name, kind)
+            for name, colour in others.items()
+            for kind, lab in labs.items()
+            if math.dist(lab, seen(Color.parse(colour), "normal")) < 20
+        }
+        assert close == set()
+
     def test_selected_text_stays_readable(self, loaded: LoadedTheme) -> None:
         ground = Color.parse(loaded.theme.variables["screen-selection-background"])
         copied = [kind for kind in TOKEN_KINDS if kind != REJECTED]

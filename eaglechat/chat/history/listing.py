@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +92,16 @@ def stamps(directory: Path) -> dict[str, tuple[int, int]]:
                     stat = entry.stat()
                     found[name] = stat.st_size, stat.st_mtime_ns
     return found
+
+
+def count_of(directory: Path, is_wanted: Callable[[str], bool]) -> int:
+    """How many chats began with a target or a draft whose path is wanted."""
+    rows = (summarise(directory / name, stamp).header for name, stamp in stamps(directory).items())
+    return sum(
+        any(is_wanted(file) for file in (header.target, header.draft) if file)
+        for header in rows
+        if header is not None and not header.server
+    )
 
 
 def summarise(file: Path, stamp: tuple[int, int] = _NO_STAMP) -> ChatSummary:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eaglechat.cli.status import OK, complain
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.local.installed import Status
     from eaglechat.hub.local.library import LocalModel
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--newer", action="store_true", help="ask the Hub which models have a newer version"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,17 +35,36 @@ def run(args: argparse.Namespace) -> int:
         complain(str(problem))
     models = library.scan(loaded.library.folders)
     pairs = [(entry, installed.status(entry)) for entry in entries]
+    known = [*models, *library.built_in_drafts()]
+    newer = _newer(models) if args.newer else set()
     if args.json:
         document = {
-            "models": [_model(m, models) for m in models],
+            "models": [
+                _model(m, known) | ({"newer": m.name in newer} if args.newer else {})
+                for m in models
+            ],
             "pairs": [_pair(*p) for p in pairs],
         }
         print(json.dumps(document, indent=2))
         return OK
-    _print_models(models)
+    _print_models(models, known, installed.converted_checkpoints(pairs), newer)
     print()
     _print_pairs(pairs)
     return OK
+
+
+def _newer(models: Sequence[LocalModel]) -> set[str]:
+    """The names of the models of which the Hub has another version; a complaint if it cannot be
+    asked."""
+    from eaglechat.hub.downloads.client import Hub
+    from eaglechat.hub.downloads.newer import newer
+    from eaglechat.hub.errors import HubError
+
+    try:
+        return newer(Hub(), models)
+    except HubError as error:
+        complain(str(error))
+        return set()
 
 
 def _model(model: LocalModel, models: Sequence[LocalModel]) -> dict[str, Any]:
@@ -51,6 +75,7 @@ def _model(model: LocalModel, models: Sequence[LocalModel]) -> dict[str, Any]:
         "name": model.name,
         "kind": model.kind.value,
         "source": model.source.value,
+        "also": [one.name for one in model.also],
         "path": str(model.path),
         "files": [str(file) for file in model.files],
         "size_bytes": model.size_bytes,
@@ -80,7 +105,12 @@ def _pair(entry: CatalogueEntry, status: Status) -> dict[str, Any]:
     }
 
 
-def _print_models(models: Sequence[LocalModel]) -> None:
+def _print_models(
+    models: Sequence[LocalModel],
+    known: Sequence[LocalModel],
+    converted: Collection[Path],
+    newer: Collection[str],
+) -> None:
     from eaglechat.hub.local.library import drafters_of
     from eaglechat.hub.local.pairs import none_here
     from eaglechat.hub.units import format_bytes
@@ -90,16 +120,25 @@ def _print_models(models: Sequence[LocalModel]) -> None:
         print(f"{none_here()} `eaglechat pull` downloads more.")
         return
     print("On this machine")
-    found = [(model, drafters_of(model, models)) for model in models]
+    found = [(model, drafters_of(model, known)) for model in models]
     rows = [
         (m.name, m.kind.value, of_model(m, drafts), format_bytes(m.size_bytes), m.source.value)
         for m, drafts in found
     ]
     for line, one in zip(_table(rows), found, strict=True):
         print(f"  {line}")
-        if said := about(*one):
-            print(f"    {said}")
-    print(f"  {format_bytes(sum(model.size_bytes for model in models))} in all")
+        model = one[0]
+        said = [about(*one)]
+        if model.also:
+            others = ", ".join(f"{other.name} ({other.source.value})" for other in model.also)
+            said.append(f"The same as {others}.")
+        if model.path in converted:
+            said.append(f"Its draft is converted; `eaglechat remove {model.name}` deletes this.")
+        if model.name in newer:
+            said.append(f"Newer on the Hub; `eaglechat pull {model.name}` downloads it.")
+        if any(said):
+            print(f"    {' '.join(filter(None, said))}")
+    print(f"  {format_bytes(sum(model.disk_bytes for model in models))} in all")
 
 
 def _print_pairs(pairs: Sequence[tuple[CatalogueEntry, Status]]) -> None:

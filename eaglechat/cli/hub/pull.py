@@ -138,7 +138,7 @@ def _pull_pair(
 
         draft_type = checked_type(args.draft_type, TYPES)
     try:
-        plan = install.plan(hub, entry)
+        plan = install.plan(hub, entry, draft_type)
         install.check_draft(hub, plan)
         install.check_access(hub, plan)
     except OfflineError:
@@ -205,7 +205,8 @@ def _drop_damaged(hub: Hub, files: Iterable[RemoteFile]) -> None:
     from eaglechat.hub.local.cache import RepoCache, matches_etag
 
     for file in files:
-        path = RepoCache(hub.cache_dir, file.repo).find(file.path, file.revision)
+        cache = RepoCache(hub.cache_dir, file.repo)
+        path = cache.find(file.path, file.revision)
         if path is not None and not matches_etag(path, file.sha256):
             complain(f"{file.name} is damaged; downloading it again")
-            path.resolve().unlink()
+            cache.delete(path)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.local.library import LocalModel
+    from eaglechat.hub.local.pair import Pair
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from eaglechat import paths, settings
     from eaglechat.hub import catalogue
-    from eaglechat.hub.local import library
+    from eaglechat.hub.local import library, pairs
+    from eaglechat.hub.local.installed import status
 
     loaded, _ = settings.load(paths.config_file())
     models = library.scan(loaded.library.folders)
@@ -36,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     entry = next((e for e in entries if e.name == args.name), None)
     if entry is not None:
         found, kept = _of_pair(entry, entries, models)
-        for path in kept:
-            complain(f"{path} is kept: another installed pair uses it")
+        for sentence in kept:
+            complain(sentence)
         if kept and not found:
             return FAILED
     else:
@@ -45,9 +47,14 @@ def run(args: argparse.Namespace) -> int:
     if not found:
         raise CommandError(_not_here(args.name))
     if entry is None and len(found) > 1:
-        names = ", ".join(model.name for model in found)
+        # Two versions of a file have one name: only their paths differ.
+        same = len({model.name for model in found}) == 1
+        names = ", ".join(str(model.path) if same else model.name for model in found)
         raise WrongUsageError(f"{args.name} could be {names}; name one of them")
-    return _delete(found, args.yes)
+    own = [entry.name] if entry is not None else []
+    known = [here.pair for here in map(status, entries) if here.pair is not None]
+    known += pairs.PairLibrary(paths.state_dir()).pairs()
+    return _delete(found, [pair for pair in known if pair.name not in own], args.yes)
 
 
 def _not_here(name: str) -> str:
@@ -59,16 +66,21 @@ def _not_here(name: str) -> str:
     return f"{name} is not on this machine; `eaglechat models` lists what is"
 
 
-def _delete(models: Sequence[LocalModel], unasked: bool) -> int:
-    from eaglechat.hub.local import library
+def _delete(models: Sequence[LocalModel], pairs: Sequence[Pair], unasked: bool) -> int:
+    from eaglechat import paths
+    from eaglechat.chat.history.listing import count_of
+    from eaglechat.hub.local import removal
     from eaglechat.hub.units import format_bytes
+    from eaglechat.tui.texts.removal import consequences
 
     try:
-        planned = library.plan_removal(models)
+        planned = removal.plan_removal(models)
     except OSError as error:
         raise _undeletable(error) from error
     for model in models:
         print(f"{model.name}  {format_bytes(model.size_bytes)}  {model.path}")
+    for sentence in consequences(planned, pairs, count_of(paths.chats_dir(), planned.takes)):
+        print(sentence)
     freed = format_bytes(planned.freed_bytes)
     if not unasked and not sys.stdin.isatty():
         raise WrongUsageError(
@@ -78,7 +90,7 @@ def _delete(models: Sequence[LocalModel], unasked: bool) -> int:
         if not unasked and not _agreed(f"Delete, freeing {freed}?"):
             print("Nothing was deleted.")
             return OK
-        library.remove(planned)
+        removal.remove(planned)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
@@ -102,10 +114,12 @@ def _agreed(question: str) -> bool:
 
 def _of_pair(
     entry: CatalogueEntry, entries: list[CatalogueEntry], models: list[LocalModel]
-) -> tuple[list[LocalModel], list[Path]]:
-    """What is here of a pair, and what of it stays because another installed pair needs it."""
+) -> tuple[list[LocalModel], list[str]]:
+    """What is here of a pair, and in sentences what of it stays: what another installed pair needs,
+    and what is Ollama's."""
     from eaglechat.hub.local.installed import status
     from eaglechat.hub.local.library import ModelKind
+    from eaglechat.hub.local.stores import Source
 
     needed: set[Path | None] = set()
     for other in entries:
@@ -118,7 +132,11 @@ def _of_pair(
     found = [
         model
         for model in models
-        if model.path in own - needed
+        if any(one.path in own - needed for one in model.everywhere)
         or (model.kind is ModelKind.UNFINISHED and model.repo in repos)
     ]
-    return found, [path for path in own & needed if path]
+    kept = [f"{path} is kept: another installed pair uses it" for path in own & needed if path]
+    kept += [
+        f"{model.name} is kept: it is Ollama's" for model in found if model.source is Source.OLLAMA
+    ]
+    return [model for model in found if model.source is not Source.OLLAMA], kept

@@ -25,6 +25,7 @@ from eaglechat.hub.downloads.transfer import StopSignal, Transfer, XetTransfer
 from eaglechat.hub.errors import HubError, OfflineError, disk_full
 from eaglechat.hub.local.cache import Hasher, RepoCache, free_bytes
 from eaglechat.hub.local.partial_file import PartialFile, bytes_received
+from eaglechat.hub.local.stores import find_file
 
 _HASHED_AT_ONCE = 4 << 20
 _LOCK_POLL_S = 0.2
@@ -80,12 +81,17 @@ def download(
     policy: RetryPolicy | None = None,
     reserved: Callable[[], int] = lambda: 0,
 ) -> Path:
-    """Download a file at its commit into the cache unless it is there, and return its path.
+    """Download a file at its commit into the cache unless it is there, or another program has it,
+    and return its path.
 
     `reserved` returns how many bytes of the free disk space other downloads will take.
     Raises HubError, StoppedError.
     """
     stop, policy = stop or StopSignal(), policy or RetryPolicy()
+    if not RepoCache(hub.cache_dir, file.repo).pointer(file.commit, file.path).exists():
+        elsewhere = find_file(file.repo, file.path, file.size, file.sha256)
+        if elsewhere is not None:
+            return elsewhere
     return _Download(hub, file, on_progress, stop, policy, reserved).run()
 
 
@@ -152,7 +158,7 @@ class _Download:
             if present.exists() and present.stat().st_size != metadata.size:
                 # Another program left an incomplete file: only its size shows it.
                 self._report(FileState.CONNECTING, f"{path} here is damaged; downloading it again.")
-                present.resolve().unlink()
+                cache.delete(present)
             if not pointer.exists() and not blob.exists():
                 self._complete(metadata)
                 cache.partial(metadata.etag).replace(blob)

@@ -19,10 +19,12 @@ from eaglechat.hub.local.installed import (
     converted_path,
     note_begun,
     note_ended,
+    note_hash,
     status,
 )
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.partial_file import bytes_received
+from eaglechat.hub.local.stores import find_file
 from eaglechat.hub.references import InvalidReferenceError, choose
 from eaglechat.wire.protocol import DrafterKind
 
@@ -43,6 +45,8 @@ class Plan:
     """Each repository and the licence that its card states."""
     bytes_total: int
     bytes_missing: int
+    is_converted: bool = False
+    """The draft was converted before: its checkpoint, which may be deleted then, is not needed."""
 
     @property
     def converts(self) -> bool:
@@ -50,10 +54,10 @@ class Plan:
 
     @property
     def files(self) -> tuple[RemoteFile, ...]:
-        return (*self.target, *self.draft)
+        return self.target if self.is_converted else (*self.target, *self.draft)
 
 
-def plan(hub: Hub, entry: CatalogueEntry) -> Plan:
+def plan(hub: Hub, entry: CatalogueEntry, draft_type: str = DEFAULT_DRAFT_TYPE) -> Plan:
     """Ask the Hub for a pair's files. Raises HubError, InvalidReferenceError."""
     target_repo = hub.repo(entry.target.repo, entry.target.revision)
     target = _model(target_repo, entry.target)
@@ -69,7 +73,8 @@ def plan(hub: Hub, entry: CatalogueEntry) -> Plan:
                 f"{draft_repo.repo} holds no checkpoint with a config.json."
             )
     repos = {repo.repo: repo for repo in (target_repo, draft_repo)}.values()
-    files = (*target, *draft)
+    is_converted = gguf is None and converted_path(entry.name, draft_type).exists()
+    files = target if is_converted else (*target, *draft)
     return Plan(
         entry=entry,
         target=target,
@@ -78,6 +83,7 @@ def plan(hub: Hub, entry: CatalogueEntry) -> Plan:
         licences=tuple((repo.repo, repo.licence) for repo in repos if repo.licence),
         bytes_total=sum(file.size for file in files),
         bytes_missing=sum(_missing(hub.cache_dir, file) for file in files),
+        is_converted=is_converted,
     )
 
 
@@ -123,12 +129,15 @@ def why_unfit(hub: Hub, plan: Plan) -> str | None:
 def _model(repo: RemoteRepo, source: GGUFSource) -> tuple[RemoteFile, ...]:
     """The files of a model. The first has the hash that the catalogue pins, if it pins one."""
     first, *others = (repo.file(name) for name in choose(source.reference, repo.paths).files)
+    note_hash(source, None if others else first.sha256)
     return (replace(first, sha256=source.sha256 or first.sha256), *others)
 
 
 def _missing(cache: Path, file: RemoteFile) -> int:
     repo = RepoCache(cache, file.repo)
     if repo.pointer(file.commit, file.path).exists():
+        return 0
+    if find_file(file.repo, file.path, file.size, file.sha256) is not None:
         return 0
     if file.sha256 is None:
         return file.size
@@ -140,7 +149,8 @@ def _missing(cache: Path, file: RemoteFile) -> int:
 def begin(plan: Plan, cache: Path) -> None:
     """Check the disk space, and note that the pair is being installed. Raises HubError."""
     # A converted draft is at most as large as its checkpoint.
-    converted = sum(file.size for file in plan.draft) if plan.converts else 0
+    is_new = plan.converts and not plan.is_converted
+    converted = sum(file.size for file in plan.draft) if is_new else 0
     missing = plan.bytes_missing + converted - free_bytes(cache)
     if missing > 0:
         raise disk_full(plan.entry.name, missing, cache)
@@ -163,10 +173,12 @@ def finish(
     here = status(entry, cache)
     draft = here.draft
     notes: tuple[str, ...] = ()
-    if plan.converts and here.target and here.checkpoint:
+    if plan.converts and here.target:
         draft = converted_path(entry.name, draft_type)
         if draft.exists():
             draft.touch()  # of several types, the newest file is loaded
+        elif here.checkpoint is None:
+            draft = None
         else:
             from eaglechat.hub.convert import convert  # noqa: PLC0415 - imports numpy and gguf
 

@@ -133,6 +133,12 @@ class RepoCache:
         files = (self.folder / "snapshots").rglob("*")
         return [path for path in files if path.is_symlink() and os.path.realpath(path) == real]
 
+    def delete(self, file: Path) -> None:
+        """Delete a file with the blob that it is a link to, but not what is outside of the cache:
+        that is another program's."""
+        blob = file.resolve()
+        (blob if blob.is_relative_to(self.folder.resolve()) else file).unlink()
+
     def _commit(self, revision: str) -> str | None:
         if _COMMIT.fullmatch(revision):
             return revision

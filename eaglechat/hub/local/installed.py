@@ -3,7 +3,8 @@ were begun."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ from eaglechat.gguf.shards import shard_of, shard_paths
 from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.local.cache import RepoCache, Unfinished, cache_dir
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.stores import find_model
 from eaglechat.hub.references import HubReference, InvalidReferenceError, choose
 
 DEFAULT_DRAFT_TYPE = "q8_0"
@@ -36,11 +38,11 @@ class Status:
 
 def status(entry: CatalogueEntry, cache: Path | None = None) -> Status:
     folder = cache or cache_dir()
-    target = _cached(folder, entry.target)
+    target = _find(folder, entry.target)
     gguf = entry.draft.gguf
     checkpoint = None
     if gguf is not None:
-        draft = _cached(folder, gguf)
+        draft = _find(folder, gguf)
     else:
         draft = _converted(entry)
         checkpoint = _cached_checkpoint(folder, entry.draft)
@@ -78,14 +80,20 @@ def _bytes_of(model: Path | None) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def _cached(cache: Path, source: GGUFSource) -> Path | None:
-    """A source's first file. If its hash is pinned, a file with that hash in any commit will do."""
+def _find(cache: Path, source: GGUFSource) -> Path | None:
+    """A source's first file: in the cache, or where another program has it. If its hash is known, a
+    file with that hash in any commit will do."""
     found = cached_model(cache, source.reference)
-    if found is not None or source.sha256 is None:
+    if found is not None:
         return found
-    repo = RepoCache(cache, source.repo)
-    links = repo.links_to(repo.blob(source.sha256))
-    return next((path for path in links if path.exists() and shard_of(path.name) is None), None)
+    sha256 = source.sha256 or _known_hashes().get(_hash_key(source))
+    if sha256 is not None:
+        repo = RepoCache(cache, source.repo)
+        links = repo.links_to(repo.blob(sha256))
+        whole = (path for path in links if path.exists() and shard_of(path.name) is None)
+        if (found := next(whole, None)) is not None:
+            return found
+    return find_model(source.reference, sha256)
 
 
 def cached_model(cache: Path, reference: HubReference) -> Path | None:
@@ -109,6 +117,15 @@ def _cached_checkpoint(cache: Path, draft: DraftSource) -> Path | None:
     return None
 
 
+def converted_checkpoints(pairs: Iterable[tuple[CatalogueEntry, Status]]) -> set[Path]:
+    """The checkpoints whose draft is converted: nothing needs them until it is converted again."""
+    return {
+        status.checkpoint
+        for entry, status in pairs
+        if entry.draft.checkpoint is not None and status.checkpoint and status.draft
+    }
+
+
 def converted_path(name: str, draft_type: str) -> Path:
     """Where the draft that is converted for a pair is written."""
     return paths.drafts_dir() / f"eagle3-{name}-{draft_type.upper()}.gguf"
@@ -120,6 +137,31 @@ def _converted(entry: CatalogueEntry) -> Path | None:
     # Another pair's name may begin with this one's; what follows here is a type, without hyphens.
     found = (p for p in paths.drafts_dir().glob(f"{stem}*.gguf") if "-" not in p.stem[len(stem) :])
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def note_hash(source: GGUFSource, sha256: str | None) -> None:
+    """Remember the hash that the Hub gives for a source of one file whose hash is not pinned, so
+    that the same file is known where it has another name."""
+    known = _known_hashes()
+    if source.sha256 is None and sha256 is not None and known.get(_hash_key(source)) != sha256:
+        with suppress(OSError):
+            hashes = {**known, _hash_key(source): sha256}
+            paths.write_atomically(_hashes_file(), msgspec.json.encode(hashes))
+
+
+def _known_hashes() -> dict[str, str]:
+    try:
+        return msgspec.json.decode(_hashes_file().read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _hash_key(source: GGUFSource) -> str:
+    return f"{source.reference} {source.revision}"
+
+
+def _hashes_file() -> Path:
+    return paths.state_dir() / "hub-hashes.json"
 
 
 def begun_pairs() -> list[str]:

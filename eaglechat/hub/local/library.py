@@ -1,37 +1,47 @@
-"""Finds the models on this machine and deletes them.
+"""Finds the models on this machine.
 
-They are in the Hugging Face cache, LM Studio's and llama.cpp's folders, the user's folders, and the
-folder of drafts converted here. A model's kind is read from its header, not from its name.
+They are in the Hugging Face cache, Ollama's store, LM Studio's and llama.cpp's folders, the user's
+folders, and the folder of drafts converted here. A model's kind is read from its header, not from
+its name.
 """
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import re
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-
-from huggingface_hub import scan_cache_dir
 
 from eaglechat import paths
 from eaglechat.engine.drafters.pairing import check_headers, kind_of, kinds, takes_drafts
 from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import shard_of, shard_paths
+from eaglechat.hub.local import ollama
 from eaglechat.hub.local.cache import RepoCache, cache_dir, repo_of
+from eaglechat.hub.local.headers import HeaderBook
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import builtin_pair, pair_of_files
+from eaglechat.hub.local.stores import (
+    Source,
+    llama_cpp_folder,
+    lm_studio_folders,
+    name_in_llama_cpp,
+    repos_in_llama_cpp,
+)
 from eaglechat.hub.references import HubReference, choose, group_models
 from eaglechat.wire.protocol import DrafterKind
 
 _MAX_DEPTH = 6
 _CHECKPOINT_SIGN = re.compile(r"eagle-?3|draft_vocab_size|speculators", re.IGNORECASE)
 _WEIGHTS = ("*.safetensors", "*.bin")
+_NAMED_BY_HASH = re.compile(r"(?:sha256-)?([0-9a-f]{64})")
+
+ReadHeader = Callable[[Sequence[Path]], GGUFHeader]
+"""Reads the header of a model's files. Raises GGUFError, OSError."""
 
 
 class ModelKind(str, Enum):
@@ -44,16 +54,6 @@ class ModelKind(str, Enum):
     OTHER = "other"
     BROKEN = "broken"
     UNFINISHED = "unfinished"
-
-
-class Source(str, Enum):
-    """Where a model was found."""
-
-    HUGGING_FACE = "Hugging Face cache"
-    LM_STUDIO = "LM Studio"
-    LLAMA_CPP = "llama.cpp"
-    CONVERTED = "converted here"
-    FOLDER = "folder"
 
 
 @dataclass(frozen=True)
@@ -70,35 +70,96 @@ class LocalModel:
     repo: str | None = None
     header: GGUFHeader | None = field(default=None, repr=False)
     problem: str | None = None
+    also: tuple[LocalModel, ...] = field(default=(), repr=False)
+    """The same model under other names; of no bytes where its file is the same."""
 
     @property
     def is_target(self) -> bool:
         """Whether it can write replies by itself."""
         return self.kind in (ModelKind.TARGET, ModelKind.PLAIN)
 
+    @property
+    def short_name(self) -> str:
+        """Its name without the repository and the ending of a file."""
+        return self.name.rpartition("/")[2].removesuffix(".gguf")
+
+    @property
+    def everywhere(self) -> tuple[LocalModel, ...]:
+        """It and its others."""
+        return (self, *self.also)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of all its copies."""
+        return sum(one.size_bytes for one in self.everywhere)
+
+
+@dataclass(frozen=True)
+class LocalTarget:
+    """A model on this machine that writes replies, what drafts for it besides n-grams, and the
+    drafts on this machine that fit it."""
+
+    model: LocalModel
+    drafters: tuple[DrafterKind, ...]
+    drafts: tuple[LocalModel, ...]
+
 
 def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[LocalModel]:
-    """Every model on this machine, each once. `folders` are the user's."""
+    """Every model on this machine, each once, and last what cannot be used. `folders` are the
+    user's."""
+    book = HeaderBook()
     places = [
         (paths.drafts_dir(), Source.CONVERTED),
-        *((folder, Source.LM_STUDIO) for folder in _lm_studio_folders()),
-        (_llama_cpp_folder(), Source.LLAMA_CPP),
+        *((folder, Source.LM_STUDIO) for folder in lm_studio_folders()),
+        (llama_cpp_folder(), Source.LLAMA_CPP),
         *((paths.expanded(own), Source.FOLDER) for own in folders),
     ]
-    found: dict[Path, LocalModel] = {}
-    for model in chain(_in_cache(cache or cache_dir()), *(_in_folder(*place) for place in places)):
-        found.setdefault(Path(os.path.realpath(model.path)), model)
-    return list(found.values())
+    models = _each_once(
+        chain(
+            _in_cache(cache or cache_dir(), book.header),
+            *(_in_folder(*place, book.header) for place in places),
+            _in_ollama(book.header),
+            _copies(book.header),
+        )
+    )
+    book.save()
+    return sorted(models, key=lambda model: model.kind in (ModelKind.OTHER, ModelKind.BROKEN))
+
+
+def pair_of_models(target: LocalModel, draft: LocalModel | None = None) -> Pair:
+    """A pair of models with their names: a blob of Ollama is named by its hash."""
+    names = [model.short_name for model in (target, draft) if model]
+    return pair_of_files(target.path, draft.path if draft else None, " + ".join(names))
+
+
+def targets(models: Sequence[LocalModel]) -> list[LocalTarget]:
+    """The targets among `models`, with what drafts for each."""
+    drafts = [model for model in models if model.kind is ModelKind.DRAFT]
+    return [
+        LocalTarget(model, drafters_of(model, drafts), tuple(fitting(model, drafts)))
+        for model in models
+        if model.is_target
+    ]
+
+
+def built_in_drafts() -> list[LocalModel]:
+    """The built-in draft, which `scan` leaves out because it cannot be deleted."""
+    draft = builtin_pair().draft
+    return look_at([draft]) if draft is not None else []
 
 
 def look_at(places: Sequence[Path]) -> list[LocalModel]:
     """The models in these folders, and these files, each once."""
-    found: dict[Path, LocalModel] = {}
-    for place in places:
-        models = list(_in_folder(place, Source.FOLDER)) if place.is_dir() else [_file(place)]
-        for model in models:
-            found.setdefault(Path(os.path.realpath(model.path)), model)
-    return list(found.values())
+    return _each_once(
+        chain.from_iterable(
+            _in_folder(place, Source.FOLDER, _read) if place.is_dir() else [_file(place)]
+            for place in places
+        )
+    )
+
+
+def _read(files: Sequence[Path]) -> GGUFHeader:
+    return read_header(files[0])
 
 
 def _file(path: Path) -> LocalModel:
@@ -106,7 +167,33 @@ def _file(path: Path) -> LocalModel:
         files = tuple(shard_paths(path))
     except OSError:
         files = ()
-    return _recognise(path.name, files or (path,), Source.FOLDER, None)
+    return _recognise(path.name, files or (path,), Source.FOLDER, None, _read)
+
+
+def _each_once(models: Iterable[LocalModel]) -> list[LocalModel]:
+    """The models, those of the same file or the same hash together; the first name counts."""
+    identified = [(model, *_identity(model)) for model in models]
+    # A file has one hash, and may have other names that do not tell it.
+    hashes = {file: sha256 for _, file, sha256 in identified if sha256 is not None}
+    found: dict[object, list[LocalModel]] = {}
+    seen = set[object]()
+    for model, file, _ in identified:
+        same = found.setdefault(hashes.get(file, file), [])
+        same.append(replace(model, size_bytes=0) if file in seen else model)
+        seen.add(file)
+    return [replace(first, also=tuple(others)) for first, *others in found.values()]
+
+
+def _identity(model: LocalModel) -> tuple[object, str | None]:
+    """What identifies a model's first file, and its hash if the file is named by it."""
+    real = Path(os.path.realpath(model.path))
+    named = _NAMED_BY_HASH.fullmatch(real.name) if len(model.files) == 1 else None
+    sha256 = named[1] if named and real.parent.name == "blobs" else None
+    try:
+        stat = real.stat()
+    except OSError:
+        return real, sha256
+    return (stat.st_dev, stat.st_ino) if stat.st_ino else real, sha256
 
 
 def fitting(target: LocalModel, models: Sequence[LocalModel]) -> list[LocalModel]:
@@ -138,13 +225,13 @@ def drafters_of(model: LocalModel, models: Sequence[LocalModel]) -> tuple[Drafte
     return (kind,) if kind is not None else ()
 
 
-def _in_cache(cache: Path) -> Iterator[LocalModel]:
+def _in_cache(cache: Path, read: ReadHeader) -> Iterator[LocalModel]:
     for folder in sorted(cache.glob("models--*")):
         repo = repo_of(folder)
         for snapshot in sorted(folder.glob("snapshots/*"), key=_modified, reverse=True):
             for files in _models_under(snapshot):
                 name = f"{repo}/{files[0].relative_to(snapshot).as_posix()}"
-                yield _recognise(name, files, Source.HUGGING_FACE, repo)
+                yield _recognise(name, files, Source.HUGGING_FACE, repo, read)
             checkpoint = _checkpoint(snapshot, repo)
             if checkpoint:
                 yield checkpoint
@@ -165,11 +252,41 @@ def _in_cache(cache: Path) -> Iterator[LocalModel]:
             )
 
 
-def _in_folder(folder: Path, source: Source) -> Iterator[LocalModel]:
+def _in_ollama(read: ReadHeader) -> Iterator[LocalModel]:
+    def order(model: ollama.OllamaModel) -> tuple[bool, str]:
+        # A name that says which one it is comes before `latest`, which stands for it.
+        return model.name.endswith(":latest"), model.name
+
+    for one in sorted(ollama.models(), key=order):
+        if one.problem is None:
+            yield _recognise(one.name, (one.blob,), Source.OLLAMA, one.repo, read)
+        else:
+            name, files = printable(one.name), (one.blob,)
+            kind = ModelKind.OTHER if one.is_whole else ModelKind.BROKEN
+            yield LocalModel(
+                name, kind, Source.OLLAMA, one.blob, files, 0, one.repo, None,
+                printable(one.problem),
+            )  # fmt: skip
+
+
+def _copies(read: ReadHeader) -> Iterator[LocalModel]:
+    """The F16 copies of targets, which only their pairs load."""
+    problem = "A copy of a target that verifies drafts faster; it is written again when needed."
+    for model in _in_folder(paths.reencoded_dir(), Source.CONVERTED, read):
+        yield replace(model, kind=ModelKind.OTHER, problem=problem)
+
+
+def _in_folder(folder: Path, source: Source, read: ReadHeader) -> Iterator[LocalModel]:
+    repos = repos_in_llama_cpp(folder) if source is Source.LLAMA_CPP else []
     for files in _models_under(folder):
         relative = files[0].relative_to(folder)
+        repo = None
         name = relative.as_posix() if len(relative.parts) > 1 else relative.stem
-        yield _recognise(name, files, source, None)
+        if source is Source.LM_STUDIO and len(relative.parts) > 2:
+            repo = "/".join(relative.parts[:2])
+        elif source is Source.LLAMA_CPP and len(relative.parts) == 1:
+            name, repo = name_in_llama_cpp(relative.name, repos)
+        yield _recognise(name, files, source, repo, read)
 
 
 def _models_under(folder: Path) -> Iterator[tuple[Path, ...]]:
@@ -221,20 +338,17 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _recognise(name: str, files: tuple[Path, ...], source: Source, repo: str | None) -> LocalModel:
+def _recognise(
+    name: str, files: tuple[Path, ...], source: Source, repo: str | None, read: ReadHeader
+) -> LocalModel:
     name, size, header, problem = printable(name), sum(map(_size, files)), None, None
     try:
-        header = _header(files[0], files[0].stat().st_mtime_ns, size)
+        header = read(files)
     except (OSError, GGUFError) as error:
         kind, problem = ModelKind.BROKEN, _sentence(error)
     else:
         kind, problem = _kind(header)
     return LocalModel(name, kind, source, files[0], files, size, repo, header, problem)
-
-
-@lru_cache(maxsize=256)
-def _header(path: Path, _mtime_ns: int, _size: int) -> GGUFHeader:
-    return read_header(path)
 
 
 def _kind(header: GGUFHeader) -> tuple[ModelKind, str | None]:
@@ -272,109 +386,35 @@ def _checkpoint(snapshot: Path, repo: str) -> LocalModel | None:
     return LocalModel(repo, ModelKind.CHECKPOINT, Source.HUGGING_FACE, snapshot, files, size, repo)
 
 
-def _lm_studio_folders() -> list[Path]:
-    home = Path.home()
-    folders = [home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"]
-    try:
-        settings = json.loads((home / ".lmstudio" / "settings.json").read_text(encoding="utf-8"))
-        folders.insert(0, Path(settings["downloadsFolder"]))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        pass
-    return folders
-
-
-def _llama_cpp_folder() -> Path:
-    """llama.cpp's folder for downloads; newer releases use the Hugging Face cache."""
-    own = os.environ.get("LLAMA_CACHE")
-    if own:
-        return Path(own)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "llama.cpp"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "llama.cpp"
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "llama.cpp"
-
-
 def find(models: Sequence[LocalModel], text: str) -> list[LocalModel]:
     """The models that `text` may mean: a listed name, a path, a file name or a Hub reference."""
     path = paths.expanded(text)
-    exact = [model for model in models if text == model.name or path in (model.path, *model.files)]
+    # As in Ollama, a name without a tag means the latest, and the Hub's host may be left out.
+    names = {text, f"{text}:latest", f"hf.co/{text}"}
+    exact = [
+        model
+        for model in models
+        if any(one.name in names or path in (one.path, *one.files) for one in model.everywhere)
+    ]
     if exact:
         return exact
-    stems = [model for model in models if text in (model.path.name, model.path.stem)]
+    stems = [
+        model
+        for model in models
+        if any(text in (one.path.name, one.path.stem) for one in model.everywhere)
+    ]
     if stems:
         return stems
     repo, _, quantization = text.partition(":")
-    in_repo = [model for model in models if model.repo == repo]
+    in_repo = {
+        one.name.removeprefix(f"{repo}/"): model
+        for model in models
+        for one in model.everywhere
+        if one.repo == repo
+    }
     if not quantization:
-        return in_repo
-    names = {model.name.removeprefix(f"{repo}/"): model for model in in_repo}
+        return list({id(model): model for model in in_repo.values()}.values())
     try:
-        return [names[choose(HubReference(repo, quantization.upper()), list(names)).first]]
+        return [in_repo[choose(HubReference(repo, quantization.upper()), list(in_repo)).first]]
     except (ValueError, KeyError):
         return []
-
-
-@dataclass(frozen=True)
-class Removal:
-    """The files that a removal deletes, and the bytes that it frees."""
-
-    models: tuple[LocalModel, ...]
-    files: tuple[Path, ...]
-    freed_bytes: int
-
-
-def plan_removal(models: Sequence[LocalModel]) -> Removal:
-    """The files to delete to remove these models.
-
-    In the Hugging Face cache, a blob is deleted with every link to it, in all commits.
-    Raises OSError, also if one of them is being downloaded now.
-    """
-    files: dict[Path, int] = {}
-    for model in models:
-        is_unfinished = model.kind is ModelKind.UNFINISHED
-        if is_unfinished and _cache_of(model).is_downloading(model.path):
-            raise OSError(errno.EBUSY, "it is being downloaded; cancel that first", model.name)
-        for file in model.files:
-            found = [file]
-            if model.source is Source.HUGGING_FACE and file.is_symlink():
-                cache, blob = _cache_of(model), file.resolve()
-                found = cache.links_to(blob)
-                # What a link of somebody's own leads to is not the cache's to delete.
-                if blob.is_relative_to(cache.folder.resolve()):
-                    found.append(blob)
-            files |= {path: 0 if path.is_symlink() else _size(path) for path in found}
-        if is_unfinished:
-            # The file is sparse: its gaps take no disk space.
-            files[model.path] = model.size_bytes
-    return Removal(tuple(models), tuple(files), sum(files.values()))
-
-
-def remove(removal: Removal) -> None:
-    """Delete the files, and commits of the cache that are empty then. Raises OSError."""
-    for file in removal.files:
-        file.unlink(missing_ok=True)
-    for model in removal.models:
-        if model.source is Source.HUGGING_FACE:
-            _delete_empty_commits(_cache_of(model).folder)
-
-
-def _cache_of(model: LocalModel) -> RepoCache:
-    parents = model.files[0].parents
-    folder = next(parent for parent in parents if parent.name.startswith("models--"))
-    return RepoCache(folder.parent, model.repo or "")
-
-
-def _delete_empty_commits(folder: Path) -> None:
-    """Let huggingface_hub delete the commits of a repository that have no files left."""
-    if not folder.is_dir() or any(folder.glob("blobs/*.part")):
-        return
-    info = scan_cache_dir(folder.parent)
-    empty = [
-        revision.commit_hash
-        for repo in info.repos
-        for revision in repo.revisions
-        if repo.repo_path == folder.resolve() and not revision.files
-    ]
-    if empty:
-        info.delete_revisions(*empty).execute()

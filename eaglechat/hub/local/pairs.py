@@ -135,7 +135,7 @@ class PairLibrary:
             found = self.find(name)
             if found is not None and found.source != "recent":
                 return found
-        return pair_of_files(target, draft)
+        return pair_of_files(target, draft, name)
 
     def remember(self, pair: Pair) -> None:
         """Make a pair that was loaded the most recent one."""
@@ -230,10 +230,10 @@ def none_here() -> str:
     return f"There are no models on this machine besides the built-in pair, {BUILTIN_NAME}."
 
 
-def pair_of_files(target: Path, draft: Path | None) -> Pair:
-    """A pair of local files, named after them."""
-    name = target.stem if draft is None else f"{target.stem} + {draft.stem}"
-    return Pair(name, target, draft, "files")
+def pair_of_files(target: Path, draft: Path | None, name: str = "") -> Pair:
+    """A pair of local files; without a name, it is named after them."""
+    named = target.stem if draft is None else f"{target.stem} + {draft.stem}"
+    return Pair(name or named, target, draft, "files")
 
 
 def inspect(pair: Pair) -> InspectedPair:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from eaglechat.chat import controls
 from eaglechat.chat.controls import ChoiceControl, RangeControl
+from eaglechat.settings.model import View
 from eaglechat.tui.commands.command import Argument, Command
 from eaglechat.wire.protocol import AUTO
 
@@ -296,6 +299,33 @@ CHAT = (
         words=("skip", "thinking"),
     ),
     Command(
+        id="chat.view",
+        title="View",
+        help="Show replies live in two inks, as Markdown to read, or as a trace of all tokens",
+        scopes=("chat",),
+        keys=("leader v",),
+        aliases=("f4",),
+        action="view({})",
+        argument=Argument(words=get_args(View), is_optional=True),
+        priority=True,
+        footer="view",
+        group="View",
+        words=("markdown", "rendered", "formatted", "colours", "tokens", "rejected"),
+    ),
+    Command(
+        id="chat.pane",
+        title="Panel",
+        help="Show or hide the speculation panel",
+        scopes=("chat",),
+        keys=("leader p",),
+        aliases=("f2",),
+        action="toggle_panel",
+        slash="panel",
+        priority=True,
+        group="View",
+        words=("sidebar", "statistics", "stats", "numbers"),
+    ),
+    Command(
         id="chat.prompt",
         title="What it sees",
         help="Show what the model would read if you sent what you have typed",
@@ -315,6 +345,14 @@ CHAT = (
         group="Reply",
         words=("round", "probabilities", "candidates", "logits", "inside", "look"),
         turn_key="full_stop",
+    ),
+    Command(
+        id="rounds.inside",
+        title="Inside this round",
+        help="Look inside the highlighted round",
+        scopes=("rounds",),
+        keys=("enter",),
+        footer="inside",
     ),
     Command(
         id="inside.older",
@@ -349,52 +387,6 @@ CHAT = (
         scopes=("inside",),
         keys=("end",),
         priority=True,
-    ),
-    Command(
-        id="chat.pane",
-        title="Panel",
-        help="Show or hide the speculation panel",
-        scopes=("chat",),
-        keys=("leader p",),
-        aliases=("f2",),
-        action="toggle_panel",
-        slash="panel",
-        priority=True,
-        group="View",
-        words=("sidebar", "statistics", "stats", "numbers"),
-    ),
-    Command(
-        id="chat.reading",
-        title="Reading view",
-        help="Show replies as formatted text instead of tokens",
-        scopes=("chat",),
-        keys=("leader v",),
-        action="toggle_view('markdown')",
-        priority=True,
-        group="View",
-        words=("markdown", "rendered", "formatted"),
-    ),
-    Command(
-        id="chat.colours",
-        title="Token colours",
-        help="Colour tokens by origin",
-        scopes=("chat",),
-        keys=("leader 8",),
-        action="toggle_view('token_colours')",
-        priority=True,
-        group="View",
-        words=("colors", "origin"),
-    ),
-    Command(
-        id="chat.rejected",
-        title="Rejected tokens",
-        help="Show the first rejected draft token of a round",
-        scopes=("chat",),
-        keys=("leader 9",),
-        action="toggle_view('show_rejected')",
-        priority=True,
-        group="View",
-        words=("struck", "guesses"),
     ),
     Command(
         id="chat.load_again",

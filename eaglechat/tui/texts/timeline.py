@@ -166,7 +166,7 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
         guess = f"{names} guess"
     return (
         f"{loaded} In every round {guess} a few tokens and the target checks them all at "
-        f"once. The colours show which guesses it accepted. {last}"
+        f"once. In replies, the guesses it accepted have a colour of their own. {last}"
     ).rstrip()
 
 

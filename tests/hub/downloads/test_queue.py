@@ -17,7 +17,7 @@ from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import RetryPolicy
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot, SpeedMeter, Stage
-from eaglechat.hub.local import library
+from eaglechat.hub.local import library, removal
 from eaglechat.hub.local.installed import begun_pairs, status
 from eaglechat.hub.local.pair import Pair
 from tests import ggufs
@@ -283,7 +283,7 @@ def test_a_file_that_was_deleted_meanwhile_is_downloaded_again_on_resume(
     def finish_without_target(plan: Plan, cache: Path, **rest: Any) -> object:
         monkeypatch.setattr(install, "finish", finish)
         found = library.find(library.scan(cache=cache), "org/model")
-        library.remove(library.plan_removal(found))
+        removal.remove(removal.plan_removal(found))
         return finish(plan, cache, **rest)
 
     monkeypatch.setattr(install, "finish", finish_without_target)

@@ -12,10 +12,11 @@ from huggingface_hub.utils import WeakFileLock
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import RetryPolicy, download
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local import library
+from eaglechat.hub.local import headers, removal
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.local.library import LocalModel, ModelKind, Source, find, scan
+from eaglechat.hub.local.library import LocalModel, ModelKind, find, scan
 from eaglechat.hub.local.partial_file import BLOCK, PartialFile
+from eaglechat.hub.local.stores import Source
 from tests import ggufs
 from tests.hub.fakehub import FakeHub
 
@@ -118,8 +119,8 @@ def test_checkpoints_and_unfinished_downloads_are_listed(hub: Hub, fake: FakeHub
     left = models["user/big/big.gguf"]
     assert (left.kind, left.size_bytes) == (ModelKind.UNFINISHED, 100)
     assert f"stopped at {100 * 100 // len(TARGET)}%" in (left.problem or "")
-    freed = library.plan_removal([left])
-    library.remove(freed)
+    freed = removal.plan_removal([left])
+    removal.remove(freed)
     assert "user/big/big.gguf" not in by_name(scan([], hub.cache_dir))
     assert not list(hub.cache_dir.rglob("*.part*"))
 
@@ -131,7 +132,7 @@ def test_why_the_system_does_not_give_a_file_is_said_in_words(
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     put(tmp_path / "own" / "m.gguf")
-    monkeypatch.setattr(library, "read_header", refuse)
+    monkeypatch.setattr(headers, "read_header", refuse)
     (model,) = scan([tmp_path / "own"], hub.cache_dir)
     assert model.problem == "Permission denied."
 
@@ -152,13 +153,13 @@ def test_a_download_that_goes_on_is_not_deleted(hub: Hub) -> None:
         (model,) = scan([], hub.cache_dir)
         assert model.problem == "It is being downloaded: 0% is here."
         with pytest.raises(OSError, match="it is being downloaded"):
-            library.plan_removal([model])
-    assert library.plan_removal([model]).files == model.files
+            removal.plan_removal([model])
+    assert removal.plan_removal([model]).files == model.files
 
 
 def test_what_has_not_come_yet_is_not_said_to_be_freed(hub: Hub) -> None:
     begun(RepoCache(hub.cache_dir, "user/big"))
-    assert library.plan_removal(scan([], hub.cache_dir)).freed_bytes < 1500
+    assert removal.plan_removal(scan([], hub.cache_dir)).freed_bytes < 1500
 
 
 @pytest.mark.parametrize(
@@ -183,8 +184,8 @@ def test_removing_one_of_two_frees_what_was_said_and_keeps_the_other(
     for path in ("a.gguf", "b.gguf"):
         pull(hub, "user/model", path)
     before = used(hub.cache_dir)
-    planned = library.plan_removal(find(scan([], hub.cache_dir), "user/model/a.gguf"))
-    library.remove(planned)
+    planned = removal.plan_removal(find(scan([], hub.cache_dir), "user/model/a.gguf"))
+    removal.remove(planned)
     assert planned.freed_bytes == len(TARGET) == before - used(hub.cache_dir)
     assert [model.name for model in scan([], hub.cache_dir)] == ["user/model/b.gguf"]
     assert not scan_cache_dir(hub.cache_dir).warnings
@@ -196,7 +197,7 @@ def test_removing_the_last_model_leaves_nothing_of_the_repository(hub: Hub, fake
     repo.files["README.md"] = b"a new commit, the same blob"
     pull(hub, "user/model", "q8/m.gguf")
     (model,) = scan([], hub.cache_dir)
-    library.remove(library.plan_removal([model]))
+    removal.remove(removal.plan_removal([model]))
     assert not RepoCache(hub.cache_dir, "user/model").folder.exists()
 
 
@@ -210,7 +211,7 @@ def test_removing_a_link_out_of_the_cache_keeps_what_it_leads_to(
     model.path.unlink()
     model.path.symlink_to(own)
     (model,) = scan([], hub.cache_dir)
-    library.remove(library.plan_removal([model]))
+    removal.remove(removal.plan_removal([model]))
     assert own.read_bytes() == TARGET
     assert scan([], hub.cache_dir) == []
 

@@ -12,7 +12,8 @@ import pytest
 from textual.widgets import Input, OptionList, TextArea
 
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local.library import LocalModel, ModelKind, Source
+from eaglechat.hub.local.library import LocalModel, ModelKind
+from eaglechat.hub.local.stores import Source
 from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.registry import name_of
 from eaglechat.tui.navigation import OpenMenu
@@ -371,7 +372,7 @@ def look(user: Driver) -> tuple[object, ...]:
         screen.focused,
         [options.highlighted for options in screen.query(OptionList)],
         [field.text for field in screen.query(TextArea)],
-        [(one.markdown, one.token_colours, one.show_rejected) for one in screen.query(Transcript)],
+        [one.view for one in screen.query(Transcript)],
         user.notices,
         app.clipboard,
         len(user.engine.sent),

@@ -38,7 +38,7 @@ def read(**keys: str | tuple[str, ...]) -> tuple[dict[str, tuple[str, ...]], lis
     ],
 )  # fmt: skip
 def test_a_key_is_read_as_people_write_it(written: str, key: str) -> None:
-    others = ("chat.reading", "app.help", "chat.find", "chat.more", "chat.stop")
+    others = ("chat.view", "app.help", "chat.find", "chat.more", "chat.stop")
     elsewhere = {id: f"f{20 + n}" for n, id in enumerate(others)}
     keymap, problems = read_keymap({**elsewhere, "chat.new": written}, Path("c"))
     assert (keymap["chat.new"], problems) == ((key,), [])
@@ -111,7 +111,7 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
     drive: Drive,
 ) -> None:
     # Ctrl+X is cut in the prompt: a key that is given to a command is the command's.
-    keys = {"chat.stop": "ctrl+x", "app.leader": "ctrl+k", "chat.reading": ("leader 0", "f20")}
+    keys = {"chat.stop": "ctrl+x", "app.leader": "ctrl+k", "chat.view": ("leader 0", "f20")}
     async with drive(settings=Settings(keys=keys)) as user:
         await user.open_chat()
         await user.sees("^K commands")
@@ -128,18 +128,18 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
 
         await user.press("ctrl+k")
         await user.on(MoreScreen)
-        await user.sees("0  Reading view")
+        await user.sees("0  View live")
         await user.press("0")
         await user.on(ChatScreen)
-        await user.until(lambda: user.chat.query_one("#transcript").markdown, "the reading view")
+        await user.until(lambda: user.chat.transcript.view == "read", "the view to read")
         await user.press("f20")
-        await user.until(lambda: not user.chat.query_one("#transcript").markdown, "the tokens")
+        await user.until(lambda: user.chat.transcript.view == "trace", "the tokens")
 
         await user.press("f1")
         await user.on(HelpScreen)
         await user.sees("Ctrl+K 0, F20")
         await user.press("escape", "ctrl+p")
-        await user.type("reading view")
+        await user.type("rendered")
         await user.sees("Ctrl+K 0  Show replies")
 
 
@@ -156,7 +156,7 @@ async def test_what_is_typed_at_once_behind_the_leaders_keys_goes_to_the_prompt(
 ) -> None:
     async with drive() as user:
         await user.open_chat()
-        for key in (*pressed(keys_of("chat.reading")[0]), *"hello"):
+        for key in (*pressed(keys_of("chat.view")[0]), *"hello"):
             user.app.post_message(events.Key(key, key if len(key) == 1 else None))
         await user.until(lambda: user.prompt.text == "hello", "what was typed")
-        assert user.chat.transcript.markdown
+        assert user.chat.transcript.view == "read"

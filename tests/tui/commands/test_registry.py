@@ -109,11 +109,11 @@ def test_key_names_stand_nowhere_but_in_the_registry() -> None:
 
 def test_a_sentence_names_the_key_in_force() -> None:
     assert with_keys("{chat.stop} stops it") == "Esc stops it"
-    assert key_of("chat.reading") == "Ctrl+G V"
+    assert key_of("chat.view") == "Ctrl+G V"
     try:
         use({"chat.stop": ("ctrl+x", "f4"), "app.leader": ("ctrl+k",)})
         assert with_keys("{chat.stop} stops it") == "Ctrl+X stops it"
-        assert key_of("chat.reading") == "Ctrl+K V"
+        assert key_of("chat.view") == "Ctrl+K V"
     finally:
         use({})
     assert with_keys("{chat.dance}") == "{chat.dance}"

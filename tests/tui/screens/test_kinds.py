@@ -128,7 +128,7 @@ async def test_the_library_says_what_a_file_drafts_with_and_what_it_can_be_paire
         await user.sees("target · DFlash, DFlash2, DSpark · llama F32")
         await user.type("hy_v3 target")
         await user.press("enter")
-        await user.sees("Which draft? These fit heads.gguf")
+        await user.sees("Which draft? These fit heads.")
         await user.sees("MTP heads · /")
         await user.sees("drafted by its MTP heads")
 

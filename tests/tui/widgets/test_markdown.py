@@ -12,6 +12,7 @@ from rich.style import Style
 from textual.geometry import Region
 from textual.pilot import Pilot
 
+from eaglechat.settings.model import View
 from eaglechat.tui.screens.chat.screen import cannot_open, shown_address
 from eaglechat.tui.widgets.transcript.markdown import (
     CODE,
@@ -165,7 +166,7 @@ async def test_code_blocks_are_copied_from_the_last_to_the_first() -> None:
 async def test_a_click_copies_a_code_block_and_a_command_the_reply() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
-        app.transcript.markdown = True
+        app.transcript.view = "read"
         await shown_code(app, pilot)
         await click_on_copy(app, pilot)
         await until(pilot, lambda: app.clipboard == "x = 1\n")
@@ -176,7 +177,7 @@ async def test_a_click_copies_a_code_block_and_a_command_the_reply() -> None:
 async def test_a_line_that_only_the_screen_begins_hides_no_code_block() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
-        app.transcript.markdown = True
+        app.transcript.view = "read"
         app.add_reply("odd:\u2028```python\nx = 1\n```")
         await click_on_copy(app, pilot)
         await until(pilot, lambda: app.clipboard == "x = 1\n")
@@ -201,13 +202,14 @@ def test_a_passage_is_found_again_in_what_is_drawn() -> None:
     assert same_passage("", (0, 0), "") == (0, 0)
 
 
-async def test_what_is_found_is_marked_where_markdown_puts_it() -> None:
+@pytest.mark.parametrize("view", ["live", "read"])
+async def test_what_is_found_is_marked_where_it_is_drawn(view: View) -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
         app.add_reply("**bold** words and\n\n- `more` of it\n- the needle here")
         reply = app.query(ReplyEntry).first()
-        app.transcript.markdown = True
-        await until(pilot, lambda: reply.markdown_shown)
+        app.transcript.view = view
+        await until(pilot, lambda: reply.markdown_shown == (view == "read") and reply.size.height)
         reply.mark((reply.text.index("needle"), reply.text.index("needle") + 6))
         drawn = [s for y in range(reply.size.height) for s in reply.render_line(y)]
         assert [s.text for s in drawn if s.style and s.style.reverse] == ["needle"]
@@ -232,14 +234,14 @@ async def test_links_are_opened_from_the_last_to_the_first() -> None:
 async def test_a_reply_is_read_while_it_is_written_and_seen_as_tokens_at_any_time() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
-        app.transcript.markdown = True
+        app.transcript.view = "read"
         reply = await shown_reply(app, pilot, [make_round([], "Some **bold")])
         app.write(reply, [make_round(["**"], " words\n\n", "wrong")])
         await until(pilot, lambda: "Some bold words" in drawn_rows(reply)[0])
         assert segment_of(reply, "bold").style.bold
-        app.transcript.markdown = False
+        app.transcript.view = "trace"
         assert "Some **bold**wrong words" in drawn_rows(reply)[0]
-        app.transcript.markdown = True
+        app.transcript.view = "read"
         app.end(reply, make_end(" end"), "stopped")
         await until(pilot, lambda: drawn_rows(reply)[-1].endswith("stopped"))
         assert "Some bold words" in drawn_rows(reply)[0]

@@ -15,6 +15,7 @@ from tests.tui.widgets.transcript_app import (
     drawn_rows,
     drawn_segments,
     flags,
+    make_end,
     make_round,
     segment_of,
     shown_reply,
@@ -44,16 +45,12 @@ async def test_each_kind_of_token_has_the_look_the_theme_gives_it(theme: str) ->
             assert style.color.triplet == Color.parse(token.colour).rich_color.triplet
 
 
-async def test_the_rejected_token_stands_before_its_correction_and_can_be_hidden() -> None:
+async def test_the_rejected_token_stands_before_its_correction() -> None:
     app = TranscriptApp()
     async with app.run_test() as pilot:
         reply = await shown_reply(app, pilot, ROUNDS)
         assert drawn_rows(reply) == ["• one two tree three four five six seven"]
-        app.transcript.show_rejected = False
-        assert drawn_rows(reply) == ["• one two three four five six seven"]
         app.write(reply, [make_round([" eight"], " nine", rejected=" mine")])
-        assert drawn_rows(reply) == ["• one two three four five six seven eight nine"]
-        app.transcript.show_rejected = True
         expected = "• one two tree three four five six seven eight mine nine"
         assert drawn_rows(reply) == [expected]
         assert reply.text == "one two three four five six seven eight nine"
@@ -67,20 +64,40 @@ async def test_a_rejected_token_without_a_correction_after_it_is_still_shown() -
         assert drawn_rows(reply) == ["• a b c"]
 
 
-async def test_colours_of_tokens_can_be_switched_off_and_on() -> None:
-    app = TranscriptApp()
+async def test_live_a_guess_is_struck_out_where_it_failed_until_rounds_stand_after_it() -> None:
+    app = TranscriptApp("live")
+    async with app.run_test() as pilot:
+        reply = await shown_reply(app, pilot, ROUNDS[:1])
+        for round_ in ROUNDS[1:]:
+            assert "one two tree three" in drawn_rows(reply)[0]
+            app.write(reply, [round_])
+        app.write(reply, [make_round([" eight"], " nine", rejected=" mine")])
+        assert drawn_rows(reply) == ["• one two three four five six seven eight mine nine"]
+        app.end(reply, make_end(), "stopped")
+        await until(pilot, lambda: reply.size.height == 2)
+        assert drawn_rows(reply)[0] == "• one two three four five six seven eight nine"
+
+
+@pytest.mark.parametrize("no_colour", [False, True])
+async def test_live_has_two_inks_and_read_has_none(
+    monkeypatch: pytest.MonkeyPatch, no_colour: bool
+) -> None:
+    if no_colour:
+        monkeypatch.setenv("NO_COLOR", "1")
+    app = TranscriptApp("live")
+
+    def looks(texts: str) -> set[tuple[object, frozenset[str]]]:
+        styles = [segment_of(reply, text).style for text in texts.split()]
+        return {(style.color, frozenset(flags(style))) for style in styles}
+
     async with app.run_test() as pilot:
         reply = await shown_reply(app, pilot, ROUNDS)
-        with_colours = drawn_segments(reply)
-        app.transcript.token_colours = False
-        looks = {
-            (segment.style.color, frozenset(flags(segment.style)))
-            for segment in drawn_segments(reply)[3:]
-            if segment.text.strip() and not segment.style.strike
-        }
-        assert len(looks) == 1
-        app.transcript.token_colours = True
-        assert drawn_segments(reply) == with_colours
+        [guessed], [own] = looks("one four five"), looks("three six seven")
+        assert guessed[0] != own[0]
+        assert (guessed[1], own[1]) == (frozenset({"dim"} if no_colour else ()), frozenset())
+        app.transcript.view = "read"
+        await until(pilot, lambda: reply.markdown_shown)
+        assert len(looks("one seven")) == 1
 
 
 async def test_without_colour_the_kinds_still_differ(monkeypatch: pytest.MonkeyPatch) -> None:

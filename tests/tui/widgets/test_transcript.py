@@ -12,6 +12,7 @@ from textual.events import MouseScrollUp
 from textual.pilot import Pilot
 from textual.widget import Widget
 
+from eaglechat.settings.model import View
 from eaglechat.tui.texts.timeline import Entry
 from eaglechat.tui.widgets.transcript.entry import QuestionEntry
 from eaglechat.tui.widgets.transcript.reply import ReplyEntry
@@ -40,11 +41,12 @@ async def drag(pilot: Pilot[None], start: tuple[Widget, int, int], end: tuple[Wi
     await pilot.mouse_up(end[0], offset=end[1:])
 
 
-@pytest.mark.parametrize("seed", range(6))
-async def test_streaming_draws_what_drawing_all_at_once_draws(seed: int) -> None:
+@pytest.mark.parametrize("view", ["live", "trace"])
+@pytest.mark.parametrize("seed", range(4))
+async def test_streaming_draws_what_drawing_all_at_once_draws(seed: int, view: View) -> None:
     rng = random.Random(seed)
     rounds = list(random_rounds(seed, 120))
-    app = TranscriptApp()
+    app = TranscriptApp(view)
     async with app.run_test(size=(rng.randint(12, 60), 400)) as pilot:
         streamed = await shown_reply(app, pilot)
         left = list(rounds)
@@ -160,7 +162,6 @@ async def test_a_selection_outlives_a_resize_and_what_streams_in() -> None:
         app.write(reply, ROUNDS)
         await pilot.resize_terminal(14, 24)
         await until(pilot, lambda: reply.size.height > 3)
-        app.transcript.show_rejected = False
         assert app.screen.get_selected_text() == selected
 
 
@@ -194,7 +195,7 @@ async def test_nothing_in_a_text_reaches_the_terminal_as_a_control() -> None:
         app.add_reply(evil)
         reply = await shown_reply(app, pilot, [make_round([evil], evil, rejected=evil)])
         app.end(reply, None, evil)
-        app.transcript.markdown = True
+        app.transcript.view = "read"
         await until(pilot, lambda: reply.markdown_shown)
         drawn = [text for entry in app.transcript.children for text in drawn_rows(entry)]
         assert sum("␛" in text for text in drawn) >= 5
@@ -251,7 +252,7 @@ async def test_reading_shows_a_finished_reply_as_markdown() -> None:
         words = re.findall(r"\S+|\s+", MARKDOWN)
         reply = await shown_reply(app, pilot, [make_round([], word) for word in words])
         tokens = drawn_rows(reply)
-        app.transcript.markdown = True
+        app.transcript.view = "read"
         await until(pilot, lambda: "fast sort" in "".join(drawn_rows(reply)))
         app.write(reply, [make_round([], word) for word in ("- ", "three", "\n")])
         await until(pilot, lambda: drawn_rows(reply)[-1].strip() == "• three")
@@ -268,7 +269,7 @@ async def test_reading_shows_a_finished_reply_as_markdown() -> None:
         await drag(pilot, (reply, 2, 2), (reply, 50, 2))
         assert app.screen.get_selected_text() == "A fast sort of List<int>:"
 
-        app.transcript.markdown = False
+        app.transcript.view = "trace"
         assert app.screen.selections == {}
         await until(pilot, lambda: reply.size.height == len(tokens) + 1)
         assert drawn_rows(reply)[:-1] == tokens
@@ -277,7 +278,7 @@ async def test_reading_shows_a_finished_reply_as_markdown() -> None:
 async def test_reading_follows_the_width_and_the_theme() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
-        app.transcript.markdown = True
+        app.transcript.view = "read"
         app.add_reply("some **bold words** " * 6)
         reply = app.query_one(ReplyEntry)
         await until(pilot, lambda: reply.size.height == 2)
@@ -292,7 +293,7 @@ async def test_reading_follows_the_width_and_the_theme() -> None:
         assert dark != foreground
 
 
-async def test_a_reply_that_cannot_be_rendered_stays_as_it_was_written(
+async def test_a_reply_that_cannot_be_rendered_is_formatted_as_in_the_live_view(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:
@@ -302,11 +303,11 @@ async def test_a_reply_that_cannot_be_rendered_stays_as_it_was_written(
     app = TranscriptApp()
     async with app.run_test(notifications=True) as pilot:
         app.add_reply("**bold**")
-        app.transcript.markdown = True
+        app.transcript.view = "read"
         await until(pilot, lambda: notices(app))
         [notice] = notices(app)
         assert "nested too deep" in notice.message
-        assert drawn_rows(app.query_one(ReplyEntry)) == ["• **bold**"]
+        assert drawn_rows(app.query_one(ReplyEntry)) == ["• bold"]
 
 
 async def test_users_and_notices_are_told_apart_by_their_markers() -> None:

@@ -14,6 +14,7 @@ from textual.widget import Widget
 
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.paths import builtin_themes_dir
+from eaglechat.settings.model import View
 from eaglechat.tui.texts.timeline import Entry, Kind
 from eaglechat.tui.themes import load_themes, token_variable_defaults
 from eaglechat.tui.widgets.transcript.reply import ReplyEntry
@@ -36,8 +37,9 @@ THEMES = {loaded.theme.name: loaded for loaded in load_themes(builtin_themes_dir
 
 
 class TranscriptApp(App[None]):
-    def __init__(self) -> None:
+    def __init__(self, view: View = "trace") -> None:
         super().__init__()
+        self._view = view
         for loaded in THEMES.values():
             self.register_theme(loaded.theme)
         self.theme = "eagle-dark"
@@ -48,7 +50,9 @@ class TranscriptApp(App[None]):
         return token_variable_defaults(THEMES.values(), self.current_theme.dark)
 
     def compose(self) -> ComposeResult:
-        yield Transcript()
+        transcript = Transcript()
+        transcript.view = self._view
+        yield transcript
         yield Legend()
 
     def on_mount(self) -> None:
@@ -130,7 +134,26 @@ def make_round(accepted: list[str], last: str, rejected: str | None = None, n: i
 
 def random_rounds(seed: int, count: int) -> Iterator[Round]:
     rng = random.Random(seed)
-    words = [" the", " fox", "es", " ", "\n", "\t", " 漢字", "、", " extraordinarily", ".", "é"]
+    words = [
+        "**",
+        " `",
+        "*a",
+        "```",
+        "# ",
+        "- ",
+        "> ",
+        " the",
+        " fox",
+        "es",
+        " ",
+        "\n",
+        "\t",
+        " 漢字",
+        "、",
+        " extraordinarily",
+        ".",
+        "é",
+    ]
     for _ in range(count):
         accepted = rng.choices(words, k=rng.randint(0, 3))
         rejected = rng.choice([None, *words])

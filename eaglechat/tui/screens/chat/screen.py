@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from textual import events, on
@@ -59,6 +59,7 @@ from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.http.address import same_server
 from eaglechat.paths import write_atomically
+from eaglechat.settings.model import View
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.command import Command
@@ -84,6 +85,7 @@ from eaglechat.tui.widgets.key_line import KeyLine, Offer
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
+from eaglechat.tui.widgets.round_list import RoundList
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.tui.widgets.transcript.entry import TranscriptEntry
 from eaglechat.tui.widgets.transcript.reply import LinkChosen, ReplyEntry
@@ -99,6 +101,8 @@ SAVES_PER_SECOND = 1
 MOST_FILES_OFFERED = 60
 PANEL_FROM = (100, 34)
 """The least width and height, in cells, of a terminal that shows the panel beside the chat."""
+ROUNDS_FROM = 176
+"""The least width, in cells, of a terminal that lists the rounds between prose and panel."""
 TABLE_FROM = 48
 """The least height, in rows, at which the panel shows the table of the automatic draft length."""
 _NO_TURNS = "Nothing has been asked in this chat yet."
@@ -159,8 +163,7 @@ class ChatScreen(PromptScreen[None]):
         with Horizontal(id="body"):
             with Vertical(id="conversation"):
                 transcript = Transcript(id="transcript")
-                transcript.show_rejected = settings.interface.show_rejected
-                transcript.token_colours = settings.interface.token_colours
+                transcript.view = settings.interface.view
                 yield transcript
                 yield FindBar(transcript, lambda: self.session.turns.path)
                 yield ToastRack(id="notices")
@@ -176,6 +179,7 @@ class ChatScreen(PromptScreen[None]):
                         "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
                     ),
                 )
+            yield RoundList(id="rounds")
             yield SpeculationPanel(id="panel")
         yield KeyLine()
         yield TooSmall()
@@ -183,6 +187,7 @@ class ChatScreen(PromptScreen[None]):
     def on_mount(self) -> None:
         services = self.services
         self.set_class(not services.settings.current.interface.show_panel, "-panel-hidden")
+        self.set_class(services.settings.current.interface.view == "trace", "-trace")
         services.settings.changed.subscribe(self, self._settings_changed)
         self._numbers_pace = FramePace(FEWEST_NUMBERS_PER_SECOND)
         self.session = ChatSession(
@@ -210,12 +215,15 @@ class ChatScreen(PromptScreen[None]):
     def on_resize(self, event: events.Resize) -> None:
         self._fit(event.size)
         self.refresh_bindings()
+        if self._has_session:
+            self.show_numbers()
 
     def _fit(self, size: Size) -> None:
         """Show the parts of the panel that a terminal of this size has room for."""
         width, height = size
         folded = width < PANEL_FROM[0] or height < PANEL_FROM[1]
         self.set_class(folded, "-folded")
+        self.set_class(width >= ROUNDS_FROM, "-rounds")
         self.set_class(not folded and height >= TABLE_FROM, "-tall")
 
     @property
@@ -276,6 +284,9 @@ class ChatScreen(PromptScreen[None]):
         numbers = numbers_of(session)
         self.query_one("#panel", SpeculationPanel).show(numbers)
         self.query_one("#status", StatusLine).show(numbers)
+        if self.has_class("-rounds"):
+            last = session.running.turn if session.running else session.turns.last_reply
+            self.query_one(RoundList).show(last.recording if last else None)
         is_told = wording.not_reported(session.hello, "draft_text") is None
         self.query_one(Legend).are_rejected_known = is_told
         unreported = numbers.unreported
@@ -303,8 +314,9 @@ class ChatScreen(PromptScreen[None]):
         self.session.follow_settings(change.before, change.after)
         interface = change.after.interface
         if interface != change.before.interface:
-            self.transcript.show_rejected = interface.show_rejected
-            self.transcript.token_colours = interface.token_colours
+            self.transcript.view = interface.view
+            self.set_class(interface.view == "trace", "-trace")
+            self.refresh_bindings()
             self.set_class(not interface.show_panel, "-panel-hidden")
 
     # Opening, leaving and saving chats
@@ -528,6 +540,7 @@ class ChatScreen(PromptScreen[None]):
         return cannot_continue(session.turns, turn.id, session.terms, session.hello) is None
 
     def _always_offered(self) -> Iterator[Offer]:
+        yield Offer("chat.view", f"view: {self.transcript.view}")
         yield Offer("chat.pane", "panel")
         if not self.has_class("-folded"):
             yield Offer("chat.less", "-")
@@ -544,6 +557,7 @@ class ChatScreen(PromptScreen[None]):
         if self.has_class("-folded"):
             is_panel_shown = self.has_class("-panel-open")
         return {
+            "chat.view": self.transcript.view,
             "chat.speculation": _on_or_off(controls.enabled),
             "chat.ngram": _on_or_off(controls.ngram),
             "chat.auto": _on_or_off(length == protocol.AUTO),
@@ -790,8 +804,12 @@ class ChatScreen(PromptScreen[None]):
     def action_fold_thought(self) -> None:
         self._uncovered().fold_thought()
 
-    def action_toggle_view(self, name: str) -> None:
-        setattr(self.transcript, name, not getattr(self.transcript, name))
+    def action_view(self, view: View | None) -> None:
+        """Show replies in this view; without one, in the next."""
+        if view is None:
+            views = get_args(View)
+            view = views[(views.index(self.transcript.view) + 1) % len(views)]
+        self.services.settings.change("interface", "view", view)
 
     def action_open_link(self) -> None:
         self.transcript.open_link()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 from textual import on
 from textual.app import ComposeResult
@@ -11,15 +12,17 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
 
+from eaglechat.chat.history.listing import count_of
 from eaglechat.hub.local.library import (
     LocalModel,
-    Removal,
+    ModelKind,
+    built_in_drafts,
     drafters_of,
-    plan_removal,
-    remove,
+    pair_of_models,
 )
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import InspectedPair, inspect, none_here, pair_of_files
+from eaglechat.hub.local.pairs import InspectedPair, inspect, none_here
+from eaglechat.hub.local.removal import Removal, plan_removal, remove
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
@@ -27,6 +30,7 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import drafting, wording
+from eaglechat.tui.texts.removal import consequences
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import DrafterKind
@@ -44,7 +48,9 @@ class LibraryScreen(EagleModal[Pair]):
         self._services = services
         self._models: list[LocalModel] | None = None
         self._drafters: list[tuple[DrafterKind, ...]] = []
-        self._users: dict[str, list[str]] = {}
+        self._drafts: list[LocalModel] = []
+        self._known_pairs: list[Pair] = []
+        self._converted: set[Path] = set()
         self._pairs: list[InspectedPair] = []
 
     def compose(self) -> ComposeResult:
@@ -74,27 +80,33 @@ class LibraryScreen(EagleModal[Pair]):
 
     def _scan_folders(self) -> Iterator[Update]:
         desk = self._services.desk
-        users: dict[str, list[str]] = {}
-        for entry, status in desk.catalogue()[0]:
-            for path in (status.target, status.draft) if status.pair else ():
-                users.setdefault(str(path), []).append(entry.name)
+        from eaglechat.hub.local.installed import converted_checkpoints
+
+        catalogue = desk.catalogue()[0]
+        pairs = [status.pair for _, status in catalogue if status.pair is not None]
+        converted = converted_checkpoints(catalogue)
         models = desk.models(self._services.settings.current.library.folders)
-        drafters = [drafters_of(model, models) for model in models]
-        yield partial(self._take_models, models, drafters, users)
+        drafts = [one for one in (*models, *built_in_drafts()) if one.kind is ModelKind.DRAFT]
+        drafters = [drafters_of(model, drafts) for model in models]
+        yield partial(self._take_models, models, drafts, drafters, pairs, converted)
 
     def _take_models(
         self,
         models: list[LocalModel],
+        drafts: list[LocalModel],
         drafters: list[tuple[DrafterKind, ...]],
-        users: dict[str, list[str]],
+        pairs: list[Pair],
+        converted: set[Path],
     ) -> None:
-        self._models, self._drafters, self._users = models, drafters, users
+        self._models, self._drafts, self._drafters = models, drafts, drafters
+        self._known_pairs = [*pairs, *self._services.pairs.pairs()]
+        self._converted = converted
         self._list_anew()
 
     def _find_fitting(self, target: LocalModel, drafts: Sequence[LocalModel]) -> Iterator[Update]:
-        pairs = [inspect(pair_of_files(target.path, draft.path)) for draft in drafts]
+        pairs = [inspect(pair_of_models(target, draft)) for draft in drafts]
         fitting = [pair for pair in pairs if pair.problem is None]
-        alone = pair_of_files(target.path, None)
+        alone = pair_of_models(target)
         yield partial(self._take_pairs, [*fitting, InspectedPair(alone, target.header, None, None)])
 
     def _take_pairs(self, pairs: list[InspectedPair]) -> None:
@@ -108,16 +120,16 @@ class LibraryScreen(EagleModal[Pair]):
 
     def _plan_removal(self, model: LocalModel) -> Iterator[Update]:
         try:
-            yield partial(self._confirm, model, plan_removal([model]))
+            planned = plan_removal([model])
+            n_chats = count_of(self._services.chats.folder.directory, planned.takes)
+            said = consequences(planned, self._known_pairs, n_chats)
+            yield partial(self._confirm, model, planned, said)
         except OSError as error:
             yield partial(self._fail, f"{model.name} cannot be deleted: {error.strerror}.")
 
-    def _confirm(self, model: LocalModel, planned: Removal) -> None:
-        users = self._users.get(str(model.path), [])
-        used = f"\n\nPairs that need it: {', '.join(users)}." if users else ""
-        text = (
-            f"{model.name}\n{model.path}\n\nThis frees {format_bytes(planned.freed_bytes)}.{used}"
-        )
+    def _confirm(self, model: LocalModel, planned: Removal, said: Sequence[str]) -> None:
+        frees = f"This frees {format_bytes(planned.freed_bytes)}."
+        text = f"{model.name}\n{model.path}\n\n" + "\n".join([frees, *said])
 
         def delete(_agreed: bool) -> None:
             self.in_background(lambda: self._delete(model, planned))
@@ -148,17 +160,20 @@ class LibraryScreen(EagleModal[Pair]):
         if self._models is None:
             return
         highlighted = self.query_one("#models", OptionList).highlighted or 0
-        rows = list(map(_pair_row, self._pairs)) or list(map(_row, self._models, self._drafters))
+        rows = list(map(_pair_row, self._pairs)) or [
+            _row(model, drafters, model.path in self._converted)
+            for model, drafters in zip(self._models, self._drafters, strict=True)
+        ]
         self.query_one(Filter).show(rows, highlight=highlighted)
         self.query_one("#said", Static).update(self._heading())
         self.query_one("#delete").display = not self._pairs
 
     def _heading(self) -> str:
         if self._pairs:
-            return f"Which draft? These fit {self._pairs[0].pair.target.name}."
+            return f"Which draft? These fit {self._pairs[-1].pair.name}."
         if not self._models:
             return f"{none_here()} The menu downloads pairs."
-        total = format_bytes(sum(model.size_bytes for model in self._models))
+        total = format_bytes(sum(model.disk_bytes for model in self._models))
         return f"{wording.plural(len(self._models), 'model')}, {total} in all"
 
     # What the keys do
@@ -175,10 +190,9 @@ class LibraryScreen(EagleModal[Pair]):
             return
         model = self._models[index]
         if model.is_target:
-            drafts = [other for other in self._models if other.kind.value == "draft"]
             self._say(f"Looking for drafts that fit {model.name}…")
-            self.in_background(lambda: self._find_fitting(model, drafts))
-        elif model.kind.value == "draft":
+            self.in_background(lambda: self._find_fitting(model, self._drafts))
+        elif model.kind is ModelKind.DRAFT:
             self._say("A draft runs together with its target: choose the target.", bad=True)
         else:
             self._say(
@@ -207,14 +221,16 @@ class LibraryScreen(EagleModal[Pair]):
         said.set_class(bad, "problem")
 
 
-def _row(model: LocalModel, drafters: Sequence[DrafterKind]) -> Content:
+def _row(model: LocalModel, drafters: Sequence[DrafterKind], is_converted: bool) -> Content:
     header = model.header
     what = f"{header.architecture} {header.quantization}" if header else ""
     badge = drafting.of_model(model, drafters)
-    facts = [model.kind.value, badge, what, format_bytes(model.size_bytes), model.source.value]
-    problem = None if model.is_target else model.problem
-    second = " · ".join(filter(None, facts)) + (f" · {problem}" if problem else "")
-    return Content.assemble((model.name, "bold"), "\n  ", (second, MUTED))
+    size = format_bytes(model.size_bytes) if model.size_bytes else ""
+    facts = [model.kind.value, badge, what, size, model.source.value]
+    facts += [other.name for other in model.also]
+    facts.append("converted: no longer needed" if is_converted else "")
+    facts.append("" if model.is_target else model.problem or "")
+    return Content.assemble((model.name, "bold"), "\n  ", (" · ".join(filter(None, facts)), MUTED))
 
 
 def _pair_row(status: InspectedPair) -> Content:

@@ -10,7 +10,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from rich.segment import Segment
 from rich.style import Style
@@ -24,24 +24,15 @@ from textual.widget import Widget
 
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.tui.texts.timeline import SiblingNumber
+from eaglechat.tui.widgets.transcript.rows import PROSE_CELLS
 from eaglechat.tui.widgets.transcript.token_styles import TokenStyled
-from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
+from eaglechat.tui.widgets.transcript.wrapping import TEXT, Piece, Row, Run, Wrapping
 from eaglechat.wire.neutral import neutralise
 
-TEXT = "text"
-"""The kind of text that has no token origin and therefore no colour of its own."""
 MARKER_CELLS = 2
 _MARKED = Style(reverse=True)
 _STEP = "step"
 """Meta key of a cell: how many siblings a click on it moves on; negative moves back."""
-
-
-class Run(NamedTuple):
-    """Text of one kind that an entry draws. `copied` is as in `Wrapping.append`."""
-
-    text: str
-    kind: str
-    copied: bool = True
 
 
 class Body(Protocol):
@@ -194,7 +185,7 @@ class TranscriptEntry(TokenStyled):
         return container.width
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        columns = max(1, width - MARKER_CELLS)
+        columns = min(max(1, width - MARKER_CELLS), PROSE_CELLS)
         if columns != self.body_width:
             self._wrap(columns)
             self._strips.clear()

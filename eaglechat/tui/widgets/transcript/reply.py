@@ -1,10 +1,11 @@
-"""Replies in the transcript, drawn either as tokens in the colours of their origin or as
-Markdown."""
+"""Replies in the transcript, in one of three views: text in two inks, formatted while it is written
+(live); Markdown (read); tokens in the styles of their origins, with the rejected ones (trace)."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,9 +16,19 @@ from textual.message import Message
 from textual.worker import Worker, WorkerState
 
 from eaglechat.chat.recording import Recording
+from eaglechat.settings.model import View
 from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
 from eaglechat.tui.themes import REJECTED
-from eaglechat.tui.widgets.transcript.entry import TEXT, Body, Run, TranscriptEntry
+from eaglechat.tui.widgets.transcript.entry import Body, TranscriptEntry
+from eaglechat.tui.widgets.transcript.formatting import (
+    CODE as CODE_FORMAT,
+)
+from eaglechat.tui.widgets.transcript.formatting import (
+    EMPHASIS,
+    FAINT,
+    STRONG,
+    FormattedText,
+)
 from eaglechat.tui.widgets.transcript.markdown import (
     CODE,
     LINK,
@@ -27,23 +38,19 @@ from eaglechat.tui.widgets.transcript.markdown import (
     RenderedMarkdown,
     same_passage,
 )
-from eaglechat.tui.widgets.transcript.token_styles import NGRAM_KIND
+from eaglechat.tui.widgets.transcript.token_styles import GUESSED, NGRAM_KIND
+from eaglechat.tui.widgets.transcript.wrapping import TEXT, Run
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round, Token
 
 RENDERED_EVERY_S, RENDERING_PAUSE = 0.1, 3.0
 """The pause between two Markdown renderings of a growing reply: at least RENDERED_EVERY_S seconds,
 and at least RENDERING_PAUSE times the duration of the last rendering."""
-_ORIGINS = {*(origin.value for origin in Origin), NGRAM_KIND}
-
-
-@dataclass(frozen=True)
-class ReplyView:
-    """How replies are shown."""
-
-    show_rejected: bool = True
-    token_colours: bool = True
-    markdown: bool = False
+_GUESSES = (Origin.ACCEPTED.value, NGRAM_KIND)
+_FORMATS = {STRONG: Style(bold=True), EMPHASIS: Style(italic=True)}
+_WORD = re.compile(r"\S+")
+STRUCK_ROUNDS = 3
+"""In the live view, a rejected guess is struck out until this many rounds stand after it."""
 
 
 @dataclass
@@ -63,7 +70,7 @@ class LinkChosen(Message):
 class ReplyEntry(TranscriptEntry):
     """The answer of a recording, which the model may still be writing."""
 
-    COMPONENT_CLASSES = {"reply--heading", "reply--code", "reply--faint"}
+    COMPONENT_CLASSES = {"reply--heading", "reply--code", "reply--faint", "reply--ground"}
     DEFAULT_CSS = """
     ReplyEntry > .reply--heading {
         color: $primary;
@@ -74,6 +81,9 @@ class ReplyEntry(TranscriptEntry):
     }
     ReplyEntry > .reply--faint {
         color: $foreground-muted;
+    }
+    ReplyEntry > .reply--ground {
+        background: $foreground 14%;
     }
     """
 
@@ -95,13 +105,17 @@ class ReplyEntry(TranscriptEntry):
         recording: Recording
         index: int
 
-    def __init__(self, recording: Recording, view: ReplyView, note: str | None = None) -> None:
+    def __init__(self, recording: Recording, view: View, note: str | None = None) -> None:
         """`note` is shown below the reply; None while it is being written."""
         super().__init__()
         self._recording = recording
         self._view = view
         self._note = note
         self._rounds_drawn = 0
+        self._formatted: FormattedText | None = None
+        """The rows of the live view, and of the others where there is no Markdown to read yet."""
+        self._rounds_formatted = 0
+        """How many rounds have settled in them."""
         self._has_settled = False
         self._renderer: MarkdownRenderer | None = None
         self._rendered: RenderedMarkdown | None = None
@@ -114,21 +128,17 @@ class ReplyEntry(TranscriptEntry):
         return self._recording.text
 
     @property
-    def view(self) -> ReplyView:
+    def view(self) -> View:
         return self._view
 
     @view.setter
-    def view(self, view: ReplyView) -> None:
-        old, self._view = self._view, view
-        if view == old:
-            return
-        if view.markdown != old.markdown:
+    def view(self, view: View) -> None:
+        if view != self._view:
             self._drop_selection()
-        self._styles.clear()
-        if view.show_rejected != old.show_rejected:
+            self._view = view
             self.rewrap()
-        self._ask_for_markdown()
-        self.rows_changed(0, same_height=False)
+            self._ask_for_markdown()
+            self.rows_changed(0, same_height=False)
 
     def follow(self, note: str | None) -> None:
         """Draw what was written since the last call. `note` is None until the reply is over; then
@@ -140,14 +150,22 @@ class ReplyEntry(TranscriptEntry):
             self.rewrap()
         new = self._recording.rounds[self._rounds_drawn :]
         self._rounds_drawn += len(new)
-        write = self._add if self.markdown_shown else self.append
-        write(self._runs_of(new))
+        if not new and note is None:
+            return
         if note is not None:
             self._note = note
-            write(self._end_runs())
-        if new or note is not None:
-            self._is_rendered = False
-            self._ask_for_markdown()
+        if self.markdown_shown:
+            pass
+        elif self._formatted is not None:
+            last = len(self._formatted.wrapping.rows)
+            first = self._format(self._formatted)
+            self.rows_changed(first, last == len(self._formatted.wrapping.rows))
+        else:
+            self.append(self._runs_of(new))
+            if note is not None:
+                self.append(self._end_runs())
+        self._is_rendered = False
+        self._ask_for_markdown()
 
     @property
     def is_over(self) -> bool:
@@ -157,11 +175,11 @@ class ReplyEntry(TranscriptEntry):
     @property
     def markdown_shown(self) -> bool:
         """Whether the reply is drawn as Markdown now."""
-        return self._view.markdown and self._rendered is not None
+        return self._view == "read" and self._rendered is not None
 
     @property
     def body(self) -> Body:
-        if self._view.markdown and self._rendered is not None:
+        if self._view == "read" and self._rendered is not None:
             return self._rendered
         return super().body
 
@@ -180,11 +198,17 @@ class ReplyEntry(TranscriptEntry):
 
     def _round_at(self, character: int, line: int) -> int | None:
         """The index of the round that wrote the token at a character and line of the copied text;
-        None in the Markdown view, and where no token is."""
-        if self.markdown_shown:
-            return None
-        lines = self.body.text.split("\n")
+        None where no token is."""
+        body = self.body.text
+        lines = body.split("\n")
         left = sum(len(one) + 1 for one in lines[:line]) + character
+        if self.markdown_shown:
+            word = next(
+                (w.span() for w in _WORD.finditer(body) if w.start() <= left < w.end()), None
+            )
+            if word is None:
+                return None
+            left = same_passage(body, word, neutralise(self.text))[0]
         for round_ in self._recording.rounds:
             for token in round_.tokens:
                 if token.part is self.part:
@@ -200,15 +224,52 @@ class ReplyEntry(TranscriptEntry):
         yield from self._runs_of(self._recording.rounds)
         yield from self._end_runs()
 
+    def _wrap(self, width: int) -> None:
+        if not self._is_formatted:
+            self._formatted = None
+            super()._wrap(width)
+            return
+        self._formatted, self._rounds_formatted = FormattedText(width), 0
+        self._wrapping, self._wrapped = self._formatted.wrapping, True
+        self._format(self._formatted)
+
+    @property
+    def _is_formatted(self) -> bool:
+        return self._view != "trace"
+
+    def _format(self, formatted: FormattedText) -> int:
+        """Add what is new to the formatted rows. Returns the first one that changed."""
+        rounds, begun = self._recording.rounds, self._rounds_formatted
+        if self._note is not None:
+            self._rounds_formatted = len(rounds)
+            settled = [*self._inked(rounds[begun:]), *self._tail_runs()]
+            return formatted.end(settled, self._note_runs())
+        end = max(begun, self._rounds_drawn - STRUCK_ROUNDS)
+        self._rounds_formatted = end
+        tail = self._inked(rounds[end : self._rounds_drawn], rejected=self._view == "live")
+        return formatted.update(self._inked(rounds[begun:end]), tail)
+
+    def _inked(self, rounds: Sequence[Round], *, rejected: bool = False) -> Iterator[Run]:
+        """The text of rounds in the two inks of the live view, or without any to be read."""
+        for run in self._runs_of(rounds):
+            if run.kind == REJECTED:
+                if rejected:
+                    yield run
+            else:
+                is_guess = self._view == "live" and run.kind in _GUESSES
+                yield Run(run.text, GUESSED if is_guess else TEXT)
+
     def _runs_of(self, rounds: Iterable[Round]) -> Iterator[Run]:
-        runs = (run for round in rounds for run in _round_runs(round, self.part))
-        return (run for run in runs if self._view.show_rejected or run.kind != REJECTED)
+        return (run for round in rounds for run in _round_runs(round, self.part))
 
     def _end_runs(self) -> Iterator[Run]:
+        yield from self._tail_runs()
+        yield from self._note_runs()
+
+    def _tail_runs(self) -> Iterator[Run]:
         end = self._recording.end
         if end is not None and (end.tail_part or Part.ANSWER) is self.part:
             yield Run(end.tail, TEXT)
-        yield from self._note_runs()
 
     def _note_runs(self) -> Iterator[Run]:
         if self._note:
@@ -217,9 +278,15 @@ class ReplyEntry(TranscriptEntry):
             yield Run(self._note, "note", copied=False)
 
     def _find_style(self, kind: str) -> Style:
-        if kind in _ORIGINS and not self._view.token_colours:
-            kind = TEXT
-        return super()._find_style(kind)
+        if kind == FAINT:
+            return self.get_component_rich_style("reply--faint")
+        ink, *formats = kind.split()
+        return sum((self._format_style(one) for one in formats), super()._find_style(ink))
+
+    def _format_style(self, format: str) -> Style:
+        if format == CODE_FORMAT:
+            return Style(bgcolor=self.get_component_rich_style("reply--ground").bgcolor)
+        return _FORMATS[format]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         height = super().get_content_height(container, viewport, width)
@@ -228,7 +295,7 @@ class ReplyEntry(TranscriptEntry):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        if self._view.markdown:
+        if self._view == "read":
             self.call_later(self._ask_for_markdown)
 
     def _drop_selection(self) -> None:
@@ -239,7 +306,7 @@ class ReplyEntry(TranscriptEntry):
     def _ask_for_markdown(self) -> None:
         """Start a thread that renders the Markdown, unless one is running, or the current text was
         already rendered for the current width and theme."""
-        if not (self._view.markdown and self.body_width) or self._is_rendering:
+        if self._view != "read" or not self.body_width or self._is_rendering:
             return
         look = self._look()
         if self._renderer is None or self._renderer.look != look:
@@ -268,7 +335,7 @@ class ReplyEntry(TranscriptEntry):
     def on_reply_entry_markdown_ready(self, event: MarkdownReady) -> None:
         event.stop()
         before, self._rendered = self._rendered, event.rendered
-        if self._view.markdown:
+        if self._view == "read":
             # The rendering thread slows the drawing one down (the GIL), so it pauses in between.
             pause = max(RENDERED_EVERY_S, RENDERING_PAUSE * event.took_s)
             self.set_timer(pause, self._rendering_is_over)
@@ -296,7 +363,7 @@ class ReplyEntry(TranscriptEntry):
             # `_is_rendering` stays set, so that the failed rendering is not tried again.
             self.notify(
                 f"The reply could not be read as Markdown ({event.worker.error}); "
-                "it is shown as it was written.",
+                "it is formatted as in the live view.",
                 severity="warning",
             )
 
@@ -316,7 +383,7 @@ class ThoughtEntry(ReplyEntry):
     marker = "~"
     part = Part.REASONING
 
-    def __init__(self, recording: Recording, view: ReplyView, note: str | None = None) -> None:
+    def __init__(self, recording: Recording, view: View, note: str | None = None) -> None:
         super().__init__(recording, view, note)
         self._is_folded = note is not None
 
@@ -343,6 +410,10 @@ class ThoughtEntry(ReplyEntry):
             self.fold(True)
 
     @property
+    def _is_formatted(self) -> bool:
+        return super()._is_formatted and not (self._is_folded and self._note is not None)
+
+    @property
     def _is_read(self) -> bool:
         """Whether the reader has scrolled up, away from the newest text, to read."""
         return self.parent is not None and not self.parent.has_class("-at-end")
@@ -354,7 +425,7 @@ class ThoughtEntry(ReplyEntry):
             yield from super().runs()
 
     def _ask_for_markdown(self) -> None:
-        """Does nothing: reasoning is always drawn as tokens."""
+        """Does nothing: reasoning is never read as Markdown, only formatted."""
 
     def clicked(self, at: tuple[int, int] | None) -> None:
         self.fold(not self._is_folded)

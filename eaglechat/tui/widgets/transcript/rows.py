@@ -9,6 +9,8 @@ from itertools import accumulate
 from eaglechat.tui.texts.timeline import Entry
 from eaglechat.wire.records import Part
 
+PROSE_CELLS = 96
+"""The widest row of text: the eye loses its line in a longer one."""
 MARGIN = 1
 """Empty rows below each entry."""
 _NARROW = 20
@@ -90,6 +92,7 @@ def _estimate(entry: Entry, width: int) -> int:
     """Estimate the height, in rows, of an entry that was never laid out."""
     if entry.kind == "window" or (entry.kind == "thought" and entry.note is not None):
         return 1
+    width = min(width, PROSE_CELLS)
     text, below = entry.text, int(entry.place is not None)
     if entry.recording is not None:
         part = Part.REASONING if entry.kind == "thought" else Part.ANSWER

@@ -10,18 +10,22 @@ from eaglechat.tui.themes import REJECTED, TOKEN_KINDS
 
 NGRAM_KIND = "n-gram"
 """The kind of accepted tokens that n-grams drafted: drawn as accepted and underlined."""
+GUESSED = "guessed"
+"""The kind of text that a drafter guessed, in the live view: in the colour of accepted tokens."""
 
 
 class TokenStyled(Widget):
     """A widget with a component class `token--<kind>` for each kind of token."""
 
-    COMPONENT_CLASSES = {f"token--{kind}" for kind in (*TOKEN_KINDS, NGRAM_KIND)}
+    COMPONENT_CLASSES = {f"token--{kind}" for kind in (*TOKEN_KINDS, NGRAM_KIND, GUESSED)}
     DEFAULT_CSS = "\n".join(
         f"TokenStyled > .token--{kind} {{ color: $token-{kind}; text-style: $token-{kind}-style; }}"
         for kind in TOKEN_KINDS
     )
     DEFAULT_CSS += f"""
     TokenStyled > .token--{NGRAM_KIND} {{ color: $token-accepted; text-style: bold underline; }}
+    TokenStyled > .token--{GUESSED} {{ color: $token-accepted; text-style: none; }}
+    TokenStyled:nocolor > .token--{GUESSED} {{ text-style: dim; }}
     """
 
 

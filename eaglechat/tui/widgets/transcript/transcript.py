@@ -11,6 +11,7 @@ from textual.strip import Strip
 
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.recording import Recording
+from eaglechat.settings.model import View
 from eaglechat.tui.commands.bindings import turn_bindings
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.texts import timeline, wording
@@ -26,7 +27,6 @@ from eaglechat.tui.widgets.transcript.reply import (
     CodeChosen,
     LinkChosen,
     ReplyEntry,
-    ReplyView,
     ThoughtEntry,
 )
 from eaglechat.tui.widgets.transcript.rows import Rows
@@ -69,12 +69,8 @@ class Transcript(RowScroll):
     }
     """
 
-    show_rejected: reactive[bool] = reactive(True)
-    """Show the first rejected draft token of a round, struck through."""
-    token_colours: reactive[bool] = reactive(True)
-    """Colour each token by its origin."""
-    markdown: reactive[bool] = reactive(False)
-    """Draw replies as Markdown instead of tokens."""
+    view: reactive[View] = reactive[View]("live")
+    """How replies are drawn."""
 
     selected: reactive[TurnId | None] = reactive(None)
     """The turn that commands work on; None for the last one."""
@@ -168,7 +164,7 @@ class Transcript(RowScroll):
         made: TranscriptEntry
         if entry.recording is not None:
             kind = ThoughtEntry if entry.kind == "thought" else ReplyEntry
-            made = kind(entry.recording, self._reply_view(), entry.below())
+            made = kind(entry.recording, self.view, entry.below())
             if isinstance(made, ThoughtEntry) and entry.key in self._unfolded:
                 made.fold(False)
         elif entry.kind == "question":
@@ -300,26 +296,11 @@ class Transcript(RowScroll):
     def _copy_block(self, code: Code) -> None:
         clipboard.copy(self.app, code.text, _code_in_words(code))
 
-    # Views
-
-    def watch_show_rejected(self) -> None:
-        self._apply_view()
-
-    def watch_token_colours(self) -> None:
-        self._apply_view()
-
-    def watch_markdown(self) -> None:
-        self._apply_view()
-
-    def _reply_view(self) -> ReplyView:
-        return ReplyView(self.show_rejected, self.token_colours, self.markdown)
-
-    def _apply_view(self) -> None:
-        view = self._reply_view()
+    def watch_view(self) -> None:
         self.rows.forget()
         for entry in self.made.values():
             if isinstance(entry, ReplyEntry):
-                entry.view = view
+                entry.view = self.view
 
 
 class Backwards(Generic[Item]):

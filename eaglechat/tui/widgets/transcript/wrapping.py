@@ -13,6 +13,8 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from rich.style import Style
 
+TEXT = "text"
+"""The kind of text that has no token origin and therefore no colour of its own."""
 TAB_CELLS = 4
 
 _JOINER = "\u200d"
@@ -31,6 +33,18 @@ _CLOSERS = frozenset(
 _MOST_JOINED = 64
 """The longest piece, in characters, that combining characters are still added to. Each addition
 measures the whole piece again, and a model may write combining marks without end."""
+
+
+_LEAST_BESIDE = 4
+"""A margin that is wider than one cell in this many is left out."""
+
+
+class Run(NamedTuple):
+    """Text of one kind that an entry draws. `copied` is as in `Wrapping.append`."""
+
+    text: str
+    kind: str
+    copied: bool = True
 
 
 class Piece(NamedTuple):
@@ -61,6 +75,20 @@ class Row:
         return "".join(piece.shown for piece in self.pieces)
 
 
+class Place(NamedTuple):
+    """The state of a Wrapping, to which it can go back."""
+
+    rows: int
+    last_row: Row
+    copied: int
+    line: int
+    character: int
+    column: int
+    first: int
+    unit: int
+    last: str
+
+
 class Wrapping:
     """Wraps text to a width in cells while it arrives.
 
@@ -76,6 +104,10 @@ class Wrapping:
         self._line = 0
         self._index = 0
         self._column = 0
+        self._margin: tuple[str, str | Style] = "", ""
+        """What a row that continues the line begins with, and its style."""
+        self._first = 0
+        """The number of pieces at the start of the last row that are its margin."""
         self._unit = 0
         """The index, in the last row, of the first piece of the word that must stay together."""
         self._last = " "
@@ -85,6 +117,37 @@ class Wrapping:
     def text(self) -> str:
         """The text that is copied if everything is selected."""
         return "".join(self._copied)
+
+    def here(self) -> Place:
+        """The place where the text ends now."""
+        last = self.rows[-1]
+        return Place(
+            len(self.rows), Row(last.line, last.start, [*last.pieces]), len(self._copied),
+            self._line, self._index, self._column, self._first, self._unit, self._last,
+        )  # fmt: skip
+
+    def go_back(self, to: Place) -> None:
+        """Drop what was added since the text ended at this place."""
+        last = to.last_row
+        self.rows[to.rows - 1 :] = [Row(last.line, last.start, [*last.pieces])]
+        del self._copied[to.copied :]
+        (self._line, self._index, self._column, self._first, self._unit, self._last) = to[3:]
+        self._margin = "", ""
+
+    def indent(self, margin: str, style: str | Style, *, now: str = "") -> None:
+        """Begin each further row of this line with `margin`, and show `now` at the start of this
+        one. Neither is copied."""
+        is_wide = self.width >= _LEAST_BESIDE * len(margin or now)
+        self._margin = (margin, style) if is_wide else ("", "")
+        if now and is_wide:
+            self._push(now, style, 0)
+            self._first = self._unit = len(self.rows[-1].pieces)
+            self._last = " "
+
+    def hide(self, text: str) -> None:
+        """Add text to what is copied, and show nothing of it. It holds no line break."""
+        self._copied.append(text)
+        self._index += len(text)
 
     def append(self, text: str, style: str | Style, *, copied: bool = True) -> None:
         """Add neutralised text. If `copied` is false, it is shown but is no part of `text`."""
@@ -104,6 +167,7 @@ class Wrapping:
         if copied:
             self._line += 1
             self._index = 0
+        self._margin = "", ""
         self._new_row()
         self._last = " "
 
@@ -144,12 +208,12 @@ class Wrapping:
 
     def _place(self, atom: str, style: str | Style, copied: bool) -> None:
         cells = cell_len(atom)
-        if self._column + cells > self.width and self._unit > 0:
+        if self._column + cells > self.width and self._unit > self._first:
             self._move_unit_to_new_row()
         self._last = atom
         while self._column + cells > self.width:
             size = _fitting(atom, self.width - self._column)
-            if size == 0 and self._column == 0:
+            if size == 0 and len(self.rows[-1].pieces) == self._first:
                 size = _first_cluster(atom)
             self._push(atom[:size], style, size if copied else 0)
             atom = atom[size:]
@@ -163,17 +227,17 @@ class Wrapping:
         pieces = self.rows[-1].pieces
         moved = pieces[self._unit :]
         del pieces[self._unit :]
-        self._new_row()
-        row = self.rows[-1]
-        row.pieces = moved
-        if moved:
-            row.start = moved[0].start
-        self._column = sum(cell_len(piece.shown) for piece in moved)
+        self._new_row(moved[0].start if moved else None)
+        self.rows[-1].pieces += moved
+        self._column += sum(cell_len(piece.shown) for piece in moved)
 
-    def _new_row(self) -> None:
-        self.rows.append(Row(self._line, self._index))
-        self._column = 0
-        self._unit = 0
+    def _new_row(self, start: int | None = None) -> None:
+        start = self._index if start is None else start
+        margin, style = self._margin
+        pieces = [Piece(margin, style, start, start)] if margin else []
+        self.rows.append(Row(self._line, start, pieces))
+        self._column = cell_len(margin)
+        self._first = self._unit = len(pieces)
 
     def _push(self, shown: str, style: str | Style, characters: int) -> None:
         if shown:

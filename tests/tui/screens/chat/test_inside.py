@@ -7,6 +7,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from eaglechat.settings import InterfaceSettings, Settings
+from eaglechat.settings.model import View
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.widgets.transcript.reply import ReplyEntry
@@ -60,16 +62,32 @@ async def test_nothing_to_look_into_is_said(drive: Drive) -> None:
         await user.sees("There are no rounds to show")
 
 
-async def test_a_click_on_a_token_of_the_selected_reply_opens_its_round(drive: Drive) -> None:
-    async with drive() as user:
+@pytest.mark.parametrize("view", ["live", "read", "trace"])
+async def test_a_click_on_a_token_of_the_selected_reply_opens_its_round(
+    drive: Drive, view: View
+) -> None:
+    async with drive(settings=Settings(interface=InterfaceSettings(view=view))) as user:
         await user.open_chat()
         await user.ask("Which colour?")
         reply = user.app.screen.query_one(ReplyEntry)
+        await user.until(lambda: view != "read" or reply.markdown_shown, "the Markdown")
         await user.pilot.click(reply, offset=(4, 0))
         await user.until(lambda: reply.has_class("-selected"), "the reply is selected")
         await user.pilot.click(reply, offset=(4, 0))
         await user.on(InsideScreen)
         await user.sees("Round 1 of")
+
+
+async def test_a_wide_terminal_lists_the_rounds_and_opens_one(drive: Drive) -> None:
+    async with drive(size=(200, 50)) as user:
+        await user.open_chat()
+        await user.ask("Which colour?")
+        await user.sees("2 ✗ ")
+        assert "umbrella → " in user.text
+        await user.press("tab", "up", "enter")
+        await user.on(InsideScreen)
+        count = len(user.chat.session.turns.last_reply.recording.rounds)
+        await user.sees(f"Round {count - 1} of {count}")
 
 
 async def test_an_engine_that_does_not_report_it_is_named(drive: Drive) -> None:

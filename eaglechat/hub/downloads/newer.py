@@ -1,0 +1,51 @@
+"""Which models on this machine the Hub has another version of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from eaglechat.hub.downloads.client import Hub, RemoteRepo
+from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.local.library import LocalModel
+from eaglechat.hub.local.stores import Source
+
+
+def newer(hub: Hub, models: Sequence[LocalModel]) -> set[str]:
+    """The names of the GGUFs of the Hugging Face cache of which no version is the one of the main
+    branch. What is no longer there, or cannot be asked about, counts as unchanged.
+
+    Raises OfflineError.
+    """
+    asked: dict[str, RemoteRepo | None] = {}
+    others: dict[str, list[bool]] = {}
+    for model in models:
+        if model.source is not Source.HUGGING_FACE or model.repo is None or model.header is None:
+            continue
+        if model.repo not in asked:
+            asked[model.repo] = _ask(hub, model.repo)
+        repo = asked[model.repo]
+        if repo is not None:
+            is_other = any(_is_other(repo, model, file) for file in model.files)
+            others.setdefault(model.name, []).append(is_other)
+    return {name for name, versions in others.items() if all(versions)}
+
+
+def _ask(hub: Hub, repo: str) -> RemoteRepo | None:
+    try:
+        return hub.repo(repo)
+    except OfflineError:
+        raise
+    except HubError:
+        return None
+
+
+def _is_other(repo: RemoteRepo, model: LocalModel, file: Path) -> bool:
+    snapshot = next(up for up in file.parents if up.parent.name == "snapshots")
+    path = file.relative_to(snapshot).as_posix()
+    if path not in repo.paths:
+        return False
+    remote = repo.file(path)
+    if file.is_symlink() and remote.sha256 is not None:
+        return file.resolve().name != remote.sha256
+    return file.stat().st_size != remote.size

@@ -1,0 +1,112 @@
+"""The headers of the models on this machine, kept in the state directory.
+
+Reading one takes 10 to 60 ms, most of it for the vocabulary; a list of models needs them all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from eaglechat import paths
+from eaglechat.gguf.header import Array, GGUFHeader, TensorInfo, read_header
+from eaglechat.paths import write_atomically
+
+_Stamp = tuple[int, int]
+_Tensors = list[tuple[str, tuple[int, ...], str, int, int | None]]
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True):
+    """A header; an Array among the fields is a list of its three values."""
+
+    stamp: _Stamp
+    fields: dict[str, Any]
+    tensors: _Tensors
+    data_start: int
+    size_bytes: int
+    spans: dict[str, tuple[int, int]]
+    elsewhere: _Tensors
+
+
+class HeaderBook:
+    """Headers by path; one counts as long as the size and the time of change of its files stay.
+
+    A file that cannot be read counts as empty, and one that cannot be written is left.
+    """
+
+    def __init__(self) -> None:
+        self._file = paths.state_dir() / "headers.msgpack"
+        self._kept: dict[bytes, msgspec.Raw] = {}
+        self._used: dict[bytes, msgspec.Raw] = {}
+        with suppress(OSError, msgspec.DecodeError):
+            self._kept = msgspec.msgpack.decode(
+                self._file.read_bytes(), type=dict[bytes, msgspec.Raw]
+            )
+
+    def header(self, files: Sequence[Path]) -> GGUFHeader:
+        """The header of a model. Raises GGUFError, OSError."""
+        # A shard that has gone is told by reading.
+        stats = [file.stat() for file in files]
+        stamp = sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
+        path, key = files[0], os.fsencode(files[0])
+        raw = self._kept.get(key)
+        if raw is not None:
+            with suppress(msgspec.DecodeError, TypeError, ValueError):
+                kept = msgspec.msgpack.decode(raw, type=_Kept)
+                if kept.stamp == stamp:
+                    self._used[key] = raw
+                    return _unpacked(path, kept)
+        header = read_header(path)
+        self._used[key] = msgspec.Raw(msgspec.msgpack.encode(_packed(header, stamp)))
+        return header
+
+    def save(self) -> None:
+        """Keep the headers that were asked for, and no others."""
+        if self._used.keys() != self._kept.keys() or any(
+            self._kept[key] is not raw for key, raw in self._used.items()
+        ):
+            with suppress(OSError):
+                write_atomically(self._file, msgspec.msgpack.encode(self._used))
+
+
+def _packed(header: GGUFHeader, stamp: _Stamp) -> _Kept:
+    return _Kept(
+        stamp,
+        {
+            key: [value.length, value.values, value.is_text] if isinstance(value, Array) else value
+            for key, value in header.fields.items()
+        },
+        _told(header.tensors),
+        header.data_start,
+        header.size_bytes,
+        dict(header.spans),
+        _told(header.tensors_elsewhere),
+    )
+
+
+def _told(tensors: Sequence[TensorInfo]) -> _Tensors:
+    return [(one.name, one.shape, one.type, one.offset, one.n_bytes) for one in tensors]
+
+
+def _unpacked(path: Path, kept: _Kept) -> GGUFHeader:
+    return GGUFHeader(
+        path,
+        {key: _value(value) for key, value in kept.fields.items()},
+        tuple(TensorInfo(*one) for one in kept.tensors),
+        kept.data_start,
+        kept.size_bytes,
+        kept.spans,
+        tuple(TensorInfo(*one) for one in kept.elsewhere),
+    )
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    length, values, is_text = value
+    return Array(length, None if values is None else tuple(values), is_text)

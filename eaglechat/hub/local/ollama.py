@@ -1,0 +1,176 @@
+"""Ollama's stores, which are read and never written.
+
+manifests/HOST/NAMESPACE/MODEL/TAG is JSON that lists a model's layers; blobs/sha256-HASH has the
+bytes of each. Newer releases keep manifests-v2/ beside it: its files are links to blobs, and a
+manifest may list others instead of layers.
+Source: manifest/ and types/model/name.go of github.com/ollama/ollama.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+_MODEL = "application/vnd.ollama.image.model"
+_ADAPTER = "application/vnd.ollama.image.adapter"
+_DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})", re.IGNORECASE)
+_LARGEST_MANIFEST = 4 << 20
+"""Bytes. A manifest has a kilobyte, or a layer per tensor in formats other than GGUF."""
+_PUBLIC_HOSTS = ("registry.ollama.ai", "ollama.com")
+_HUB_HOSTS = ("hf.co", "huggingface.co")
+
+
+class ManifestError(ValueError):
+    """A manifest that names no GGUF; the text is one sentence that says why."""
+
+
+class OnlyOllamaError(ManifestError):
+    """A model that is whole, but in a form that only Ollama runs."""
+
+
+@dataclass(frozen=True)
+class OllamaModel:
+    """A model of a store, or a part of it that cannot be read; `problem` says why."""
+
+    name: str
+    """As `ollama list` shows it."""
+    blob: Path
+    """Where its weights are; the manifest's path if it names none."""
+    repo: str | None = None
+    """Its repository, if it came from the Hub."""
+    problem: str | None = None
+    is_whole: bool = True
+    """False if something of it is missing or broken."""
+
+
+class _Part(msgspec.Struct, frozen=True):
+    digest: str = ""
+    media_type: str = msgspec.field(default="", name="mediaType")
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    layers: list[_Part] | None = None
+    manifests: list[_Part] | None = None
+
+
+def stores() -> list[Path]:
+    """The folders in which Ollama keeps models: that of OLLAMA_MODELS, or those of the user and of
+    the services that installers set up."""
+    own = os.environ.get("OLLAMA_MODELS")
+    if own:
+        return [Path(own)]
+    return [
+        Path.home() / ".ollama" / "models",
+        Path("/usr/share/ollama/.ollama/models"),
+        Path("/var/lib/ollama"),
+    ]
+
+
+def blob_with(sha256: str) -> Path | None:
+    """The blob with this hash, in any store."""
+    blobs = (store / "blobs" / f"sha256-{sha256}" for store in stores())
+    return next((blob for blob in blobs if _is_file(blob)), None)
+
+
+def _is_file(path: Path) -> bool:
+    """Also False in a folder that this user may not read, where Path.is_file raises."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def models() -> Iterator[OllamaModel]:
+    """The models of all stores, and what of them cannot be read. A name is given once."""
+    for store in stores():
+        named: set[str] = set()
+        for root in (store / "manifests-v2", store / "manifests"):
+            for path in _files(root, depth=4):
+                model = path if isinstance(path, OllamaModel) else _model(store, root, path)
+                if model.name not in named:
+                    named.add(model.name)
+                    yield model
+
+
+def _files(folder: Path, depth: int) -> Iterator[Path | OllamaModel]:
+    """The files exactly `depth` folders deep, without following links to folders."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        problem = f"Ollama's store cannot be read: {error.strerror or error}."
+        yield OllamaModel(str(folder), folder, None, problem, is_whole=False)
+        return
+    for entry in entries:
+        try:
+            if depth > 1 and entry.is_dir(follow_symlinks=False):
+                yield from _files(Path(entry.path), depth - 1)
+            elif depth == 1 and entry.is_file():
+                yield Path(entry.path)
+        except OSError:  # a link that leads in a circle
+            continue
+
+
+def _model(store: Path, root: Path, path: Path) -> OllamaModel:
+    host, space, model, tag = path.relative_to(root).parts
+    repo = f"{space}/{model}" if host in _HUB_HOSTS else None
+    parts = [host, space, model]
+    if host in _PUBLIC_HOSTS:
+        parts = [model] if space == "library" else [space, model]
+    name = f"{'/'.join(parts)}:{tag}"
+    is_whole = False
+    try:
+        blob = store / "blobs" / f"sha256-{weights(store, path)}"
+    except OSError as error:
+        problem = f"Its manifest cannot be read: {error.strerror or error}."
+    except ManifestError as error:
+        problem, is_whole = str(error), isinstance(error, OnlyOllamaError)
+    else:
+        if _is_file(blob):
+            return OllamaModel(name, blob, repo)
+        problem = f"Its weights are not in Ollama's store; `ollama pull {name}` fetches them."
+    return OllamaModel(name, path, repo, problem, is_whole)
+
+
+def weights(store: Path, manifest: Path) -> str:
+    """The hash of the GGUF that a manifest names. Raises ManifestError, OSError."""
+    read = _read(manifest)
+    layers = read.layers or []
+    if not layers:
+        for listed in read.manifests or []:
+            digest = _DIGEST.fullmatch(listed.digest)
+            if digest:
+                blob = store / "blobs" / f"sha256-{digest[1].lower()}"
+                layers = _read(blob).layers or []
+            if any(layer.media_type == _MODEL for layer in layers):
+                break
+    of_model = [layer for layer in layers if layer.media_type == _MODEL]
+    if any(layer.media_type == _ADAPTER for layer in layers):
+        raise OnlyOllamaError("It has an adapter, which only Ollama applies.")
+    if len(of_model) != 1:
+        raise OnlyOllamaError(
+            "Its weights are in several files, which only Ollama reads."
+            if of_model
+            else "Its manifest names no GGUF: it runs in the cloud, or has another format."
+        )
+    digest = _DIGEST.fullmatch(of_model[0].digest)
+    if digest is None:
+        raise ManifestError("Its manifest names its weights by something that is no SHA-256.")
+    return digest[1].lower()
+
+
+def _read(path: Path) -> _Manifest:
+    with path.open("rb") as file:
+        data = file.read(_LARGEST_MANIFEST + 1)
+    if len(data) > _LARGEST_MANIFEST:
+        raise ManifestError(f"Its manifest is larger than {_LARGEST_MANIFEST >> 20} MiB.")
+    try:
+        return msgspec.json.decode(data, type=_Manifest)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ManifestError(f"Its manifest is not what Ollama writes ({error}).") from None

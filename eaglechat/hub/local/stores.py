@@ -1,0 +1,119 @@
+"""Where programs keep models, and which files of a repository on the Hub are there.
+
+LM Studio has PUBLISHER/REPOSITORY/FILE in its folder, llama.cpp PUBLISHER_REPOSITORY_FILE in its
+own (before it used the Hugging Face cache), and Ollama blobs named by their SHA-256.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+
+from eaglechat.gguf.shards import shard_of
+from eaglechat.hub.local import ollama
+from eaglechat.hub.references import HubReference, InvalidReferenceError, choose
+
+
+class Source(str, Enum):
+    """Where a model was found."""
+
+    HUGGING_FACE = "Hugging Face cache"
+    OLLAMA = "Ollama"
+    LM_STUDIO = "LM Studio"
+    LLAMA_CPP = "llama.cpp"
+    CONVERTED = "converted here"
+    FOLDER = "folder"
+
+
+def lm_studio_folders() -> list[Path]:
+    home = Path.home()
+    folders = [home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"]
+    try:
+        settings = json.loads((home / ".lmstudio" / "settings.json").read_text(encoding="utf-8"))
+        folders.insert(0, Path(settings["downloadsFolder"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return folders
+
+
+def llama_cpp_folder() -> Path:
+    """llama.cpp's folder for downloads; newer releases use the Hugging Face cache."""
+    own = os.environ.get("LLAMA_CACHE")
+    if own:
+        return Path(own)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "llama.cpp"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "llama.cpp"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "llama.cpp"
+
+
+def find_model(reference: HubReference, sha256: str | None = None) -> Path | None:
+    """A model of a repository that another program has: its first file. `sha256` is that file's."""
+    if sha256 is not None and (blob := ollama.blob_with(sha256)):
+        return blob
+    for names in _of_repo(reference.repo):
+        try:
+            return names[choose(reference, list(names)).first]
+        except InvalidReferenceError:
+            continue
+    return None
+
+
+def find_file(repo: str, path: str, size: int, sha256: str | None) -> Path | None:
+    """A file of a repository that another program has, of this size. A shard of a split model is
+    found only beside the others."""
+    reference = HubReference(repo, file=path)
+    blob = ollama.blob_with(sha256) if sha256 is not None and shard_of(path) is None else None
+    found = [blob] if blob is not None else []
+    for names in _of_repo(repo):
+        with suppress(InvalidReferenceError):
+            if path in choose(reference, list(names)).files:
+                found.append(names[path])
+    for file in found:
+        with suppress(OSError):
+            if file.stat().st_size == size:
+                return file
+    return None
+
+
+def _of_repo(repo: str) -> Iterator[dict[str, Path]]:
+    """The GGUF files of a repository in each place that has some, by their path in it."""
+    for folder in lm_studio_folders():
+        own = folder.joinpath(*repo.split("/"))
+        names = {path.relative_to(own).as_posix(): path for path in _ggufs(own, "**/*.gguf")}
+        if names:
+            yield names
+    before = repo.replace("/", "_") + "_"
+    flat = [path for path in _ggufs(llama_cpp_folder(), "*.gguf") if path.name.startswith(before)]
+    if flat:
+        yield {path.name.removeprefix(before): path for path in flat}
+
+
+def _ggufs(folder: Path, pattern: str) -> list[Path]:
+    try:
+        return sorted(path for path in folder.glob(pattern) if path.is_file())
+    except OSError:
+        return []
+
+
+def name_in_llama_cpp(file: str, repos: Sequence[str]) -> tuple[str, str | None]:
+    """The name of a file in llama.cpp's folder and its repository, of those that it has manifests
+    of; its name as it is if it is of none."""
+    for repo in repos:
+        before = repo.replace("/", "_") + "_"
+        if file.startswith(before):
+            return f"{repo}/{file.removeprefix(before)}", repo
+    return file.removesuffix(".gguf"), None
+
+
+def repos_in_llama_cpp(folder: Path) -> list[str]:
+    """Repositories by the manifests in llama.cpp's folder, `manifest=OWNER=REPOSITORY=TAG.json`;
+    long names first, because one may begin with another."""
+    names = (path.name.split("=") for path in folder.glob("manifest=*=*=*.json"))
+    return sorted({f"{parts[1]}/{parts[2]}" for parts in names}, key=len, reverse=True)

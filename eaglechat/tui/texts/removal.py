@@ -1,0 +1,29 @@
+"""What is said before a model is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.removal import Removal
+from eaglechat.tui.texts.wording import plural
+
+
+def consequences(removal: Removal, pairs: Iterable[Pair], n_chats: int) -> list[str]:
+    """What else loses the files of a removal, or keeps them, in sentences."""
+    said = []
+    if removal.revisions > 1:
+        said.append(f"It goes from {removal.revisions} revisions of its repository.")
+    if users := removal.used_by(pairs):
+        said.append(f"Pairs that need it: {', '.join(users)}.")
+    if n_chats:
+        said.append(f"{plural(n_chats, 'chat')} with it can then only be read.")
+    others = [one for model in removal.models for one in model.also]
+    for word, found in (
+        ("Links to it break", [one for one in others if removal.takes(one.path)]),
+        ("A copy stays", [one for one in others if not removal.takes(one.path)]),
+    ):
+        names = ", ".join(f"{one.name} ({one.source.value})" for one in found)
+        if names:
+            said.append(f"{word}: {names}.")
+    return said

@@ -1,0 +1,271 @@
+"""The text of a growing reply, formatted line by line while each token keeps its ink.
+
+Every character of the source is in the copied text, also the Markdown marks that are not shown, so
+that offsets in it are those of the reply: of its tokens, and of what is found in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from eaglechat.tui.widgets.transcript.wrapping import TEXT, Run, Wrapping
+from eaglechat.wire.neutral import neutralise
+
+FAINT = "faint"
+STRONG, EMPHASIS, CODE = "strong", "emphasis", "code"
+"""Formats of text. They stand after its ink in the name of its kind: `guessed strong`."""
+
+_CUT_FROM = 400
+"""A line longer than this, in characters, is drawn for good up to a place where no format is open:
+the open part of a line is drawn again for every frame."""
+_CUT_AT_LAST = 2000
+_HIDDEN = "hidden"
+
+_FENCE = re.compile(r"\s*(?P<marks>`{3,}|~{3,})(?P<language>[^`]*)$")
+_HEADING = re.compile(r"#{1,6}(?: +|$)")
+_QUOTE = re.compile(r" {0,3}(?:> ?)+")
+_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)]) +")
+_CLOSED = re.compile(
+    r"(?P<code>`+)(?!`)(?P<in_code>.+?)(?<!`)(?P=code)(?!`)"
+    r"|(?P<strong>\*\*)(?=\S)(?P<in_strong>.+?)(?<=\S)\*\*(?!\*)"
+    r"|(?<![\w*])(?P<emphasis>\*)(?=[^\s*])(?P<in_emphasis>.+?)(?<=[^\s*])\*(?!\*)"
+)
+# Marks at the end of a line that still grows: what they begin is most often closed.
+_OPEN = re.compile(
+    r"(?P<code>`+)(?!`)(?P<in_code>[^`]*)$"
+    r"|(?P<strong>\*\*)(?=\S|$)(?P<in_strong>.*)$"
+    r"|(?<![\w*])(?P<emphasis>\*)(?=[^\s*]|$)(?P<in_emphasis>.*)$"
+)
+
+
+class _Span(NamedTuple):
+    """Characters of a line up to before `stop`, and their format; the span before it ends where
+    this one begins."""
+
+    stop: int
+    format: str
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What the start of a line says about all of it."""
+
+    mark: int = 0
+    """Its first characters that are marks, of the line or of an item of a list."""
+    format: str = ""
+    shows_mark: bool = True
+    margin: str = ""
+    now: str = ""
+    """As in `Wrapping.indent`."""
+    is_literal: bool = False
+    """Its text is shown as it is written."""
+
+
+@dataclass(frozen=True)
+class _State:
+    """What the lines before it say about the next line."""
+
+    fence: str = ""
+    """The marks that opened the code block; empty outside of one."""
+    line: _Line | None = None
+    """Set if the line has begun: its beginning is drawn for good."""
+
+
+class FormattedText:
+    """Rows of a text that grows. What has settled is drawn once, line by line; only its last line,
+    and text that may still change, are drawn again."""
+
+    def __init__(self, width: int) -> None:
+        self.wrapping = Wrapping(width)
+        self._open: list[Run] = []
+        """What has settled of the line that is not complete."""
+        self._state, self._base = _State(), self.wrapping.here()
+        """Those at the beginning of the open text."""
+
+    def update(self, settled: Iterable[Run], tail: Iterable[Run]) -> int:
+        """Add text that has settled, and draw `tail` after it until the next call. Returns the
+        first row that is not as it was."""
+        first = self._base.rows - 1
+        before = self.wrapping.rows[first:]
+        self._settle(settled)
+        self._draw([*self._open, *tail], is_over=False)
+        return first + _same(before, self.wrapping.rows[first:])
+
+    def end(self, settled: Iterable[Run], notes: Iterable[Run]) -> int:
+        """Add the end of the text, and what is said below it, which is not formatted."""
+        first = self._base.rows - 1
+        before = self.wrapping.rows[first:]
+        self._settle(settled)
+        self._draw(self._open, is_over=True)
+        for run in notes:
+            self.wrapping.append(neutralise(run.text), run.kind, copied=run.copied)
+        return first + _same(before, self.wrapping.rows[first:])
+
+    def _settle(self, runs: Iterable[Run]) -> None:
+        self._open += runs
+        *complete, last = _lines(self._open)
+        if complete:
+            self.wrapping.go_back(self._base)
+            for line in complete:
+                self._state = self._draw_line(line, self._state, is_over=True)
+                self.wrapping.append("\n", TEXT)
+            self._open, self._base = last, self.wrapping.here()
+        if sum(len(run.text) for run in self._open) > _CUT_FROM:
+            self._cut()
+
+    def _cut(self) -> None:
+        source = _source(self._open)
+        line = self._state.line or _line_of(source, self._state.fence, is_over=False)
+        start = 0 if self._state.line else line.mark
+        *before_last, _ = _spans(source, start, line, is_over=False)
+        is_open = bool(before_last) and before_last[-1].stop == len(source)
+        if not is_open or len(source) > _CUT_AT_LAST:
+            self.wrapping.go_back(self._base)
+            state = self._draw_line(self._open, self._state, is_over=False)
+            self._state = replace(state, line=line)
+            self._open, self._base = [], self.wrapping.here()
+
+    def _draw(self, runs: Sequence[Run], *, is_over: bool) -> None:
+        self.wrapping.go_back(self._base)
+        *complete, last = _lines(runs)
+        state = self._state
+        for line in complete:
+            state = self._draw_line(line, state, is_over=True)
+            self.wrapping.append("\n", TEXT)
+        self._draw_line(last, state, is_over=is_over)
+
+    def _draw_line(self, runs: Sequence[Run], state: _State, *, is_over: bool) -> _State:
+        """Draw a line, or the rest of one, and return the state after it. `is_over` says that it
+        is complete."""
+        source = _source(runs)
+        line = state.line or _line_of(source, state.fence, is_over)
+        self.wrapping.indent(line.margin, FAINT, now="" if state.line else line.now)
+        spans = _spans(source, 0 if state.line else line.mark, line, is_over)
+        for text, kind, copied in _merged(_formatted(runs, spans)):
+            if kind == _HIDDEN:
+                self.wrapping.hide(text)
+            else:
+                self.wrapping.append(text, kind, copied=copied)
+        return _State(state.fence if state.line else _fence_after(source, state.fence))
+
+
+def _lines(runs: Iterable[Run]) -> list[list[Run]]:
+    """The runs of each line, without the line breaks."""
+    lines: list[list[Run]] = [[]]
+    for run in runs:
+        first, *others = neutralise(run.text).split("\n")
+        lines[-1].append(Run(first, run.kind, run.copied))
+        lines += ([Run(other, run.kind, run.copied)] for other in others)
+    return lines
+
+
+def _source(runs: Iterable[Run]) -> str:
+    return "".join(run.text for run in runs if run.copied)
+
+
+def _same(before: Sequence[object], after: Sequence[object]) -> int:
+    """How many of the first rows are the same."""
+    pairs = enumerate(zip(before, after, strict=False))
+    shorter = min(len(before), len(after))
+    return next((place for place, (old, new) in pairs if old != new), shorter)
+
+
+def _fence_after(source: str, fence: str) -> str:
+    found = _FENCE.match(source)
+    if not fence:
+        return found["marks"] if found else ""
+    return "" if _closes(source, fence) else fence
+
+
+def _closes(source: str, fence: str) -> bool:
+    return source.strip().startswith(fence) and not source.strip().strip(fence[0])
+
+
+def _line_of(source: str, fence: str, is_over: bool) -> _Line:
+    whole = len(source)
+    if fence and _closes(source, fence):
+        return _Line(whole, FAINT, shows_mark=False, now="╰")
+    if fence:
+        return _Line(margin="│ ", now="│ ", is_literal=True)
+    line = _Line(is_literal=source.startswith("|"))
+    if found := _FENCE.match(source):
+        mark = found.end("marks")
+        line = _Line(mark, FAINT, shows_mark=False, margin="│ ", now="╭ ", is_literal=True)
+    elif found := _HEADING.match(source):
+        if not is_over or found.end() < whole:
+            line = _Line(found.end(), STRONG, shows_mark=False)
+    elif found := _QUOTE.match(source):
+        line = _Line(found.end(), shows_mark=False, margin="│ ", now="│ ")
+    elif found := _ITEM.match(source):
+        line = _Line(found.end(), margin=" " * found.end())
+    return line
+
+
+def _spans(source: str, start: int, line: _Line, is_over: bool) -> Iterator[_Span]:
+    if start:
+        yield _Span(start, "" if line.shows_mark else _HIDDEN)
+    if line.is_literal:
+        yield _Span(len(source), line.format)
+    else:
+        yield from _inline(source[start:], start, line.format, is_over)
+
+
+def _inline(text: str, begin: int, format: str, is_over: bool) -> Iterator[_Span]:
+    """The spans of text in a line, where it begins at `begin` and has `format`."""
+    at = 0
+    while at < len(text):
+        found = _CLOSED.search(text, at)
+        if not is_over:
+            opened = _OPEN.search(text, at)
+            if opened and (found is None or opened.start() < found.start()):
+                found = opened
+        if found is None:
+            break
+        name = next(name for name in (STRONG, EMPHASIS, CODE) if found[name])
+        first, end = found.span(f"in_{name}")
+        yield _Span(begin + found.start(), format)
+        yield _Span(begin + first, _HIDDEN)
+        within = format if name in format.split() else f"{format} {name}".strip()
+        if name == CODE:
+            yield _Span(begin + end, within)
+        else:
+            is_closed = is_over or end < found.end()
+            yield from _inline(text[first:end], begin + first, within, is_closed)
+        yield _Span(begin + found.end(), _HIDDEN)
+        at = found.end()
+    yield _Span(begin + len(text), format)
+
+
+def _formatted(runs: Iterable[Run], spans: Iterable[_Span]) -> Iterator[Run]:
+    """The runs, cut where spans end, each of the kind of its ink and its format."""
+    formats = iter(spans)
+    span, at = _Span(0, ""), 0
+    for run in runs:
+        text = run.text
+        if not run.copied:
+            yield run
+            continue
+        while text:
+            while span.stop <= at:
+                span = next(formats)
+            size = min(len(text), span.stop - at)
+            kind = f"{run.kind} {span.format}" if span.format else run.kind
+            yield Run(text[:size], span.format if span.format in (_HIDDEN, FAINT) else kind)
+            text, at = text[size:], at + size
+
+
+def _merged(runs: Iterable[Run]) -> Iterator[Run]:
+    """Join neighbouring runs of one kind: fewer pieces wrap faster."""
+    texts: list[str] = []
+    kind, copied = "", True
+    for run in runs:
+        if texts and (run.kind, run.copied) != (kind, copied):
+            yield Run("".join(texts), kind, copied)
+            texts = []
+        texts.append(run.text)
+        kind, copied = run.kind, run.copied
+    if texts:
+        yield Run("".join(texts), kind, copied)

@@ -1,0 +1,116 @@
+"""The formatted text of the live view: what is shown, in which ink, also while it grows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from eaglechat.tui.widgets.transcript.formatting import FormattedText
+from eaglechat.tui.widgets.transcript.wrapping import TEXT, Run, Wrapping
+
+
+def shown(text: str, width: int = 20) -> list[str]:
+    drawn = FormattedText(width)
+    drawn.end([Run(text, TEXT)], ())
+    assert drawn.wrapping.text == text
+    return [row.text for row in drawn.wrapping.rows]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("# The sea\n\n#hash\n#", ["The sea", "", "#hash", "#"]),
+        ("- one two three four five six", ["- one two three four", "  five six"]),
+        ("10. one two three four five", ["10. one two three ", "    four five"]),
+        ("> one two three four five", ["│ one two three four", "│ five"]),
+        ("```py\nx = 1\n\n# no\n```\nend", ["╭ py", "│ x = 1", "│ ", "│ # no", "╰", "end"]),
+        ("~~~\n```\n~~~~\n", ["╭ ", "│ ```", "╰", ""]),
+        ("**a** *b* `c*` 2 * 3 * 4", ["a b c* 2 * 3 * 4"]),
+        ("f(**kwargs) a_b_c *x", ["f(**kwargs) a_b_c *x"]),
+        ("***a b*** ``c`d``", ["a b c`d"]),
+        ("| **a** | b |", ["| **a** | b |"]),
+    ],
+)
+def test_a_line_is_formatted_by_its_marks(text: str, rows: list[str]) -> None:
+    assert [row.rstrip() for row in shown(text)] == [row.rstrip() for row in rows]
+
+
+def test_formats_keep_the_ink_of_each_token() -> None:
+    drawn = FormattedText(40)
+    runs = [Run("**bold ", "guessed"), Run("one** and `co", TEXT), Run("de`", "guessed")]
+    drawn.end([*runs, Run("\n# top", TEXT)], ())
+    pieces = [piece for row in drawn.wrapping.rows for piece in row.pieces]
+    assert [(one.shown.strip(), one.style) for one in pieces if one.shown.strip()] == [
+        ("bold", "guessed strong"), ("one", "text strong"), ("and", TEXT), ("co", "text code"),
+        ("de", "guessed code"), ("top", "text strong"),
+    ]  # fmt: skip
+
+
+def test_marks_at_the_growing_end_are_taken_to_be_closed_until_the_line_ends() -> None:
+    drawn = FormattedText(40)
+    drawn.update([Run("some **bo", TEXT)], [Run("ld", TEXT), Run("er", "rejected", copied=False)])
+    assert drawn.wrapping.rows[0].text == "some bolder"
+    assert drawn.wrapping.rows[0].pieces[-2].style == "text strong"
+    drawn.update([Run("ld", TEXT)], [Run("\n", TEXT)])
+    assert drawn.wrapping.rows[0].text == "some **bold"
+
+
+texts = st.lists(
+    st.sampled_from(
+        [
+            "**",
+            "*",
+            "`",
+            "```",
+            "\n",
+            "# ",
+            "- ",
+            "> ",
+            "1. ",
+            "|",
+            " ",
+            "word",
+            " the",
+            "漢字",
+            "\t",
+        ]
+    ),
+    max_size=60,
+)
+
+
+@given(texts, st.data())
+@example(["1. **", *[" the word"] * 300, "**", " end"], None)
+def test_what_grows_ends_as_what_is_drawn_at_once(words: list[str], data: st.DataObject) -> None:
+    """Whatever was struck out meanwhile, and in whatever pieces it came."""
+    grown, left = FormattedText(16), list(words)
+    while left:
+        size = data.draw(st.integers(1, 5)) if data else 1
+        tail = [run for word in left[size : size + 3]
+                for run in (Run("no", "rejected", copied=False), Run(word, TEXT))]  # fmt: skip
+        first = grown.update([Run(word, TEXT) for word in left[:size]], tail)
+        assert 0 <= first <= len(grown.wrapping.rows)
+        del left[:size]
+    grown.end((), ())
+    text = "".join(words)
+    at_once = FormattedText(16)
+    at_once.end([Run(text, TEXT)], ())
+    assert [row.text for row in grown.wrapping.rows] == [row.text for row in at_once.wrapping.rows]
+    assert grown.wrapping.text == text
+
+
+@given(texts)
+def test_rows_that_are_not_reported_as_changed_are_as_they_were(words: list[str]) -> None:
+    drawn = FormattedText(16)
+    for word in words:
+        before = [row.text for row in drawn.wrapping.rows]
+        first = drawn.update([Run(word, TEXT)], [Run("no", "rejected", copied=False)])
+        assert [row.text for row in drawn.wrapping.rows[:first]] == before[:first]
+
+
+def test_the_margin_of_a_narrow_text_gives_way() -> None:
+    wrapping = Wrapping(6)
+    wrapping.indent("│ ", "faint", now="│ ")
+    wrapping.append("abcdefgh", TEXT)
+    assert [row.text for row in wrapping.rows] == ["abcdef", "gh"]
