@@ -15,10 +15,10 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from eaglechat.tui.commands.bindings import active_commands
-from eaglechat.tui.commands.registry import name_of, with_keys
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.commands.search import Entry
 from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.screens.palette import found, run_of
+from eaglechat.tui.screens.palette import found, keys_in_words, run_of
 from eaglechat.tui.texts.wording import GLOSSARY
 from eaglechat.tui.widgets.filter import Filter
 
@@ -68,8 +68,8 @@ class HelpScreen(EagleModal[Entry]):
 
     def _commands(self) -> Iterator[Entry]:
         for active in active_commands(self._about):
-            keys = ", ".join(name_of(key) for key in active.keys[:2])
-            yield Entry("", active.command.help, mark=keys, run=run_of(self.app, active))
+            keys, run = keys_in_words(active), run_of(self.app, active)
+            yield Entry("", active.command.help, mark=keys, run=run)
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)

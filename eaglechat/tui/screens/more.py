@@ -55,14 +55,12 @@ class MoreScreen(EagleModal[Active]):
             )
             shown = {group: held for group, held in self._groups.items() if held}
             rows = {group: self._rows(held) for group, held in shown.items()}
-            width = max(row.cell_length for group in rows.values() for row in group) + _GAP
+            widths = [_GAP + max(row.cell_length for row in commands) for commands in rows.values()]
             with Grid(id="columns") as columns:
-                most = max(1, (self.app.size.width - _AROUND) // width)
-                count = min(len(rows), most)
-                # As many in each row, or the second one would be short.
-                count = -(-len(rows) // -(-len(rows) // count))
-                columns.styles.grid_size_columns = count
-                columns.styles.width = count * width
+                fitting = _columns(widths, self.app.size.width - _AROUND)
+                columns.styles.grid_size_columns = len(fitting)
+                columns.styles.grid_columns = " ".join(map(str, fitting))
+                columns.styles.width = sum(fitting)
                 for group, commands in rows.items():
                     with Vertical(classes="group"):
                         yield Static(group, classes="heading")
@@ -74,7 +72,7 @@ class MoreScreen(EagleModal[Active]):
         width = max(map(len, keys))
         return [
             Content.assemble(
-                (f"{key:>{width}}", "bold $primary"),
+                (f"{key:>{width}}", "bold $accent"),
                 f"  {one.command.title} ",
                 (self._state[one.command.id], f"bold {MUTED}"),
             )
@@ -95,6 +93,17 @@ class MoreScreen(EagleModal[Active]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         group = next(g for g in self._groups if event.option_list.id == f"group-{g}")
         self.dismiss(self._groups[group][event.option_index])
+
+
+def _columns(widths: list[int], available: int) -> list[int]:
+    """The widths of as many columns as fit beside each other. The groups fill them row by row, with
+    as many in each row as in the last one, or nearly."""
+    for n_rows in range(1, len(widths) + 1):
+        count = -(-len(widths) // n_rows)
+        columns = [max(widths[place::count]) for place in range(count)]
+        if sum(columns) <= available:
+            return columns
+    return [max(widths, default=0)]
 
 
 def _seconds(active: Active) -> list[str]:

@@ -62,7 +62,7 @@ def _commands(app: App[Any], screen: Screen[Any]) -> Iterator[Entry]:
     for active in _held(app, screen):
         command, argument = active.command, active.command.argument
         names = (*command.words, *filter(None, [command.slash_name]))
-        mark = name_of(active.keys[0]) if active.keys else ""
+        mark = keys_in_words(active)
         if argument is None or argument.is_optional:
             yield Entry(command.title, command.help, names, mark, run_of(app, active))
         for word in argument.words if argument is not None else ():
@@ -81,6 +81,11 @@ def _held(app: App[Any], screen: Screen[Any]) -> Iterator[Active]:
         for command in COMMANDS:
             if "chat" in command.scopes and not command.all_keys:
                 yield Active(command, screen, (), True)
+
+
+def keys_in_words(active: Active) -> str:
+    """The first two keys of a command."""
+    return ", ".join(map(name_of, active.keys[:2]))
 
 
 def run_of(app: App[Any], active: Active, value: int | float | str | None = None) -> Run:

@@ -140,7 +140,7 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
         await user.sees("Ctrl+K 0, F20")
         await user.press("escape", "ctrl+p")
         await user.type("rendered")
-        await user.sees("Ctrl+K 0  Show replies")
+        await user.sees("Ctrl+K 0, F20  Show replies")
 
 
 async def test_bad_keys_are_told_at_the_start(drive: Drive) -> None:

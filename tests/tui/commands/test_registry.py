@@ -80,7 +80,10 @@ def test_a_key_means_the_same_on_every_screen() -> None:
     }
     # The bench that the key opens is measured by it.
     assert several.pop("leader b") == {"bench", "measure"}
-    assert several == {"escape": {"stop", "back"}, "enter": {"send", "choose"}}
+    assert several == {
+        "escape": {"stop", "back"},
+        "enter": {"send", "choose", "inside"},
+    }
 
 
 def test_what_the_leader_runs_stands_in_a_column() -> None:

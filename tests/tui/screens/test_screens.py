@@ -186,6 +186,19 @@ async def test_control_c_copies_a_selection_and_otherwise_says_how_to_quit(drive
         assert isinstance(user.app.screen, ChatScreen)
 
 
+async def test_control_c_stops_a_reply_whatever_is_selected(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Why?", rounds=2)
+        await user.sees("Esc stop")
+        await user.type("copy me")
+        await user.press("shift+home", "ctrl+c")
+        await user.idle()
+        assert user.app.clipboard == ""
+        await user.sees("continue")
+        assert "Esc" not in user.text.splitlines()[-1]
+
+
 @pytest.mark.parametrize("ansi", [True, False])
 def test_without_colour_the_kind_of_theme_is_known_before_textual_asks(
     make_app: Callable[..., EagleApp],
