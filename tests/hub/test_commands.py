@@ -127,6 +127,8 @@ def test_what_another_program_has_is_not_downloaded_again(
     assert fake.requests("storage") == []
     assert listed(commands)[1] == {"tiny": "installed", "tiny-other": "partly"}
     assert commands.run("pull", "tiny", offline=True).stdout == result.stdout
+    of_draft = ("pull", "org/tiny-GGUF/eagle3-tiny-Q8_0.gguf")
+    assert commands.run(*of_draft, offline=True).stdout == f"{draft}\n"
     assert commands.run("pull", "org/tiny-GGUF").stdout == f"{blob}\n"
 
     refused = commands.run("remove", "tiny:q4", "--yes")

@@ -97,7 +97,7 @@ def _pull_model(
     printer: ProgressPrinter,
 ) -> int:
     from eaglechat.hub.errors import OfflineError
-    from eaglechat.hub.local import installed
+    from eaglechat.hub.local import installed, stores
     from eaglechat.hub.references import choose
 
     hub = downloads.hub
@@ -106,7 +106,7 @@ def _pull_model(
     try:
         listing = hub.repo(reference.repo, reference.revision)
     except OfflineError:
-        path = installed.cached_model(hub.cache_dir, reference)
+        path = installed.cached_model(hub.cache_dir, reference) or stores.find_model(reference)
         if path is None:
             raise
         print(path)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -92,6 +92,9 @@ def models() -> Iterator[OllamaModel]:
         for root in (store / "manifests-v2", store / "manifests"):
             for path in _files(root, depth=4):
                 model = path if isinstance(path, OllamaModel) else _model(store, root, path)
+                if model.blob == root:
+                    # Of a store that is closed as a whole, it is told once.
+                    model = replace(model, name=str(store))
                 if model.name not in named:
                     named.add(model.name)
                     yield model

@@ -16,8 +16,10 @@ from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local import headers, ollama
 from eaglechat.hub.local.library import ModelKind, find, scan, targets
 from eaglechat.hub.local.ollama import ManifestError, weights
+from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.removal import plan_removal
 from eaglechat.hub.local.stores import Source
+from eaglechat.tui.texts.removal import consequences
 from tests import ggufs
 from tests.hub.ollama_store import MODEL, layer, manifest, put, put_blob, put_manifest
 
@@ -118,14 +120,17 @@ def test_links_in_circles_pipes_and_closed_folders_cost_no_other_model(
     scandir = os.scandir
 
     def guarded(folder: Any) -> Any:
-        if os.fspath(folder) == str(library / "closed"):
+        if os.fspath(folder) in (str(library / "closed"), f"{store}/manifests-v2"):
             raise PermissionError(13, "Permission denied", str(folder))
         return scandir(folder)
 
     monkeypatch.setattr(os, "scandir", guarded)
-    closed, good = sorted(scan([], tmp_path), key=lambda model: model.kind.value)
-    assert (good.name, closed.name) == ("good:t", str(library / "closed"))
-    assert closed.problem == "Ollama's store cannot be read: Permission denied."
+    good, *closed = scan([], tmp_path)
+    assert good.name == "good:t"
+    assert {model.name for model in closed} == {str(store), str(library / "closed")}
+    assert {model.problem for model in closed} == {
+        "Ollama's store cannot be read: Permission denied."
+    }
 
 
 KEYS = ["layers", "manifests", "mediaType", "digest"]
@@ -171,6 +176,10 @@ def test_the_same_file_under_three_roofs_is_one_model(store: Path, tmp_path: Pat
     assert model.name == "user/repo/m.gguf"
     assert {one.name for one in model.also} == {"qwen3:8b", "linked", "hard"}
     assert model.disk_bytes == 2 * len(TARGET)
+    planned = plan_removal([model])
+    assert planned.freed_bytes == len(TARGET)
+    stays = "A copy stays: hard (folder), linked (folder), qwen3:8b (Ollama)."
+    assert consequences(planned, [pair_of_files(blob, None)], 0) == [stays]
 
 
 def test_what_is_ollamas_is_removed_by_ollama(store: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 from textual import on
 from textual.app import ComposeResult
@@ -47,10 +46,9 @@ class LibraryScreen(EagleModal[Pair]):
         super().__init__()
         self._services = services
         self._models: list[LocalModel] | None = None
-        self._drafters: list[tuple[DrafterKind, ...]] = []
+        self._rows: list[Content] = []
         self._drafts: list[LocalModel] = []
         self._known_pairs: list[Pair] = []
-        self._converted: set[Path] = set()
         self._pairs: list[InspectedPair] = []
 
     def compose(self) -> ComposeResult:
@@ -87,20 +85,20 @@ class LibraryScreen(EagleModal[Pair]):
         converted = converted_checkpoints(catalogue)
         models = desk.models(self._services.settings.current.library.folders)
         drafts = [one for one in (*models, *built_in_drafts()) if one.kind is ModelKind.DRAFT]
-        drafters = [drafters_of(model, drafts) for model in models]
-        yield partial(self._take_models, models, drafts, drafters, pairs, converted)
+        rows = [
+            _row(model, drafters_of(model, drafts), model.path in converted) for model in models
+        ]
+        yield partial(self._take_models, models, drafts, rows, pairs)
 
     def _take_models(
         self,
         models: list[LocalModel],
         drafts: list[LocalModel],
-        drafters: list[tuple[DrafterKind, ...]],
+        rows: list[Content],
         pairs: list[Pair],
-        converted: set[Path],
     ) -> None:
-        self._models, self._drafts, self._drafters = models, drafts, drafters
+        self._models, self._drafts, self._rows = models, drafts, rows
         self._known_pairs = [*pairs, *self._services.pairs.pairs()]
-        self._converted = converted
         self._list_anew()
 
     def _find_fitting(self, target: LocalModel, drafts: Sequence[LocalModel]) -> Iterator[Update]:
@@ -160,10 +158,7 @@ class LibraryScreen(EagleModal[Pair]):
         if self._models is None:
             return
         highlighted = self.query_one("#models", OptionList).highlighted or 0
-        rows = list(map(_pair_row, self._pairs)) or [
-            _row(model, drafters, model.path in self._converted)
-            for model, drafters in zip(self._models, self._drafters, strict=True)
-        ]
+        rows = list(map(_pair_row, self._pairs)) or self._rows
         self.query_one(Filter).show(rows, highlight=highlighted)
         self.query_one("#said", Static).update(self._heading())
         self.query_one("#delete").display = not self._pairs
@@ -227,7 +222,7 @@ def _row(model: LocalModel, drafters: Sequence[DrafterKind], is_converted: bool)
     badge = drafting.of_model(model, drafters)
     size = format_bytes(model.size_bytes) if model.size_bytes else ""
     facts = [model.kind.value, badge, what, size, model.source.value]
-    facts += [other.name for other in model.also]
+    facts += [f"also {other.name}" for other in model.also]
     facts.append("converted: no longer needed" if is_converted else "")
     facts.append("" if model.is_target else model.problem or "")
     return Content.assemble((model.name, "bold"), "\n  ", (" · ".join(filter(None, facts)), MUTED))
