@@ -542,7 +542,7 @@ class ChatScreen(PromptScreen[None]):
     def _always_offered(self) -> Iterator[Offer]:
         yield Offer("chat.view", f"view: {self.transcript.view}")
         yield Offer("chat.pane", "panel")
-        if not self.has_class("-folded"):
+        if not self.has_class("-folded") and self.transcript.selected is None:
             yield Offer("chat.less", "-")
             yield Offer("chat.more", "+ length")
             yield Offer("chat.auto", "auto")
