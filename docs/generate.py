@@ -36,7 +36,7 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Roles": ("roles",),
     "Chat": ("chat",),
     "The prompt": ("prompt",),
-    "A slider, when it has the focus": ("slider",),
+    "The list of rounds": ("rounds",),
     "Inside a round": ("inside",),
     "What the model sees": ("seen",),
     "Bench": ("bench",),

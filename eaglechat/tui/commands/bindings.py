@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,12 @@ def bindings_of(*scopes: Scope) -> list[BindingType]:
         if command.all_keys
         for binding in _bindings(command)
     ]
+
+
+def moves(actions: Mapping[str, str], *, priority: bool = False) -> list[BindingType]:
+    """The BINDINGS of arrow keys and the like, by their keys. They are no commands: they move as in
+    any other program, and `[keys]` does not change them."""
+    return [Binding(key, action, show=False, priority=priority) for key, action in actions.items()]
 
 
 def turn_bindings() -> list[BindingType]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 Scope = Literal[
     "app", "menu", "list", "open", "downloads", "library", "dialog",
-    "chat", "prompt", "slider", "bench", "seen", "inside", "chats", "find",
+    "chat", "prompt", "bench", "seen", "inside", "chats", "find",
     "roles", "rounds",
 ]  # fmt: skip
 """Screens and widgets with commands. Each makes its BINDINGS from one or more scopes."""
@@ -19,7 +19,7 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "dialog", "open"}),
     frozenset({"app", "dialog", "downloads"}),
     frozenset({"app", "dialog", "prompt"}),
-    frozenset({"app", "chat", "prompt", "slider"}),
+    frozenset({"app", "chat", "prompt"}),
     frozenset({"app", "bench"}),
     frozenset({"app", "dialog", "seen"}),
     frozenset({"app", "dialog", "inside"}),

@@ -111,6 +111,16 @@ MENU = (
         words=("find", "download", "pull", "huggingface", "get"),
     ),
     Command(
+        id="menu.drafts",
+        title="Find drafts for this model",
+        help="Find everything that can draft for the highlighted model, here and on the Hub",
+        scopes=("menu", "library"),
+        keys=("leader exclamation_mark",),
+        priority=True,
+        group="Models",
+        words=("pairs", "eagle", "mtp", "dflash"),
+    ),
+    Command(
         id="menu.library",
         title="Models on this machine",
         help="Load, pair up or delete models on this machine",
@@ -355,37 +365,11 @@ CHAT = (
         footer="inside",
     ),
     Command(
-        id="inside.older",
-        title="Previous round",
-        help="Show the previous round",
+        id="inside.record",
+        title="Record the candidates",
+        help="Record the target's candidates from now on, and answer again",
         scopes=("inside",),
-        keys=("left",),
-        action="go(-1)",
-        priority=True,
-    ),
-    Command(
-        id="inside.newer",
-        title="Next round",
-        help="Show the next round",
-        scopes=("inside",),
-        keys=("right",),
-        action="go(1)",
-        priority=True,
-    ),
-    Command(
-        id="inside.first",
-        title="First round",
-        help="Show the first round of the reply",
-        scopes=("inside",),
-        keys=("home",),
-        priority=True,
-    ),
-    Command(
-        id="inside.last",
-        title="Last round",
-        help="Show the last round of the reply",
-        scopes=("inside",),
-        keys=("end",),
+        keys=("i",),
         priority=True,
     ),
     Command(
@@ -683,40 +667,6 @@ CONTROLS = (
         for control in (*controls.CONTROLS, *controls.LATER_CONTROLS)
         if isinstance(control, RangeControl | ChoiceControl)
     ),
-    Command(
-        id="slider.less",
-        title="Less",
-        help="One step less",
-        scopes=("slider",),
-        keys=("left", "down"),
-        action="step(-1)",
-        footer="Less",
-    ),
-    Command(
-        id="slider.more",
-        title="More",
-        help="One step more",
-        scopes=("slider",),
-        keys=("right", "up"),
-        action="step(1)",
-        footer="More",
-    ),
-    Command(
-        id="slider.least",
-        title="Minimum",
-        help="The minimum, or auto where there is one",
-        scopes=("slider",),
-        keys=("home",),
-        action="end(-1)",
-    ),
-    Command(
-        id="slider.most",
-        title="Maximum",
-        help="The maximum",
-        scopes=("slider",),
-        keys=("end",),
-        action="end(1)",
-    ),
 )
 
 PROMPT = (
@@ -762,7 +712,7 @@ BENCH = (
     Command(
         id="chat.bench",
         title="Bench",
-        help="Measure this pair with each draft length and keep the best",
+        help="Measure whether drafting is worth it with this pair, and how long drafts should be",
         scopes=("chat",),
         keys=("leader b",),
         priority=True,
@@ -791,7 +741,7 @@ BENCH = (
     Command(
         id="bench.quick",
         title="Quick bench",
-        help="Measure two prompts once, with short replies",
+        help="Measure two prompts twice, with short replies",
         scopes=("bench",),
         keys=("leader z",),
         footer="quick",

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Input, Static
 
+from eaglechat.tui.commands.bindings import moves
 from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 
-OTHER_BUTTON = Binding("left,right", "other", show=False)
+OTHER_BUTTON = moves({"left,right": "other"})
 
 
 class ConfirmDialog(EagleModal[bool]):
     """Asks before something is done that cannot be undone, or may not work. Dismisses with True if
     the user agreed; `agree` is the label of that button, and Cancel has the focus."""
 
-    BINDINGS = [OTHER_BUTTON]
+    BINDINGS = OTHER_BUTTON
 
     def __init__(self, title: str, text: str, agree: str) -> None:
         super().__init__()

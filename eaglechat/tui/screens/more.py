@@ -6,12 +6,11 @@ from typing import Any, get_args
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Grid, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import OptionList, Static
 
-from eaglechat.tui.commands.bindings import Active, active_commands
+from eaglechat.tui.commands.bindings import Active, active_commands, moves
 from eaglechat.tui.commands.command import LEADER, Group
 from eaglechat.tui.commands.registry import key_of, name_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, TooSmall
@@ -28,10 +27,7 @@ SEARCH_KEY = "space"
 class Column(OptionList):
     """The commands of a group."""
 
-    BINDINGS = [
-        Binding("left", "app.focus_previous", show=False),
-        Binding("right", "app.focus_next", show=False),
-    ]
+    BINDINGS = moves({"left": "app.focus_previous", "right": "app.focus_next"})
 
 
 class MoreScreen(EagleModal[Active]):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import bindings_of, moves
 
 
 class Filter(Input):
@@ -17,16 +16,15 @@ class Filter(Input):
 
     BINDINGS = [
         *bindings_of("list"),
-        *(
-            Binding(key, f"row('{action}')", show=False)
-            for key, action in (
-                ("up", "cursor_up"),
-                ("down", "cursor_down"),
-                ("pageup", "page_up"),
-                ("pagedown", "page_down"),
-            )
+        *moves(
+            {
+                "up": "row('cursor_up')",
+                "down": "row('cursor_down')",
+                "pageup": "row('page_up')",
+                "pagedown": "row('page_down')",
+                "escape": "empty",
+            }
         ),
-        Binding("escape", "empty", show=False),
     ]
 
     def __init__(self, rows: OptionList, *, id: str | None = None) -> None:

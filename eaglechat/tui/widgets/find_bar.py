@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input
 
 from eaglechat.chat.conversation.turns import Turn
 from eaglechat.chat.search import Spot, spots
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.widgets.readouts import Line
 from eaglechat.tui.widgets.transcript.scrolling import Aim
@@ -24,8 +23,7 @@ class FindBar(Horizontal):
 
     BINDINGS = [
         *bindings_of("find"),
-        Binding("up", "step(-1)", show=False),
-        Binding("down", "step(1)", show=False),
+        *moves({"up": "step(-1)", "down": "step(1)"}),
     ]
     DEFAULT_CSS = """
     FindBar {

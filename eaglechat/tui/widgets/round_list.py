@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding
 from textual.cache import LRUCache
 from textual.strip import Strip
 
 from eaglechat.chat.recording import Recording
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.reply import ReplyEntry
@@ -29,8 +28,7 @@ class RoundList(TokenStyled, can_focus=True):
 
     BINDINGS = [
         *bindings_of("rounds"),
-        Binding("up", "go(-1)", show=False),
-        Binding("down", "go(1)", show=False),
+        *moves({"up": "go(-1)", "down": "go(1)"}),
     ]
     COMPONENT_CLASSES = {"rounds--faint", "rounds--cursor"}
     DEFAULT_CSS = """

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from textual.widgets import Button, Input, OptionList
+from textual.widgets import Button, Input
 
 from eaglechat.hub import catalogue, facts
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub, Timeouts
-from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary
+from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary, pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
@@ -93,8 +93,7 @@ async def test_a_pair_is_downloaded_paused_resumed_and_loaded(
         await user.sees("paused · Space resumes")
         fake.pace = lambda seen, offset: None
         await user.press("space")
-        await user.sees("small  installed · Enter loads it")
-        await user.press("enter")
+        # Where its download was watched, it is loaded at once.
         await user.on(ChatScreen)
         load = user.engine.requests(protocol.Load)[-1]
         assert isinstance(load, protocol.Load)
@@ -124,20 +123,69 @@ async def test_a_pair_found_by_search_is_judged_and_stays_in_the_catalogue(
         await user.press("enter")
         await user.sees("● lab/small-eagle3-GGUF")
         await user.sees("✗ lab/other-eagle3-GGUF")
-        rows = user.app.screen.query_one("#found", OptionList)
-        await user.press("down", "down")
+        await user.sees("● n-grams")
+        await user.sees("● A draft trained for it")
+        await user.type("other")
         await user.press("enter")
-        await user.sees("does not fit")
+        await user.sees("cannot be taken: the draft was made for")
         assert isinstance(user.app.screen, SearchScreen)
-        await user.press(*["up"] * rows.option_count)
+        await user.press("escape")
         await user.type("tuned")
         await user.press("enter")
         await user.on(PlanScreen)
         await user.sees("Memory:")
         await user.press("enter")
-        await user.sees("installed · Enter loads it")
+        await user.on(ChatScreen)
         names = [entry.name for entry, _ in desk.catalogue()[0]]
         assert names == ["small", "small-q8_0-lab"]
+
+
+async def test_a_draft_is_found_for_a_model_here_and_loaded_as_soon_as_it_is(
+    drive: Drive, desk: HubDesk, fake: FakeHub, tmp_path: Path
+) -> None:
+    own = tmp_path / ".lmstudio" / "models" / "me" / "mine" / "mine-Q8_0.gguf"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(ggufs.target())
+    fake.add("lab/mine-eagle3-GGUF", {"mine-eagle3.gguf": ggufs.draft()})
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("download 2.0 MB")
+        await user.command("menu.library")
+        await user.sees("mine-Q8_0.gguf")
+        await user.type("mine")
+        await user.command("menu.drafts")
+        await user.sees("● lab/mine-eagle3-GGUF")
+        await user.press("enter")
+        await user.on(PlanScreen)
+        await user.sees(", on this machine")
+        await user.sees("Memory:")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        load = user.engine.requests(protocol.Load)[-1]
+        assert isinstance(load, protocol.Load)
+        assert load.target == str(own)
+        assert load.draft is not None
+        assert load.draft.endswith("mine-eagle3.gguf")
+
+
+async def test_what_is_here_is_listed_while_the_hub_does_not_answer(
+    drive: Drive, desk: HubDesk, fake: FakeHub, models: Path
+) -> None:
+    library = PairLibrary(models)
+    library.remember(pair_of_files(models / "target.gguf", None))
+    fake.fail(server="hub", hang=True, times=99)
+    async with drive(size=(80, 24), desk=desk, pairs=library) as user:
+        await user.sees("target  recent")
+        await user.press("down")
+        await user.command("menu.drafts")
+        await user.sees("● n-grams")
+        await user.sees("Searching the Hub for")
+        await user.press("escape")
+        await user.on(MenuScreen)
+        await user.command("menu.drafts")
+        await user.sees("● n-grams")
+        await user.type("n-grams")
+        await user.press("enter")
+        await user.on(ChatScreen)
 
 
 async def test_a_search_that_finds_nothing_or_fails_says_so(
@@ -147,7 +195,7 @@ async def test_a_search_that_finds_nothing_or_fails_says_so(
         await user.sees("download 2.0 MB")
         await user.command("menu.search")
         await user.type("nothing-like-it")
-        await user.sees("The Hub has no GGUF by this name.")
+        await user.sees("The Hub has no GGUF and no draft by this name.")
         user.app.screen.query_one("#words", Input).value = "hf.co/org/small-GGUF"
         await user.press("enter")
         await user.sees("Which quantisation of org/small-GGUF?")
@@ -167,8 +215,12 @@ async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
 ) -> None:
     async with drive(size=(80, 24), desk=desk) as user:
         await install_small(user)
-        await user.sees("small  installed · Enter loads it")
-        await user.command("dialog.back", "menu.library")
+        await user.on(ChatScreen)
+        # It takes keys once it is drawn.
+        await user.sees("Menu")
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
+        await user.command("menu.library")
         await user.on(LibraryScreen)
         await user.sees("org/small-GGUF/small-Q8_0.gguf")
         await user.type("target")
@@ -211,7 +263,7 @@ async def test_a_gated_repository_says_where_to_accept_and_how_to_log_in(
         # A button that was just pressed is shown so for a moment, and takes no key meanwhile.
         await user.until(lambda: button.has_focus and not button.has_class("-active"), "the button")
         await user.press("enter")
-        await user.sees("small  installed · Enter loads it")
+        await user.on(ChatScreen)
 
 
 async def test_words_that_no_pair_has_are_searched_for_on_the_hub(
@@ -224,7 +276,7 @@ async def test_words_that_no_pair_has_are_searched_for_on_the_hub(
         await user.press("enter")
         await user.on(SearchScreen)
         assert user.app.screen.query_one("#words", Input).value == "zzzz"
-        await user.sees("The Hub has no GGUF by this name.")
+        await user.sees("The Hub has no GGUF and no draft by this name.")
 
 
 async def test_clearing_the_words_ends_the_search_for_them(
@@ -238,7 +290,7 @@ async def test_clearing_the_words_ends_the_search_for_them(
         await user.type("small")
         await user.sees("Searching the Hub for “small”…")
         await user.press("escape")
-        await user.sees("Type the name of a model to chat with.")
+        await user.sees("Type the name of a model to chat with, or of a draft.")
         assert not user.app.screen.query_one("#found").loading
         answer.set()
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from textual.widgets import Input
 
 from eaglechat.settings import load
 from eaglechat.tui.screens.chat.screen import ChatScreen
@@ -44,20 +43,6 @@ async def test_the_panel_says_whose_temperature_it_is(drive: Drive) -> None:
         await user.ask("Hello")
         assert (asked_with(user).temperature, asked_with(user).top_k) == (0.65, 20)
 
-        await user.command("chat.own_sampling")
-        await user.sees("0.60 model's")
-
-
-async def test_a_model_that_recommends_nothing_says_so(
-    drive: Drive, engine: ScriptedEngine
-) -> None:
-    engine.sampling = protocol.RecommendedSampling()
-    async with drive() as user:
-        await user.open_chat()
-        await user.command("chat.own_sampling")
-        await user.sees("recommends no temperature")
-        assert user.chat.controls.temperature == 0.7
-
 
 async def test_a_setting_wins_until_its_field_is_empty_again(drive: Drive, tmp_path: Path) -> None:
     async with drive() as user:
@@ -69,13 +54,13 @@ async def test_a_setting_wins_until_its_field_is_empty_again(drive: Drive, tmp_p
         await user.sees("0.95 (default)")
 
         # The value that it has without a model is one to choose, too.
+        await user.press("enter")
         await user.type("0.7")
         await user.press("enter")
         assert user.chat.controls.temperature == 0.7
         assert load(tmp_path / "config.toml")[0].generation.temperature == 0.7
 
-        user.app.screen.query(Input).first().value = ""
-        await user.press("escape")
+        await user.press("enter", "ctrl+u", "enter", "escape")
         await user.on(ChatScreen)
         assert user.chat.controls.temperature == 0.6
         assert "temperature" not in (tmp_path / "config.toml").read_text()
