@@ -70,8 +70,9 @@ async def test_the_palette_knows_auto(drive: Drive) -> None:
         await user.open_chat()
         await user.press("ctrl+p")
         await user.type("n_draft_max auto")
-        await user.sees("Most tokens drafted")
-        await user.press("down", "enter")
+        await user.sees("n_draft_max: auto")
+        await user.until(lambda: "takes" not in user.text, "the search for the whole")
+        await user.press("enter")
         await user.until(lambda: user.chat.controls.n_draft_max == AUTO, "auto")
         await user.on(ChatScreen)
 

@@ -53,7 +53,7 @@ CHATS = 3
 """Of the last ones that can be resumed."""
 _NEW = (
     f"New here? {{list.choose}} starts {BUILTIN_NAME}; "
-    "{list.down} goes to larger models to download."
+    "↓ goes to larger models to download."
 )
 _NEW_WITHOUT = "New here? Choose under Get: what it takes is said before the download."
 
@@ -480,10 +480,13 @@ class MenuScreen(EagleScreen[None]):
 
         self.open(OpenFilesScreen(), self._load)
 
-    def action_past_chats(self) -> None:
+    def action_past_chats(self, words: str | None = None) -> None:
         from eaglechat.tui.screens.past.chats import ChatsScreen
 
-        self.open(ChatsScreen(self._services), lambda chat: self.post_message(Resume(chat)))
+        self.open(
+            ChatsScreen(self._services, words=words or ""),
+            lambda chat: self.post_message(Resume(chat)),
+        )
 
     def action_search(self) -> None:
         from eaglechat.tui.screens.hub.search import SearchScreen
