@@ -51,10 +51,7 @@ ASKED_EVERY_S = 20.0
 """Servers, and the Hub while it does not answer."""
 CHATS = 3
 """Of the last ones that can be resumed."""
-_NEW = (
-    f"New here? {{list.choose}} starts {BUILTIN_NAME}; "
-    "↓ goes to larger models to download."
-)
+_NEW = f"New here? {{list.choose}} starts {BUILTIN_NAME}; ↓ goes to larger models to download."
 _NEW_WITHOUT = "New here? Choose under Get: what it takes is said before the download."
 
 
