@@ -36,6 +36,7 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Roles": ("roles",),
     "Chat": ("chat",),
     "The prompt": ("prompt",),
+    "The race": ("race",),
     "The list of rounds": ("rounds",),
     "Inside a round": ("inside",),
     "What the model sees": ("seen",),

@@ -22,6 +22,8 @@ class Filter(Input):
                 "down": "row('cursor_down')",
                 "pageup": "row('page_up')",
                 "pagedown": "row('page_down')",
+                "home": "row('first')",
+                "end": "row('last')",
                 "escape": "empty",
             }
         ),
@@ -66,6 +68,9 @@ class Filter(Input):
 
     def action_row(self, action: str) -> None:
         getattr(self._rows, f"action_{action}")()
+        if self._rows.highlighted is None:
+            # A page up ended on a heading that has only headings before it.
+            self._rows.action_first()
 
     def action_empty(self) -> None:
         self.value = ""

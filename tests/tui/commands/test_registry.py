@@ -82,7 +82,7 @@ def test_a_key_means_the_same_on_every_screen() -> None:
     assert several.pop("leader b") == {"bench", "measure"}
     assert several == {
         "escape": {"stop", "back"},
-        "enter": {"send", "choose", "inside"},
+        "enter": {"send", "choose", "inside", "use"},
     }
 
 
