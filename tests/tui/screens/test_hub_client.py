@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from textual.widgets import Button, Input
+from textual.widgets import Button, Input, OptionList
 
 from eaglechat.hub import catalogue, facts
 from eaglechat.hub.desk import HubDesk
@@ -71,7 +71,9 @@ def desk(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubD
 
 async def install_small(user: Driver) -> None:
     await user.sees_row("small", "2.0 MB ")
-    await user.press("down", "down", "down", "enter")
+    rows = user.app.screen.query_one("#pairs", OptionList)
+    rows.highlighted = rows.get_option_index("entry:small")
+    await user.press("enter")
     await user.on(PlanScreen)
     await user.sees("Memory:")
     await user.press("enter")
