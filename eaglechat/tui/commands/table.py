@@ -257,7 +257,7 @@ CHAT = (
     ),
     Command(
         id="chat.compare",
-        title="Race against plain decoding",
+        title="Race with plain",
         help="Answer the last question plainly and with the draft in turn, and see which is faster",
         scopes=("chat",),
         keys=("leader c",),
@@ -272,7 +272,7 @@ CHAT = (
         help="Draft from now on as was fastest, or decode plainly if that was",
         scopes=("race",),
         keys=("enter",),
-        footer="Use fastest",
+        footer="use fastest",
     ),
     Command(
         id="race.let_auto",
@@ -280,7 +280,7 @@ CHAT = (
         help="Let measurement choose the draft length from now on",
         scopes=("race",),
         keys=("a",),
-        footer="Auto",
+        footer="auto",
     ),
     Command(
         id="race.replay",
@@ -288,7 +288,7 @@ CHAT = (
         help="Play the race again at its measured pace",
         scopes=("race",),
         keys=("r",),
-        footer="Replay",
+        footer="replay",
     ),
     Command(
         id="race.choose",
@@ -296,7 +296,7 @@ CHAT = (
         help="Choose draft lengths and drafters, and race again",
         scopes=("race",),
         keys=("c",),
-        footer="Who races",
+        footer="who races",
     ),
     Command(
         id="race.back",
@@ -304,7 +304,7 @@ CHAT = (
         help="Stop the race and keep what was measured; back to the chat after it",
         scopes=("race",),
         keys=("escape",),
-        footer="Back",
+        footer="back",
     ),
     Command(
         id="chat.menu",

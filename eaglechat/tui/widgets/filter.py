@@ -24,6 +24,8 @@ class Filter(Input):
                 "end": "row('last')",
                 "pageup": "row('page_up')",
                 "pagedown": "row('page_down')",
+                "home": "row('first')",
+                "end": "row('last')",
                 "escape": "empty",
             }
         ),

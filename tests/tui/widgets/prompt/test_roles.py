@@ -82,7 +82,7 @@ async def test_a_role_is_written(
         await user.on(RolesScreen)
         await user.press("enter")
         await user.until(lambda: user.chat.controls.temperature == 0.1, "the role")
-        await user.sees("  role terse")
+        await user.sees("· role terse")
         assert (tmp_path / "roles" / "terse.toml").is_file()
         user.prompt.load_text("/role ../x")
         user.prompt.action_send()
