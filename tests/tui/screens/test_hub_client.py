@@ -77,7 +77,6 @@ async def install_small(user: Driver) -> None:
     await user.on(PlanScreen)
     await user.sees("Memory:")
     await user.press("enter")
-    await user.on(DownloadsScreen)
 
 
 async def test_a_pair_is_downloaded_paused_resumed_and_loaded(
@@ -89,6 +88,7 @@ async def test_a_pair_is_downloaded_paused_resumed_and_loaded(
     fake.pace = slowly(400_000)
     async with drive(size=(80, 24), desk=desk, pairs=library) as user:
         await install_small(user)
+        await user.on(DownloadsScreen)
         await user.until(lambda: "kB/s" in user.text, "a speed")
         await user.press("space")
         await user.sees("paused · Space resumes")
@@ -218,7 +218,7 @@ async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
         await install_small(user)
         await user.on(ChatScreen)
         # It takes keys once it is drawn.
-        await user.sees("Menu")
+        await user.sees("^O menu")
         await user.press("ctrl+o")
         await user.on(MenuScreen)
         await user.command("menu.library")
