@@ -30,7 +30,7 @@ from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.screens.more import MoreScreen
+from eaglechat.tui.screens.more import SEARCH_KEY, MoreScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.screens.settings import SettingsScreen
@@ -188,6 +188,7 @@ async def to_find(user: Driver) -> None:
     await user.command("chat.find")
     await user.type("short")
     await user.sees("1 of")
+    await read_up(user)
 
 
 async def to_ask(user: Driver) -> None:
@@ -304,7 +305,7 @@ async def test_a_dialog_names_keys_it_has_and_the_help_lists_each_command_once(
     async with drive(size=(80, 24), desk=desk) as user:
         await PLACES[place](user)
         keys = itertools.chain(*advertised_keys(user).values())
-        names = {"Enter", "Tab", *map(name_of, keys)}
+        names = {"Enter", "Tab", name_of(SEARCH_KEY), *map(name_of, keys)}
         said = " ".join(str(box.border_subtitle) for box in user.app.screen.query(".dialog"))
         assert set(NAMED.findall(said)) <= names
         meant = [one.command.help for one in active_commands(user.app.screen)]
