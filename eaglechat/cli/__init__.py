@@ -16,7 +16,7 @@ from eaglechat.cli import doctor, engine, prompt, run, start, train
 from eaglechat.cli.bench import command as bench
 from eaglechat.cli.chats import command as chats
 from eaglechat.cli.chats import export
-from eaglechat.cli.hub import convert, models, pull, remove
+from eaglechat.cli.hub import convert, drafts, models, pull, remove, search
 from eaglechat.cli.parsing import CommandParser, did_you_mean
 from eaglechat.cli.status import (
     FAILED,
@@ -44,6 +44,8 @@ _COMMANDS: dict[str, CommandModule] = {
     "run": run,
     "prompt": prompt,
     "bench": bench,
+    "search": search,
+    "drafts": drafts,
     "pull": pull,
     "models": models,
     "remove": remove,

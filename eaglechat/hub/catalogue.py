@@ -45,9 +45,11 @@ _SHAPES = {
 
 
 class GGUFSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A GGUF on the Hub, by file (of a split one, the first) or by quantisation."""
+    """A GGUF on the Hub, by file (of a split one, the first) or by quantisation; or, with `path`
+    alone, one on this machine."""
 
-    repo: RepoName
+    repo: RepoName = ""
+    path: str = ""
     file: GGUFName | None = None
     quantization: str | None = None
     revision: Revision = "main"
@@ -56,8 +58,15 @@ class GGUFSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sha256: Sha256 | None = None
 
     def __post_init__(self) -> None:
+        if bool(self.repo) == bool(self.path):
+            raise ValueError("needs either repo (on the Hub) or path (on this machine)")
+        if self.path and (self.file or self.quantization or self.sha256):
+            raise ValueError("a path has no file, quantization or sha256 beside it")
         if self.file and self.quantization:
             raise ValueError("names a file and a quantisation: leave one of them out")
+
+    def __str__(self) -> str:
+        return self.path or str(self.reference)
 
     @property
     def reference(self) -> HubReference:
@@ -65,7 +74,8 @@ class GGUFSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class DraftSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A draft: a GGUF in `repo`, or a `checkpoint` that is converted after the download."""
+    """A draft: a GGUF in `repo`, or a `checkpoint` that is converted after the download. With
+    neither there is none: the target's own heads draft, or n-grams."""
 
     repo: RepoName | None = None
     checkpoint: RepoName | None = None
@@ -76,16 +86,21 @@ class DraftSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     sha256: Sha256 | None = None
 
     def __post_init__(self) -> None:
-        if (self.repo is None) == (self.checkpoint is None):
+        is_one = (self.repo is None) != (self.checkpoint is None)
+        if not is_one and any((self.repo, self.file, self.quantization, self.sha256, self.size)):
             raise ValueError("needs either repo (a GGUF) or checkpoint (to convert)")
         if self.checkpoint and (self.file or self.quantization or self.sha256):
             raise ValueError("a checkpoint has no file, quantization or sha256 of its own")
         if self.file and self.quantization:
             raise ValueError("names a file and a quantisation: leave one of them out")
 
+    def __str__(self) -> str:
+        """Empty if there is none."""
+        return str(self.gguf or self.checkpoint or "")
+
     @property
     def gguf(self) -> GGUFSource | None:
-        """The draft if it is a GGUF; None for a checkpoint."""
+        """The draft if it is a GGUF; None for a checkpoint, and if there is none."""
         if self.repo is None:
             return None
         return GGUFSource(
@@ -98,12 +113,15 @@ class DraftSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
 
+NO_DRAFT = DraftSource()
+
+
 class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A target and a draft for it. Unknown fields are empty."""
+    """A target and a draft for it, if it needs one. Unknown fields are empty."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*\Z")]
     target: GGUFSource
-    draft: DraftSource
+    draft: DraftSource = NO_DRAFT
     title: str = ""
     base_model: RepoName | None = None
     """The model the target is a quantisation of, as the Hub names it."""
@@ -117,9 +135,10 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     @property
     def size(self) -> int | None:
         """Bytes of both files; None if one is unknown."""
-        if self.target.size is None or self.draft.size is None:
+        draft = 0 if self.draft == NO_DRAFT else self.draft.size
+        if self.target.size is None or draft is None:
             return None
-        return self.target.size + self.draft.size
+        return self.target.size + draft
 
 
 @dataclass(frozen=True)
@@ -143,13 +162,16 @@ def load(user_file: Path | None = None) -> tuple[list[CatalogueEntry], list[Cata
     return list(by_name.values()), problems + own_problems
 
 
-def remember(entry: CatalogueEntry, user_file: Path | None = None) -> None:
-    """Append a pair to the user's catalogue. Raises OSError."""
+def remember(entry: CatalogueEntry, user_file: Path | None = None) -> bool:
+    """Append a pair to the user's catalogue; False if a pair has its name. Raises OSError."""
+    if any(known.name == entry.name for known in load(user_file)[0]):
+        return False
     path = user_file or paths.user_catalogue()
     added = tomlkit.dumps({"pair": [_without_empty(msgspec.to_builtins(entry))]})
     # Appended, not parsed: whatever the user wrote there stays, even if it is not valid TOML.
     written = path.read_bytes() if path.exists() else b""
     paths.write_atomically(path, written + f"\n{added}".encode())
+    return True
 
 
 def _without_empty(table: dict[str, Any]) -> dict[str, Any]:

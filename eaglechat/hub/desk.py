@@ -6,21 +6,20 @@ huggingface_hub is imported with the first question, so that the menu is painted
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from eaglechat import paths
 from eaglechat.hub.facts import FactBook, Facts
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem
-    from eaglechat.hub.downloads.client import Hub, RemoteRepo
-    from eaglechat.hub.downloads.find_drafts import Candidate, Target
+    from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
+    from eaglechat.hub.downloads.find_drafts import Found, Target, Way
     from eaglechat.hub.downloads.install import Plan
     from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
+    from eaglechat.hub.downloads.targets import ItsTargets
     from eaglechat.hub.local.installed import Status
     from eaglechat.hub.local.library import LocalModel, LocalTarget
     from eaglechat.hub.references import ModelFiles
@@ -113,25 +112,49 @@ class HubDesk:
         install.check_draft(self.hub, plan)
         return plan
 
-    def find_drafts(self, repo: RemoteRepo, model: ModelFiles) -> tuple[Target, list[Candidate]]:
-        """A target with its header, and drafts for it. Raises HubError, GGUFError."""
+    def search(self, words: str) -> list[SearchHit]:
+        """Targets and drafts. Raises HubError, InvalidReferenceError."""
+        from eaglechat.hub.downloads import targets
+
+        return targets.search(self.hub, words)
+
+    def targets_of(self, draft: RemoteRepo) -> ItsTargets | None:
+        """For what a repository's draft was made; None if it has targets. Raises HubError."""
+        from eaglechat.hub.downloads import targets
+
+        if not targets.is_draft(draft):
+            return None
+        return targets.of_draft(self.hub, draft, self.catalogue()[0])
+
+    def find_drafts(
+        self,
+        of: Path | CatalogueEntry | tuple[RemoteRepo, ModelFiles],
+        folders: Sequence[str | Path],
+        wanted: str = "",
+    ) -> Iterator[Found]:
+        """Every way to make a target fast, again after each answer of the Hub: a file here, that of
+        a pair, or a model on the Hub. `wanted` is a draft's repository to look at first.
+
+        Raises HubError, GGUFError, InvalidReferenceError.
+        """
+        from eaglechat.hub.downloads import find_drafts, targets
+        from eaglechat.hub.local.library import built_in_drafts
+
+        catalogue, models = self.catalogue()[0], [*self.models(folders), *built_in_drafts()]
+        if isinstance(of, Path):
+            target = targets.of_file(of, catalogue, models)
+        elif isinstance(of, tuple):
+            target = targets.of_repo(self.hub, *of)
+        else:
+            status = next(status for entry, status in catalogue if entry.name == of.name)
+            target = targets.of_entry(self.hub, of, status, catalogue, models)
+        return find_drafts.find_drafts(self.hub, target, catalogue, models, wanted)
+
+    def pair_up(self, target: Target, way: Way) -> CatalogueEntry:
+        """The pair to install."""
         from eaglechat.hub.downloads import find_drafts
 
-        target = find_drafts.describe_target(self.hub, repo, model)
-        entries = [entry for entry, _ in self.catalogue()[0]]
-        return target, find_drafts.find_drafts(self.hub, target, entries)
-
-    def pair_up(self, target: Target, model: ModelFiles, candidate: Candidate) -> CatalogueEntry:
-        """The pair to install: the catalogue's if it has these files, else one with a new name."""
-        from eaglechat.hub.downloads.find_drafts import as_entry
-
-        found = as_entry(target, model, candidate)
-        taken = {entry.name: entry for entry, _ in self.catalogue()[0]}
-        for entry in taken.values():
-            if (entry.target, entry.draft) == (found.target, found.draft):
-                return entry
-        names = (found.name, *(f"{found.name}-{number}" for number in range(2, len(taken) + 3)))
-        return msgspec.structs.replace(found, name=next(n for n in names if n not in taken))
+        return find_drafts.pair_up(target, way, self.catalogue()[0])
 
     def free_bytes(self) -> int:
         """Free disk space for downloads."""
@@ -153,8 +176,7 @@ class HubDesk:
             if self.downloads is None:
                 self.downloads = Downloads(self.hub)
         self.downloads.install(plan)
-        if all(entry.name != plan.entry.name for entry, _ in self.catalogue()[0]):
-            catalogue.remember(plan.entry)
+        catalogue.remember(plan.entry)
 
     def snapshots(self) -> list[InstallSnapshot]:
         return self.downloads.snapshots() if self.downloads else []

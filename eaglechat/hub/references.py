@@ -1,8 +1,9 @@
 """Parses references to models, and chooses the GGUF files of a repository that one means.
 
 Accepted are llama.cpp's form (`user/repo:Q4_K_M`), Ollama's (`hf.co/user/repo`), the address of a
-page of the Hub, and paths. Names that come from a repository or an address become paths here: none
-may lead out of its folder, and a cache filled on one system must work on every other.
+page of the Hub, `hf:user/repo`, and paths. Names that come from a repository or an address become
+paths here: none may lead out of its folder, and a cache filled on one system must work on every
+other.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ def parse(text: str) -> LocalReference | HubReference:
     if not text:
         raise InvalidReferenceError(f"The reference is empty: {_FORMS}.")
     hosts = _hosts()
+    text = re.sub("^hf:(//)?", "hf.co/", text)
     if "://" in text:
         address = urlsplit(text)
         before = hosts.get(address.netloc.lower())

@@ -54,6 +54,8 @@ class Repo:
     files: dict[str, bytes]
     licence: str | None = "apache-2.0"
     base_models: tuple[str, ...] = ()
+    results: list[Any] = field(default_factory=list)
+    """Evaluations, as `model-index` of a card has them."""
     gated: bool = False
     tags: tuple[str, ...] = ()
     downloads: int = 0
@@ -352,17 +354,22 @@ class _HubHandler(_Handler):
 
     def list_models(self, query: dict[str, list[str]]) -> None:
         text = query.get("search", [""])[0].lower()
+        author = query.get("author", [""])[0].lower()
         wanted = set(query.get("filter", []))
         found = [
             self.describe(name, repo)
             for name, repo in self.hub.repos.items()
-            if text in name.lower() and wanted <= set(self.tags(repo))
+            if all(word in name.lower() for word in text.split())
+            and author in ("", name.lower().partition("/")[0])
+            and wanted <= set(self.tags(repo))
         ]
         found.sort(key=lambda info: -info["downloads"])
         return self.reply_json(found[: int(query.get("limit", ["1000"])[0])])
 
     def describe(self, name: str, repo: Repo) -> dict[str, Any]:
-        card = {"license": repo.licence, "base_model": list(repo.base_models)}
+        card: dict[str, Any] = {"license": repo.licence, "base_model": list(repo.base_models)}
+        if repo.results:
+            card["model-index"] = [{"name": name, "results": repo.results}]
         return {
             "_id": name,
             "id": name,

@@ -60,7 +60,7 @@ def test_the_users_entries_come_after_and_replace_by_name(tmp_path: Path) -> Non
             "a branch, a tag",
         ),
         (('"me/draft"', '"me/draft\\n"'), "pair mine: draft.checkpoint", "must be user/repo"),
-        (('checkpoint = "me/draft"', ""), "pair mine: draft", "needs either repo"),
+        (('checkpoint = "me/draft"', "size = 5"), "pair mine: draft", "needs either repo"),
         (("[[pair]]", "[[pair]]\nlicense = 'mit'"), "pair mine", "unknown field license"),
         (('name = "mine"', ""), "pair 1", "missing required field name"),
         (("Q4_K_M", 'Q4_K_M", file = "a.gguf'), "pair mine: target", "leave one of them out"),

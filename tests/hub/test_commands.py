@@ -220,7 +220,7 @@ def test_a_damaged_file_is_found_on_demand_and_fetched_again(commands: Commands)
         (("pull", "qwen3-4"), 2, "; did you mean qwen3-4b?"),
         (("pull", "smollm2-135m"), 2, "is built in: there is nothing to download"),
         (("pull", "./m.gguf"), 2, "nothing to download"),
-        (("pull", "org/tiny-GGUF", "--type", "q4_0"), 2, "--type is for the pairs"),
+        (("pull", "org/tiny-GGUF", "--type", "q4_0"), 2, "--type is for drafts that are converted"),
         (("remove", "nothing"), 1, "is not on this machine"),
         (("remove", "~nobody-of-this-name/m.gguf"), 1, "is not on this machine"),
         (("remove", "smollm2-135m"), 1, "is built in"),

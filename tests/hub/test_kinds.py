@@ -11,8 +11,9 @@ import pytest
 from eaglechat.engine.drafters.pairing import kind_of
 from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.desk import HubDesk
+from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.find_drafts import describe_target, find_drafts
+from eaglechat.hub.downloads.find_drafts import Where, find_drafts
 from eaglechat.hub.local.library import LocalModel, ModelKind, find, fitting, look_at, scan
 from eaglechat.hub.references import ModelFiles
 from eaglechat.tui.texts.wording import DRAFTERS
@@ -189,8 +190,9 @@ def test_drafts_of_every_kind_are_found_beside_their_target(
     )
     config = json.dumps({"architectures": ["DFlash2DraftModel"], "num_hidden_layers": 5})
     fake.add("lab/model-DFlash2", {"config.json": config.encode(), "model.safetensors": b""})
-    target = describe_target(hub, hub.repo("org/model"), ModelFiles(("model-Q4_K_M.gguf",)))
-    found = {one.files[0]: one for one in find_drafts(hub, target)}
+    target = targets.of_repo(hub, hub.repo("org/model"), ModelFiles(("model-Q4_K_M.gguf",)))
+    *_, last = find_drafts(hub, target)
+    found = {one.files[0]: one for one in last.ways if one.repo}
     assert {name: (one.fits, one.kind) for name, one in found.items()} == {
         "model-DFlash.gguf": (True, "dflash"),
         "dspark-model.gguf": (True, "dspark"),
@@ -209,9 +211,10 @@ def test_a_version_with_heads_is_named_if_it_has_them(
     other = (folder / ("heads.gguf" if has_heads else "stripped.gguf")).read_bytes()
     files = {f"model-MTP-{q}.gguf": other for q in ("Q8_0", "Q4_K_M")}
     fake.add("org/model", {**files, "model-Q4_K_M.gguf": (folder / "plain.gguf").read_bytes()})
-    target = describe_target(hub, hub.repo("org/model"), ModelFiles(("model-Q4_K_M.gguf",)))
+    target = targets.of_repo(hub, hub.repo("org/model"), ModelFiles(("model-Q4_K_M.gguf",)))
     named = ModelFiles(("model-MTP-Q4_K_M.gguf",))
-    assert target.with_heads == (named if has_heads else None)
+    *_, found = find_drafts(hub, target)
+    assert found.with_heads == (named if has_heads else None)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +251,12 @@ def test_heads_in_the_last_file_of_a_split_model_are_found(hub: Hub, fake: FakeH
             names[1]: ggufs.gguf({}, n_vocab=0, tensors=head),
         },
     )
-    target = describe_target(hub, hub.repo("org/split"), ModelFiles(tuple(names)))
+    target = targets.of_repo(hub, hub.repo("org/split"), ModelFiles(tuple(names)))
+    assert target.header is not None
     assert target.header.n_mtp_heads == 1
     assert kind_of(target.header) is None
+    *_, found = find_drafts(hub, target)
+    assert [(way.where, way.kind) for way in found.ways if way.fits] == [
+        (Where.BUILT_IN, "mtp"),
+        (Where.N_GRAMS, None),
+    ]

@@ -40,7 +40,6 @@ def test_a_checkpoint_is_converted_after_its_download(commands: Commands, fake: 
     _, header = check_pair(target, draft)
     assert header is not None
     assert header.quantization == "Q8_0"
-    assert "\nconverting: 100%\n" in result.stderr
     assert "eaglechat: note: " in result.stderr
     assert "the usual 2, 6, 9 were taken" in result.stderr
 

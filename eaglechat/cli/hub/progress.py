@@ -8,7 +8,7 @@ from typing import TextIO
 
 from eaglechat.cli.progress import Bars
 from eaglechat.hub.downloads.download import FileState
-from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot
+from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
 from eaglechat.hub.units import format_bytes, format_seconds
 
 _STEP_PERCENT = 10
@@ -23,6 +23,9 @@ class ProgressPrinter:
         self._said: dict[Hashable, str] = {}
 
     def show(self, snapshot: InstallSnapshot) -> None:
+        if snapshot.stage is Stage.CONVERTING:
+            self.stage(snapshot.step, snapshot.bytes_done, snapshot.bytes_total)
+            return
         for file in snapshot.files:
             if self._bars.live:
                 name = file.remote.path.rpartition("/")[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from eaglechat.cli.hub.progress import ProgressPrinter
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
-    from eaglechat.hub.downloads.queue import Downloads
+    from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
+    from eaglechat.hub.local.pair import Pair
     from eaglechat.hub.references import HubReference, ModelFiles
 
 _REDRAW_S = 0.1
@@ -35,7 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "reference",
         metavar="REF",
         help="a pair of the catalogue (see `eaglechat models`), user/repo, user/repo:Q4_K_M, "
-        "user/repo/file.gguf, or an address on huggingface.co",
+        "user/repo/file.gguf, or an address on the Hub; a draft's checkpoint comes with its target",
+    )
+    parser.add_argument(
+        "--draft",
+        metavar="REF",
+        help="the draft to download for this target, which may be a file here: a GGUF on the Hub, "
+        "or a checkpoint to convert",
     )
     parser.add_argument(
         "--type",
@@ -66,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
     downloads, printer = Downloads(Hub()), ProgressPrinter()
     entry = next((e for e in entries if e.name == args.reference), None)
     try:
+        if args.draft is not None:
+            entry = _with_draft(args, downloads.hub, entries)
         if entry is not None:
             return _pull_pair(args, downloads, entry, printer)
         if args.reference == BUILTIN_NAME:
@@ -75,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             raise WrongUsageError(
                 f"{reference.path} is a path on this machine: there is nothing to download"
             )
-        return _pull_model(args, downloads, reference, printer)
+        return _pull_model(args, downloads, reference, printer, entries)
     except InvalidReferenceError as error:
         near = did_you_mean(args.reference, [entry.name for entry in entries])
         raise WrongUsageError(f"{str(error).rstrip('.')}{near}") from error
@@ -90,19 +99,69 @@ def run(args: argparse.Namespace) -> int:
         printer.close()
 
 
+def _with_draft(
+    args: argparse.Namespace, hub: Hub, entries: Sequence[CatalogueEntry]
+) -> CatalogueEntry:
+    """The pair of a target and the draft of --draft."""
+    from eaglechat.hub.downloads import targets
+    from eaglechat.hub.downloads.find_drafts import pair_up
+    from eaglechat.hub.local import installed
+    from eaglechat.hub.references import HubReference, InvalidReferenceError, parse
+
+    reference = parse(args.draft)
+    if not isinstance(reference, HubReference):
+        raise InvalidReferenceError(
+            f"{args.draft} is a path on this machine: `eaglechat run --target TARGET --draft "
+            f"{args.draft}` loads it"
+        )
+    known = [(entry, installed.status(entry, hub.cache_dir)) for entry in entries]
+    way = targets.draft_of(hub.repo(reference.repo, reference.revision), reference)
+    return pair_up(targets.named(hub, args.reference, known, ()), way, known)
+
+
+def _of_checkpoint(
+    listing: RemoteRepo, hub: Hub, entries: Sequence[CatalogueEntry]
+) -> CatalogueEntry:
+    """The pair of a checkpoint and its target: the catalogue's, or a model on this machine that it
+    was made for. Raises InvalidReferenceError, with what the Hub has of it, if there is none."""
+    from eaglechat import paths, settings
+    from eaglechat.hub.downloads import targets
+    from eaglechat.hub.downloads.find_drafts import pair_up
+    from eaglechat.hub.local import installed, library
+    from eaglechat.hub.references import HubReference, InvalidReferenceError
+
+    for entry in entries:
+        if entry.draft.checkpoint == listing.repo:
+            return entry
+    known = [(entry, installed.status(entry, hub.cache_dir)) for entry in entries]
+    its = targets.of_draft(hub, listing, known)
+    folders = settings.load(paths.config_file())[0].library.folders
+    for model in library.scan(folders, hub.cache_dir):
+        target = targets.of_model(model, known) if model.is_target else None
+        if target is not None and set(its.made_for) & {*target.base_models, target.repo}:
+            return pair_up(target, targets.draft_of(listing, HubReference(listing.repo)), known)
+    made_for = f" for {', '.join(its.made_for)}" if its.made_for else ""
+    some = ", ".join(hit.repo for hit in its.hits[:3])
+    raise InvalidReferenceError(
+        f"{listing.repo} is a draft{made_for}, and its target is not on this machine: name it with "
+        f"`eaglechat pull TARGET --draft {listing.repo}`"
+        + (f"; the Hub has {some}" if some else "")
+    )
+
+
 def _pull_model(
     args: argparse.Namespace,
     downloads: Downloads,
     reference: HubReference,
     printer: ProgressPrinter,
+    entries: Sequence[CatalogueEntry],
 ) -> int:
+    from eaglechat.hub.downloads.find_drafts import checkpoint_files
     from eaglechat.hub.errors import OfflineError
     from eaglechat.hub.local import installed, stores
-    from eaglechat.hub.references import choose
+    from eaglechat.hub.references import choose, group_models
 
     hub = downloads.hub
-    if args.draft_type:
-        raise WrongUsageError("--type is for the pairs of the catalogue whose draft is converted")
     try:
         listing = hub.repo(reference.repo, reference.revision)
     except OfflineError:
@@ -111,12 +170,18 @@ def _pull_model(
             raise
         print(path)
         return OK
+    if not group_models(listing.paths) and checkpoint_files(listing):
+        return _pull_pair(args, downloads, _of_checkpoint(listing, hub, entries), printer)
+    if args.draft_type:
+        raise WrongUsageError("--type is for drafts that are converted")
     model = choose(reference, listing.paths)
     files = [listing.file(name) for name in model.files]
     if args.check:
         _drop_damaged(hub, files)
-    paths = _download(downloads, files, printer)
-    if paths is None:
+    downloads.fetch("pull", files)
+    snapshot = _follow(downloads, printer)
+    paths = [file.path for file in snapshot.files if file.path]
+    if len(paths) < len(files):
         return FAILED
     _say_what_drafts(paths, hub, listing, model)
     print(paths[0])
@@ -126,6 +191,7 @@ def _pull_model(
 def _pull_pair(
     args: argparse.Namespace, downloads: Downloads, entry: CatalogueEntry, printer: ProgressPrinter
 ) -> int:
+    from eaglechat.hub import catalogue
     from eaglechat.hub.downloads import install
     from eaglechat.hub.errors import OfflineError
     from eaglechat.hub.local import installed
@@ -139,45 +205,43 @@ def _pull_pair(
         draft_type = checked_type(args.draft_type, TYPES)
     try:
         plan = install.plan(hub, entry, draft_type)
-        install.check_draft(hub, plan)
+        install.check_draft(hub, plan, is_new=args.draft is not None)
         install.check_access(hub, plan)
     except OfflineError:
         here = installed.status(entry, hub.cache_dir)
         if here.pair is None:
             raise
-        print(here.pair.target, here.pair.draft, sep="\n")
+        _print_pair(here.pair)
         return OK
     if args.check:
         _drop_damaged(hub, plan.files)
-    install.begin(plan, hub.cache_dir)
-    if _download(downloads, plan.files, printer) is None:
+    downloads.install(plan)
+    if catalogue.remember(entry):
+        complain(f"the pair is {entry.name}: `eaglechat run --pair {entry.name}` loads it")
+    snapshot = _follow(downloads, printer)
+    if snapshot.pair is None:
         return FAILED
-    try:
-        pair, notes = install.finish(plan, hub.cache_dir, draft_type, printer.stage)
-    except ValueError as error:
-        # What the converter refuses: a sentence about the checkpoint.
-        raise CommandError(f"the draft of {entry.name} cannot be converted: {error}") from error
-    printer.close()
-    for note in notes:
+    for note in snapshot.notes:
         complain(f"note: {note}")
-    print(pair.target, pair.draft, sep="\n")
+    _print_pair(snapshot.pair)
     return OK
 
 
-def _download(
-    downloads: Downloads, files: Iterable[RemoteFile], printer: ProgressPrinter
-) -> list[Path] | None:
-    """Download the files; their paths, or None after printing what failed."""
-    downloads.fetch("pull", files)
+def _print_pair(pair: Pair) -> None:
+    print(*filter(None, (pair.target, pair.draft)), sep="\n")
+
+
+def _follow(downloads: Downloads, printer: ProgressPrinter) -> InstallSnapshot:
+    """Show the progress of the one install until it ends, and what failed."""
     while not downloads.wait(timeout=_REDRAW_S):
         printer.show(*downloads.snapshots())
     (snapshot,) = downloads.snapshots()
     printer.show(snapshot)
     printer.close()
-    errors = [file.error for file in snapshot.files if file.error]
-    for error in errors:
-        complain(error)
-    return None if errors else [file.path for file in snapshot.files if file.path]
+    for error in dict.fromkeys([*(file.error for file in snapshot.files), snapshot.error]):
+        if error:
+            complain(error)
+    return snapshot
 
 
 def _say_what_drafts(paths: list[Path], hub: Hub, listing: RemoteRepo, remote: ModelFiles) -> None:

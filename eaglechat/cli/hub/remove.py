@@ -127,8 +127,10 @@ def _of_pair(
         if other is not entry and here.pair is not None:
             needed |= {here.target, here.draft}
     here = status(entry)
-    own = {here.target, here.draft, here.checkpoint} - {None}
-    repos = {entry.target.repo, entry.draft.repo, entry.draft.checkpoint}
+    # A target by its path was not downloaded for the pair.
+    target = None if entry.target.path else here.target
+    own = {target, here.draft, here.checkpoint} - {None}
+    repos = {entry.target.repo, entry.draft.repo, entry.draft.checkpoint} - {""}
     found = [
         model
         for model in models

@@ -42,6 +42,7 @@ from eaglechat.hub.local.cache import cache_dir as default_cache_dir
 logging.set_verbosity_error()
 
 _COMMIT, _HASH = re.compile("[0-9a-f]{40}"), re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_SPEED = re.compile(r"accept|speed.?up|tokens?.per.second", re.IGNORECASE)
 _LONGEST_WAIT = 5.0
 _PEEK_BYTES = 1 << 20
 _BEGINNING_BYTES = 256 << 10
@@ -85,6 +86,10 @@ class RemoteRepo:
     gated: bool
     licence: str | None
     base_models: tuple[str, ...]
+    reported: str = ""
+    """What its card's metadata reports of acceptance or speed; empty if nothing."""
+    downloads: int = 0
+    tags: tuple[str, ...] = field(default=(), repr=False)
     renamed: str | None = None
     """Its current name, if it is not the name that was asked for."""
 
@@ -174,17 +179,22 @@ class Hub:
             gated=bool(info.gated),
             licence=_licence(info),
             base_models=_base_models(info),
+            reported=_reported(info),
+            downloads=info.downloads or 0,
+            tags=tuple(info.tags or ()),
             renamed=info.id if info.id != repo else None,
         )
 
     def search(
-        self, text: str = "", *, tags: tuple[str, ...] = (), limit: int = 30
+        self, text: str = "", *, author: str = "", tags: tuple[str, ...] = (), limit: int = 30
     ) -> list[SearchHit]:
-        """Repositories with `text` in their name and with all `tags`, most downloaded first."""
-        wanted = text or ", ".join(tags)
+        """Repositories of `author` with `text` in their name and with all `tags`, most downloaded
+        first."""
+        wanted = text or author or ", ".join(tags)
         url = f"{self.endpoint}/api/models"
         question: dict[str, Any] = {"filter": list(tags), "sort": "downloads", "limit": limit}
         question |= {"expand": _SEARCH_FIELDS} | ({"search": text} if text else {})
+        question |= {"author": author} if author else {}
 
         def ask() -> list[dict[str, Any]]:
             # Not `list_models`: without a network it retries for half a minute before it fails.
@@ -344,6 +354,16 @@ def _licence(info: ModelInfo) -> str | None:
         return str(info.card_data.get("license"))
     tags = (tag for tag in info.tags or () if tag.startswith("license:"))
     return next((tag.split(":", 1)[1] for tag in tags), None)
+
+
+def _reported(info: ModelInfo) -> str:
+    results = (info.card_data.eval_results if info.card_data else None) or ()
+    found = {
+        f"{result.metric_name or result.metric_type} {result.metric_value} ({result.dataset_name})"
+        for result in results
+        if _SPEED.search(f"{result.metric_name} {result.metric_type}")
+    }
+    return f"{', '.join(sorted(found))}: its model card" if found else ""
 
 
 def _base_models(info: ModelInfo) -> tuple[str, ...]:

@@ -1,48 +1,74 @@
-"""Finds drafts for a target on the Hub, and judges each by its header, not by its name."""
+"""Finds every way to make a target fast: what it has itself, drafts here, drafts on the Hub,
+n-grams, and training one. Each draft is judged by its header, not by its name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path, PurePosixPath
 
 from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.pairing import check_headers, kind_of
+from eaglechat.engine.drafters.pairing import check_headers, kind_of, kinds
 from eaglechat.gguf.header import GGUFError, GGUFHeader
-from eaglechat.gguf.preflight import PreflightError
-from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
+from eaglechat.gguf.preflight import TARGET_ARCHITECTURES, PreflightError
+from eaglechat.hub.catalogue import NO_DRAFT, CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
-from eaglechat.hub.errors import HubError
+from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.local.installed import Status
+from eaglechat.hub.local.library import LocalModel
 from eaglechat.hub.references import ModelFiles, group_models
 from eaglechat.wire.protocol import DrafterKind
 
 CHECKPOINT_WEIGHTS = (".safetensors", ".bin")
-_DRAFT_NAME = re.compile(r"eagle-?3|dflash|dspark|speculator", re.IGNORECASE)
+NOT_REACHED = (
+    "The Hub was not reached, so only what is known on this machine is listed: check the network, "
+    "HF_ENDPOINT and HF_HUB_OFFLINE."
+)
+DRAFT_NAME = re.compile(
+    r"eagle-?3|dflash|dspark|speculator|gemma-4.*assistant|(^|/)mtp-", re.IGNORECASE
+)
 # Behind a model's name; before it, it names a file of the heads alone.
 _MTP_NAME = re.compile(r"[-_.]mtp([-_.]|$)", re.IGNORECASE)
-_QUANTIZED = re.compile(r"[-_.]?(GGUF|i1|imatrix)$", re.IGNORECASE)
+_QUANTIZED = re.compile(
+    r"[-_.]?(GGUF|i1|imatrix|(UD-)?(I?Q\d\w*|B?F16|F32|MXFP4\w*))$", re.IGNORECASE
+)
 _NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
-_BESIDE = "beside the target"
 _MOST_CANDIDATES = 12
-_MOST_BASES = 8
 # The Hub searches by name; these are the ways in which publishers name drafts.
 _PUBLISHERS_PATTERNS = (
     "{}_eagle3", "{}-eagle3", "EAGLE3-{}", "{}-speculator", "{} eagle3", "{}-DFlash", "{}-DSpark",
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A draft that may fit. `fits` is None if it could not be judged; `problem` says why.
+class Where(str, Enum):
+    """Where a way to be fast comes from, the one to look at first being first."""
 
-    `files` are the shards of one GGUF, or the files of a checkpoint to convert.
+    BUILT_IN = "in the target's file"
+    HERE = "on this machine"
+    BESIDE = "beside the target"
+    CATALOGUE = "in the catalogue"
+    BASE_MODEL = "for the same base model"
+    NAME = "by its name"
+    N_GRAMS = "in the chat itself"
+    TRAINING = "trained here"
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to make a target fast. `fits` is None if it could not be judged; `problem` says why.
+
+    Of a draft, `files` are the shards of one GGUF, or the files of a checkpoint to convert.
     """
 
-    repo: str
-    files: tuple[str, ...]
-    is_checkpoint: bool
-    found_by: str
-    size_bytes: int
+    where: Where
+    repo: str = ""
+    files: tuple[str, ...] = ()
+    path: Path | None = None
+    """Of a draft on this machine."""
+    is_checkpoint: bool = False
+    size_bytes: int = 0
     licence: str | None = None
     gated: bool = False
     fits: bool | None = None
@@ -51,40 +77,54 @@ class Candidate:
     note: str = ""
     kind: DrafterKind | None = None
     """None if it was not read, or is no draft."""
+    reported: str = ""
+    """What was publicly reported of its acceptance or speed, and where; empty if nothing."""
+
+    @property
+    def needs_download(self) -> bool:
+        return bool(self.repo) and self.path is None
 
 
 @dataclass(frozen=True)
 class Target:
     """A target for which drafts are searched; `base_models` are the models it was made from."""
 
-    repo: str
-    header: GGUFHeader
-    base_models: tuple[str, ...]
+    name: str
+    source: GGUFSource
+    """What a pair with it is installed from."""
+    header: GGUFHeader | None
+    """None if it is not here, and the Hub was not reached."""
+    base_models: tuple[str, ...] = ()
+    repo: str = ""
+    """On the Hub; empty if that is not known."""
+    path: Path | None = None
+    """On this machine."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known so far of the ways to make a target fast, the best first."""
+
+    target: Target
+    ways: tuple[Way, ...]
+    asking: str = ""
+    """What the Hub is asked for now; empty at the end."""
+    trouble: str = ""
+    """Why the search on the Hub ended early, if it did."""
     with_heads: ModelFiles | None = None
-    """A model of the same repository that has MTP heads, if the target has none."""
-
-
-def describe_target(hub: Hub, repo: RemoteRepo, model: ModelFiles) -> Target:
-    """A target of a repository, with its header. Raises HubError, GGUFError."""
-    header = hub.peek_model([repo.file(name) for name in model.files])
-    return _target(hub, repo, model, header)
-
-
-def _target(hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeader) -> Target:
-    base_models = repo.base_models or _named_bases(header)
-    return Target(repo.repo, header, base_models, _with_heads(hub, repo, model, header))
+    """A model of the target's repository that has MTP heads, if the target has none."""
 
 
 def what_helps(hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeader) -> str | None:
     """A sentence on what in a target's repository would draft for it: a draft that fits, else a
     version of it that has MTP heads. Raises HubError, GGUFError."""
-    target = _target(hub, repo, model, header)
     found = None
-    if target.with_heads is not None:
-        found = "a version of it with MTP heads", target.with_heads.first
-    for candidate in _candidates(repo, _BESIDE):
-        if _judge(hub, target, repo, candidate).fits:
-            found = "a draft for it", candidate.files[0]
+    heads = _with_heads(hub, repo, model.name, header)
+    if heads is not None:
+        found = "a version of it with MTP heads", heads.first
+    for way in _candidates(repo, Where.BESIDE):
+        if _judge(hub, header, repo, way).fits:
+            found = "a draft for it", way.files[0]
             break
     if found is None:
         return None
@@ -92,90 +132,233 @@ def what_helps(hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeader
     return f"Its repository has {what}: `eaglechat pull {repo.repo}/{file}` downloads it."
 
 
-def _with_heads(
-    hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeader
-) -> ModelFiles | None:
+def _with_heads(hub: Hub, repo: RemoteRepo, name: str, header: GGUFHeader) -> ModelFiles | None:
     """Of the models that are named after MTP heads, the header of one is read: one quantised like
     the target, if there is one."""
     named = [other for other in group_models(repo.paths) if _MTP_NAME.search(other.name)]
     if header.n_mtp_heads or not named:
         return None
-    quantization = model.name.rpartition("-")[2]
+    quantization = name.rpartition("-")[2]
     other = next((other for other in named if other.name.endswith(quantization)), named[0])
     found = hub.peek_model([repo.file(name) for name in other.files])
     return other if mtp.problem(found) is None else None
 
 
 def find_drafts(
-    hub: Hub, target: Target, entries: Iterable[CatalogueEntry] = ()
-) -> list[Candidate]:
-    """Candidates for a target, those that fit first.
+    hub: Hub,
+    target: Target,
+    catalogue: Sequence[tuple[CatalogueEntry, Status]] = (),
+    models: Sequence[LocalModel] = (),
+    wanted: str = "",
+) -> Iterator[Found]:
+    """Every way to make a target fast, again before each question to the Hub; the last is complete.
 
-    They are searched in the target's repository, in the catalogue, by base model and by name, in
-    this order. A repository that cannot be read becomes a candidate with a `problem`; raises
-    HubError if the target's own cannot be read, or a search fails.
+    First what is known here: its own heads, drafts among `models`, those of the catalogue, n-grams,
+    training. On the Hub, drafts are searched in the repository `wanted`, the target's own, those of
+    the catalogue, by base model and by name, in this order. A repository that cannot be read
+    becomes a way with a `problem`. Raises no HubError: `trouble` says what went wrong.
     """
-    found: dict[tuple[str, tuple[str, ...]], Candidate] = {}
-    asked: set[str] = set()
-    for repo, found_by in _repos(hub, target, entries):
-        if repo in asked or len(found) >= _MOST_CANDIDATES:
-            continue
-        asked.add(repo)
-        try:
-            listing = hub.repo(repo)
-        except HubError as error:
-            if found_by == _BESIDE:
-                raise
-            found[repo, ()] = Candidate(repo, (), True, found_by, 0, fits=False, problem=str(error))
-            continue
-        for candidate in _candidates(listing, found_by):
-            found[repo, candidate.files] = _judge(hub, target, listing, candidate)
-    order = {True: 0, None: 1, False: 2}
-    return sorted(found.values(), key=lambda c: (order[c.fits], c.warning is not None))
+    search = _Search(hub, target, catalogue, models)
+    trouble = ""
+    try:
+        for asking in search.questions(wanted) if target.header is not None else ():
+            yield search.found(asking)
+    except OfflineError:
+        trouble = NOT_REACHED
+    except HubError as error:
+        trouble = str(error)
+    yield search.found(trouble=trouble if target.header is not None else NOT_REACHED)
 
 
-def _repos(
-    hub: Hub, target: Target, entries: Iterable[CatalogueEntry]
-) -> Iterator[tuple[str, str]]:
-    yield target.repo, _BESIDE
-    for entry in entries:
-        if entry.target.repo == target.repo or entry.base_model in target.base_models:
-            yield entry.draft.repo or entry.draft.checkpoint or "", "in the catalogue"
-    for base in target.base_models:
-        yield from _named_like_drafts(
-            hub.search(tags=(f"base_model:{base}",), limit=100), "for the same base model"
+class _Search:
+    """The ways found so far."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        target: Target,
+        catalogue: Sequence[tuple[CatalogueEntry, Status]],
+        models: Sequence[LocalModel],
+    ) -> None:
+        self._hub, self._target, self._header = hub, target, target.header
+        self._bases = target.base_models
+        self._with_heads: ModelFiles | None = None
+        known = [(entry, status) for entry, status in catalogue if _is_for(entry, target)]
+        converted = {
+            status.draft: entry.draft.checkpoint or ""
+            for entry, status in known
+            if status.draft is not None
+        }
+        self._here = tuple(_ways_here(target, models, converted))
+        self._drafts = dict.fromkeys(
+            entry.draft.repo or entry.draft.checkpoint or "" for entry, _ in known
         )
-    stem = _QUANTIZED.sub("", target.repo.rpartition("/")[2])
-    for pattern in _PUBLISHERS_PATTERNS:
-        hits = hub.search(pattern.format(stem), limit=20)
-        yield from _named_like_drafts(hits, "by its name")
+        self._drafts.pop("", None)
+        self._reported = {
+            entry.draft.repo or entry.draft.checkpoint or "": entry.acceptance for entry, _ in known
+        }
+        self._asked = {way.repo for way in self._here if way.is_checkpoint}
+        self._remote: dict[tuple[str, tuple[str, ...]], Way] = {
+            (entry.draft.repo or entry.draft.checkpoint or "", ()): _not_asked(entry)
+            for entry, status in known
+            if entry.draft != NO_DRAFT and status.draft is None
+        }
+
+    def found(self, asking: str = "", trouble: str = "") -> Found:
+        ways = [
+            replace(way, reported=self._reported.get(way.repo) or way.reported)
+            for way in (*self._here, *self._remote.values())
+        ]
+        target = replace(self._target, base_models=self._bases)
+        return Found(target, tuple(sorted(ways, key=_rank)), asking, trouble, self._with_heads)
+
+    def questions(self, wanted: str) -> Iterator[str]:
+        """Ask the Hub; before each question, what is asked. Raises HubError."""
+        if wanted:
+            yield from self._ask(wanted, Where.NAME)
+        if self._target.repo:
+            yield from self._ask(self._target.repo, Where.BESIDE)
+        for repo in self._drafts:
+            yield from self._ask(repo, Where.CATALOGUE)
+        for base in self._bases:
+            yield f"Searching the Hub for drafts of {base}…"
+            hits = self._hub.search(tags=(f"base_model:{base}",), limit=100)
+            yield from self._ask_all(hits, Where.BASE_MODEL)
+        name = self._target.repo.rpartition("/")[2] or self._target.name
+        while (stem := _QUANTIZED.sub("", name)) != name:
+            name = stem
+        for pattern in _PUBLISHERS_PATTERNS if name else ():
+            words = pattern.format(name)
+            yield f"Searching the Hub for “{words}”…"
+            yield from self._ask_all(self._hub.search(words, limit=20), Where.NAME)
+
+    def _ask_all(self, hits: list[SearchHit], where: Where) -> Iterator[str]:
+        for hit in hits:
+            if is_named_like_draft(hit):
+                yield from self._ask(hit.repo, where)
+
+    def _ask(self, repo: str, where: Where) -> Iterator[str]:
+        """Judge the drafts of a repository."""
+        assert self._header is not None
+        if repo in self._asked or len(self._remote) >= _MOST_CANDIDATES:
+            return
+        self._asked.add(repo)
+        yield f"Reading {repo}…"
+        self._remote.pop((repo, ()), None)
+        try:
+            listing = self._hub.repo(repo)
+            if where is Where.BESIDE:
+                self._bases = self._bases or listing.base_models
+                self._with_heads = _with_heads(self._hub, listing, self._target.name, self._header)
+        except OfflineError:
+            raise
+        except (HubError, GGUFError) as error:
+            if where is not Where.BESIDE:
+                self._remote[repo, ()] = Way(where, repo, fits=False, problem=str(error))
+            return
+        here = {(way.repo, way.files) for way in self._here if way.path is not None}
+        for way in _candidates(listing, where):
+            if (repo, way.files) in here:
+                continue
+            judged = _judge(self._hub, self._header, listing, way)
+            if judged.fits:
+                warning = self._other_fine_tune(listing)
+                judged = replace(judged, warning=warning)
+            self._remote[repo, way.files] = judged
+
+    def _other_fine_tune(self, draft: RemoteRepo) -> str | None:
+        """A warning if target and draft both name their base model, and these differ."""
+        wanted = {name.lower() for name in (*self._bases, self._target.repo)}
+        named = [name for name in draft.base_models if not DRAFT_NAME.search(name)]
+        if not self._bases or not named or wanted & {name.lower() for name in named}:
+            return None
+        return (
+            f"it was trained for {', '.join(named)}, the target is {self._bases[0]}: fewer of its "
+            "tokens will be accepted"
+        )
 
 
-def _named_like_drafts(hits: list[SearchHit], found_by: str) -> Iterator[tuple[str, str]]:
-    for hit in hits:
-        if _DRAFT_NAME.search(hit.repo) or any(_DRAFT_NAME.search(tag) for tag in hit.tags):
-            yield hit.repo, found_by
+def _is_for(entry: CatalogueEntry, target: Target) -> bool:
+    return (
+        entry.target == target.source
+        or (bool(target.repo) and entry.target.repo == target.repo)
+        or entry.base_model in target.base_models
+    )
 
 
-def _candidates(listing: RemoteRepo, found_by: str) -> Iterator[Candidate]:
+def _not_asked(entry: CatalogueEntry) -> Way:
+    """A draft of the catalogue, as long as the Hub has not been asked for it."""
+    return Way(
+        Where.CATALOGUE,
+        entry.draft.repo or entry.draft.checkpoint or "",
+        is_checkpoint=entry.draft.checkpoint is not None,
+        size_bytes=entry.draft.size or 0,
+        problem="the Hub was not asked yet",
+    )
+
+
+def _ways_here(
+    target: Target, models: Sequence[LocalModel], converted: Mapping[Path, str]
+) -> Iterator[Way]:
+    """What needs no Hub. `converted` are drafts of the catalogue that are here, and the checkpoints
+    that they were converted from, if they were."""
+    header = target.header
+    if header is not None:
+        for kind in kinds(header, None):
+            yield Way(Where.BUILT_IN, fits=True, kind=kind)
+        for model in models:
+            draft = model.header
+            if draft is None or not kind_of(draft) or judge_gguf(draft, header) is not None:
+                continue
+            checkpoint = converted.get(model.path, "")
+            in_repo = PurePosixPath(model.name.removeprefix(f"{model.repo}/")).parent
+            yield Way(
+                Where.HERE,
+                repo=checkpoint or model.repo or "",
+                files=tuple(str(in_repo / file.name) for file in model.files),
+                path=model.path,
+                is_checkpoint=bool(checkpoint),
+                size_bytes=model.size_bytes,
+                fits=True,
+                kind=kind_of(draft),
+            )
+        reads = header.architecture in TARGET_ARCHITECTURES
+        problem = None if reads else f"no draft reads the layers of {header.architecture} models"
+        yield Way(Where.TRAINING, fits=reads, problem=problem, kind="eagle3")
+    yield Way(Where.N_GRAMS, fits=True)
+
+
+def _rank(way: Way) -> tuple[int, bool, bool, int]:
+    """Those that fit come first, and among them those that are ready."""
+    fits = {True: 0, None: 1, False: 2}[way.fits]
+    is_general = way.where in (Where.N_GRAMS, Where.TRAINING)
+    return fits, is_general, way.warning is not None, list(Where).index(way.where)
+
+
+def is_named_like_draft(hit: SearchHit | RemoteRepo) -> bool:
+    return any(DRAFT_NAME.search(text) for text in (hit.repo, *hit.tags))
+
+
+def _candidates(listing: RemoteRepo, where: Where) -> Iterator[Way]:
     """The GGUFs of a repository that may be drafts; if it has none, its checkpoint."""
-    beside = found_by == _BESIDE
+    beside = where is Where.BESIDE
     ggufs = [
         model
         for model in group_models(listing.paths)
-        if not beside or model.is_draft or _DRAFT_NAME.search(model.name)
+        if not beside or model.is_draft or DRAFT_NAME.search(model.name)
     ]
     files = [model.files for model in ggufs] or ([] if beside else [checkpoint_files(listing)])
     for names in files:
         if names:
-            yield Candidate(
+            yield Way(
+                where,
                 repo=listing.repo,
                 files=names,
                 is_checkpoint=not ggufs,
-                found_by=found_by,
                 size_bytes=sum(listing.file(name).size for name in names),
                 licence=listing.licence,
                 gated=listing.gated,
+                reported=listing.reported,
             )
 
 
@@ -190,48 +373,66 @@ def checkpoint_files(listing: RemoteRepo) -> tuple[str, ...]:
     return ()
 
 
-def _judge(hub: Hub, target: Target, listing: RemoteRepo, candidate: Candidate) -> Candidate:
-    """The candidate with `fits`, `problem`, `warning` and `note` set."""
+def _judge(hub: Hub, target: GGUFHeader, listing: RemoteRepo, way: Way) -> Way:
+    """The way with `fits`, `problem`, `note` and `kind` set. Raises OfflineError."""
     note = ""
     kind: DrafterKind | None = None
     try:
-        if candidate.is_checkpoint:
+        if way.is_checkpoint:
             # Imported here, because it imports numpy and gguf.
             from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415
 
-            files = [listing.file(name) for name in candidate.files]
-            problem, layers, kind = judge_checkpoint(hub, files, target.header)
+            files = [listing.file(name) for name in way.files]
+            problem, layers, kind = judge_checkpoint(hub, files, target)
             if layers:
                 note = (
                     f"does not say which layers it reads: {', '.join(map(str, layers))} are usual"
                 )
         else:
-            header = hub.peek(listing.file(candidate.files[0]))
-            problem, kind = judge_gguf(header, target.header), kind_of(header)
+            header = hub.peek(listing.file(way.files[0]))
+            problem, kind = judge_gguf(header, target), kind_of(header)
+    except OfflineError:
+        raise
     except (HubError, GGUFError) as error:
-        return replace(candidate, problem=str(error))
-    warning = None if problem else _other_fine_tune(target, listing)
-    fits = problem is None
-    return replace(candidate, fits=fits, problem=problem, warning=warning, note=note, kind=kind)
+        return replace(way, problem=str(error))
+    return replace(way, fits=problem is None, problem=problem, note=note, kind=kind)
 
 
-def as_entry(target: Target, model: ModelFiles, candidate: Candidate) -> CatalogueEntry:
-    """The catalogue entry for a target and a draft found for it."""
-    publisher = candidate.repo.partition("/")[0]
-    name = re.sub(r"[^a-z0-9._-]+", "-", f"{model.name}-{publisher}".lower()).strip("-._")
-    draft = (
-        DraftSource(checkpoint=candidate.repo)
-        if candidate.is_checkpoint
-        else DraftSource(repo=candidate.repo, file=candidate.files[0])
-    )
+def pair_up(
+    target: Target, way: Way, catalogue: Sequence[tuple[CatalogueEntry, Status]]
+) -> CatalogueEntry:
+    """The pair to install: the catalogue's if it has these files, else one with a new name."""
+    draft = NO_DRAFT
+    if way.repo and way.is_checkpoint:
+        draft = DraftSource(checkpoint=way.repo)
+    elif way.repo:
+        draft = DraftSource(repo=way.repo, file=way.files[0])
+    for entry, status in catalogue:
+        has_target = _file_of(entry.target) == _file_of(target.source) or (
+            target.path is not None and status.target == target.path
+        )
+        if has_target and _file_of(entry.draft) == _file_of(draft):
+            return entry
+    publisher = way.repo.partition("/")[0]
+    name = re.sub(r"[^a-z0-9._-]+", "-", f"{target.name}-{publisher}".lower()).strip("-._")
+    taken = {entry.name for entry, _ in catalogue}
+    names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
     return CatalogueEntry(
-        name=name,
-        title=f"{model.name} with {candidate.repo}",
-        target=GGUFSource(repo=target.repo, file=model.first),
+        name=next(name for name in names if name not in taken),
+        title=f"{target.name} with {way.repo}" if way.repo else target.name,
+        target=target.source,
         draft=draft,
-        architecture=target.header.architecture,
-        note=candidate.warning or candidate.note,
+        architecture=target.header.architecture if target.header is not None else None,
+        acceptance=way.reported,
+        note=way.warning or way.note,
     )
+
+
+def _file_of(source: GGUFSource | DraftSource) -> tuple[str | None, ...]:
+    """What a source names, at whatever revision."""
+    if isinstance(source, GGUFSource):
+        return source.path, source.repo, source.file, source.quantization
+    return source.checkpoint, source.repo, source.file, source.quantization
 
 
 def judge_gguf(draft: GGUFHeader, target: GGUFHeader) -> str | None:
@@ -241,22 +442,3 @@ def judge_gguf(draft: GGUFHeader, target: GGUFHeader) -> str | None:
     except PreflightError as error:
         return str(error)
     return None
-
-
-def _other_fine_tune(target: Target, draft: RemoteRepo) -> str | None:
-    """A warning if target and draft both name their base model, and these differ."""
-    wanted = {name.lower() for name in (*target.base_models, target.repo)}
-    named = [name for name in draft.base_models if not _DRAFT_NAME.search(name)]
-    if not target.base_models or not named or wanted & {name.lower() for name in named}:
-        return None
-    return (
-        f"it was trained for {', '.join(named)}, the target is {target.base_models[0]}: fewer of "
-        "its tokens will be accepted"
-    )
-
-
-def _named_bases(header: GGUFHeader) -> tuple[str, ...]:
-    """The base models that a GGUF's metadata names by their addresses on the Hub."""
-    count = min(header.number("general.base_model.count"), _MOST_BASES)
-    urls = [header.text(f"general.base_model.{i}.repo_url") for i in range(count)]
-    return tuple(url.split("huggingface.co/", 1)[1] for url in urls if "huggingface.co/" in url)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eaglechat.engine.drafters.pairing import kind_of, kinds
-from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.memory import MemoryNeed, memory_need
 from eaglechat.hub.catalogue import CatalogueEntry, GGUFSource
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
@@ -45,6 +45,8 @@ class Plan:
     """Each repository and the licence that its card states."""
     bytes_total: int
     bytes_missing: int
+    draft_type: str = DEFAULT_DRAFT_TYPE
+    """Of a draft that is converted."""
     is_converted: bool = False
     """The draft was converted before: its checkpoint, which may be deleted then, is not needed."""
 
@@ -59,21 +61,27 @@ class Plan:
 
 def plan(hub: Hub, entry: CatalogueEntry, draft_type: str = DEFAULT_DRAFT_TYPE) -> Plan:
     """Ask the Hub for a pair's files. Raises HubError, InvalidReferenceError."""
-    target_repo = hub.repo(entry.target.repo, entry.target.revision)
-    target = _model(target_repo, entry.target)
-    gguf = entry.draft.gguf
-    if gguf is not None:
-        draft_repo = hub.repo(gguf.repo, gguf.revision)
-        draft = _model(draft_repo, gguf)
-    else:
-        draft_repo = hub.repo(entry.draft.checkpoint or "", entry.draft.revision)
-        draft = tuple(draft_repo.file(name) for name in checkpoint_files(draft_repo))
+    listings: dict[str, RemoteRepo] = {}
+    target: tuple[RemoteFile, ...] = ()
+    draft: tuple[RemoteFile, ...] = ()
+    if entry.target.repo:
+        listing = hub.repo(entry.target.repo, entry.target.revision)
+        listings[listing.repo], target = listing, _model(listing, entry.target)
+    elif not Path(entry.target.path).is_file():
+        raise InvalidReferenceError(f"The target of {entry.name} has gone: {entry.target.path}.")
+    if (gguf := entry.draft.gguf) is not None:
+        listing = hub.repo(gguf.repo, gguf.revision)
+        listings[listing.repo], draft = listing, _model(listing, gguf)
+    elif entry.draft.checkpoint is not None:
+        listing = hub.repo(entry.draft.checkpoint, entry.draft.revision)
+        listings[listing.repo] = listing
+        draft = tuple(listing.file(name) for name in checkpoint_files(listing))
         if not draft:
-            raise InvalidReferenceError(
-                f"{draft_repo.repo} holds no checkpoint with a config.json."
-            )
-    repos = {repo.repo: repo for repo in (target_repo, draft_repo)}.values()
-    is_converted = gguf is None and converted_path(entry.name, draft_type).exists()
+            raise InvalidReferenceError(f"{listing.repo} holds no checkpoint with a config.json.")
+    repos = listings.values()
+    is_converted = (
+        entry.draft.checkpoint is not None and converted_path(entry.name, draft_type).exists()
+    )
     files = target if is_converted else (*target, *draft)
     return Plan(
         entry=entry,
@@ -83,24 +91,25 @@ def plan(hub: Hub, entry: CatalogueEntry, draft_type: str = DEFAULT_DRAFT_TYPE) 
         licences=tuple((repo.repo, repo.licence) for repo in repos if repo.licence),
         bytes_total=sum(file.size for file in files),
         bytes_missing=sum(_missing(hub.cache_dir, file) for file in files),
+        draft_type=draft_type,
         is_converted=is_converted,
     )
 
 
-def check_draft(hub: Hub, plan: Plan) -> None:
-    """Raise HubError if the draft is a checkpoint that cannot be converted, before its download.
+def check_draft(hub: Hub, plan: Plan, *, is_new: bool = False) -> None:
+    """Raise HubError if the draft is a checkpoint that cannot be converted, before its download; of
+    a pair that is new, also if it does not fit.
 
-    A gated checkpoint cannot be read before its download, so it is not checked.
+    A gated pair cannot be read before its download, so it is not checked.
     Raises HubError, GGUFError.
     """
-    if not plan.converts or plan.gated or not plan.bytes_missing:
+    if not (plan.converts or is_new) or plan.gated or not plan.bytes_missing:
         return
     problem = why_unfit(hub, plan)
     if problem:
+        cannot = "cannot be converted" if plan.converts else "does not fit"
         name = plan.entry.name
-        raise HubError(
-            f"The draft of {name} cannot be converted: {problem}. Nothing was downloaded."
-        )
+        raise HubError(f"The draft of {name} {cannot}: {problem}. Nothing was downloaded.")
 
 
 def check_access(hub: Hub, plan: Plan) -> None:
@@ -118,7 +127,9 @@ def why_unfit(hub: Hub, plan: Plan) -> str | None:
 
     Raises HubError, GGUFError.
     """
-    target = hub.peek(plan.target[0])
+    if not plan.draft:
+        return None
+    target = hub.peek(plan.target[0]) if plan.target else _target(hub, plan)
     if not plan.converts:
         return judge_gguf(hub.peek(plan.draft[0]), target)
     from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415 - numpy, gguf
@@ -160,7 +171,6 @@ def begin(plan: Plan, cache: Path) -> None:
 def finish(
     plan: Plan,
     cache: Path,
-    draft_type: str = DEFAULT_DRAFT_TYPE,
     on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> tuple[Pair, tuple[str, ...]]:
     """Convert the draft of a downloaded pair if it is a checkpoint; return the pair, and what the
@@ -174,7 +184,7 @@ def finish(
     draft = here.draft
     notes: tuple[str, ...] = ()
     if plan.converts and here.target:
-        draft = converted_path(entry.name, draft_type)
+        draft = converted_path(entry.name, plan.draft_type)
         if draft.exists():
             draft.touch()  # of several types, the newest file is loaded
         elif here.checkpoint is None:
@@ -187,10 +197,10 @@ def finish(
                 here.checkpoint,
                 here.target,
                 draft,
-                draft_type,
+                plan.draft_type,
                 lambda step: on_progress(step.stage, step.done, step.total),
             ).notes
-    if here.target is None or draft is None:
+    if here.target is None or (draft is None and plan.draft):
         raise HubError(f"A file of {entry.name} has gone since it was downloaded: try again.")
     note_ended(entry.name)
     return Pair(entry.name, here.target, draft, "catalogue", note=entry.note), notes
@@ -203,9 +213,13 @@ def memory_of(hub: Hub, plan: Plan, n_ctx: int) -> MemoryNeed:
     with its size on the Hub, and a KV cache as large as that of one layer of the target.
     Raises HubError, GGUFError.
     """
-    target = replace(_target(hub, plan), size_bytes=sum(file.size for file in plan.target))
+    target = _target(hub, plan)
+    if plan.target:
+        target = replace(target, size_bytes=sum(file.size for file in plan.target))
     draft_bytes = sum(file.size for file in plan.draft)
     n_ctx = n_ctx or min(target.n_ctx_train or USUAL_CONTEXT, USUAL_CONTEXT)
+    if not plan.draft:
+        return memory_need(target, None, n_ctx)
     if not plan.converts:
         draft = replace(hub.beginning(plan.draft[0]), size_bytes=draft_bytes)
         return memory_need(target, draft, n_ctx)
@@ -220,12 +234,17 @@ def drafters_of(hub: Hub, plan: Plan) -> tuple[DrafterKind, ...]:
     if plan.converts:
         # No other checkpoint is converted.
         return ("eagle3", *kinds(target, None))
+    if not plan.draft:
+        return kinds(target, None)
     draft = hub.beginning(plan.draft[0])
     return kinds(target, draft if kind_of(draft) == "eagle3" else hub.peek(plan.draft[0]))
 
 
 def _target(hub: Hub, plan: Plan) -> GGUFHeader:
-    """The beginning of the target's header, and its tensors only if it declares MTP heads."""
+    """The beginning of the target's header, and its tensors only if it declares MTP heads; the
+    whole header of a file on this machine."""
+    if not plan.target:
+        return read_header(Path(plan.entry.target.path))
     header = hub.beginning(plan.target[0])
     has_heads = header.number("{arch}.nextn_predict_layers") > 0
     return hub.peek_model(plan.target) if has_heads else header

@@ -13,7 +13,7 @@ import msgspec
 
 from eaglechat import paths
 from eaglechat.gguf.shards import shard_of, shard_paths
-from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
+from eaglechat.hub.catalogue import NO_DRAFT, CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.local.cache import RepoCache, Unfinished, cache_dir
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.stores import find_model
@@ -43,17 +43,19 @@ def status(entry: CatalogueEntry, cache: Path | None = None) -> Status:
     checkpoint = None
     if gguf is not None:
         draft = _find(folder, gguf)
-    else:
+    elif entry.draft.checkpoint is not None:
         draft = _converted(entry)
         checkpoint = _cached_checkpoint(folder, entry.draft)
-    if target and draft:
+    else:
+        draft = None
+    if target and (draft or entry.draft == NO_DRAFT):
         pair = Pair(entry.name, target, draft, "catalogue", note=entry.note)
         return Status("installed", pair, target, draft, checkpoint)
     downloaded = checkpoint or (draft if gguf is not None else None)
-    here = _bytes_of(target) + _bytes_of(downloaded)
+    here = _bytes_of(None if entry.target.path else target) + _bytes_of(downloaded)
     begun = list(_unfinished(folder, entry))
     here += sum(left.bytes_done for left in begun)
-    is_partly = bool(target or downloaded or draft or begun)
+    is_partly = bool((target and not entry.target.path) or downloaded or draft or begun)
     return Status("partly" if is_partly else "available", None, target, draft, checkpoint, here)
 
 
@@ -83,6 +85,8 @@ def _bytes_of(model: Path | None) -> int:
 def _find(cache: Path, source: GGUFSource) -> Path | None:
     """A source's first file: in the cache, or where another program has it. If its hash is known, a
     file with that hash in any commit will do."""
+    if source.path:
+        return path if (path := Path(source.path)).is_file() else None
     found = cached_model(cache, source.reference)
     if found is not None:
         return found

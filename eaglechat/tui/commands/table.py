@@ -96,6 +96,14 @@ MENU = (
         priority=True,
     ),
     Command(
+        id="menu.drafts",
+        title="Find drafts for this model",
+        help="Find everything that can draft for the highlighted model, here and on the Hub",
+        scopes=("menu", "library"),
+        keys=("leader s",),
+        priority=True,
+    ),
+    Command(
         id="menu.library",
         title="Models on this machine",
         help="Load, pair up or delete models on this machine",

@@ -12,9 +12,11 @@ import pytest
 
 from eaglechat.gguf.header import GGUFError
 from eaglechat.hub.catalogue import load
+from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.find_drafts import Candidate, describe_target, find_drafts
+from eaglechat.hub.downloads.find_drafts import Found, Way, Where, find_drafts
 from eaglechat.hub.errors import GatedError, HubError, OfflineError
+from eaglechat.hub.local.installed import status
 from eaglechat.hub.references import HubReference, choose
 from tests import ggufs
 from tests.convert import checkpoints
@@ -35,10 +37,17 @@ def checkpoint(variant: checkpoints.Variant, **others: bytes) -> dict[str, bytes
         return {file.name: file.read_bytes() for file in files} | others
 
 
-def candidates(hub: Hub, repo: str = "org/Base-GGUF") -> dict[str, Candidate]:
+def found(hub: Hub, repo: str = "org/Base-GGUF") -> Found:
     listing = hub.repo(repo)
-    target = describe_target(hub, listing, choose(HubReference(repo), listing.paths))
-    return {f"{c.repo}/{c.files[0]}": c for c in find_drafts(hub, target)}
+    target = targets.of_repo(hub, listing, choose(HubReference(repo), listing.paths))
+    *_, last = find_drafts(hub, target)
+    assert last.asking == ""
+    return last
+
+
+def candidates(hub: Hub) -> dict[str, Way]:
+    """What the Hub has."""
+    return {f"{w.repo}/{w.files[0]}": w for w in found(hub).ways if w.needs_download}
 
 
 @pytest.fixture
@@ -108,7 +117,7 @@ def test_a_file_that_is_no_gguf_is_said(hub: Hub, fake: FakeHub) -> None:
 
 def test_the_draft_beside_the_target_comes_first(hub: Hub, target: None) -> None:
     (first, *_) = candidates(hub).values()
-    assert (first.files, first.found_by) == (("eagle3-Base-Q8_0.gguf",), "beside the target")
+    assert (first.files, first.where) == (("eagle3-Base-Q8_0.gguf",), Where.BESIDE)
     assert (first.fits, first.problem, first.warning) == (True, None, None)
 
 
@@ -122,10 +131,10 @@ def test_drafts_are_sought_by_base_model_and_by_name(hub: Hub, fake: FakeHub, ta
     fake.add("lab/EAGLE3-Base", checkpoint(other))
     found = candidates(hub)
     by_base = found["lab/its-eagle3/config.json"]
-    assert by_base.found_by == "for the same base model"
+    assert by_base.where is Where.BASE_MODEL
     assert by_base.files == ("config.json", "model.safetensors")
     assert (by_base.is_checkpoint, by_base.fits, by_base.problem) == (True, True, None)
-    assert found["lab/Base_eagle3/config.json"].found_by == "by its name"
+    assert found["lab/Base_eagle3/config.json"].where is Where.NAME
     assert "lab/quantised/m.gguf" not in found
     unfit = found["lab/EAGLE3-Base/config.json"]
     assert unfit.fits is False
@@ -219,10 +228,12 @@ def test_the_catalogue_is_asked_too(hub: Hub, fake: FakeHub) -> None:
     assert file
     fake.add(entry.target.repo, {file: ggufs.target()}, base_models=("Qwen/Qwen3-1.7B",))
     listing = hub.repo(entry.target.repo)
-    target = describe_target(hub, listing, choose(entry.target.reference, listing.paths))
-    (missing,) = find_drafts(hub, target, entries)
+    target = targets.of_repo(hub, listing, choose(entry.target.reference, listing.paths))
+    *_, last = find_drafts(hub, target, [(one, status(one, hub.cache_dir)) for one in entries])
+    (missing,) = [way for way in last.ways if way.needs_download]
     assert missing.repo == entry.draft.checkpoint
     assert "not on the Hub" in (missing.problem or "")
+    assert missing.reported == entry.acceptance != ""
 
 
 def test_a_repository_that_is_missing_or_gated_is_said(hub: Hub, fake: FakeHub) -> None:

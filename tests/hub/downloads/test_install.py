@@ -10,10 +10,10 @@ import pytest
 
 from eaglechat.gguf.memory import kv_bytes
 from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
-from eaglechat.hub.downloads import install
+from eaglechat.hub.downloads import install, targets
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.download import RetryPolicy
-from eaglechat.hub.downloads.find_drafts import as_entry, describe_target, find_drafts
+from eaglechat.hub.downloads.find_drafts import find_drafts, pair_up
 from eaglechat.hub.downloads.queue import Downloads
 from eaglechat.hub.errors import GatedError, HubError
 from eaglechat.hub.local.installed import begun_pairs, status
@@ -123,9 +123,9 @@ def test_a_draft_that_was_found_installs_like_one_of_the_catalogue(hub: Hub, fak
     fake.add("org/Base-GGUF", {"Base-Q4_K_M.gguf": TARGET, "eagle3-Base.gguf": DRAFT})
     listing = hub.repo("org/Base-GGUF")
     model = choose(HubReference(listing.repo), listing.paths)
-    target = describe_target(hub, listing, model)
-    (candidate,) = find_drafts(hub, target)
-    entry = as_entry(target, model, candidate)
+    target = targets.of_repo(hub, listing, model)
+    *_, found = find_drafts(hub, target)
+    entry = pair_up(target, found.ways[0], ())
     assert entry.name == "base-q4_k_m-org"
     fetch(hub, install.plan(hub, entry).files)
     assert status(entry, hub.cache_dir).state == "installed"

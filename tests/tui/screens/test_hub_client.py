@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from textual.widgets import Button, Input, OptionList
+from textual.widgets import Button, Input
 
 from eaglechat.hub import catalogue, facts
 from eaglechat.hub.desk import HubDesk
@@ -93,8 +93,7 @@ async def test_a_pair_is_downloaded_paused_resumed_and_loaded(
         await user.sees("paused · Space resumes")
         fake.pace = lambda seen, offset: None
         await user.press("space")
-        await user.sees("small  installed · Enter loads it")
-        await user.press("enter")
+        # Where its download was watched, it is loaded at once.
         await user.on(ChatScreen)
         load = user.engine.requests(protocol.Load)[-1]
         assert isinstance(load, protocol.Load)
@@ -124,18 +123,19 @@ async def test_a_pair_found_by_search_is_judged_and_stays_in_the_catalogue(
         await user.press("enter")
         await user.sees("● lab/small-eagle3-GGUF")
         await user.sees("✗ lab/other-eagle3-GGUF")
-        rows = user.app.screen.query_one("#found", OptionList)
-        await user.press("down", "down")
+        await user.sees("● n-grams")
+        await user.sees("● A draft trained for it")
+        await user.type("other")
         await user.press("enter")
-        await user.sees("does not fit")
+        await user.sees("cannot be taken: the draft was made for")
         assert isinstance(user.app.screen, SearchScreen)
-        await user.press(*["up"] * rows.option_count)
+        await user.press("escape")
         await user.type("tuned")
         await user.press("enter")
         await user.on(PlanScreen)
         await user.sees("Memory:")
         await user.press("enter")
-        await user.sees("installed · Enter loads it")
+        await user.on(ChatScreen)
         names = [entry.name for entry, _ in desk.catalogue()[0]]
         assert names == ["small", "small-q8_0-lab"]
 
@@ -147,7 +147,7 @@ async def test_a_search_that_finds_nothing_or_fails_says_so(
         await user.sees("download 2.0 MB")
         await user.command("menu.search")
         await user.type("nothing-like-it")
-        await user.sees("The Hub has no GGUF by this name.")
+        await user.sees("The Hub has no GGUF and no draft by this name.")
         user.app.screen.query_one("#words", Input).value = "hf.co/org/small-GGUF"
         await user.press("enter")
         await user.sees("Which quantisation of org/small-GGUF?")
@@ -167,8 +167,10 @@ async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
 ) -> None:
     async with drive(size=(80, 24), desk=desk) as user:
         await install_small(user)
-        await user.sees("small  installed · Enter loads it")
-        await user.command("dialog.back", "menu.library")
+        await user.on(ChatScreen)
+        await user.press("ctrl+o")
+        await user.on(MenuScreen)
+        await user.command("menu.library")
         await user.on(LibraryScreen)
         await user.sees("org/small-GGUF/small-Q8_0.gguf")
         await user.type("target")
@@ -211,7 +213,7 @@ async def test_a_gated_repository_says_where_to_accept_and_how_to_log_in(
         # A button that was just pressed is shown so for a moment, and takes no key meanwhile.
         await user.until(lambda: button.has_focus and not button.has_class("-active"), "the button")
         await user.press("enter")
-        await user.sees("small  installed · Enter loads it")
+        await user.on(ChatScreen)
 
 
 async def test_words_that_no_pair_has_are_searched_for_on_the_hub(
@@ -224,7 +226,7 @@ async def test_words_that_no_pair_has_are_searched_for_on_the_hub(
         await user.press("enter")
         await user.on(SearchScreen)
         assert user.app.screen.query_one("#words", Input).value == "zzzz"
-        await user.sees("The Hub has no GGUF by this name.")
+        await user.sees("The Hub has no GGUF and no draft by this name.")
 
 
 async def test_clearing_the_words_ends_the_search_for_them(
@@ -238,7 +240,7 @@ async def test_clearing_the_words_ends_the_search_for_them(
         await user.type("small")
         await user.sees("Searching the Hub for “small”…")
         await user.press("escape")
-        await user.sees("Type the name of a model to chat with.")
+        await user.sees("Type the name of a model to chat with, or of a draft.")
         assert not user.app.screen.query_one("#found").loading
         answer.set()
 

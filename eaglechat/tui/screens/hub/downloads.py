@@ -45,15 +45,19 @@ _NOTHING = "No downloads in progress. Choose a pair in the menu to download it."
 
 
 class DownloadsScreen(EagleModal[Pair]):
-    """Dismisses with a pair to load, or None. Downloads go on when it is closed."""
+    """Dismisses with a pair to load, or None. Downloads go on when it is closed.
+
+    The pair named `loads` is loaded as soon as it is installed, if the screen is still open.
+    """
 
     CSS_PATH = "downloads.tcss"
 
     BINDINGS = bindings_of("downloads")
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, loads: str = "") -> None:
         super().__init__()
         self._services = services
+        self._loads = loads
         self._unfinished: dict[str, tuple[CatalogueEntry, Status]] = {}
         self._shown: dict[str, InstallSnapshot] = {}
         self._drawn: dict[str, Content] = {}
@@ -113,6 +117,9 @@ class DownloadsScreen(EagleModal[Pair]):
                 if row != self._drawn[name]:
                     options.replace_option_prompt(name, row)
         self._drawn = rows
+        awaited = self._shown.get(self._loads)
+        if awaited is not None and awaited.pair is not None and self.is_on_top:
+            self.dismiss(awaited.pair)
         options.display = bool(rows)
         self.query_one("#nothing").display = not rows
         self._show_buttons()

@@ -63,6 +63,7 @@ class LibraryScreen(EagleModal[Pair]):
             yield rows
             with Horizontal(classes="buttons"):
                 yield Button("Load", id="load", variant="primary", compact=True)
+                yield Button("Find drafts", id="drafts", compact=True)
                 yield Button("Delete…", id="delete", compact=True)
                 yield Button("Back", id="back", compact=True)
         yield TooSmall()
@@ -194,6 +195,19 @@ class LibraryScreen(EagleModal[Pair]):
                 model.problem or "A checkpoint: install its pair from the menu to convert it.",
                 bad=True,
             )
+
+    @on(Button.Pressed, "#drafts")
+    def action_drafts(self) -> None:
+        from eaglechat.tui.screens.hub.search import SearchScreen
+
+        index = self.query_one(Filter).chosen
+        if index is None or self._models is None or self._pairs:
+            return
+        model = self._models[index]
+        if model.is_target:
+            self.open(SearchScreen(self._services, of=model.path), self.dismiss)
+        else:
+            self._say(f"{model.name} takes no drafts.", bad=True)
 
     @on(Button.Pressed, "#delete")
     def action_delete(self) -> None:

@@ -1,10 +1,13 @@
-"""Search the Hub for a pair: first a target, then its quantisation, then a draft that fits."""
+"""Search the Hub for a pair: a target or a draft, then its quantisation, then what makes it fast.
+
+With a model that is known, only the last of these: everything that can draft for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -14,10 +17,11 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static
 
-from eaglechat.engine.drafters.pairing import kinds
 from eaglechat.gguf.header import GGUFError
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.errors import HubError
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.references import (
     InvalidReferenceError,
     LocalReference,
@@ -26,31 +30,35 @@ from eaglechat.hub.references import (
     parse,
 )
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
+from eaglechat.tui.screens.hub.downloads import DownloadsScreen
+from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts import drafting, wording
+from eaglechat.tui.texts import ways, wording
 from eaglechat.tui.widgets.filter import Filter
-from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.tui.widgets.readouts import MUTED, Part
 
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.client import RemoteRepo, SearchHit
-    from eaglechat.hub.downloads.find_drafts import Candidate, Target
+    from eaglechat.hub.downloads.find_drafts import Found, Target, Way
 
 DEBOUNCE_S = 0.4
-_ASK = "Type the name of a model to chat with."
+_ASK = "Type the name of a model to chat with, or of a draft."
 
 
 @dataclass(frozen=True)
 class Repos:
-    """The first step: what a search found."""
+    """What a search found; or, of a `draft` that was chosen, repositories with targets for it."""
 
     hits: Sequence[SearchHit]
+    draft: str = ""
+    made_for: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Models:
-    """The second step: the quantisations of a target."""
+    """The quantisations of a target."""
 
     repo: RemoteRepo
     models: Sequence[ModelFiles]
@@ -58,24 +66,25 @@ class Models:
 
 @dataclass(frozen=True)
 class Drafts:
-    """The third step: drafts for the target, each checked by its header."""
+    """The ways to make the target fast, each judged; there may be more to come."""
 
-    target: Target
-    model: ModelFiles
-    candidates: Sequence[Candidate]
+    found: Found
 
 
 Step = Repos | Models | Drafts
 
 
-class SearchScreen(EagleModal[CatalogueEntry]):
-    """Dismisses with a pair to install, or None."""
+class SearchScreen(EagleModal[Pair]):
+    """Dismisses with a pair to load, which it may have installed, or None."""
 
     CSS_PATH = "search.tcss"
 
-    def __init__(self, services: Services, words: str = "") -> None:
+    def __init__(
+        self, services: Services, words: str = "", of: Path | CatalogueEntry | None = None
+    ) -> None:
+        """`of`: find drafts for this target, instead of searching for one."""
         super().__init__()
-        self._words = words
+        self._words, self._of = words, of
         self._services = services
         self._steps: list[Step] = []
         self._number = 0
@@ -83,11 +92,12 @@ class SearchScreen(EagleModal[CatalogueEntry]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="search") as dialog:
-            dialog.border_title = "Search the Hub"
+            dialog.border_title = "Search the Hub" if self._of is None else "Find drafts"
             dialog.border_subtitle = with_keys("{list.choose} chooses, {dialog.back} a step back")
             rows = OptionList(id="found", compact=True)
             words = Filter(rows, id="words")
-            words.placeholder = "a model's name, or user/repo"
+            if self._of is None:
+                words.placeholder = "a model, a draft, an author, user/repo or an address"
             yield words
             yield Static(_ASK, id="said", markup=False)
             yield rows
@@ -97,15 +107,18 @@ class SearchScreen(EagleModal[CatalogueEntry]):
         words = self.query_one("#words", Input)
         words.value = self._words
         words.focus()
+        if (of := self._of) is not None:
+            self._ask("Looking for drafts…", lambda: self._find_drafts(of))
 
     # Asking
 
     @on(Input.Changed, "#words")
     def _typed(self) -> None:
-        if self._steps and not isinstance(self._steps[-1], Repos):
+        last = self._steps[-1] if self._steps else None
+        if last is not None and not _is_found(last):
             # Later steps are short lists: typing filters them.
             self._show_step()
-        else:
+        elif self._of is None:
             # The repositories on the screen were found for other words.
             self._abandon()
             self._steps.clear()
@@ -124,30 +137,42 @@ class SearchScreen(EagleModal[CatalogueEntry]):
         self._number += 1
         self.query_one("#found").loading = False
 
-    def _ask(self, said: str, question: Callable[[], Step]) -> None:
+    def _ask(self, said: str, question: Callable[[], Iterator[Step]]) -> None:
         self._abandon()
         number = self._number
         self._say(said)
         self.query_one("#found").loading = True
         self.in_background(lambda: self._answer(number, question))
 
-    def _answer(self, number: int, question: Callable[[], Step]) -> Iterator[Update]:
+    def _answer(self, number: int, question: Callable[[], Iterator[Step]]) -> Iterator[Update]:
         try:
-            yield partial(self._take_step, number, question())
+            for step in question():
+                if number != self._number:
+                    return
+                yield partial(self._take_step, number, step)
         except (HubError, GGUFError, ValueError) as error:
             yield partial(self._fail, number, wording.sentence(str(error)))
 
-    def _find_repos(self, words: str) -> Repos:
-        return Repos(self._services.desk.hub.search(words, tags=("gguf",)))
+    def _find_repos(self, words: str) -> Iterator[Step]:
+        yield Repos(self._services.desk.search(words))
 
-    def _find_models(self, repo: str) -> Models:
-        listing = self._services.desk.hub.repo(repo)
+    def _find_models(self, repo: str) -> Iterator[Step]:
+        desk = self._services.desk
+        listing = desk.hub.repo(repo)
+        if (its := desk.targets_of(listing)) is not None:
+            yield Repos(its.hits, repo, its.made_for)
+            return
         models = [model for model in group_models(listing.paths) if not model.is_draft]
-        return Models(listing, models)
+        yield Models(listing, models)
 
-    def _find_drafts(self, repo: RemoteRepo, model: ModelFiles) -> Drafts:
-        target, candidates = self._services.desk.find_drafts(repo, model)
-        return Drafts(target, model, candidates)
+    def _find_drafts(
+        self, of: Path | CatalogueEntry | tuple[RemoteRepo, ModelFiles]
+    ) -> Iterator[Step]:
+        folders = self._services.settings.current.library.folders
+        drafts = [step.draft for step in self._steps if isinstance(step, Repos) and step.draft]
+        wanted = drafts[-1] if drafts else ""
+        for found in self._services.desk.find_drafts(of, folders, wanted):
+            yield Drafts(found)
 
     # What came of it
 
@@ -160,18 +185,28 @@ class SearchScreen(EagleModal[CatalogueEntry]):
         if number != self._number:
             return
         self.query_one("#found").loading = False
-        if isinstance(step, Repos):
+        highlight = 0
+        before = self._steps[-1] if self._steps else None
+        if _is_found(step):
             self._steps = [step]
+        elif isinstance(step, Drafts) and isinstance(before, Drafts):
+            # There are more of them now. What was highlighted stays it.
+            self._steps[-1] = step
+            index = self.query_one(Filter).chosen
+            names = [ways.name(way) for way in step.found.ways]
+            if index and (name := ways.name(before.found.ways[index])) in names:
+                highlight = names.index(name)
         else:
             self._steps.append(step)
             self.query_one("#words", Input).clear()
-        self._show_step()
+        self._show_step(highlight)
 
-    def _show_step(self) -> None:
+    def _show_step(self, highlight: int = 0) -> None:
         step = self._steps[-1] if self._steps else None
+        rows = _rows(step) if step else ()
         # The Hub chose the repositories by the words, which need not be in their names.
-        is_chosen = isinstance(step, Repos)
-        self.query_one(Filter).show(_rows(step) if step else (), are_all_shown=is_chosen)
+        is_found = step is not None and _is_found(step)
+        self.query_one(Filter).show(rows, highlight=highlight, are_all_shown=is_found)
         self._say(_heading(step) if step else _ASK)
 
     def _say(self, text: str, *, bad: bool = False) -> None:
@@ -196,10 +231,10 @@ class SearchScreen(EagleModal[CatalogueEntry]):
             model = step.models[index]
             self._ask(
                 f"Reading the header of {model.name}, and those of drafts for it…",
-                lambda: self._find_drafts(step.repo, model),
+                lambda: self._find_drafts((step.repo, model)),
             )
         else:
-            self._take(step, step.candidates[index])
+            self._take(step.found.target, step.found.ways[index])
 
     def _take_words(self) -> None:
         """Without a chosen row: open what is typed if it is a reference, else search for it."""
@@ -223,11 +258,28 @@ class SearchScreen(EagleModal[CatalogueEntry]):
         repo = reference.repo
         self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))
 
-    def _take(self, step: Drafts, candidate: Candidate) -> None:
-        if not candidate.fits:
-            self._say(f"{candidate.repo} does not fit: {candidate.problem}.", bad=True)
-            return
-        self.dismiss(self._services.desk.pair_up(step.target, step.model, candidate))
+    def _take(self, target: Target, way: Way) -> None:
+        if not way.fits:
+            self._say(f"{ways.name(way)} cannot be taken: {way.problem}.", bad=True)
+        elif way.where.name == "TRAINING":
+            command = ways.command(target, way)
+            self._say(f"In a terminal: {command}" if command else "Download the model first.")
+        elif target.path is not None and not way.needs_download:
+            self.dismiss(self._pair_here(target.path, way.path, target.name, ways.name(way)))
+        else:
+            self._install(self._services.desk.pair_up(target, way))
+
+    def _pair_here(self, target: Path, draft: Path | None, *names: str) -> Pair:
+        """A pair of two files; if one is known, that, which may have settings of its own."""
+        for pair in self._services.pairs.pairs():
+            if (pair.target, pair.draft) == (target, draft):
+                return pair
+        return pair_of_files(target, draft, " + ".join(names if draft else names[:1]))
+
+    def _install(self, entry: CatalogueEntry) -> None:
+        downloads = DownloadsScreen(self._services, entry.name)
+        plan = PlanScreen(self._services, entry)
+        self.open(plan, lambda _started: self.open(downloads, self.dismiss))
 
     def action_back(self) -> None:
         self._abandon()
@@ -238,26 +290,37 @@ class SearchScreen(EagleModal[CatalogueEntry]):
             self.dismiss(None)
 
 
+def _is_found(step: Step) -> bool:
+    """Whether it is what a search by words found."""
+    return isinstance(step, Repos) and not step.draft
+
+
 def _heading(step: Step) -> str:
     if isinstance(step, Repos):
-        return "Repositories with GGUF files" if step.hits else "The Hub has no GGUF by this name."
+        if step.draft:
+            return _of_draft(step)
+        return (
+            "Targets, and drafts" if step.hits else "The Hub has no GGUF and no draft by this name."
+        )
     if isinstance(step, Models):
         if not step.models:
             return f"{step.repo.repo} has no complete GGUF model."
         return f"Which quantisation of {step.repo.repo}?"
-    heads = kinds(step.target.header, None)
-    own = drafting.badge(heads) if heads else ""
-    other = step.target.with_heads
-    hint = f". {other.name} in the same repository has MTP heads of its own." if other else ""
-    if not step.candidates:
-        runs = f"It drafts with its {own}" if own else "It runs without one too"
-        return (
-            f"No draft was found for {step.model.name}. {runs}: download it with "
-            f"`eaglechat pull {step.target.repo}`, then load it from Models on "
-            f"this machine ({key_of('menu.library')} in the menu){hint or '.'}"
-        )
-    also = f"; its {own} draft too" if own else ""
-    return f"Drafts for {step.model.name}, checked by their headers{also}{hint}"
+    found, other = step.found, step.found.with_heads
+    said = f"What makes {found.target.name} fast"
+    if found.asking:
+        return f"{said}. {found.asking}"
+    hint = f" {other.name} in its repository has MTP heads of its own." if other else ""
+    return f"{said}.{hint}{f' {found.trouble}' if found.trouble else ''}"
+
+
+def _of_draft(step: Repos) -> str:
+    what = f"{step.draft} is a draft"
+    if not step.made_for:
+        return f"{what}, and does not say for which model: search for the model instead."
+    made_for = ", ".join(step.made_for)
+    which = ". Which target?" if step.hits else ", of which the Hub has no GGUF."
+    return f"{what} for {made_for}{which}"
 
 
 def _rows(step: Step) -> list[Content]:
@@ -271,7 +334,7 @@ def _rows(step: Step) -> list[Content]:
             )
             for model in step.models
         ]
-    return [_candidate_row(candidate) for candidate in step.candidates]
+    return [_way_row(way) for way in step.found.ways]
 
 
 def _repo_row(hit: SearchHit) -> Content:
@@ -279,23 +342,10 @@ def _repo_row(hit: SearchHit) -> Content:
     return Content.assemble((hit.repo, "bold"), (f"  {' · '.join(filter(None, facts))}", MUTED))
 
 
-def _candidate_row(candidate: Candidate) -> Content:
+def _way_row(way: Way) -> Content:
     marks = {True: ("● ", "$text-success"), False: ("✗ ", "$text-error"), None: ("? ", MUTED)}
-    kind = wording.drafter(candidate.kind) if candidate.kind else ""
-    how = "GGUF"
-    if candidate.is_checkpoint:
-        how = "checkpoint" if candidate.fits is False else "to convert"
-    size = format_bytes(candidate.size_bytes) if candidate.size_bytes else ""
-    facts = [kind, how, size, candidate.licence or "", "gated" if candidate.gated else ""]
-    fits = "; ".join(filter(None, (f"fits; found {candidate.found_by}", candidate.note)))
-    says = candidate.problem or candidate.warning or fits
-    style = MUTED
-    if candidate.warning:
-        style = "$text-warning"
-    return Content.assemble(
-        marks[candidate.fits],
-        (candidate.repo, "bold"),
-        (f"  {' · '.join(filter(None, facts))}", MUTED),
-        "\n  ",
-        (says, style),
-    )
+    parts: list[Part] = [marks[way.fits], (ways.name(way), "bold"), (f"  {ways.facts(way)}", MUTED)]
+    parts += ["\n  ", (ways.judgement(way), "$text-warning" if way.warning else MUTED)]
+    if way.reported:
+        parts += ["\n  ", (f"reported: {way.reported}", MUTED)]
+    return Content.assemble(*parts)

@@ -108,7 +108,7 @@ def _searched(known: Known) -> str:
     offer, entry = known.offer, known.offer.entry
     words = [offer.name, offer.label, offer.pair.target.name if offer.pair else ""]
     if entry is not None:
-        words += [entry.title, entry.licence, entry.architecture or "", str(entry.target.reference)]
+        words += [entry.title, entry.licence, entry.architecture or "", str(entry.target)]
         words += [entry.draft.repo or entry.draft.checkpoint or "", entry.base_model or ""]
     if known.status is not None:
         headers = filter(None, (known.status.target, known.status.draft))
@@ -222,13 +222,13 @@ def _download_lines(known: Known, width: int) -> list[Part]:
     entry, status, facts = known.offer.entry, known.offer.status, known.facts
     assert entry is not None
     rows = [
-        ("target", str(entry.target.reference)),
-        ("draft", str(entry.draft.gguf.reference) if entry.draft.gguf else entry.draft.checkpoint),
+        ("target", str(entry.target)),
+        ("draft", str(entry.draft)),
         (
             "steps",
             "download, then convert the checkpoint"
             if entry.draft.checkpoint
-            else "download; the draft is a GGUF",
+            else f"download{'; the draft is a GGUF' if entry.draft.repo else ''}",
         ),
         ("download", format_bytes(facts.bytes_total) if facts else known.trouble or ASKING),
     ]

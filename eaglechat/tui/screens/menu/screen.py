@@ -350,23 +350,33 @@ class MenuScreen(EagleScreen[None]):
         from eaglechat.tui.screens.hub.search import SearchScreen
 
         search = SearchScreen(self._services, self.query_one(Filter).value)
-        self.open(search, self._show_plan)
+        self.open(search, self._load)
+
+    def action_drafts(self) -> None:
+        from eaglechat.tui.screens.hub.search import SearchScreen
+
+        offer = self._highlighted_offer()
+        if offer is None or (offer.pair is not None and offer.pair.server is not None):
+            self.notify("Drafts are found for models on this machine and on the Hub.")
+            return
+        of = offer.pair.target if offer.pair is not None else offer.entry
+        self.open(SearchScreen(self._services, of=of), self._load)
 
     def _show_plan(self, entry: CatalogueEntry) -> None:
         from eaglechat.tui.screens.hub.plan import PlanScreen
 
         plan = PlanScreen(self._services, entry)
-        self.open(plan, lambda _started: self._show_downloads())
+        self.open(plan, lambda _started: self._show_downloads(entry.name))
 
     def action_library(self) -> None:
         from eaglechat.tui.screens.hub.library import LibraryScreen
 
         self.open(LibraryScreen(self._services), self._load)
 
-    def _show_downloads(self) -> None:
+    def _show_downloads(self, loads: str = "") -> None:
         from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 
-        self.open(DownloadsScreen(self._services), self._load)
+        self.open(DownloadsScreen(self._services, loads), self._load)
 
     def action_details(self) -> None:
         """In a narrow terminal the pane takes the list's place; arrows still move."""

@@ -1,0 +1,127 @@
+"""Find everything that can draft for a model: its own heads, drafts here and on the Hub."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from eaglechat.cli.status import OK, CommandError, WrongUsageError, complain
+
+if TYPE_CHECKING:
+    from eaglechat.hub.downloads.find_drafts import Found, Target, Way
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a GGUF on this machine, a pair (see `eaglechat models`), user/repo:Q4_K_M, "
+        "user/repo/file.gguf, or an address on the Hub",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    from eaglechat import paths, settings
+    from eaglechat.cli.progress import Bars
+    from eaglechat.gguf.header import GGUFError
+    from eaglechat.hub import catalogue
+    from eaglechat.hub.downloads import targets
+    from eaglechat.hub.downloads.client import Hub
+    from eaglechat.hub.downloads.find_drafts import find_drafts
+    from eaglechat.hub.errors import HubError
+    from eaglechat.hub.local import installed, library
+    from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary
+    from eaglechat.hub.references import InvalidReferenceError
+
+    loaded, problems = settings.load(paths.config_file())
+    entries, catalogue_problems = catalogue.load()
+    for problem in (*problems, *catalogue_problems):
+        complain(str(problem))
+    hub, bars = Hub(), Bars(vanish=True)
+    known = [(entry, installed.status(entry, hub.cache_dir)) for entry in entries]
+    models = library.scan(loaded.library.folders, hub.cache_dir) + library.built_in_drafts()
+    try:
+        pair = None
+        with suppress(NotInstalledError):
+            pair = PairLibrary(paths.state_dir()).find(args.model)
+        text = str(pair.target) if pair is not None else args.model
+        if bars.live:
+            bars.draw("asking", f"Reading {args.model}…", 0, None)
+        target = targets.named(hub, text, known, models)
+        for found in find_drafts(hub, target, known, models):
+            if found.asking and bars.live:
+                bars.draw("asking", found.asking, 0, None)
+    except InvalidReferenceError as error:
+        raise WrongUsageError(str(error).rstrip(".")) from error
+    except (HubError, GGUFError) as error:
+        raise CommandError(str(error)) from error
+    finally:
+        bars.close()
+    if args.json:
+        print(json.dumps(_document(found), indent=2))
+    else:
+        _print(found)
+    if found.trouble:
+        complain(found.trouble)
+    return OK
+
+
+def _document(found: Found) -> dict[str, Any]:
+    target = found.target
+    return {
+        "target": {
+            "name": target.name,
+            "path": str(target.path) if target.path else None,
+            "repo": target.repo or None,
+            "base_models": target.base_models,
+            "architecture": target.header.architecture if target.header else None,
+        },
+        "ways": [_way(target, way) for way in found.ways],
+        "version_with_heads": found.with_heads.first if found.with_heads else None,
+        "problem": found.trouble or None,
+    }
+
+
+def _way(target: Target, way: Way) -> dict[str, Any]:
+    from eaglechat.tui.texts import ways
+
+    return {
+        "where": way.where.name.lower(),
+        "drafter": "ngram" if way.where.name == "N_GRAMS" else way.kind,
+        "fits": way.fits,
+        "problem": way.problem,
+        "warning": way.warning,
+        "note": way.note or None,
+        "repo": way.repo or None,
+        "files": way.files,
+        "path": str(way.path) if way.path else None,
+        "size_bytes": way.size_bytes or None,
+        "converts": way.is_checkpoint and way.needs_download,
+        "licence": way.licence,
+        "gated": way.gated,
+        "reported": way.reported or None,
+        "command": ways.command(target, way) or None,
+    }
+
+
+def _print(found: Found) -> None:
+    from eaglechat.tui.texts import drafting, ways
+
+    target = found.target
+    about = [drafting.brief(target.header)] if target.header else []
+    about += [f"made from {', '.join(target.base_models)}"] if target.base_models else []
+    print(f"{target.name}  {', '.join(about)}".rstrip())
+    for way in found.ways:
+        mark = {True: "●", None: "?", False: "✗"}[way.fits]
+        print(f"\n{mark} {ways.name(way)}  {ways.facts(way)}".rstrip())
+        print(f"    {ways.judgement(way)}")
+        if way.reported:
+            print(f"    reported: {way.reported}")
+        if command := ways.command(target, way):
+            print(f"    {command}")
+    if found.with_heads is not None:
+        file = f"{target.repo}/{found.with_heads.first}"
+        print(f"\nA version of it with MTP heads: `eaglechat pull {file}`")

@@ -1,0 +1,201 @@
+"""From what a user names to a target for which drafts can be searched, and from a draft to its
+targets; and the search by words, which finds both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from eaglechat.gguf.header import GGUFHeader
+from eaglechat.hub.catalogue import CatalogueEntry, GGUFSource
+from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
+from eaglechat.hub.downloads.find_drafts import (
+    DRAFT_NAME,
+    Target,
+    Way,
+    Where,
+    checkpoint_files,
+    is_named_like_draft,
+)
+from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.local import library
+from eaglechat.hub.local.installed import Status, cached_model
+from eaglechat.hub.local.library import LocalModel
+from eaglechat.hub.references import (
+    HubReference,
+    InvalidReferenceError,
+    LocalReference,
+    ModelFiles,
+    choose,
+    group_models,
+    parse,
+)
+
+Catalogue = Sequence[tuple[CatalogueEntry, Status]]
+
+_MOST_BASES = 8
+_MOST_HITS = 40
+
+
+def named(hub: Hub, text: str, catalogue: Catalogue, models: Sequence[LocalModel]) -> Target:
+    """The target that `text` names: a pair of the catalogue, a model on this machine, or a
+    reference to the Hub. Raises HubError, GGUFError, InvalidReferenceError."""
+    for entry, status in catalogue:
+        if entry.name == text:
+            return of_entry(hub, entry, status, catalogue, models)
+    here = [model for model in library.find(models, text) if model.is_target]
+    if here:
+        return of_model(here[0], catalogue)
+    reference = parse(text)
+    if isinstance(reference, LocalReference):
+        return of_file(reference.path, catalogue, models)
+    cached = cached_model(hub.cache_dir, reference)
+    if cached is not None:
+        return of_model(replace(library.look_at([cached])[0], repo=reference.repo), catalogue)
+    listing = hub.repo(reference.repo, reference.revision)
+    return of_repo(hub, listing, choose(reference, listing.paths), reference.revision)
+
+
+def of_file(path: Path, catalogue: Catalogue, models: Sequence[LocalModel]) -> Target:
+    """A file on this machine. Raises InvalidReferenceError if it is no target."""
+    real = Path(os.path.realpath(path))
+    same = (
+        model
+        for model in models
+        if real in {Path(os.path.realpath(one.path)) for one in model.everywhere}
+    )
+    return of_model(next(same, None) or library.look_at([path])[0], catalogue)
+
+
+def of_model(model: LocalModel, catalogue: Catalogue) -> Target:
+    """Raises InvalidReferenceError if the model is no target."""
+    if model.header is None or not model.is_target:
+        why = model.problem or "It is a draft: name its target."
+        raise InvalidReferenceError(f"{model.name} takes no drafts: {why[:1].lower()}{why[1:]}")
+    places = {one.path for one in model.everywhere}
+    mine = [entry for entry, status in catalogue if status.target in places]
+    declared = (entry.base_model for entry in mine)
+    bases = dict.fromkeys([*filter(None, declared), *_named_bases(model.header)])
+    source = GGUFSource(path=str(Path(model.path).absolute()))
+    if model.repo is not None and "snapshots" in model.path.parts:
+        # In the Hub's cache. At its commit, the Hub does not have another file by this name.
+        at = len(model.path.parts) - model.path.parts[::-1].index("snapshots")
+        commit, *inside = model.path.parts[at:]
+        source = GGUFSource(repo=model.repo, file="/".join(inside), revision=commit)
+    return Target(
+        name=model.short_name,
+        source=mine[0].target if mine else source,
+        header=model.header,
+        base_models=tuple(bases),
+        repo=model.repo or (mine[0].target.repo if mine else ""),
+        path=model.path,
+    )
+
+
+def of_entry(
+    hub: Hub,
+    entry: CatalogueEntry,
+    status: Status,
+    catalogue: Catalogue,
+    models: Sequence[LocalModel],
+) -> Target:
+    """A catalogue pair's target. Raises HubError, GGUFError, InvalidReferenceError."""
+    if status.target is not None:
+        return of_file(status.target, catalogue, models)
+    bases = (entry.base_model,) if entry.base_model else ()
+    try:
+        listing = hub.repo(entry.target.repo, entry.target.revision)
+    except OfflineError:
+        return Target(entry.title or entry.name, entry.target, None, bases, entry.target.repo)
+    model = choose(entry.target.reference, listing.paths)
+    header = hub.peek_model([listing.file(name) for name in model.files])
+    bases = tuple(dict.fromkeys((*bases, *listing.base_models, *_named_bases(header))))
+    return Target(model.name, entry.target, header, bases, listing.repo)
+
+
+def of_repo(hub: Hub, repo: RemoteRepo, model: ModelFiles, revision: str = "main") -> Target:
+    """A model of a repository, with its header. Raises HubError, GGUFError."""
+    header = hub.peek_model([repo.file(name) for name in model.files])
+    bases = repo.base_models or _named_bases(header)
+    source = GGUFSource(repo=repo.repo, file=model.first, revision=revision)
+    return Target(model.name, source, header, bases, repo.repo)
+
+
+def _named_bases(header: GGUFHeader) -> tuple[str, ...]:
+    """The base models that a GGUF's metadata names by their addresses on the Hub."""
+    count = min(header.number("general.base_model.count"), _MOST_BASES)
+    urls = [header.text(f"general.base_model.{i}.repo_url") for i in range(count)]
+    return tuple(url.split("huggingface.co/", 1)[1] for url in urls if "huggingface.co/" in url)
+
+
+def search(hub: Hub, words: str) -> list[SearchHit]:
+    """Targets and drafts: GGUF repositories with these words in their names, those of an author,
+    and checkpoints that are named like drafts. A reference or an address finds its repository.
+
+    Raises HubError, InvalidReferenceError.
+    """
+    words = words.strip()
+    unknown = None
+    try:
+        reference = parse(words)
+        if isinstance(reference, HubReference):
+            repo = hub.repo(reference.repo, reference.revision)
+            return [SearchHit(repo.repo, repo.downloads, repo.gated, repo.licence, repo.tags)]
+    except OfflineError:
+        raise
+    except (HubError, InvalidReferenceError) as error:
+        if "://" in words:
+            raise
+        # What is typed may be the beginning of a name.
+        unknown = error if isinstance(error, HubError) else None
+    found = hub.search(words, tags=("gguf",))
+    drafts = hub.search(words if DRAFT_NAME.search(words) else f"{words} eagle3", limit=_MOST_HITS)
+    if words and len(words.split()) == 1:
+        # A word may be an author, whose repositories need not have it in their names.
+        drafts += hub.search(author=words.strip("/"), limit=_MOST_HITS)
+    found += [hit for hit in drafts if is_named_like_draft(hit) or "gguf" in hit.tags]
+    if unknown is not None and not found:
+        raise unknown
+    return list({hit.repo: hit for hit in found}.values())
+
+
+def draft_of(listing: RemoteRepo, reference: HubReference) -> Way:
+    """The draft that a reference means in its repository: a GGUF, or the checkpoint if there is
+    none. Raises InvalidReferenceError."""
+    is_checkpoint = not group_models(listing.paths) and bool(checkpoint_files(listing))
+    files = () if is_checkpoint else choose(reference, listing.paths).files
+    return Way(Where.NAME, listing.repo, files, is_checkpoint=is_checkpoint)
+
+
+def is_draft(repo: RemoteRepo) -> bool:
+    """Whether a repository has drafts and no targets, by the names of its files."""
+    ggufs = group_models(repo.paths)
+    if ggufs:
+        return all(model.is_draft or is_named_like_draft(repo) for model in ggufs)
+    return bool(checkpoint_files(repo))
+
+
+@dataclass(frozen=True)
+class ItsTargets:
+    """For what a draft was made: `made_for` are models, `hits` repositories with GGUFs of them."""
+
+    made_for: tuple[str, ...]
+    hits: tuple[SearchHit, ...]
+
+
+def of_draft(hub: Hub, draft: RemoteRepo, catalogue: Catalogue) -> ItsTargets:
+    """The targets of a draft: those that the catalogue pairs it with, then GGUFs of its base
+    models, most downloaded first. Raises HubError."""
+    made_for = dict.fromkeys(base for base in draft.base_models if not DRAFT_NAME.search(base))
+    hits = {}
+    for entry, _ in catalogue:
+        if draft.repo in (entry.draft.repo, entry.draft.checkpoint) and entry.target.repo:
+            hits[entry.target.repo] = SearchHit(entry.target.repo, 0, False, entry.licence, ())
+            made_for |= {entry.base_model: None} if entry.base_model else {}
+    for base in made_for:
+        for hit in hub.search(tags=("gguf", f"base_model:{base}")):
+            if not is_named_like_draft(hit):
+                hits[hit.repo] = hit
+    return ItsTargets(tuple(made_for), tuple(hits.values()))

@@ -1,0 +1,75 @@
+"""The ways to make a target fast, in words: what each is, whether it fits, and what runs it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from eaglechat.hub.units import format_bytes
+from eaglechat.tui.texts.wording import drafter
+
+if TYPE_CHECKING:
+    # At run time this would bring the Hub's client.
+    from eaglechat.hub.downloads.find_drafts import Target, Way
+
+_NAMES = {
+    "BUILT_IN": "Its own {}",
+    "N_GRAMS": "n-grams",
+    "TRAINING": "A draft trained for it",
+}
+_NOTES = {
+    "BUILT_IN": "in the same file: nothing to download",
+    "N_GRAMS": "repeat what stood in the chat before: nothing to download",
+    "TRAINING": "takes hours, and torch",
+    "HERE": "on this machine: nothing to download",
+}
+
+
+def name(way: Way) -> str:
+    """What it is; of a draft, its repository or its file."""
+    if (general := _NAMES.get(way.where.name)) is not None:
+        return general.format(drafter(way.kind))
+    if way.path is not None:
+        return way.path.name
+    return way.repo if way.is_checkpoint or not way.files else f"{way.repo}/{way.files[0]}"
+
+
+def facts(way: Way) -> str:
+    """Kind, format, size and licence."""
+    how = ""
+    if way.needs_download:
+        how = "GGUF"
+        if way.is_checkpoint:
+            how = "checkpoint" if way.fits is False else "to convert"
+    parts = [
+        drafter(way.kind) if way.kind and way.where.name != "BUILT_IN" else "",
+        how,
+        format_bytes(way.size_bytes) if way.size_bytes else "",
+        way.licence or "",
+        "gated" if way.gated else "",
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def judgement(way: Way) -> str:
+    """Whether it fits, or why not."""
+    fits = _NOTES.get(way.where.name) or f"fits; found {way.where.value}"
+    return way.problem or "; ".join(filter(None, (way.warning or fits, way.note)))
+
+
+def command(target: Target, way: Way) -> str:
+    """The command line that takes this way; empty if it cannot be taken."""
+    if way.fits is False:
+        return ""
+    model = shlex.quote(str(target.path or target.source))
+    here = target.path is not None
+    if way.where.name == "TRAINING":
+        file = f"{target.name}-eagle3.gguf"
+        return f"eaglechat train --target {model} -o {shlex.quote(file)}" if here else ""
+    if way.needs_download:
+        draft = way.repo if way.is_checkpoint or not way.files else f"{way.repo}/{way.files[0]}"
+        return f"eaglechat pull {model} --draft {shlex.quote(draft)}"
+    if not here:
+        return f"eaglechat pull {model}"
+    draft = f" --draft {shlex.quote(str(way.path))}" if way.path is not None else ""
+    return f"eaglechat run --target {model}{draft}"
