@@ -130,6 +130,8 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     architecture: str | None = None
     licence: str = ""
     acceptance: str = ""
+    speed_up: Annotated[float, Meta(gt=0)] | None = None
+    """How many times as fast as plain decoding somebody published; `acceptance` says who."""
     note: str = ""
 
     @property

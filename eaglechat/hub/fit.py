@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.units import format_bytes
@@ -31,12 +32,19 @@ class Machine:
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a pair fits, with a short text about it; `fits` is None if that is unknown."""
+    """Whether a pair fits, in a word and in a short text; `word` is None if that is unknown."""
 
-    fits: bool | None
+    word: Literal["fits", "tight", "too large"] | None
+    """Tight: only once other programs free memory, or only with a part of it beside the GPU."""
+    share: float
+    """Of the memory that it is judged against, what it takes: from 0, and above 1 if too large."""
     brief: str
     note: str = ""
     """The rest of the text, for which lists have no room."""
+
+    @property
+    def fits(self) -> bool | None:
+        return None if self.word is None else self.word != "too large"
 
     @property
     def text(self) -> str:
@@ -47,27 +55,38 @@ def judge(need: MemoryNeed, machine: Machine) -> Fit:
     """Judge a need against the GPUs' memory, then against the RAM."""
     wanted = format_bytes(need.total)
     if machine.gpu and not machine.unified and need.total <= machine.gpu:
-        return Fit(True, f"{wanted} of {format_bytes(machine.gpu)} GPU", " memory")
+        brief = f"{wanted} of {format_bytes(machine.gpu)} GPU"
+        return Fit("fits", need.total / machine.gpu, brief, " memory")
     if machine.ram is None:
-        return Fit(None, f"needs {wanted}; this machine's memory is not known")
+        return Fit(None, 0.0, f"needs {wanted}; this machine's memory is not known")
+    share = need.total / machine.ram
     if need.total > machine.ram:
         short = format_bytes(need.total - machine.ram)
         text = f"needs {wanted}, {short} more than this machine's {format_bytes(machine.ram)}"
-        return Fit(False, text)
+        return Fit("too large", share, text)
     brief, note = f"{wanted} of {format_bytes(machine.ram)} RAM", ""
     if machine.ram_available is not None and need.total > machine.ram_available:
         note = f", but only {format_bytes(machine.ram_available)} is free now"
     elif machine.gpu and not machine.unified:
         note = f"; too large for the GPU's {format_bytes(machine.gpu)} alone"
-    return Fit(True, brief, note)
+    return Fit("tight" if note else "fits", share, brief, note)
 
 
 def judge_weights(size: int, machine: Machine) -> Fit | None:
-    """A refusal if weights of `size` bytes alone do not fit; else None. No header is needed."""
-    if machine.ram is None or size <= max(machine.ram, machine.gpu or 0):
+    """Judge weights of `size` bytes without their header, which would say how large the KV cache
+    is. None if this machine's memory is not known.
+
+    The default context shrinks until its cache fits: beside half of the free memory it does.
+    """
+    if machine.ram is None:
         return None
-    brief = f"its weights are {format_bytes(size)}, more than this machine's"
-    return Fit(False, f"{brief} {format_bytes(machine.ram)}")
+    most = max(machine.ram, machine.gpu or 0)
+    if size > most:
+        brief = f"its weights are {format_bytes(size)}, more than this machine's"
+        return Fit("too large", size / most, f"{brief} {format_bytes(most)}")
+    against = machine.gpu if machine.gpu and not machine.unified else machine.ram
+    brief = f"its weights take {format_bytes(size)} of {format_bytes(against)}"
+    return Fit("fits" if size <= (machine.free or 0) / 2 else None, size / against, brief)
 
 
 def machine_of(memory: Memory, lent: int = 0) -> Machine:

@@ -130,30 +130,47 @@ NEED = MemoryNeed(5 * 10**9, 10**9, 10**9, 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("machine", "fits", "text"),
+    ("machine", "word", "text"),
     [
-        (Machine(16 * 10**9, gpu=8 * 10**9), True, "7.0 GB of 8.0 GB GPU memory"),
-        (Machine(16 * 10**9, gpu=6 * 10**9), True, "too large for the GPU's 6.0 GB alone"),
-        (Machine(16 * 10**9), True, "7.0 GB of 16.0 GB RAM"),
-        (Machine(16 * 10**9, 2 * 10**9), True, "only 2.0 GB is free now"),
-        (Machine(16 * 10**9, gpu=16 * 10**9, unified=True), True, "16.0 GB RAM"),
-        (Machine(6 * 10**9), False, "1.0 GB more than this machine's 6.0 GB"),
+        (Machine(16 * 10**9, gpu=8 * 10**9), "fits", "7.0 GB of 8.0 GB GPU memory"),
+        (Machine(16 * 10**9, gpu=6 * 10**9), "tight", "too large for the GPU's 6.0 GB alone"),
+        (Machine(16 * 10**9), "fits", "7.0 GB of 16.0 GB RAM"),
+        (Machine(16 * 10**9, 2 * 10**9), "tight", "only 2.0 GB is free now"),
+        (Machine(16 * 10**9, gpu=16 * 10**9, unified=True), "fits", "16.0 GB RAM"),
+        (Machine(6 * 10**9), "too large", "1.0 GB more than this machine's 6.0 GB"),
         (Machine(None), None, "not known"),
     ],
 )
 def test_the_verdict_names_what_is_there_and_what_is_missing(
-    machine: Machine, fits: bool | None, text: str
+    machine: Machine, word: str | None, text: str
 ) -> None:
     verdict = judge(NEED, machine)
-    assert verdict.fits is fits
+    assert verdict.word == word
     assert text in verdict.text
 
 
-def test_of_weights_alone_only_too_much_is_certain() -> None:
-    assert judge_weights(6 * 10**9, Machine(16 * 10**9)) is None
-    assert judge_weights(20 * 10**9, Machine(16 * 10**9, gpu=24 * 10**9)) is None
-    assert judge_weights(20 * 10**9, Machine(None)) is None
-    verdict = judge_weights(20 * 10**9, Machine(16 * 10**9))
-    assert verdict is not None
-    assert verdict.fits is False
-    assert verdict.text == "its weights are 20.0 GB, more than this machine's 16.0 GB"
+@pytest.mark.parametrize(
+    ("size", "machine", "word", "text"),
+    [
+        (6 * 10**9, Machine(16 * 10**9), "fits", "its weights take 6.0 GB of 16.0 GB"),
+        (6 * 10**9, Machine(16 * 10**9, 10**10), None, "its weights take 6.0 GB of 16.0 GB"),
+        (
+            20 * 10**9,
+            Machine(16 * 10**9, gpu=24 * 10**9),
+            None,
+            "its weights take 20.0 GB of 24.0 GB",
+        ),
+        (20 * 10**9, Machine(None), None, ""),
+        (
+            20 * 10**9,
+            Machine(16 * 10**9),
+            "too large",
+            "its weights are 20.0 GB, more than this machine's 16.0 GB",
+        ),
+    ],
+)
+def test_weights_alone_say_that_much_is_left_or_that_they_are_too_large(
+    size: int, machine: Machine, word: str | None, text: str
+) -> None:
+    verdict = judge_weights(size, machine)
+    assert (verdict.word if verdict else None, verdict.text if verdict else "") == (word, text)
