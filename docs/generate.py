@@ -37,7 +37,9 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Chat": ("chat",),
     "The prompt": ("prompt",),
     "A slider, when it has the focus": ("slider",),
+    "The list of rounds": ("rounds",),
     "Inside a round": ("inside",),
+    "Settings": ("settings",),
     "What the model sees": ("seen",),
     "Bench": ("bench",),
 }

@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from eaglechat.wire.records import LAST_TOKEN, DraftToken, Likely, Origin, Round, Token
+import msgspec
+
+from eaglechat.chat.recording import Recording, Terms
+from eaglechat.wire.protocol import TOP_DEFAULT
+from eaglechat.wire.records import (
+    LAST_TOKEN,
+    DraftToken,
+    FinishReason,
+    Likely,
+    Origin,
+    Round,
+    Token,
+)
 
 Fate = Literal["accepted", "rejected", "sampled", ""]
 
@@ -46,6 +58,20 @@ class Inside:
     positions: tuple[Position, ...]
     untested: tuple[DraftToken, ...]
     """Drafted tokens behind a rejected one, which were not verified."""
+
+
+def recorded_terms(reply: Recording) -> Terms:
+    """What to request to get the same reply again, with the target's candidates recorded; a reply
+    that was stopped ends at the same length."""
+    terms, end = msgspec.structs.replace(reply.terms, top=TOP_DEFAULT), reply.end
+    if end is None:
+        return terms
+    was_stopped = end.finish_reason is FinishReason.CANCELLED and end.tokens > 0
+    return msgspec.structs.replace(
+        terms,
+        sampling=msgspec.structs.replace(terms.sampling, seed=end.seed),
+        max_tokens=end.tokens if was_stopped else terms.max_tokens,
+    )
 
 
 def look_inside(round_: Round) -> Inside:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
@@ -17,6 +17,8 @@ from eaglechat.wire.stats import (
     PartsFold,
     PartStats,
     SpeculationStats,
+    Speed,
+    SpeedsFold,
     StatsFold,
     measured,
 )
@@ -62,6 +64,18 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+@dataclass(frozen=True)
+class Plain:
+    """The speed of plain decoding that a reply is compared with."""
+
+    speed: Speed
+    source: Literal["reply", "auto", "before", "load"]
+    """Its own plain rounds; what auto knows from those of this pair; an earlier measurement; the
+    passes that were timed when the pair was loaded."""
+    at: float = 0.0
+    """Unix time of an earlier measurement."""
+
+
 class Recording:
     """One reply or comparison, from its request to its end.
 
@@ -76,6 +90,8 @@ class Recording:
         """Why the engine switched speculation off, if it did."""
         self.end: ReplyEnd | None = None
         """None while it is written, and if it was cut off by a crash."""
+        self.plain_before: Plain | None = None
+        """The plain speed that was known when it ended. Not written to disk."""
         self.went_on = False
         """It was stopped and continued; `terms` are those of its beginning."""
         self.is_settled = False
@@ -85,12 +101,14 @@ class Recording:
         self._fold = StatsFold()
         self._stats: SpeculationStats | None = None
         self._parts, self._written = PartsFold(), set[Part]()
+        self._speeds = SpeedsFold()
 
     def add(self, round_: Round) -> None:
         """Add the next round."""
         self._rounds.append(round_)
         self._fold.add(round_)
         self._parts.add(round_)
+        self._speeds.add(round_)
         self._written |= {token.part for token in round_.tokens if token.part and token.text}
 
     def settle(self, rounds: Iterable[Round], n_before: int = 0) -> None:
@@ -98,7 +116,7 @@ class Recording:
         self.is_settled = True
         before = self.rounds[:n_before]
         self._rounds, self._fold = [], StatsFold()
-        self._parts, self._written = PartsFold(), set()
+        self._parts, self._written, self._speeds = PartsFold(), set(), SpeedsFold()
         for round_ in (*before, *rounds):
             self.add(round_)
 
@@ -145,6 +163,11 @@ class Recording:
     def is_answering(self) -> bool:
         """Whether the answer has begun."""
         return Part.ANSWER in self._written or bool(self._packed and self.text)
+
+    @property
+    def speeds(self) -> SpeedsFold:
+        """The speed of all rounds, and of those that decoded plainly."""
+        return self._speeds if self.rounds else SpeedsFold()
 
     @property
     def by_part(self) -> dict[Part, PartStats]:

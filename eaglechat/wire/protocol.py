@@ -256,6 +256,8 @@ class DrafterInfo(msgspec.Struct, frozen=True, kw_only=True):
     """None if it is in the target's file."""
     layers: tuple[int, ...] = ()
     """The layers of the target whose inputs it reads; empty if it reads its last states."""
+    longest: int = N_DRAFT_MAX_LIMIT
+    """The most tokens that it drafts in a round."""
 
 
 class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -274,6 +276,9 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     n_threads: int
     devices: tuple[str, ...]
     load_ms: float
+    plain_ms: float | None = None
+    """Milliseconds of a plain pass in a short context, timed during the load; None if it was
+    not."""
     kv_type: KvType = "f16"
     draft_kv_type: KvType = "f16"
     draft_window: int = DRAFT_WINDOW_DEFAULT

@@ -12,6 +12,7 @@ from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.history.saved_chat import SavedChat, saved_chats
 from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.speeds import Speeds
 from eaglechat.settings import Settings
 from eaglechat.tui.texts.refusals import sentence_of
 from eaglechat.tui.texts.timeline import Entry, entries
@@ -44,6 +45,7 @@ class Headless:
         info = pair_info(str(self.pair.target), str(self.pair.draft), None)
         self.info = msgspec.structs.replace(info, sampling=recommended or info.sampling)
         self.load()
+        self.speeds = Speeds(folder)
         self.session = ChatSession(
             self.engine,
             self,
@@ -52,6 +54,7 @@ class Headless:
             settings=lambda: self.settings,
             chats_dir=folder / "chats",
             roles_dir=roles or folder / "roles",
+            speeds=self.speeds,
             saved=saved,
         )
 

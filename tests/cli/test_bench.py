@@ -70,7 +70,10 @@ def test_every_setting_of_every_repeat_of_a_prompt_is_measured_in_turns(
         for setting in order
     ]
     assert results["pair"]["n_ctx"] == 512
-    assert "cat" in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()
+    assert "cat" in "".join(said)
+    assert results["verdict"] == said[2]
+    assert re.search("orth it|No gain", said[2])
 
 
 def test_prefill_is_measured_in_every_repeat(

@@ -10,14 +10,13 @@ from textual.widgets import Input
 
 from eaglechat.settings import Settings, SpeculationSettings, load
 from eaglechat.tui.screens.chat.screen import PANEL_FROM, TABLE_FROM, ChatScreen
-from eaglechat.tui.texts import wording
-from eaglechat.tui.widgets.panel.auto_view import AutoView
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
-from eaglechat.tui.widgets.panel.slider import Slider
+from eaglechat.tui.widgets.panel.segments import Segments
+from eaglechat.tui.widgets.panel.speed_view import SpeedView
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO
-from eaglechat.wire.records import AutoDraft, AutoReason, DraftShape
+from eaglechat.wire.records import DraftShape
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
@@ -51,23 +50,18 @@ async def test_auto_goes_on_and_off_in_the_middle_of_a_reply(drive: Drive) -> No
         assert chat.speculation.n_draft_max == AUTO
 
 
-async def test_auto_is_a_position_of_the_slider_by_key_and_mouse(drive: Drive) -> None:
+async def test_auto_is_a_word_in_the_row_of_lengths_by_key_and_mouse(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
-        slider = user.chat.query_one("#n_draft_max", Slider)
-        slider.focus()
+        row = user.chat.query_one("#n_draft_max", Segments)
+        row.focus()
         await user.press("home")
         assert user.chat.controls.n_draft_max == AUTO
-        assert slider.render().plain.endswith(" auto")
-        await user.press("left")
-        assert user.chat.controls.n_draft_max == AUTO
-        await user.press("right", "right")
-        assert user.chat.controls.n_draft_max == 1
-        await user.press("left", "left")
-        assert user.chat.controls.n_draft_max == AUTO
-        await user.press("end")
-        mark = slider.render().plain.index("A ")
-        await user.pilot.click("#n_draft_max", offset=(mark, 0))
+        await user.press("right", "right", "1", "2")
+        assert user.chat.controls.n_draft_max == 12
+        assert not user.prompt.text
+        await user.until(lambda: "8 [12] …" in row.render().plain, "a length by number")
+        await user.pilot.click("#n_draft_max", offset=(row.render().plain.index("auto"), 0))
         assert user.chat.controls.n_draft_max == AUTO
 
 
@@ -98,7 +92,9 @@ async def test_auto_in_the_settings_holds_for_this_chat_and_is_saved(
     assert load(tmp_path / "config.toml")[0].speculation.n_draft_max == AUTO
 
 
-async def test_the_panel_shows_the_choice_the_table_plain_and_the_ledger(drive: Drive) -> None:
+async def test_the_panel_shows_the_choice_and_the_table_and_a_dialog_the_ledger(
+    drive: Drive,
+) -> None:
     async with drive(size=TALL, n_draft_max=AUTO) as user:
         await user.open_chat()
         await user.ask("hello", rounds=1)
@@ -107,17 +103,20 @@ async def test_the_panel_shows_the_choice_the_table_plain_and_the_ledger(drive: 
         await user.sees("Auto: chain of 3, expected fastest")
         await user.sees(">    3 104.3")
         await user.sees("plain  83.3")
-        await user.sees("104.3 tok/s, plain 83.3 ±4.1")
-        await user.sees("Behind plain: 0 of 38 ms allowed")
+        await user.sees("[auto] 0 1 2 <3> 4")
         await user.more_rounds(2)
         await user.sees("Auto: chain of 5, exploring")
         await user.more_rounds(2)
         await user.sees("Auto: chain of 2, drafts lost time")
         await user.more_rounds(1)
         await user.sees("Auto: plain, checking its speed")
-        await user.sees("Plain would be 83.3 ±4.1 tok/s")
+        await user.more_rounds(2)
+        await user.sees("plain 83.3 ±4.1")
+        await user.command("chat.context")
+        await user.sees("ms allowed behind plain decoding")
+        await user.press("escape")
         await user.command("chat.auto")
-        await user.until(lambda: "Behind plain" not in user.text, "the panel without auto")
+        await user.until(lambda: "Auto:" not in user.text, "the panel without auto")
 
 
 @pytest.mark.parametrize("size", [PANEL_FROM, pytest.param(TALL, marks=pytest.mark.slow)])
@@ -125,30 +124,13 @@ async def test_the_panel_stands_whole_under_auto(drive: Drive, size: tuple[int, 
     async with drive(size=size, n_draft_max=AUTO) as user:
         await user.open_chat()
         await user.ask("hello")
-        await user.command("chat.compare")
-        await user.idle()
         panel = user.chat.query_one(SpeculationPanel)
-        await user.sees("Speed-up, measured")
+        await user.until(lambda: "x" in user.chat.query_one(SpeedView).render().plain, "a speed-up")
         assert panel.max_scroll_y == 0
-        assert user.inside(panel.query_one(AutoView).region)
+        assert user.inside(panel.query_one("#context").region)
 
 
-@pytest.mark.parametrize("width", [44, pytest.param(80, marks=pytest.mark.slow)])
-async def test_the_folded_panel_shows_auto_and_every_control(drive: Drive, width: int) -> None:
-    async with drive(size=(width, 24), n_draft_max=AUTO) as user:
-        await user.open_chat()
-        await user.ask("hello", rounds=5)
-        await user.press("f2")
-        await user.sees("plain 83.3 ±4.1")
-        view = user.chat.query_one(AutoView)
-        assert user.inside(view.region)
-        assert all(len(line) <= view.size.width for line in view.render().plain.split("\n"))
-        for slider in user.chat.query(Slider):
-            assert not slider.display or user.inside(slider.region)
-        assert user.chat.query_one("#n_draft_max", Slider).render().plain.endswith("auto")
-
-
-@pytest.mark.parametrize(("shape", "said"), [("chain", "auto 5"), ("tree", "auto tree of 5")])
+@pytest.mark.parametrize(("shape", "said"), [("chain", "auto 5"), ("tree", "auto 5 tree")])
 async def test_the_status_line_names_what_auto_chose(
     drive: Drive, shape: DraftShape, said: str
 ) -> None:
@@ -157,33 +139,9 @@ async def test_the_status_line_names_what_auto_chose(
         await user.open_chat()
         await user.ask("hello", rounds=4)
         status = user.chat.query_one(StatusLine)
-        await user.until(lambda: f"{said}  context" in status.render().plain, "the choice")
+        await user.until(lambda: f"length {said}   F7- F8+" in status.render().plain, "the choice")
         await user.more_rounds(3)
-        await user.until(lambda: "auto plain  context" in status.render().plain, "a plain round")
-        await user.pilot.resize_terminal(110, 24)
-        await user.until(
-            lambda: "auto plain (plain check)  context" in status.render().plain, "why"
-        )
-        await user.more_rounds(6)
-        await user.until(
-            lambda: "2 (drafts lost time)  context" in status.render().plain, "plain words for why"
-        )
-
-
-@pytest.mark.parametrize("reason", AutoReason)
-@pytest.mark.parametrize("n", [0, 16])
-@pytest.mark.parametrize("width", [16, 35, 38])
-def test_what_auto_says_fits_its_line(reason: AutoReason, n: int, width: int) -> None:
-    auto = AutoDraft(n, reason, tuple(1000.0 + n for n in range(17)), 12.3, 1234.0, 5678.0)
-    said = [
-        wording.auto_choice(auto, width),
-        wording.auto_speeds(auto, width),
-        wording.auto_ledger(auto, width),
-    ]
-    assert all(len(text) <= width for text in said)
-    if width >= 38:
-        assert said[0].startswith("Auto: ")
-        assert said[2].startswith("Behind plain: ")
+        await user.until(lambda: "length auto plain" in status.render().plain, "a plain round")
 
 
 async def test_a_target_that_stays_with_chains_says_why_when_a_tree_is_asked_for(

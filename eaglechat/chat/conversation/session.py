@@ -6,6 +6,7 @@ The view is told once that something changed. It is told again only after it has
 from __future__ import annotations
 
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -41,14 +42,17 @@ from eaglechat.chat.conversation.continuation import (
     terms_to_continue,
 )
 from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId, Turns
+from eaglechat.chat.headline import Headline, headline_of, timed_at_load
 from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.history.saved_chat import SavedChat
-from eaglechat.chat.recording import Recording, Terms
+from eaglechat.chat.inspecting import recorded_terms
+from eaglechat.chat.recording import Plain, Recording, Terms
 from eaglechat.chat.refusals import Remark
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.speeds import Gain, PlainSpeed, Speeds
 from eaglechat.links.base import (
     ENGINE_DIED,
     AnsweredRequest,
@@ -60,7 +64,7 @@ from eaglechat.links.base import (
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round, Window
-from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, of_the_draft, stats_of
+from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, Speed, of_the_draft, stats_of
 
 STAND_IN = "hi"
 """Stands for the question in `show_prompt` while nothing is typed."""
@@ -174,12 +178,13 @@ class ChatSession:
         settings: Callable[[], Settings],
         chats_dir: Path,
         roles_dir: Path,
+        speeds: Speeds,
         saved: SavedChat | None = None,
     ) -> None:
         """Without `info` nothing is loaded, and the chat can only be read."""
         self._roles_dir = roles_dir
         self.role: Role | None = None
-        self._engine, self._view = engine, view
+        self._engine, self._view, self._speeds = engine, view, speeds
         self._settings, self._chats_dir = settings, chats_dir
         self.pair, self.info = pair, info
         self.controls = first_controls(settings(), pair, self.recommended)
@@ -206,6 +211,7 @@ class ChatSession:
         """What was in the prompt when the chat was left."""
         self.running: Running | None = None
         self.is_stopping = False
+        self._opened_at = time.time()
         self._deleted: list[TurnId] = []
         """Roots of the branches deleted since the chat was opened, oldest first."""
         self.notices: list[Notice] = []
@@ -277,6 +283,16 @@ class ChatSession:
         question = self.turns.question(turn.parent if isinstance(turn, Reply) else id)
         self._answer(question, is_again=True)
         return True
+
+    def answer_recorded(self, id: TurnId) -> Recording | None:
+        """Write a reply once more, with its own terms and seed, and record the target's candidates;
+        None if it cannot be done now."""
+        if self._refuses() or self._is_gone(id):
+            return None
+        reply = self.turns.reply(id)
+        again = self.turns.answer(reply.parent, Recording(recorded_terms(reply.recording)))
+        self._request(again, reply.parent)
+        return again.recording
 
     def continue_reply(self, id: TurnId) -> bool:
         """Continue a stopped reply after its last token."""
@@ -519,6 +535,24 @@ class ChatSession:
         reply = self.turns.last_reply
         return reply.recording if reply else None
 
+    @property
+    def headline(self) -> Headline:
+        """What `shown` is worth: its speed against plain decoding."""
+        shown, is_over = self.shown, self.running is None
+        if shown is None:
+            return Headline(plain=self._plain_before())
+        before = shown.plain_before if is_over else self._plain_before()
+        return headline_of(shown, before, is_over=is_over)
+
+    def _plain_before(self) -> Plain | None:
+        """The plain speed of this pair that was measured last at a context like this one."""
+        if self.info is None:
+            return None
+        known = self._speeds.plain(self.pair, self.n_past)
+        if known is None:
+            return timed_at_load(self.info.plain_ms)
+        return Plain(Speed(known.tokens_per_second, known.error), "before", known.at)
+
     def is_writing(self, turn: Reply | Comparison) -> bool:
         """Whether this is being written now."""
         return self.running is not None and self.running.turn is turn
@@ -678,9 +712,41 @@ class ChatSession:
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
         if was_answered or turn.recording.text or turn.recording.reasoning:
             self.recorder.ended(turn)
+            self._note_speeds(turn)
             self._judge_draft(turn.recording.rounds[running.n_before :])
             return ()
         return self._take_back(turn)
+
+    def _note_speeds(self, turn: Reply | Comparison) -> None:
+        """Keep what this reply measured: the speed of plain decoding, and what drafting gained if
+        plain decoding was measured in the same chat."""
+        recording, now = turn.recording, time.time()
+        recording.plain_before = self._plain_before()
+        headline = headline_of(recording, recording.plain_before)
+        plain = headline.plain
+        measured = headline.speed if headline.is_plain else recording.speeds.plain.speed()
+        if plain is not None and plain.source == "auto":
+            measured = plain.speed
+        if measured is not None:
+            speed = PlainSpeed(measured.tokens_per_second, measured.error, recording.n_past, now)
+            self._speeds.note_plain(self.pair, speed)
+            if isinstance(turn, Comparison):
+                of = self.turns.reply(turn.of).recording
+                of.plain_before = Plain(measured, "before", now)
+        is_of_chat = plain is not None and (
+            plain.source in ("reply", "auto") or plain.at >= self._opened_at
+        )
+        known = self._speeds.gain(self.pair)
+        if (
+            is_of_chat
+            and headline.speed_up is not None
+            and headline.verdict != "same"
+            and not recording.changed
+            and (known is None or known.by == "chat")
+        ):
+            length = recording.terms.speculation.n_draft_max
+            gain = Gain(headline.speed_up, headline.error, length, "chat", now)
+            self._speeds.note_gain(self.pair, gain)
 
     def _take_back(self, turn: Reply | Comparison) -> QuestionParts:
         """Take an unanswered question out: two in a row break most chat templates."""

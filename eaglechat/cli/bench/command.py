@@ -25,7 +25,9 @@ from eaglechat.cli.bench.measuring import (
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
+from eaglechat.hub.local.speeds import Speeds, note_bench
 from eaglechat.hub.units import format_seconds
+from eaglechat.tui.texts.bench import verdict_in_words
 from eaglechat.tui.texts.refusals import sentence_of
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
@@ -34,6 +36,7 @@ from eaglechat.wire.stats import of_the_draft
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.prefill import PrefillRun
+    from eaglechat.engine.bench.verdict import Verdict
 
 T = TypeVar("T")
 
@@ -184,7 +187,9 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
             trouble = str(error)
         finally:
             progress.clear()
-    _give_out(args, hello, info, runs=runs, prefills=prefills)
+    verdict = _give_out(args, hello, info, runs=runs, prefills=prefills)
+    if verdict is not None and args.prompts is None and trouble is None and not interrupt.happened:
+        note_bench(Speeds(paths.state_dir()), pair, prompts, verdict, runs)
     if interrupt.happened:
         trouble = "stopped"
     if trouble is None:
@@ -200,14 +205,17 @@ def _give_out(
     *,
     runs: list[BenchRun],
     prefills: list[PrefillRun],
-) -> None:
-    """Print the tables, and write everything as JSON if asked to."""
+) -> Verdict | None:
+    """Print the verdict and the tables, and write everything as JSON if asked to."""
     from eaglechat.engine.bench.prefill import prefill_results
     from eaglechat.engine.bench.report import by_drafter, report_of
+    from eaglechat.engine.bench.verdict import judge
 
     report = report_of(runs)
-    read = prefill_results(prefills, runs)
-    for line in bench_tables.lines(info, hello, report, read, markdown=args.markdown):
+    verdict, read = judge(report), prefill_results(prefills, runs)
+    names = {result.setting: result.setting for result in report.settings}
+    said = verdict_in_words(verdict, names) if verdict is not None else ""
+    for line in bench_tables.lines(info, hello, report, read, said, markdown=args.markdown):
         print(line)
     if info.speculation_off:
         print(f"\nNothing is drafted: {info.speculation_off}.")
@@ -219,11 +227,13 @@ def _give_out(
         document = {
             "engine": {"name": hello.engine, "version": hello.llama_cpp or hello.eaglechat},
             "pair": info,
+            "verdict": said,
             "report": report,
             "prefill": prefills,
         }
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
+    return verdict
 
 
 def _open_shapes(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:

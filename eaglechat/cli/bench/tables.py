@@ -29,6 +29,7 @@ def lines(
     hello: Hello,
     report: BenchReport,
     prefills: Sequence[PrefillResult],
+    verdict: str,
     *,
     markdown: bool,
 ) -> Iterator[str]:
@@ -39,6 +40,9 @@ def lines(
         yield "Nothing was measured."
         return
     names = {result.setting: result.setting for result in report.settings}
+    if verdict:
+        yield ""
+        yield verdict
     yield ""
     yield "Tokens per second by setting: the median of the repeats, and half their spread"
     yield from _table(prompt_table(report, names), markdown)

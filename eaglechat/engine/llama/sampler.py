@@ -100,7 +100,9 @@ class Sampler(Owned):
         return sampled, tuple(
             Likely(
                 id=id,
-                text=context.model.piece(id).decode("utf-8", errors="replace"),
+                text=(context.model.piece(id) or context.model.spelled(id)).decode(
+                    "utf-8", errors="replace"
+                ),
                 probability=float(probabilities[id]),
                 chance=chances.get(id, 0.0),
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -162,12 +162,13 @@ class LoadedPair:
         self.prompter = Prompter(target)
         return PairInfo(
             target=_info(target_header, target),
-            drafters=tuple(drafters),
+            drafters=_with_limits(drafters, models, calibrations, context.n_rollback),
             undrafted=undrafted,
             n_ctx=context.n_ctx,
             n_threads=n_threads,
             devices=tuple(device.description for device in devices),
             load_ms=(time.perf_counter() - started) * 1000.0,
+            plain_ms=_plain_ms(calibrations),
             kv_type=options.kv_type,
             draft_kv_type=options.draft_kv_type,
             draft_window=draft_window(draft_header, options),
@@ -242,6 +243,26 @@ def _calibrations(
         model.set_export(True)
         measured[model.name] = calibrate(target, model, is_cancelled)
     return measured
+
+
+def _with_limits(
+    drafters: Sequence[DrafterInfo],
+    models: Sequence[DraftModel],
+    calibrations: Mapping[str, Calibration],
+    n_rollback: int | None,
+) -> tuple[DrafterInfo, ...]:
+    """The drafters, with the most tokens that each drafts and the target can take back."""
+    most = N_DRAFT_MAX_LIMIT if n_rollback is None else n_rollback
+    return tuple(
+        msgspec.structs.replace(one, longest=min(most, calibrations[model.name].longest))
+        for one, model in zip(drafters, models, strict=True)
+    )
+
+
+def _plain_ms(calibrations: Mapping[str, Calibration]) -> float | None:
+    """Milliseconds of a plain pass, as calibrated for the first draft model."""
+    first = next(iter(calibrations.values()), None)
+    return first.verify[0][1] if first is not None and first.verify else None
 
 
 def _warm_up(target: Context) -> None:

@@ -23,6 +23,7 @@ from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local import library
 from eaglechat.hub.local.installed import Status, cached_model
 from eaglechat.hub.local.library import LocalModel
+from eaglechat.hub.local.stores import find_model
 from eaglechat.hub.references import (
     HubReference,
     InvalidReferenceError,
@@ -51,7 +52,7 @@ def named(hub: Hub, text: str, catalogue: Catalogue, models: Sequence[LocalModel
     reference = parse(text)
     if isinstance(reference, LocalReference):
         return of_file(reference.path, catalogue, models)
-    cached = cached_model(hub.cache_dir, reference)
+    cached = cached_model(hub.cache_dir, reference) or find_model(reference, None)
     if cached is not None:
         return of_model(replace(library.look_at([cached])[0], repo=reference.repo), catalogue)
     listing = hub.repo(reference.repo, reference.revision)

@@ -7,15 +7,23 @@ speed, and the menu shows the gain.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from contextlib import suppress
+from math import sqrt
 from pathlib import Path
-from typing import Literal
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from eaglechat.hub.local.pair import Pair
 from eaglechat.paths import write_atomically
-from eaglechat.wire.protocol import Auto
+from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun
+from eaglechat.wire.protocol import AUTO, Auto
+
+if TYPE_CHECKING:
+    from eaglechat.engine.bench.verdict import Verdict
 
 _SHORT = 256
 """Tokens of context up to which attention takes too little of a pass to tell contexts apart."""
@@ -103,6 +111,29 @@ class Speeds:
             write_atomically(
                 self._file, msgspec.json.format(msgspec.json.encode([*speeds.values()]))
             )
+
+
+def note_bench(
+    speeds: Speeds,
+    pair: Pair,
+    prompts: Sequence[BenchPrompt],
+    verdict: Verdict,
+    runs: Sequence[BenchRun],
+) -> None:
+    """Note what a bench with repeats measured: the gain, and the plain speed on its short
+    prompts."""
+    now, gain, n = time.time(), verdict.gain, verdict.best.n
+    if gain.error is None or n is None:
+        return
+    length = AUTO if n == AUTO else int(n)
+    speeds.note_gain(pair, Gain(gain.speed_up, gain.error, length, "bench", now))
+    short = {one.name: len(one.text) // 4 for one in prompts if len(one.text) // 4 <= _SHORT}
+    plain = [run for run in runs if run.setting == PLAIN and run.prompt in short]
+    if len(plain) > 1:
+        rates = [run.tokens_per_second for run in plain]
+        error = 2 * stdev(rates) / sqrt(len(rates))
+        n_past = round(fmean(short[run.prompt] + run.tokens / 2 for run in plain))
+        speeds.note_plain(pair, PlainSpeed(fmean(rates), error, n_past, now))
 
 
 def _key(pair: Pair) -> tuple[str, str | None, str]:

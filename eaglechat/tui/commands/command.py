@@ -8,6 +8,7 @@ from typing import Literal
 Scope = Literal[
     "app", "menu", "list", "open", "downloads", "library", "dialog", "confirm",
     "chat", "prompt", "slider", "bench", "seen", "inside", "chats", "find", "rounds",
+    "settings",
 ]  # fmt: skip
 """Screens and widgets with commands. Each makes its BINDINGS from one or more scopes."""
 
@@ -24,6 +25,7 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "dialog", "inside"}),
     frozenset({"app", "dialog", "list", "chats"}),
     frozenset({"app", "find"}),
+    frozenset({"app", "dialog", "list", "settings"}),
     frozenset({"app", "chat", "rounds"}),
 )
 """Scopes that hold at the same time. Within each of these, a key has one meaning."""

@@ -100,7 +100,7 @@ MENU = (
         title="Find drafts for this model",
         help="Find everything that can draft for the highlighted model, here and on the Hub",
         scopes=("menu", "library"),
-        keys=("leader s",),
+        keys=("leader exclamation_mark",),
         priority=True,
     ),
     Command(
@@ -239,6 +239,24 @@ DIALOGS = (
         help="Move to the other button",
         scopes=("confirm",),
         keys=("left", "right"),
+    ),
+    Command(
+        id="settings.value_after",
+        title="Next value",
+        help="Take the next value of the highlighted setting",
+        scopes=("settings",),
+        keys=("right",),
+        action="step(1)",
+        priority=True,
+    ),
+    Command(
+        id="settings.value_before",
+        title="Previous value",
+        help="Take the previous value of the highlighted setting",
+        scopes=("settings",),
+        keys=("left",),
+        action="step(-1)",
+        priority=True,
     ),
 )
 
@@ -395,6 +413,14 @@ CHAT = (
         help="Show the last round of the reply",
         scopes=("inside",),
         keys=("end",),
+        priority=True,
+    ),
+    Command(
+        id="inside.record",
+        title="Record the candidates",
+        help="Record the target's candidates from now on, and answer again",
+        scopes=("inside",),
+        keys=("i",),
         priority=True,
     ),
     Command(
@@ -777,7 +803,7 @@ BENCH = (
     Command(
         id="chat.bench",
         title="Bench",
-        help="Measure this pair with each draft length and keep the best",
+        help="Measure whether drafting is worth it with this pair, and how long drafts should be",
         scopes=("chat",),
         keys=("leader b",),
         priority=True,
@@ -802,7 +828,7 @@ BENCH = (
     Command(
         id="bench.quick",
         title="Quick bench",
-        help="Measure two prompts once, with short replies",
+        help="Measure two prompts twice, with short replies",
         scopes=("bench",),
         keys=("leader q",),
         footer="Quick",

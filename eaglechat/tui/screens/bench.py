@@ -1,9 +1,11 @@
-"""The bench: measures the loaded pair plainly and with each draft length, and keeps the best."""
+"""The bench: measures the loaded pair plainly and with each draft length, and says whether drafting
+is worth it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from rich.cells import cell_len
 from textual import on
@@ -12,13 +14,15 @@ from textual.containers import Horizontal, HorizontalScroll, Vertical, VerticalS
 from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
-from textual.widgets import Button, DataTable, Input, SelectionList, Static
+from textual.widgets import Button, Collapsible, DataTable, Input, SelectionList, Static
 
 from eaglechat.chat.controls import Controls
 from eaglechat.engine.bench.measure import settings_of
 from eaglechat.engine.bench.prompts import builtin_prompts
-from eaglechat.engine.bench.report import BenchReport, report_of
+from eaglechat.engine.bench.report import report_of
+from eaglechat.engine.bench.verdict import Verdict, judge
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.speeds import note_bench
 from eaglechat.hub.units import format_seconds
 from eaglechat.links.base import ENGINE_DIED, Died, Lifecycle
 from eaglechat.tui.commands.bindings import bindings_of
@@ -27,11 +31,13 @@ from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bench import (
-    best_setting,
+    Span,
     chart,
+    gain_chart,
+    length_chart,
     length_labels,
     prompt_table,
-    verdict,
+    verdict_in_words,
 )
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.meters import Bar
@@ -42,7 +48,7 @@ from eaglechat.wire.protocol import AUTO, Auto, Bench, BenchProgress, PairInfo
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 _FULL = {"lengths": "0, 1, 2, 3, 5, 8, auto", "repeats": "3", "max-tokens": "128"}
-_QUICK = {"lengths": "0, 1, 3, 5, auto", "repeats": "1", "max-tokens": "64"}
+_QUICK = {"lengths": "1, 3, 5, auto", "repeats": "2", "max-tokens": "64"}
 _QUICK_PROMPTS = 2
 _FIELDS = {
     "lengths": "Draft lengths",
@@ -79,24 +85,23 @@ def _n_replies(bench: Bench) -> int:
     return len(bench.prompts) * bench.repeats * len(settings)
 
 
-class SpeedChart(Widget):
-    """The chart of the settings, as wide as there is room."""
+class Chart(Widget):
+    """Lines drawn as wide as there is room."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._report: BenchReport | None = None
+        self._draw: Callable[[int], Sequence[Sequence[Span]]] = lambda _width: ()
 
-    def show(self, report: BenchReport) -> None:
-        self._report = report
+    def show(self, draw: Callable[[int], Sequence[Sequence[Span]]]) -> None:
+        """`draw` makes the lines for a width in cells."""
+        self._draw = draw
         self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._report.settings) + 1 if self._report and self._report.settings else 0
+        return len(self._draw(width))
 
     def render(self) -> Content:
-        if self._report is None:
-            return Content("")
-        lines = chart(self._report, length_labels(self._report), self.content_size.width)
+        lines = self._draw(self.content_size.width)
         return Content("\n").join(Content.assemble(*line) for line in lines)
 
 
@@ -128,6 +133,9 @@ class BenchScreen(EagleScreen[None]):
         self._progress: BenchProgress | None = None
         """Of the reply that is being written, until it has ended."""
         self._stopping = False
+        self._verdict: Verdict | None = None
+        self._advised: int | Auto = AUTO
+        """The draft length that the verdict advises."""
 
     def compose(self) -> ComposeResult:
         yield TitleBar(f"bench of {wording.pair_in_short(self._info, self._pair.name)}")
@@ -142,13 +150,17 @@ class BenchScreen(EagleScreen[None]):
                     yield Line("", id="kept")
             yield Line("", id="said")
             yield Bar(id="done")
-            yield SpeedChart(id="chart")
-            yield DataTable(id="table", cursor_type="row", zebra_stripes=True)
+            yield Chart(id="gains")
+            yield Chart(id="speeds")
+            with Collapsible(
+                title="Details", collapsed_symbol="▸", expanded_symbol="▾", id="details"
+            ):
+                yield Chart(id="chart")
+                yield DataTable(id="table", cursor_type="row", zebra_stripes=True)
         with HorizontalScroll(id="buttons", can_focus=False):
             yield Button("Measure", id="start", variant="primary", compact=True)
             yield Button("Quick", id="quick", compact=True)
-            yield Button("Use for this pair", id="keep-here", variant="primary", compact=True)
-            yield Button("Use for all pairs", id="keep-all", compact=True)
+            yield Button("", id="use", variant="primary", compact=True)
             yield Button("Follow the settings", id="forget", compact=True)
             yield Button("Again", id="again", compact=True)
             yield Button("Stop", id="stop", variant="error", compact=True)
@@ -267,7 +279,7 @@ class BenchScreen(EagleScreen[None]):
             self._runs.append(event.run)
             self._show_results()
         elif isinstance(event, protocol.BenchDone):
-            self._ended("Stopped. The tables show what was measured so far.")
+            self._ended("Stopped early.")
         if self._is_running:
             self._show_progress(self._bench)
 
@@ -279,16 +291,36 @@ class BenchScreen(EagleScreen[None]):
         """Show the results. `said` is why it ended early, if it did."""
         assert self._bench is not None
         report = report_of(self._runs)
-        best = best_setting(report.settings)
-        if best is not None and len(self._runs) == _n_replies(self._bench):
-            said = verdict(best, report)
-        elif best is not None:
-            said = f"{said} {verdict(best, report)}"
+        self._verdict = verdict = judge(report)
+        labels = length_labels(report)
+        sentence = verdict_in_words(verdict, labels) if verdict is not None else ""
+        is_whole = len(self._runs) == _n_replies(self._bench)
+        if is_whole and verdict is not None:
+            speeds = self._services.pairs.speeds
+            note_bench(speeds, self._pair, self._bench.prompts, verdict, self._runs)
+        said = (sentence or "Nothing was drafted.") if is_whole else f"{said} {sentence}".rstrip()
         self._phase("ended", "done")
-        self.set_class(best is None, "-nothing")
         self._say(said)
         self._show_results()
-        self._focus("keep-here" if best is not None else "again")
+        self._offer()
+
+    def _offer(self) -> None:
+        """Offer what follows from the verdict."""
+        verdict, what = self._verdict, ""
+        advice = verdict.advice if verdict is not None else "repeat"
+        if advice == "repeat":
+            repeats = self.query_one("#repeats", Input)
+            repeats.value = max(repeats.value, "2", key=int)
+        elif advice == "length" and verdict is not None:
+            self._advised = int(verdict.best.n or 0)
+            what = f"Use {wording.plural(self._advised, 'token')} a round"
+        else:
+            self._advised = AUTO if advice == "auto" else 0
+            what = "Let auto choose" if advice == "auto" else "Chat plainly"
+        self.set_class(not what, "-nothing")
+        self.set_class(not self._runs, "-empty")
+        self.query_one("#use", Button).label = what
+        self._focus("use" if what else "again")
 
     # Showing
 
@@ -327,10 +359,13 @@ class BenchScreen(EagleScreen[None]):
 
     def _show_results(self) -> None:
         report = report_of(self._runs)
-        self.query_one(SpeedChart).show(report)
+        labels, verdict = length_labels(report), judge(report)
+        self.query_one("#gains", Chart).show(partial(gain_chart, verdict, labels))
+        self.query_one("#speeds", Chart).show(partial(length_chart, report, labels))
+        self.query_one("#chart", Chart).show(partial(chart, report, labels))
         table = self.query_one("#table", DataTable)
         table.clear(columns=True)
-        head, *rows = prompt_table(report, length_labels(report))
+        head, *rows = prompt_table(report, labels)
         # Widths that the table finds by itself come a moment later, or too late to be drawn.
         for label, *cells in zip(head, head, *rows, strict=True):
             table.add_column(label, width=max(map(cell_len, cells)))
@@ -339,32 +374,13 @@ class BenchScreen(EagleScreen[None]):
 
     # Keeping, and leaving
 
-    @property
-    def _best(self) -> int | Auto | None:
-        """The n_draft_max of the fastest setting."""
-        best = best_setting(report_of(self._runs).settings)
-        if best is None or best.n is None:
-            return None
-        return AUTO if best.n == AUTO else int(best.n)
-
-    @on(Button.Pressed, "#keep-here")
-    def _keep_here(self) -> None:
-        if (best := self._best) is None:
-            return
-        self._services.pairs.keep_length(self._pair, best)
-        self._kept(best, f"{self._pair.name} starts with n_draft_max {best} from now on.")
-
-    @on(Button.Pressed, "#keep-all")
-    def _keep_all(self) -> None:
-        if (best := self._best) is None:
-            return
-        self._services.pairs.keep_length(self._pair, None)
-        self._services.settings.change("speculation", "n_draft_max", best)
-        self._kept(best, f"speculation.n_draft_max is {best} from now on, for all pairs.")
-
-    def _kept(self, best: int | Auto, said: str) -> None:
-        self._keep(best)
-        problem = self._services.pairs.problem
+    @on(Button.Pressed, "#use")
+    def _use(self) -> None:
+        pairs, length = self._services.pairs, self._advised
+        pairs.keep_length(self._pair, length)
+        self._keep(length)
+        said = f"{self._pair.name} starts with n_draft_max {length} from now on."
+        problem = pairs.problem
         self.notify(problem or said, severity="warning" if problem else "information", markup=False)
         self.dismiss(None)
 

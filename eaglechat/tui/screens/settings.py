@@ -1,191 +1,229 @@
-"""The settings screen: one field for each setting of the model. A change applies at once."""
+"""The settings screen: a line for each setting of the model. A change applies at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from typing import Any
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widget import Widget
-from textual.widgets import Checkbox, Input, Select, Static
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
 
 from eaglechat.settings import SettingDoc, describe
 from eaglechat.settings.description import WrongValueError, parse, wanted, written
-from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.panel.tick import Tick
+from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
+from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.readouts import MUTED, Line
 
 _NOTES = {
-    "speculation": " (for new chats; a pair can have its own n_draft_max)",
-    "engine": " (from the next load; the command from the next start)",
+    "speculation": "for new chats; a pair can have its own n_draft_max",
+    "engine": "from the next load; the command from the next start",
 }
-
-_AT_ONCE = 12
-"""Fields that fit on the screen at first; the rest is made after the first frame."""
+_NAME_CELLS = 18
+_WORDS_CELLS = 48
+"""The longest row of words that fits beside a name in 80 columns."""
 
 
 class SettingsScreen(EagleModal[None]):
-    """Every setting of `settings.describe()`."""
+    """Every setting of `settings.describe()`. Typing filters them; the help is of the highlighted
+    one."""
 
     CSS_PATH = "settings.tcss"
+    BINDINGS = bindings_of("settings")
 
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._settings, self._loaded = services.settings, services.engine.loaded
-        self._fields = self._all_fields()
+        self._docs = {doc.name: doc for doc in describe()}
+        self._edited: SettingDoc | None = None
+        """The setting whose value is being typed."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="settings") as dialog:
-            dialog.border_title = "Settings"
-            dialog.border_subtitle = with_keys(
-                f"{TAB} moves, {ENTER} applies, {{dialog.back}} closes"
-            )
-            with VerticalScroll(id="fields", can_focus=False):
-                yield from islice(self._fields, _AT_ONCE)
-            yield Static(
-                f"Saved in {self._settings.file}", classes="muted", id="where", markup=False
-            )
+            dialog.border_title = f"Settings, saved in {self._settings.file}"
+            rows = OptionList(id="rows", compact=True)
+            yield Filter(rows, id="filter")
+            yield rows
+            with Vertical(id="about"):
+                yield Input(id="value", compact=True)
+                yield Line(id="problem", classes="problem")
+                yield Static(id="meaning", classes="muted", markup=False)
         yield TooSmall()
 
     def on_mount(self) -> None:
-        # Styling all of them before the first frame would take most of a second.
-        self.call_after_refresh(self.query_one("#fields").mount_all, self._fields)
+        self._show_rows()
+        self._end_edit()
 
-    def _all_fields(self) -> Iterator[Widget]:
-        table = ""
-        for doc in describe():
+    # Showing
+
+    @on(Input.Changed, "#filter")
+    def _show_rows(self) -> None:
+        rows, words = self.query_one("#rows", OptionList), self.query_one(Filter).words
+        before, table = self._highlighted, ""
+        rows.clear_options()
+        for doc in self._docs.values():
+            if not all(word in self._all_of(doc) for word in words):
+                continue
             if doc.table != table:
                 table = doc.table
-                heading = table.capitalize() + _NOTES.get(table, "")
-                yield Static(heading, classes="heading", markup=False)
-            yield SettingField(doc, self._value(doc), self._settings.change, self._recommended(doc))
+                note = f"  {_NOTES[table]}" if table in _NOTES else ""
+                heading = Content.assemble((table.capitalize(), "bold $primary"), (note, MUTED))
+                rows.add_option(Option(heading, disabled=True))
+            rows.add_option(Option(self._row(doc), id=doc.name))
+        if not rows.option_count:
+            said = f"No setting has “{' '.join(words)}” in its name, value or help."
+            rows.add_option(Option(Content.assemble((said, MUTED)), disabled=True))
+        elif before is not None and not words:
+            rows.highlighted = rows.get_option_index(before.name)
+        else:
+            rows.action_first()
+
+    def _all_of(self, doc: SettingDoc) -> str:
+        """What the filter searches."""
+        return f"{doc.name} {self._row(doc).plain} {self._meaning(doc)}".casefold()
+
+    def _row(self, doc: SettingDoc) -> Content:
+        return Content.assemble((f"  {doc.key:{_NAME_CELLS}}", ""), *self._control(doc))
+
+    def _control(self, doc: SettingDoc) -> Iterator[tuple[str, str]]:
+        value, words = self._value(doc), self._words(doc)
+        if not words:
+            text = "" if value is None else written(value).translate(VISIBLE_WHITESPACE)
+            yield (text, "bold") if text else (self._unset(doc), MUTED)
+        elif sum(len(word) + 2 for word in words) > _WORDS_CELLS:
+            yield (f"← {value} →", "bold")
+        else:
+            for word in words:
+                yield (f"[{word}]", "bold") if word == value else (f" {word} ", MUTED)
+
+    def _words(self, doc: SettingDoc) -> tuple[str, ...]:
+        """All the values of a setting that takes only a few."""
+        if doc.name == "interface.theme":
+            return tuple(sorted(self.app.available_themes))
+        return ("on", "off") if doc.kind is bool else doc.choices
 
     def _value(self, doc: SettingDoc) -> Any:
-        """The value in force; None if it is left to the model."""
+        """The value in force, a word for a switch; None if it is left to the model."""
         if doc.follows_model and doc.name not in self._settings.current.given:
             return None
-        return getattr(getattr(self._settings.current, doc.table), doc.key)
+        value = getattr(getattr(self._settings.current, doc.table), doc.key)
+        if doc.name == "interface.theme" and value not in self.app.available_themes:
+            return self.app.theme
+        return {True: "on", False: "off"}[value] if doc.kind is bool else value
 
-    def _recommended(self, doc: SettingDoc) -> Any:
-        """The value that the loaded model recommends, if it recommends one."""
-        return getattr(self._loaded.sampling, doc.key, None) if self._loaded else None
+    def _unset(self, doc: SettingDoc) -> str:
+        """What stands for an empty value: that in force where the model decides."""
+        if not doc.follows_model:
+            return "empty"
+        recommended = getattr(self._loaded.sampling, doc.key, None) if self._loaded else None
+        if recommended is None:
+            return f"{written(doc.default)} (default)"
+        return f"{written(recommended)} (model's)"
 
-    def action_back(self) -> None:
-        fields = [*self.query(SettingField)]
-        for field in fields:
-            field.apply()
-        if refused := [field.refused for field in fields if field.refused]:
-            said = "\n".join(refused)
-            self.notify(said, title="Not saved", severity="warning", markup=False)
-        self.dismiss(None)
-
-
-class SettingSelect(Select[str]):
-    """One of a few values."""
-
-    async def on_event(self, event: events.Event) -> None:
-        # Closed while it is made, it has no label to show its value in.
-        if self.query("#label") or not isinstance(event, events.Mount):
-            await super().on_event(event)
-
-
-class SettingField(Vertical):
-    """One setting: its name, a control, its meaning, and why a value is refused."""
-
-    def __init__(
-        self,
-        doc: SettingDoc,
-        value: Any,
-        take: Callable[[str, str, Any], None],
-        recommended: Any = None,
-    ) -> None:
-        """`take` gets the table, the key and each new valid value. None leaves the setting to the
-        model, whose file may have `recommended` a value."""
-        super().__init__()
-        self._doc, self._value = doc, value
-        self._take_over = take
-        self._recommended = recommended
-        self.refused = ""
-        """The setting and why what is typed is refused; empty if it is valid."""
-
-    def compose(self) -> ComposeResult:
-        with Horizontal(classes="setting"):
-            yield Static(self._doc.key, classes="setting-name", markup=False)
-            yield self._control()
-        yield Static(self._meaning(), classes="setting-meaning", markup=False)
-        yield Static("", classes="setting-problem", markup=False)
-
-    def _control(self) -> Widget:
-        doc = self._doc
-        if doc.kind is bool:
-            return Tick("", self._value)
-        if doc.name == "interface.theme":
-            names = sorted(self.app.available_themes)
-            chosen = self._value if self._value in names else self.app.theme
-            return SettingSelect(
-                [(name, name) for name in names], value=chosen, allow_blank=False, compact=True
-            )
-        if doc.choices:
-            choices = [(choice, choice) for choice in doc.choices]
-            return SettingSelect(choices, value=self._value, allow_blank=False, compact=True)
-        value = "" if self._value is None else written(self._value)
-        return Input(value, self._unset(), compact=True, name=doc.name)
-
-    def _unset(self) -> str:
-        """The placeholder: the value in force while the field is empty."""
-        if not self._doc.follows_model:
-            return ""
-        if self._recommended is None:
-            return f"{written(self._doc.default)} (default)"
-        return f"{written(self._recommended)} (model's)"
-
-    def _meaning(self) -> str:
-        doc = self._doc
+    def _meaning(self, doc: SettingDoc) -> str:
         fits = wanted(doc)
         fits = f" {fits[0].upper()}{fits[1:]}." if doc.range or doc.example else ""
         if doc.follows_model:
             unset = f"Empty: as the model's file recommends, else {written(doc.default)}."
+        elif doc.kind is bool:
+            unset = f"Default: {'on' if doc.default else 'off'}."
         else:
             unset = f"Default: {written(doc.default) or 'empty'}."
         return f"{doc.description}{fits} {unset}"
 
-    @on(Checkbox.Changed)
-    def _switched(self, event: Checkbox.Changed) -> None:
-        event.stop()
-        self._take(event.value)
+    @property
+    def _highlighted(self) -> SettingDoc | None:
+        option = self.query_one("#rows", OptionList).highlighted_option
+        return self._docs.get(option.id) if option is not None and option.id else None
 
-    @on(Select.Changed)
-    def _selected(self, event: Select.Changed) -> None:
-        event.stop()
-        self._take(event.value)
+    @on(OptionList.OptionHighlighted)
+    def _show_meaning(self) -> None:
+        doc = self._highlighted
+        self.query_one("#meaning", Static).update(self._meaning(doc) if doc else "")
 
-    @on(Input.Submitted)
-    @on(Input.Blurred)
-    def apply(self) -> None:
-        """Put what is typed in force if it is valid."""
-        for field in self.query(Input):
-            try:
-                is_unset = self._doc.follows_model and not field.value.strip()
-                self._take(None if is_unset else parse(self._doc, field.value))
-            except WrongValueError as error:
-                self._complain(str(error))
+    # Changing
 
-    @on(Input.Changed)
-    def _typing(self, event: Input.Changed) -> None:
-        event.stop()
-        self._complain("")
+    @on(Input.Submitted, "#filter")
+    @on(OptionList.OptionSelected)
+    def _change(self) -> None:
+        self._apply()
+        if self._highlighted is not None:
+            self.action_step(1)
 
-    def _take(self, value: Any) -> None:
-        self._complain("")
-        if value != self._value:
-            self._value = value
-            self._take_over(self._doc.table, self._doc.key, value)
+    def _edit(self, doc: SettingDoc) -> None:
+        self._edited = doc
+        value = self._value(doc)
+        field = self.query_one("#value", Input)
+        field.value = "" if value is None else written(value)
+        field.placeholder = self._unset(doc)
+        field.cursor_position = len(field.value)
+        self.add_class("-editing")
+        field.focus()
+        self._show_keys("{list.choose} applies, {dialog.back} leaves it as it was")
 
-    def _complain(self, reason: str) -> None:
-        self.query_one(".setting-problem", Static).update(reason)
-        self.set_class(bool(reason), "-wrong")
-        self.refused = f"{self._doc.key}: {reason}" if reason else ""
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "step":
+            return self._edited is None and self._highlighted is not None
+        return super().check_action(action, parameters)
+
+    def action_step(self, by: int) -> None:
+        """Take the next of a few values, or the one before; type one where there are many."""
+        doc = self._highlighted
+        assert doc is not None
+        words = self._words(doc)
+        if not words:
+            self._edit(doc)
+            return
+        word = words[(words.index(self._value(doc)) + by) % len(words)]
+        self._take(doc, word == "on" if doc.kind is bool else word)
+
+    @on(Input.Submitted, "#value")
+    @on(Input.Blurred, "#value")
+    def _apply(self) -> None:
+        """Put what is typed in force, if it is valid."""
+        doc = self._edited
+        if doc is None:
+            return
+        text = self.query_one("#value", Input).value
+        try:
+            value = None if doc.follows_model and not text.strip() else parse(doc, text)
+        except WrongValueError as error:
+            self.query_one("#problem", Line).show(f"Not saved: {error}")
+            self.add_class("-wrong")
+            return
+        self._end_edit()
+        if value != self._value(doc):
+            self._take(doc, value)
+
+    @on(Input.Changed, "#value")
+    def _typing(self) -> None:
+        self.remove_class("-wrong")
+
+    def _take(self, doc: SettingDoc, value: Any) -> None:
+        self._settings.change(doc.table, doc.key, value)
+        self.query_one("#rows", OptionList).replace_option_prompt(doc.name, self._row(doc))
+
+    def _end_edit(self) -> None:
+        self._edited = None
+        self.remove_class("-editing", "-wrong")
+        self.query_one(Filter).focus()
+        self._show_keys(
+            "{list.choose} changes, {settings.value_before} {settings.value_after} other value, "
+            "{dialog.back} closes"
+        )
+
+    def _show_keys(self, keys: str) -> None:
+        self.query_one("#settings").border_subtitle = with_keys(keys)
+
+    def action_back(self) -> None:
+        if self._edited is not None:
+            self._end_edit()
+        else:
+            self.dismiss(None)

@@ -1,18 +1,22 @@
-"""The report of a bench in text, for the app and for `eaglechat bench`: the table by prompt, the
-chart of the settings, the verdict."""
+"""The report of a bench in text, for the app and for `eaglechat bench`: the verdict, the gain by
+prompt, the speed by length, and in full the table by prompt and the chart of the settings."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bars import bar
-from eaglechat.wire.bench_records import PLAIN, REFERENCE
+from eaglechat.wire.bench_records import AS_STARTED, PLAIN, REFERENCE
 from eaglechat.wire.records import NGRAM
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.report import BenchReport, SettingResult, Speed
+    from eaglechat.engine.bench.verdict import MeasuredGain, PromptGain, Verdict
 
 Labels = Mapping[str, str]
 """What stands for each setting in a table, by its name and in the order of the columns."""
@@ -20,6 +24,7 @@ Labels = Mapping[str, str]
 Span = tuple[str, str]
 """A text and its style: a theme variable of the app."""
 
+_HEAD, _NOTE = "bold", "$foreground-muted"
 _SHORTEST_LABEL = 5
 _BASIC, _GAIN, _WORST, _FOUND, _COST = 22, 7, 7, 8, 12
 """Cells of a line of the chart besides label and bars: those that are always there, and the columns
@@ -98,7 +103,8 @@ def chart(report: BenchReport, labels: Labels, width: int) -> list[list[Span]]:
     lines: list[list[Span]] = [[(head + ("  verify" if with_cost else ""), "$foreground-muted")]]
     fastest = max(result.tokens_per_second for result in shown)
     slowest_ms = max(report.verify_ms.values(), default=0.0)
-    best = best_setting(shown)
+    drafting = [result for result in shown if result.n]
+    best = max(drafting, key=lambda result: result.speed_up, default=None)
     for result in shown:
         style = "$primary bold" if result is best else "$foreground"
         said = columns(
@@ -110,7 +116,7 @@ def chart(report: BenchReport, labels: Labels, width: int) -> list[list[Span]]:
         )
         line = [
             (f"{labels[result.setting]:>{label_cells}} {result.tokens_per_second:>7.1f} ", style),
-            (bar(result.tokens_per_second / fastest, speed_cells), "$token-accepted"),
+            (bar(result.tokens_per_second / fastest, speed_cells), "$primary"),
             (said, style),
         ]
         ms = report.verify_ms.get(result.n + 1) if isinstance(result.n, int) else None
@@ -130,27 +136,94 @@ def acceptance_of_ngrams(result: SettingResult) -> float | None:
     return found.acceptance_rate if found else None
 
 
-def best_setting(settings: Sequence[SettingResult]) -> SettingResult | None:
-    """The setting with the largest speed-up over its prompts, plain decoding excepted."""
-    drafting = [result for result in settings if result.setting != PLAIN]
-    return max(drafting, key=lambda result: result.speed_up, default=None)
-
-
-def verdict(best: SettingResult, report: BenchReport) -> str:
-    """What the bench found for this pair, in a sentence or two."""
-    over = wording.plural(len(report.prompts), "prompt")
-    gain = f"{times(best.speed_up)} plain decoding over {over}"
-    speed = f"{best.tokens_per_second:.1f} tok/s, {gain}"
-    if best.n == 0:
-        said = f"Not drafting is fastest here: n_draft_max 0 decodes plainly too ({speed})."
-    elif round(best.speed_up, 2) >= 1:
-        said = f"Fastest draft length: {_length(best)} ({speed})."
-    else:
-        said = (
-            f"Plain decoding is fastest here. Of the draft lengths, {_length(best)} costs least "
-            f"({speed})."
+def verdict_in_words(verdict: Verdict, labels: Labels) -> str:
+    """Whether drafting is worth it for this pair on this machine, in a sentence. Within the error
+    no gain is claimed."""
+    gain, how = verdict.gain, f"with {_how(verdict.best, labels)}"
+    faster, slower = verdict.faster, verdict.slower
+    if gain.error is None:
+        return (
+            f"{in_short(gain)} {how}, measured once: only repeats tell whether that is a gain or "
+            "noise."
         )
-    speeds = (speed for result in report.prompts for speed in result.speeds.values())
-    if all(speed.repeats == 1 for speed in speeds):
-        said += " Measured once: repeats tell a difference from noise."
-    return said
+    but = f"; {_named(slower)} {'is' if len(slower) == 1 else 'are'} faster plain" if slower else ""
+    if gain.is_faster:
+        return f"Worth it: {in_short(gain)} {how}{but}."
+    if faster:
+        most = in_short(faster[0].gain)
+        return f"Worth it for {_named(faster)}, {'up to ' if len(faster) > 1 else ''}{most}{but}."
+    if gain.is_slower:
+        return "Not worth it on this machine: plain decoding is faster."
+    return f"No gain on this machine: {in_short(gain)} {how} is plain decoding within the error."
+
+
+def _named(prompts: Sequence[PromptGain]) -> str:
+    if len(prompts) > 2:
+        return f"{len(prompts)} of the prompts"
+    return " and ".join(one.prompt for one in prompts)
+
+
+def _how(result: SettingResult, labels: Labels) -> str:
+    label = labels[result.setting]
+    if label == AS_STARTED:
+        return "the server's own drafting"
+    is_length = isinstance(result.n, int) and label == str(result.n)
+    return f"{wording.plural(int(label), 'token')} a round" if is_length else label
+
+
+def in_short(gain: MeasuredGain) -> str:
+    """`1.4x ±0.1`: as many decimals as the error leaves, which is rounded up."""
+    if gain.error is None:
+        return times(gain.speed_up)
+    digits = 1 if gain.error >= 0.05 else 2
+    error = math.ceil(gain.error * 10**digits) / 10**digits
+    return f"{gain.speed_up:.{digits}f}x ±{error:.{digits}f}"
+
+
+def gain_chart(verdict: Verdict | None, labels: Labels, width: int) -> list[list[Span]]:
+    """For each prompt its gain with the draft length that is best there; a line through the bars
+    is plain decoding."""
+    if verdict is None:
+        return []
+    names = max(cell_len(one.prompt) for one in verdict.prompts)
+    hows = {one.prompt: f"with {labels[one.setting]}" for one in verdict.prompts}
+    gains = {one.prompt: in_short(one.gain) for one in verdict.prompts}
+    gain_cells = max(map(len, gains.values()))
+    cells = _within(_SPEED_BAR, width - names - gain_cells - max(map(len, hows.values())) - 6)
+    most = max(1.0, *(one.gain.speed_up for one in verdict.prompts))
+    plain = min(int(cells / most), cells - 1)
+    lines: list[list[Span]] = [[("Gain by prompt", _HEAD), ("; │ is plain decoding", _NOTE)]]
+    for one in verdict.prompts:
+        drawn = bar(one.gain.speed_up / most, cells)
+        style = "bold" if one.gain.is_faster else ""
+        lines.append(
+            [
+                (f"  {one.prompt:{names}}  ", ""),
+                (f"{gains[one.prompt]:{gain_cells}} ", style),
+                (drawn[:plain], "$primary"),
+                ("│", "$foreground"),
+                (drawn[plain + 1 :], "$primary"),
+                (f" {hows[one.prompt]}", _NOTE),
+            ]
+        )
+    return lines
+
+
+def length_chart(report: BenchReport, labels: Labels, width: int) -> list[list[Span]]:
+    """For each draft length its speed over all prompts."""
+    if not report.settings:
+        return []
+    names = max(_SHORTEST_LABEL, *map(len, labels.values()))
+    cells = _within(_SPEED_BAR, width - names - 20)
+    fastest = max(result.tokens_per_second for result in report.settings)
+    lines: list[list[Span]] = [[("Speed by length", _HEAD), (", tokens per second", _NOTE)]]
+    for result in report.settings:
+        drawn = bar(result.tokens_per_second / fastest, cells)
+        lines.append(
+            [
+                (f"  {labels[result.setting]:>{names}} {result.tokens_per_second:>7.1f} ", ""),
+                (drawn, "$primary"),
+                ("" if result.setting == PLAIN else f" {times(result.speed_up)}", _NOTE),
+            ]
+        )
+    return lines

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from eaglechat.chat.comparing import Compared, latest_compared
 from eaglechat.chat.controls import DRAFTER, P_MIN, SHAPE, Controls, not_followed
 from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.headline import Headline
 from eaglechat.chat.refusals import speculation_off
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.refusals import reason_of
 from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling, Sampling
-from eaglechat.wire.records import AutoDraft, Part, Round, summed
-from eaglechat.wire.stats import ROLLING_ROUNDS, Measured, PartStats, SpeculationStats, stats_of
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, Round, summed
+from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats, stats_of
 
 _MOST_ROUNDS = 512
 """The most rounds that the panel draws."""
@@ -22,28 +22,40 @@ _OF_A_DRAFTER = {SHAPE.name, P_MIN.name}
 
 
 @dataclass(frozen=True)
+class RoundMeans:
+    """One round, as the mean of the latest that drafted."""
+
+    draft_ms: float | None
+    """Drafting, and handing the target's features to the draft; None if it is not reported."""
+    check_ms: float
+    """The rest of the round: the target's pass, and sampling."""
+    tokens: float
+
+    @property
+    def ms(self) -> float:
+        return (self.draft_ms or 0.0) + self.check_ms
+
+
+@dataclass(frozen=True)
 class Numbers:
     """The numbers at one moment. “The reply on show” is the one being written, or else the last
     one. None means not measured yet."""
 
+    headline: Headline
     reply: SpeculationStats
-    measured: Measured
-    """Acceptance over the latest rounds of the chat; times of the reply on show."""
+    """Counts over the whole reply on show."""
+    latest: SpeculationStats
+    """Counts over the latest rounds of the chat."""
+    means: RoundMeans | None
     rounds: tuple[Round, ...]
     """The latest rounds of the reply on show, oldest first."""
-    times: str
-    """Mean milliseconds per round for drafting and for verifying, over the latest rounds."""
     n_past: int
     n_ctx: int
-    prefill: str
     off: str | None
     """Why nothing is drafted; None if something is."""
-    compared: Compared | None
     controls: Controls
     reasoning: Reasoning
     """What can be set about the target's reasoning."""
-    by_part: Mapping[Part, PartStats]
-    """The reasoning and the answer of the reply on show; empty if it has no reasoning."""
     unreported: str | None
     """That the engine does not report the origins of tokens; None if it does."""
     is_provisional: bool
@@ -64,6 +76,8 @@ class Numbers:
     """In words: the sampling settings without a control that are as recommended."""
     drafters: tuple[str, ...]
     """The choices of the drafter that the pair has."""
+    longest: int
+    """The most tokens that what drafts can draft in a round."""
     auto: AutoDraft | None
     """The latest choice of the automatic draft length; None while that is not in use."""
 
@@ -73,7 +87,7 @@ class Numbers:
         if self.rounds and not (self.n_past or self.rounds[-1].n_past):
             return "not known"
         if self.n_ctx:
-            return f"{self.n_past:,} of {self.n_ctx:,}"
+            return f"{self.n_past:,} / {self.n_ctx:,}"
         return f"{self.n_past:,}" if self.n_past else "not known"
 
 
@@ -81,8 +95,6 @@ def numbers_of(session: ChatSession) -> Numbers:
     """The numbers of a session at this moment."""
     shown, controls = session.shown, session.controls
     rounds = tuple(shown.rounds[-_MOST_ROUNDS:]) if shown else ()
-    latest = rounds[-ROLLING_ROUNDS:]
-    rolling = stats_of(session.latest_rounds)
     only_ngrams = session.info is not None and not (session.info.drafters or session.info.server)
     off = speculation_off(
         session.info,
@@ -91,18 +103,16 @@ def numbers_of(session: ChatSession) -> Numbers:
         is_comparison=session.running is not None and session.running.is_comparison,
     )
     return Numbers(
+        headline=session.headline,
         reply=shown.stats if shown else SpeculationStats(),
-        measured=replace(shown.measured if shown else Measured(), stats=rolling),
+        latest=stats_of(session.latest_rounds),
+        means=_means(rounds[-ROLLING_ROUNDS:]),
         rounds=rounds,
-        times=wording.not_reported(session.hello, "times") or _times(latest),
         n_past=session.n_past,
         n_ctx=session.n_ctx,
-        prefill=_prefill(session),
         off=reason_of(off) if off else None,
-        compared=latest_compared(session.turns),
         controls=controls,
         reasoning=session.reasoning,
-        by_part=shown.by_part if shown and shown.has_reasoning else {},
         unreported=wording.not_reported(session.hello, "origins"),
         is_provisional=bool(rounds) and rounds[-1].provisional,
         engine=(shown.terms if shown else session.terms).engine,
@@ -112,6 +122,7 @@ def numbers_of(session: ChatSession) -> Numbers:
         recommended=session.recommended,
         own_sampling=_own_sampling(session.recommended, session.terms.sampling),
         drafters=_drafters(session),
+        longest=_longest(session),
         auto=rounds[-1].auto if rounds and controls.n_draft_max == AUTO else None,
     )
 
@@ -123,34 +134,28 @@ def _drafters(session: ChatSession) -> tuple[str, ...]:
     return tuple(word for word in DRAFTER.words if word in (AUTO, *kinds, "ngram", "none", chosen))
 
 
-def _times(rounds: Sequence[Round]) -> str:
-    # Both means are over rounds that drafted: plain rounds, which the automatic draft length mixes
-    # in, would make verifying look cheaper.
-    rounds = [round_ for round_ in rounds if round_.drafted] or rounds
-    draft_ms = _mean([round_.timings.draft_ms for round_ in rounds if round_.drafted])
-    verify_ms = _mean([round_.timings.verify_ms for round_ in rounds])
-    return f"{wording.one_decimal(draft_ms)} / {wording.one_decimal(verify_ms)} ms"
+def _longest(session: ChatSession) -> int:
+    drafters = session.info.drafters if session.info else ()
+    chosen = session.controls.drafter
+    return max(
+        (one.longest for one in drafters if chosen in (AUTO, one.kind)), default=N_DRAFT_MAX_LIMIT
+    )
 
 
-def _mean(times: list[float | None]) -> float | None:
-    """The mean; None if there are no times or one of them is not reported."""
-    total = summed(times)
-    return total / len(times) if times and total is not None else None
-
-
-def _prefill(session: ChatSession) -> str:
-    if session.shown is None:
-        return "-"
-    if (end := session.shown.end) is not None:
-        times = end.timings
-        counts = f"{times.prefill_tokens:,} read, {times.reused_tokens:,} cached"
-        return f"{counts}, {times.prefill_ms:,.0f} ms"
-    if session.running is None:
-        return "-"
-    prefill = session.running.prefill
-    if prefill is None:
-        return "starting"
-    return f"{prefill.done:,} of {prefill.total:,}, {prefill.reused:,} cached"
+def _means(rounds: Sequence[Round]) -> RoundMeans | None:
+    # Plain rounds, which the automatic draft length mixes in, would make checking look cheaper.
+    rounds = [round_ for round_ in rounds if round_.drafted]
+    if not rounds:
+        return None
+    times = [round_.timings for round_ in rounds]
+    total = sum(one.total_ms for one in times)
+    spent = summed(ms for one in times for ms in (one.draft_ms, one.process_ms))
+    count = len(rounds)
+    return RoundMeans(
+        draft_ms=None if spent is None else spent / count,
+        check_ms=(total - (spent or 0.0)) / count,
+        tokens=sum(len(round_.tokens) for round_ in rounds) / count,
+    )
 
 
 def _own_sampling(recommended: RecommendedSampling | None, in_force: Sampling) -> str:

@@ -6,8 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from eaglechat.chat.headline import headline_of
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.texts import statistics
+from eaglechat.tui.texts.headline import in_short
 from eaglechat.tui.texts.wording import (
     VISIBLE_WHITESPACE,
     one_decimal,
@@ -91,6 +93,12 @@ def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -
     elif reason is FinishReason.LENGTH and recording.terms.max_tokens:
         details = f"generation.max_tokens · {speed}"
     return f"{ENDINGS[reason]} · {details}"
+
+
+def with_headline(recording: Recording, note: str) -> str:
+    """The note below a reply, behind what it gained over plain decoding if that is known."""
+    headline = headline_of(recording, recording.plain_before)
+    return f"{in_short(headline)} · {note}" if headline.verdict else note
 
 
 def comparison_result(result: Compared) -> str:

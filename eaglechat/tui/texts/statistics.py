@@ -1,5 +1,5 @@
-"""Every statistic of a reply, declared once: the panel, the status line, `run --json`, exports and
-docs/screen.md read this table.
+"""Every statistic of a reply, declared once: `run --json`, exports and docs/screen.md read this
+table.
 
 To add one that needs a new measurement: a field in `wire/records.py`, the place in the engine that
 measures it, and an entry here.
@@ -40,8 +40,6 @@ class Statistic:
     """What its object in `run --json` has where nothing was tested or generated."""
     by_part: bool = False
     """`run --json` has it for the reasoning and the answer, too."""
-    in_panel: bool = False
-    """It has a line in the panel."""
     summary: str = ""
     """Its part of a reply's summary in one line; {value} and the counts of acceptance are filled
     in. Empty: the summary does without it."""
@@ -89,16 +87,15 @@ def _time(
 
 ACCEPTANCE_RATE = Statistic(
     name="acceptance_rate",
-    label="Acceptance, last 64 rounds",
+    label="Acceptance",
     unit="share",
     formula="accepted / tested",
-    meaning="Share of the tested draft tokens that the target accepted, over the last 64 rounds. "
-    "Tokens after a rejected one are not tested.",
+    meaning="Share of the tested draft tokens that the target accepted. Tokens after a "
+    "rejected one are not tested.",
     value=lambda measured: measured.stats.acceptance_rate if measured.stats else None,
     table="speculation",
     json_default=0.0,
     by_part=True,
-    in_panel=True,
     summary="accepted {stats.accepted:,} of {stats.tested:,} tested draft tokens ({value})",
 )
 
@@ -113,7 +110,6 @@ MEAN_ACCEPTED_LENGTH = Statistic(
     table="speculation",
     json_default=1.0,
     by_part=True,
-    in_panel=True,
     summary="mean accepted length {value}",
 )
 
@@ -131,14 +127,12 @@ TOKENS_PER_SECOND = Statistic(
     name="tokens_per_second",
     label="Tokens per second",
     unit="tokens per second",
-    formula="tokens / time from the end of prefill; during a reply, of its last 64 rounds",
-    meaning="During a reply, over its last 64 rounds; afterwards, over the whole reply. Prefill is "
-    "not counted.",
+    formula="tokens / time from the end of prefill",
+    meaning="Prefill is not counted.",
     value=lambda measured: measured.tokens_per_second,
     table="timings",
     json_default=0.0,
     by_part=True,
-    in_panel=True,
     summary="{value} tokens/s",
 )
 
@@ -168,13 +162,7 @@ STATISTICS: tuple[Statistic, ...] = (
     _time("verify_ms", "Verify", "ms", "The target's pass over its last token and all drafted "
           "tokens.", lambda t: t.verify_ms),
 )  # fmt: skip
-"""In the order in which JSON, the panel and the documentation have them."""
-
-IN_STATUS_LINE: tuple[tuple[str, Statistic, str], ...] = (
-    ("", TOKENS_PER_SECOND, " tok/s"),
-    ("length ", MEAN_ACCEPTED_LENGTH, ""),
-)
-"""What the status line has behind the acceptance: the text before the value, and the one after."""
+"""In the order in which JSON and the documentation have them."""
 
 _SPEED_FIRST = (TOKENS_PER_SECOND, *(s for s in STATISTICS if s is not TOKENS_PER_SECOND))
 

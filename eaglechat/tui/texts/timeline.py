@@ -54,11 +54,13 @@ class Entry:
     """Set only in the first entry of a turn that has siblings."""
 
     def below(self) -> str | None:
-        """The note. For reasoning it is made here, when the entry is drawn, because making it reads
-        every round from disk."""
-        if self.kind == "thought" and self.recording is not None and self.note is not None:
+        """The note. What needs every round, which may be on disk, is made here, when the entry is
+        drawn: the note of reasoning, and a reply's speed-up."""
+        if self.recording is None or self.note is None:
+            return self.note
+        if self.kind == "thought":
             return replies.thought(self.recording.by_part.get(Part.REASONING))
-        return self.note
+        return replies.with_headline(self.recording, self.note)
 
 
 def entries(session: ChatSession) -> Iterator[Entry]:

@@ -18,10 +18,10 @@ _NAMES = {
     "TRAINING": "A draft trained for it",
 }
 _NOTES = {
-    "BUILT_IN": "in the same file: nothing to download",
-    "N_GRAMS": "repeat what stood in the chat before: nothing to download",
+    "BUILT_IN": "in the same file: nothing more to download",
+    "N_GRAMS": "repeat what stood in the chat before: nothing more to download",
     "TRAINING": "takes hours, and torch",
-    "HERE": "on this machine: nothing to download",
+    "HERE": "on this machine: nothing more to download",
 }
 
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from eaglechat.links.base import Died
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.wire.protocol import Hello, PairInfo
-from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason, Round
+from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason
 
 _LOG_LINE = 160
 VISIBLE_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
@@ -62,14 +62,11 @@ def sentence(text: str) -> str:
 def pair_in_short(info: PairInfo | None, name: str) -> str:
     """The pair, as it is written in the title bar."""
     if info is None:
-        return f"{name}  not loaded"
+        return f"{name} · not loaded"
     if info.server:
-        return f"{name}  {info.target.name}"
-    drafts = [
-        f"{drafter(one.kind)} {one.file.quantization if one.file else ''}".rstrip()
-        for one in info.drafters
-    ]
-    return f"{name}  {info.target.quantization}{' + '.join(['', *drafts]) or ', no draft'}"
+        return f"{name} · {info.target.name}"
+    drafts = [drafter(one.kind) for one in info.drafters]
+    return f"{name} · {info.target.quantization}{' + '.join(['', *drafts]) or ', no draft'}"
 
 
 def write_first() -> str:
@@ -92,34 +89,20 @@ def fitting(text: str, width: int) -> str:
     return f"{set_cell_size(text, max(0, width - 1)).rstrip()}…"
 
 
-def latest_draft(round_: Round | None) -> str:
-    """Who drafted in a round, and what shape the draft has."""
-    if round_ is None or not round_.drafted:
-        return "plain" if round_ else ""
-    count = len(round_.drafted)
-    shape = f"tree of {count}, {round_.depth} deep" if round_.is_tree else f"chain of {count}"
-    return f"{drafter(round_.drafter)}, {shape}"
-
-
 def drafter(name: str | None) -> str:
     """A drafter's name for people."""
     return "draft" if name is None else DRAFTERS.get(name, name)
 
 
 def auto_in_short(auto: AutoDraft) -> str:
-    """The choice of the automatic draft length, in one or three words."""
+    """The choice of the automatic draft length, in one or two words."""
     if not auto.n:
         return "plain"
-    return f"tree of {auto.n}" if auto.shape == "tree" else str(auto.n)
+    return f"{auto.n} tree" if auto.shape == "tree" else str(auto.n)
 
 
-def auto_reason(auto: AutoDraft) -> str:
-    """Why it chose that, in one to three words."""
-    return "drafts lost time" if auto.reason is AutoReason.LEDGER else auto.reason.value
-
-
-def auto_choice(auto: AutoDraft, width: int) -> str:
-    """What the automatic draft length chose and why, in one line."""
+def auto_choice(auto: AutoDraft) -> str:
+    """What the automatic draft length chose and why."""
     chosen = f"{auto.shape} of {auto.n}" if auto.n else "plain"
     if auto.reason is AutoReason.LOOKED_UP:
         chosen = f"{auto.n} looked up"
@@ -127,35 +110,16 @@ def auto_choice(auto: AutoDraft, width: int) -> str:
         AutoReason.BEST: "expected fastest",
         AutoReason.EXPLORING: "exploring",
         AutoReason.PLAIN_CHECK: "checking its speed",
-        AutoReason.LEDGER: auto_reason(auto),
+        AutoReason.LEDGER: "drafts lost time",
         AutoReason.LOOKED_UP: "expected fastest",
     }
-    return _longest(
-        (f"Auto: {chosen}, {whys[auto.reason]}", f"{chosen}, {auto_reason(auto)}"), width
-    )
+    return f"{chosen}, {whys[auto.reason]}"
 
 
-def auto_speeds(auto: AutoDraft, width: int) -> str:
-    """The expected tokens per second of the chosen length and of plain decoding, the latter with
-    its uncertainty."""
-    plain = f"{auto.tokens_per_second[0]:.1f} ±{auto.plain_error:.1f}"
-    if not auto.length:
-        return _longest((f"Plain would be {plain} tok/s", f"plain {plain}"), width)
-    chosen = f"{auto.tokens_per_second[auto.length]:.1f}"
-    return _longest((f"{chosen} tok/s, plain {plain}", f"plain {plain}"), width)
-
-
-def auto_ledger(auto: AutoDraft, width: int) -> str:
+def auto_ledger(auto: AutoDraft) -> str:
     """How many milliseconds the reply is behind plain decoding, and how many it may be."""
-    lost, allowed = f"{max(auto.lost_ms, 0.0):,.0f}", f"{auto.allowed_ms:,.0f} ms"
-    said = f"Behind plain: {lost} of {allowed}"
-    return _longest((f"{said} allowed", said, f"lost {lost} of {allowed}"), width)
-
-
-def _longest(texts: Iterable[str], width: int) -> str:
-    """The first text that fits into `width` cells; if none does, the last one cut."""
-    *longer, last = texts
-    return next((text for text in longer if len(text) <= width), fitting(last, width))
+    lost = f"{max(auto.lost_ms, 0.0):,.0f} of {auto.allowed_ms:,.0f} ms allowed"
+    return f"{lost} behind plain decoding"
 
 
 def engine_stopped(event: Died) -> str:

@@ -1,4 +1,4 @@
-"""Small meters: a bar, a column for each draft position, a strip with a cell for each round."""
+"""Small meters: a bar, and a strip with a cell for each round."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-from eaglechat.tui.texts.bars import bar, column, round_glyph
+from eaglechat.tui.texts.bars import bar, round_glyph
 from eaglechat.wire.records import Round
-from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats
 
 
 class Bar(Widget):
@@ -31,59 +30,6 @@ class Bar(Widget):
         return Content.styled(
             bar(self._share, self.content_size.width), self.get_visual_style("bar--filled")
         )
-
-
-class PositionChart(Widget):
-    """A column for each draft position: how often the target accepted the token drafted there."""
-
-    COMPONENT_CLASSES = {"chart--column", "chart--value", "chart--label"}
-
-    BAR_ROWS = 3
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._stats = SpeculationStats()
-
-    def show(self, stats: SpeculationStats) -> None:
-        if self._stats != stats:
-            self._stats = stats
-            self.refresh()
-
-    def render(self) -> Content:
-        rates = self._stats.per_position
-        if not rates:
-            is_new = self._stats.rounds < ROLLING_ROUNDS
-            said = (
-                "nothing drafted yet" if is_new else f"no draft in the last {ROLLING_ROUNDS} rounds"
-            )
-            return Content.styled(said, self.get_visual_style("chart--label"))
-        # Up to 9 positions each value has room for "100%"; beyond, the columns stand alone.
-        cells = 4 if len(rates) * 4 <= self.content_size.width else 2
-        lines = [
-            Content.styled(self._row(rates, row, cells), self.get_visual_style("chart--column"))
-            for row in range(self.BAR_ROWS)
-        ]
-        if cells == 4:
-            values = "".join(f"{rate:.0%}".rjust(3) + " " for rate in rates)
-            lines.append(Content.styled(values, self.get_visual_style("chart--value")))
-        labels = _position_labels(len(rates), cells)
-        lines.append(Content.styled(labels, self.get_visual_style("chart--label")))
-        return Content("\n").join(lines)
-
-    def _row(self, rates: Sequence[float], row: int, cells: int) -> str:
-        drawn = (column(rate, row, self.BAR_ROWS) for rate in rates)
-        return "".join((cell * (cells - 2 or 1)).rjust(cells - 1) + " " for cell in drawn)
-
-
-def _position_labels(count: int, cells: int) -> str:
-    """1, 2, 3 ... under their columns; under narrow columns only 1 and every fifth."""
-    line = [" "] * (count * cells + 1)
-    for position in range(1, count + 1):
-        if cells == 4 or position == 1 or position % 5 == 0:
-            label = str(position)
-            end = position * cells - 1
-            line[end - 1 : end - 1 + len(label)] = label
-    return "".join(line).rstrip()
 
 
 class RoundStrip(Widget):

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from textual.content import Content
-from textual.style import Style
 from textual.widget import Widget
 
-from eaglechat.tui.texts import wording
-from eaglechat.tui.texts.bars import bar
+from eaglechat.tui.commands.registry import keys_of, name_of
+from eaglechat.tui.texts import headline, wording
+from eaglechat.tui.texts.bars import round_glyph
 from eaglechat.tui.texts.numbers import Numbers
-from eaglechat.tui.texts.statistics import ACCEPTANCE_RATE, IN_STATUS_LINE, of_whole_reply
+from eaglechat.tui.texts.statistics import of_whole_reply
 from eaglechat.wire.protocol import AUTO
 
-_GAUGE_WIDTH = 10
-_SEPARATOR = "  "
-_GAUGE_FROM, _REASON_FROM = 87, 98
-"""Widths in cells from which a line under auto, whose choice is longer than a set number, has the
-gauge and the reason of the choice."""
+_ROUNDS = 12
+_GAP = "   "
 
 
 class StatusLine(Widget):
-    """Acceptance, mean accepted length, speed, n_draft_max, context. Nothing is cut: if not all of
-    it fits, the gauge or the reason why nothing is drafted is left out; if that is not enough,
-    whole parts are left out from the end."""
+    """The headline, tokens per second, the share of guesses kept, the latest rounds, the draft
+    length and its keys. Whole parts are left out, the last ones first, until the rest fits."""
 
-    COMPONENT_CLASSES = {"status--gauge", "status--value"}
+    COMPONENT_CLASSES = {
+        "status--value", "status--faster", "status--slower", "status--rounds",
+    }  # fmt: skip
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -36,62 +34,54 @@ class StatusLine(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        numbers = self._numbers
-        if numbers is None:
+        if self._numbers is None:
             return Content("")
-        width = self.content_size.width
-        for is_short in (False, True):
-            whole = Content(_SEPARATOR).join(self._parts(numbers, is_short=is_short))
-            if whole.cell_length <= width:
-                return whole
-        line = Content("")
-        for part in self._parts(numbers):
-            longer = Content.assemble(line, _SEPARATOR, part) if line else part
-            if longer.cell_length > width:
-                break
-            line = longer
-        return line
+        parts = self._parts(self._numbers)
+        for rank in sorted({rank for rank, _ in parts}, reverse=True):
+            line = Content(_GAP).join([part for of, part in parts if of <= rank])
+            if line.cell_length <= self.content_size.width:
+                return line
+        return Content(wording.fitting(parts[0][1].plain, self.content_size.width))
 
-    def _draft_length(self, numbers: Numbers, value: Style) -> Content:
-        if numbers.controls.n_draft_max != AUTO:
-            return Content.assemble("draft ≤", (str(numbers.controls.n_draft_max), value))
-        chosen = numbers.auto
-        if chosen is None:
-            return Content.assemble("draft ", (AUTO, value))
-        why = f" ({wording.auto_reason(chosen)})" if self.content_size.width >= _REASON_FROM else ""
-        return Content.assemble(f"{AUTO} ", (wording.auto_in_short(chosen), value), why)
-
-    def _gauge(self, numbers: Numbers, rate: float | None) -> Content:
-        if numbers.controls.n_draft_max == AUTO and self.content_size.width < _GAUGE_FROM:
-            return Content("")
-        style = self.get_visual_style("status--gauge")
-        return Content.assemble(" ", (bar(rate or 0.0, _GAUGE_WIDTH), style))
-
-    def _parts(self, numbers: Numbers, *, is_short: bool = False) -> list[Content]:
+    def _parts(self, numbers: Numbers) -> list[tuple[int, Content]]:
+        """The parts in their order; those of the highest rank are left out first."""
         value = self.get_visual_style("status--value")
-        rate = ACCEPTANCE_RATE.value(numbers.measured)
-        if numbers.unreported and numbers.reply.is_of_whole_reply:
-            first = Content.styled(of_whole_reply(numbers.reply), value)
+        known = numbers.headline
+        drafts = not (numbers.off or numbers.unreported)
+        parts: list[tuple[int, Content]] = []
+        if numbers.off:
+            parts.append((0, Content.styled("speculation off", value)))
+        elif not numbers.unreported and (said := headline.in_short(known)):
+            is_told = known.verdict in ("faster", "slower")
+            style = f"status--{known.verdict}" if is_told else "status--value"
+            parts.append((0, Content.styled(said, self.get_visual_style(style))))
+        if speed := headline.speed(known):
+            rate, unit = speed.split(" ")
+            parts.append((0, Content.assemble((rate, value), f" {unit}")))
+        if numbers.off:
+            parts.append((3, Content(numbers.off)))
+        elif numbers.unreported and numbers.reply.is_of_whole_reply:
+            parts.append((1, Content.styled(of_whole_reply(numbers.reply), value)))
         elif numbers.unreported:
-            first = Content.assemble("speculation ", (numbers.unreported, value))
-        elif numbers.off:
-            first = Content.assemble(("speculation off", value), f": {numbers.off}")
-            if is_short or first.cell_length > self.content_size.width:
-                first = Content.styled("speculation off", value)
-        else:
-            gauge = Content("") if is_short else self._gauge(numbers, rate)
-            first = Content.assemble(
-                "accepted", gauge, (f" {ACCEPTANCE_RATE.shown(numbers.measured)}", value)
-            )
-        used = numbers.room.replace(" of ", "/")
-        parts = [
-            first,
-            *(
-                Content.assemble(before, (one.shown(numbers.measured), value), after)
-                for before, one, after in IN_STATUS_LINE
-                if not (numbers.unreported and one.table == "speculation")
-            ),
-        ]
+            parts.append((1, Content(f"speculation {numbers.unreported}")))
+        kept = numbers.latest.acceptance_rate
+        if drafts and kept is not None:
+            parts.append((2, Content.assemble("kept ", (f"{kept:.0%}", value))))
+        if drafts and numbers.rounds:
+            strip = "".join(map(round_glyph, numbers.rounds[-_ROUNDS:]))
+            parts.append((4, Content.styled(strip, self.get_visual_style("status--rounds"))))
         if numbers.drafts_as_asked:
-            parts.append(self._draft_length(numbers, value))
-        return [*parts, Content.assemble("context ", (used, value))]
+            parts.append((1, Content.assemble("length ", (_length(numbers), value))))
+            parts.append((3, Content(f"{_key('chat.less')}- {_key('chat.more')}+")))
+        return parts
+
+
+def _length(numbers: Numbers) -> str:
+    if numbers.controls.n_draft_max != AUTO:
+        return str(numbers.controls.n_draft_max)
+    return f"{AUTO} {wording.auto_in_short(numbers.auto)}" if numbers.auto else AUTO
+
+
+def _key(command: str) -> str:
+    """The shortest of its keys."""
+    return min(map(name_of, keys_of(command)), key=len)

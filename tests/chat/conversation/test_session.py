@@ -174,7 +174,7 @@ def test_the_numbers_are_all_of_the_version_on_show(chat: Headless) -> None:
     def of_this_reply_alone() -> bool:
         numbers, reply = numbers_of(chat.session), chat.session.turns.last_reply
         assert reply
-        return numbers.measured.stats == numbers.reply and numbers.n_past == reply.recording.n_past
+        return numbers.latest == numbers.reply and numbers.n_past == reply.recording.n_past
 
     again = chat.session.turns.path[1]
     chat.session.step(again.id, -1)
@@ -286,9 +286,10 @@ def test_the_numbers_are_of_the_running_reply_and_then_the_engines_own(chat: Hea
     shown = chat.session.shown
     assert shown
     assert shown.end
-    assert numbers_of(chat.session).measured.tokens_per_second == shown.end.tokens_per_second
+    speed = numbers_of(chat.session).headline.speed
+    assert speed is not None
+    assert speed.tokens_per_second == pytest.approx(shown.end.tokens_per_second)
     assert numbers_of(chat.session).reply == shown.stats
-    assert "read" in numbers_of(chat.session).prefill
 
 
 def test_turns_that_left_the_context_are_marked_and_come_back(chat: Headless) -> None:
@@ -326,7 +327,8 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
             assert now.recording.changed == was.recording.changed
             assert now.recording.terms == was.recording.terms
     shown = numbers_of(again.session)
-    assert replace(shown, controls=numbers.controls) == numbers
+    # What was known of plain decoding when a reply ended is not on disk.
+    assert replace(shown, controls=numbers.controls, headline=numbers.headline) == numbers
     again.ask("three")
     assert [m.content for m in again.last_request.messages][::2] == ["one", "two", "three"]
 

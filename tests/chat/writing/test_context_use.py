@@ -10,6 +10,7 @@ from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.context_use import ContextUse, TurnLength, context_use
+from eaglechat.hub.local.speeds import Speeds
 from eaglechat.settings import Settings
 from eaglechat.tui.texts.context import in_words, warning
 from tests.chat.headless import Headless
@@ -112,6 +113,7 @@ def test_a_chat_from_a_larger_context_fills_a_smaller_one_and_no_more(tmp_path: 
         settings=Settings,
         chats_dir=tmp_path / "chats",
         roles_dir=tmp_path / "roles",
+        speeds=Speeds(tmp_path),
         saved=saved,
     )
 

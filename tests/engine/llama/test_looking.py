@@ -8,6 +8,7 @@ import pytest
 
 from eaglechat.wire.protocol import Sampling
 from eaglechat.wire.records import Round
+from tests import tiny
 from tests.engine.rig import GREEDY, Rig
 
 HOT = Sampling(temperature=0.8, top_k=6, top_p=0.95, min_p=0.02)
@@ -56,6 +57,13 @@ def test_each_token_has_what_was_likely_in_its_place(
             assert probabilities == sorted(probabilities, reverse=True)
             assert 0 < sum(probabilities) <= 1 + 1e-6
             assert sum(one.chance for one in likely) <= 1 + 1e-5
+
+
+def test_control_tokens_have_their_names(rig: Rig, prompt: tuple[int, ...]) -> None:
+    first = rig.reply(prompt, top=len(tiny.TOKENS), max_tokens=1).rounds[0]
+    named = {one.id: one.text for one in first.likely[0]}
+    for token in (tiny.BOS, tiny.EOS):
+        assert named[token] == tiny.TOKENS[token]
 
 
 def test_filters_leave_tokens_without_a_chance(rig: Rig, prompt: tuple[int, ...]) -> None:

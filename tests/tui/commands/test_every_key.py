@@ -101,7 +101,7 @@ async def to_slider(user: Driver) -> None:
     await to_chat(user)
     user.chat.remove_class("-panel-open")
     await user.command("chat.pane")
-    slider = user.chat.query_one("#p_min", Slider)
+    slider = user.chat.query_one("#temperature", Slider)
     slider.value = 0.5
     user.app.screen.set_focus(slider)
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.widgets import DataTable, Input, SelectionList
 
-from eaglechat.engine.bench.report import SettingResult, report_of
+from eaglechat.engine.bench.report import BenchReport, report_of
+from eaglechat.engine.bench.verdict import judge
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import PairLibrary
-from eaglechat.settings import load
 from eaglechat.tui.navigation import LoadInstead
-from eaglechat.tui.screens.bench import BenchScreen
+from eaglechat.tui.screens.bench import BenchScreen, Chart
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.texts.bench import length_labels, prompt_table, verdict
+from eaglechat.tui.texts.bench import length_labels, verdict_in_words
 from eaglechat.wire import protocol
 from eaglechat.wire.bench_records import BenchRun
 from tests.tui.driving import WIDE, Driver
@@ -66,12 +68,16 @@ async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) ->
         assert screen.query_one(DataTable).row_count == 1
 
         user.engine.budget = None
-        await user.sees("Fastest draft length: 3 (108.5 tok/s, 1.30x plain decoding")
+        await user.sees("Worth it: 1.30x ±0.01 with 3 tokens a round.")
+        await user.sees("mathematics  1.30x ±0.01")
+        assert "Details" in user.text
+        assert "108.5 ±0.5" not in user.text
+        await user.press("shift+tab", "enter")
         request = request_of(user)
         assert [prompt.name for prompt in request.prompts] == ["mathematics"]
         assert (request.n, request.repeats, request.max_tokens) == ((0, 3, "auto"), 2, 128)
         await user.sees("108.5 ±0.5")
-        await user.press("enter")
+        await user.press("tab", "tab", "enter")
         await user.on(ChatScreen)
         await user.sees("smollm2-135m starts with n_draft_max 3 from now on.")
         assert user.chat.controls.n_draft_max == 3
@@ -80,25 +86,13 @@ async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) ->
         await user.press("enter")
         await user.idle()
         assert len(user.messages) == 4
-    assert PairLibrary(tmp_path / "state").kept_length(pairs.builtin_pair()) == 3
-
-
-async def test_the_best_length_kept_for_all_pairs(drive: Drive, tmp_path: Path) -> None:
-    async with drive(size=(120, 36)) as user:
-        user.app.services.pairs.keep_length(pairs.builtin_pair(), 7)
-        await open_bench(user)
-        await user.sees("This pair starts with n_draft_max 7.")
-        assert user.chat.controls.n_draft_max == 7
-        await measure_quickly(user)
-        await user.sees("Fastest draft length: 3")
-        await user.click("#keep-all")
-        await user.on(ChatScreen)
-        assert user.chat.controls.n_draft_max == 3
-        assert user.app.services.pairs.kept_length(pairs.builtin_pair()) is None
-        await user.sees("drafts 7 tokens per round")
-        await user.command("chat.new")
-        await user.sees("drafts 3 tokens per round")
-    assert load(tmp_path / "config.toml")[0].speculation.n_draft_max == 3
+    library, pair = PairLibrary(tmp_path / "state"), pairs.builtin_pair()
+    assert library.kept_length(pair) == 3
+    gain, plain = library.speeds.gain(pair), library.speeds.plain(pair, 0)
+    assert gain is not None
+    assert (round(gain.speed_up, 1), gain.n_draft_max, gain.by) == (1.3, 3, "bench")
+    assert plain is not None
+    assert plain.tokens_per_second == pytest.approx(83.5)
 
 
 async def test_what_a_pair_keeps_can_be_forgotten(drive: Drive) -> None:
@@ -115,11 +109,11 @@ async def test_escape_stops_at_once_and_then_leaves(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await open_bench(user)
         await measure_quickly(user, runs=7)
-        await user.sees("Reply 8 of 12")
+        await user.sees("Reply 8 of 20")
         await user.press("escape")
-        await user.sees("Stopped. The tables show what was measured so far.")
+        await user.sees("Stopped early.")
         assert len(user.engine.requests(protocol.Cancel)) == 1
-        await user.sees("Fastest draft length: 3")
+        await user.sees("with 3 tokens a round")
         await user.press("escape")
         await user.on(ChatScreen)
 
@@ -129,12 +123,12 @@ async def test_stopped_before_anything_was_measured_there_is_nothing_to_keep(dri
         await open_bench(user)
         await measure_quickly(user, runs=0)
         await user.press("escape")
-        await user.sees("Stopped.")
-        assert "Use for" not in user.text
+        await user.sees("Stopped early.")
+        assert "Use 3" not in user.text
         again = user.app.screen.query_one("#again")
         await user.until(lambda: again.has_focus, "the focus on Again")
         await user.press("enter")
-        await user.sees("12 replies of")
+        await user.sees("20 replies of")
 
 
 async def test_no_bench_while_a_reply_is_written_and_none_without_a_draft(drive: Drive) -> None:
@@ -156,7 +150,7 @@ async def test_the_engine_dies_during_a_bench(drive: Drive) -> None:
     async with drive(size=(120, 36)) as user:
         await open_bench(user)
         await measure_quickly(user, runs=7)
-        await user.sees("Reply 8 of 12")
+        await user.sees("Reply 8 of 20")
         user.engine.die("GGML_ASSERT(false) failed")
         await user.sees("The engine stopped by itself (signal 6, SIGABRT)")
         await user.press("escape")
@@ -174,7 +168,7 @@ async def test_another_pair_instead_stops_the_bench_before_it_loads(drive: Drive
     async with drive(size=(120, 36)) as user:
         await open_bench(user)
         await measure_quickly(user, runs=3)
-        await user.sees("Reply 4 of 12")
+        await user.sees("Reply 4 of 20")
         user.app.post_message(LoadInstead(pairs.builtin_pair()))
         await user.on(ChatScreen)
         kinds = [type(request) for request in user.engine.sent]
@@ -189,7 +183,7 @@ async def test_quitting_during_a_bench(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await open_bench(user)
         await measure_quickly(user, runs=3)
-        await user.sees("Reply 4 of 12")
+        await user.sees("Reply 4 of 20")
         await user.press("ctrl+q")
     await user.until_closed()
 
@@ -201,51 +195,88 @@ async def test_a_bench_at_every_size_and_through_a_resize(
     async with drive(size=size) as user:
         await open_bench(user)
         await measure_quickly(user, runs=7)
-        await user.sees("Reply 8 of 12")
+        await user.sees("Reply 8 of 20")
         await user.pilot.resize_terminal(20, 5)
         await user.sees("too small")
         user.engine.budget = None
         await user.pilot.resize_terminal(*size)
-        await user.sees("Fastest draft length: 3")
-        keep = user.app.screen.query_one("#keep-here")
+        await user.sees("Worth it: 1.30x ±0.01 with 3 tokens")
+        keep = user.app.screen.query_one("#use")
         await user.until(lambda: user.inside(keep.region), "the button to keep it")
+        await user.press("shift+tab", "enter")
         chart = user.app.screen.query_one("#chart")
-        lines = str(chart.render()).splitlines()
-        assert max(map(len, lines)) <= chart.size.width
+        await user.until(lambda: chart.size.width, "the details")
+        for shown in user.app.screen.query(Chart):
+            assert max(map(len, str(shown.render()).splitlines())) <= shown.size.width
         await user.press("escape")
         await user.on(ChatScreen)
         await user.press("ctrl+o")
         await user.on(MenuScreen)
 
 
-def result(setting: str, speed_up: float) -> SettingResult:
-    return SettingResult(
-        setting, int(setting), "chain", False, "auto",
-        10.0 * speed_up, speed_up, speed_up, None, None, None, {},
+def measured(
+    speeds: dict[str, dict[str, float]], repeats: int, noise: float = 0.003
+) -> BenchReport:
+    """Speeds by prompt and setting, a little off in each repeat."""
+    return report_of(
+        [
+            BenchRun(
+                prompt=prompt, setting=setting, repeat=repeat, tokens=100,
+                generation_ms=100_000 / speed * (1 + noise * (-1) ** (repeat + place)),
+                n_drafted=0, n_tested=0, n_accepted=0, mean_accepted_length=None, verify_ms={},
+                n=None if setting == "plain" else setting if setting == "auto" else int(setting),
+            )
+            for prompt, by_setting in speeds.items()
+            for repeat in range(repeats)
+            for place, (setting, speed) in enumerate(by_setting.items())
+        ]
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("best", "repeats", "said"),
+    ("chat", "code", "said", "advice"),
     [
-        (result("0", 1.06), 3, "Not drafting is fastest here: n_draft_max 0 decodes plainly too"),
-        (result("3", 1.06), 3, "Fastest draft length: 3"),
-        (result("3", 0.9), 3, "Plain decoding is fastest here"),
-        (result("3", 1.06), 1, "Measured once: repeats tell a difference from noise."),
+        ({"1": 14, "3": 16}, {"1": 14, "3": 18},
+         "Worth it: 1.70x ±0.02 with 3 tokens a round.", "length"),
+        ({"1": 14, "auto": 14}, {"1": 14, "auto": 14}, "Worth it: 1.40x ±0.02 with auto.", "auto"),
+        ({"1": 7, "3": 5}, {"1": 12, "3": 17},
+         "Worth it for code, 1.70x ±0.03; chat is faster plain.", "auto"),
+        ({"1": 8, "3": 5}, {"1": 16, "3": 18},
+         "Worth it: 1.13x ±0.02 with 1 token a round; chat is faster plain.", "auto"),
+        ({"1": 7, "3": 5}, {"1": 8, "3": 5},
+         "Not worth it on this machine: plain decoding is faster.", "plain"),
+        ({"1": 10.05, "3": 9}, {"1": 10, "3": 8},
+         "No gain on this machine: 1.00x ±0.01 with 1 token a round is plain", "auto"),
     ],
-)
-def test_the_verdict_crowns_no_noise(best: SettingResult, repeats: int, said: str) -> None:
-    runs = [
-        BenchRun(
-            prompt="chat", setting=setting, repeat=repeat, tokens=9, generation_ms=90.0,
-            n_drafted=0, n_tested=0, n_accepted=0, mean_accepted_length=None, verify_ms={},
-        )
-        for setting in ("plain", "3")
-        for repeat in range(repeats)
-    ]  # fmt: skip
-    report = report_of(runs)
-    found = verdict(best, report)
-    assert said in found
-    assert ("Measured once" in found) == (repeats == 1)
-    _, *rows = prompt_table(report, length_labels(report))
-    assert all(("±" in cell) == (repeats > 1) for row in rows for cell in row[1:3])
+)  # fmt: skip
+def test_the_verdict_claims_no_noise(
+    chat: dict[str, float], code: dict[str, float], said: str, advice: str
+) -> None:
+    speeds = {"chat": {"plain": 10, **chat}, "code": {"plain": 10, **code}}
+    report = measured(speeds, 2)
+    verdict = judge(report)
+    assert verdict is not None
+    assert said in verdict_in_words(verdict, length_labels(report))
+    assert verdict.advice == advice
+    once = judge(measured(speeds, 1))
+    assert once is not None
+    assert "measured once" in verdict_in_words(once, length_labels(report))
+    assert (once.faster, once.slower, once.advice) == ((), (), "repeat")
+
+
+def test_the_best_of_many_settings_that_gain_nothing_is_no_gain() -> None:
+    rng = random.Random(1)
+
+    def claims() -> bool:
+        runs = measured({"chat": dict.fromkeys(("plain", *"12345678"), 10.0)}, 3, 0).runs
+        noisy = [replace(run, generation_ms=run.generation_ms * rng.gauss(1, 0.05)) for run in runs]
+        verdict = judge(report_of(noisy))
+        return verdict is not None and verdict.gain.is_faster
+
+    assert sum(claims() for _ in range(100)) <= 5
+
+
+def test_nothing_is_judged_without_plain_decoding_or_without_drafts() -> None:
+    assert judge(measured({"chat": {"plain": 10.0}}, 2)) is None
+    assert judge(measured({"chat": {"plain": 10.0, "0": 10.0}}, 2)) is None
+    assert judge(measured({"chat": {"1": 10.0, "3": 12.0}}, 2)) is None

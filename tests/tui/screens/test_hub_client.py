@@ -13,7 +13,7 @@ from textual.widgets import Button, Input
 from eaglechat.hub import catalogue, facts
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub, Timeouts
-from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary
+from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary, pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
@@ -138,6 +138,54 @@ async def test_a_pair_found_by_search_is_judged_and_stays_in_the_catalogue(
         await user.on(ChatScreen)
         names = [entry.name for entry, _ in desk.catalogue()[0]]
         assert names == ["small", "small-q8_0-lab"]
+
+
+async def test_a_draft_is_found_for_a_model_here_and_loaded_as_soon_as_it_is(
+    drive: Drive, desk: HubDesk, fake: FakeHub, tmp_path: Path
+) -> None:
+    own = tmp_path / ".lmstudio" / "models" / "me" / "mine" / "mine-Q8_0.gguf"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(ggufs.target())
+    fake.add("lab/mine-eagle3-GGUF", {"mine-eagle3.gguf": ggufs.draft()})
+    async with drive(size=(80, 24), desk=desk) as user:
+        await user.sees("download 2.0 MB")
+        await user.command("menu.library")
+        await user.sees("mine-Q8_0.gguf")
+        await user.type("mine")
+        await user.command("menu.drafts")
+        await user.sees("● lab/mine-eagle3-GGUF")
+        await user.press("enter")
+        await user.on(PlanScreen)
+        await user.sees(", on this machine")
+        await user.sees("Memory:")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        load = user.engine.requests(protocol.Load)[-1]
+        assert isinstance(load, protocol.Load)
+        assert load.target == str(own)
+        assert load.draft is not None
+        assert load.draft.endswith("mine-eagle3.gguf")
+
+
+async def test_what_is_here_is_listed_while_the_hub_does_not_answer(
+    drive: Drive, desk: HubDesk, fake: FakeHub, models: Path
+) -> None:
+    library = PairLibrary(models)
+    library.remember(pair_of_files(models / "target.gguf", None))
+    fake.fail(server="hub", hang=True, times=99)
+    async with drive(size=(80, 24), desk=desk, pairs=library) as user:
+        await user.sees("target  recent")
+        await user.press("down")
+        await user.command("menu.drafts")
+        await user.sees("● n-grams")
+        await user.sees("Searching the Hub for")
+        await user.press("escape")
+        await user.on(MenuScreen)
+        await user.command("menu.drafts")
+        await user.sees("● n-grams")
+        await user.type("n-grams")
+        await user.press("enter")
+        await user.on(ChatScreen)
 
 
 async def test_a_search_that_finds_nothing_or_fails_says_so(

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from textual.widgets import Input
 
 from eaglechat.settings import load
 from eaglechat.tui.screens.chat.screen import ChatScreen
@@ -69,13 +68,13 @@ async def test_a_setting_wins_until_its_field_is_empty_again(drive: Drive, tmp_p
         await user.sees("0.95 (default)")
 
         # The value that it has without a model is one to choose, too.
+        await user.press("enter")
         await user.type("0.7")
         await user.press("enter")
         assert user.chat.controls.temperature == 0.7
         assert load(tmp_path / "config.toml")[0].generation.temperature == 0.7
 
-        user.app.screen.query(Input).first().value = ""
-        await user.press("escape")
+        await user.press("enter", "ctrl+u", "enter", "escape")
         await user.on(ChatScreen)
         assert user.chat.controls.temperature == 0.6
         assert "temperature" not in (tmp_path / "config.toml").read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.command import CommandPalette
 from textual.filter import Monochrome, NoColor
-from textual.widgets import Input, Select, Static
+from textual.widgets import Input, OptionList, Static
 
 from eaglechat import paths
 from eaglechat.settings import InterfaceSettings, Settings, describe, load
@@ -17,8 +17,6 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.help import Definitions
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.screens.settings import SettingField, SettingSelect
-from eaglechat.tui.widgets.panel.tick import Tick
 from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
@@ -30,7 +28,7 @@ async def test_settings_apply_at_once_and_are_saved(drive: Drive, tmp_path: Path
     async with drive() as user:
         await user.open_chat()
         await user.open_settings()
-        await user.press("0", ".", "2", "enter")
+        await user.press("enter", "0", ".", "2", "enter")
         await user.press("escape")
         await user.on(ChatScreen)
         assert user.chat.controls.temperature == pytest.approx(0.2)
@@ -40,65 +38,66 @@ async def test_settings_apply_at_once_and_are_saved(drive: Drive, tmp_path: Path
     assert "top_k = 20  # few" in text
 
 
-async def test_a_setting_that_does_not_fit_is_named_and_not_saved(
+async def test_a_value_that_does_not_fit_is_said_at_its_setting(
     drive: Drive, tmp_path: Path
 ) -> None:
     async with drive() as user:
         await user.open_settings()
-        await user.press("9", "enter")
-        await user.sees("must be between 0 and 5")
+        await user.press("enter", "9", "enter")
+        await user.sees("Not saved: 9 must be between 0 and 5")
         await user.press("a", "enter")
         await user.sees("must be a number between 0 and 5")
-        await user.press("backspace", "escape")
+        await user.press("escape")
+        await user.until(lambda: "Not saved" not in user.text, "the list again")
+        await user.press("escape")
         await user.on(MenuScreen)
-        await user.sees("Not saved")
-        await user.sees("temperature: ")
     assert not (tmp_path / "config.toml").exists()
     assert user.app.services.settings.current == Settings()
 
 
-async def test_a_choice_is_chosen_and_a_list_is_typed(drive: Drive, tmp_path: Path) -> None:
-    async with drive() as user:
+async def test_settings_are_found_by_typing_and_changed_by_arrows_and_enter(
+    drive: Drive, tmp_path: Path
+) -> None:
+    async with drive(size=(80, 24)) as user:
         await user.open_settings()
-        fields = {
-            str(field.query_one(".setting-name", Static).content): field
-            for field in user.app.screen.query(SettingField)
-        }
-        fields["split_mode"].query_one(Select).focus()
-        await user.press("enter", "up", "enter")
-        fields["tensor_split"].query_one(Input).focus()
+        await user.type("gpus share")
+        await user.sees("How several GPUs share the target; none uses main_gpu alone.")
+        await user.sees("[layer]")
+        assert "temperature" not in user.text
+        await user.press("left")
+        await user.sees("[none]")
+        await user.press("right", "right", "left", "left")
+        # Escape empties the filter, and the setting stays the highlighted one.
+        await user.press("escape", "down", "down", "enter")
         await user.type("[3, 1]")
         await user.press("enter")
-        await user.press("escape")
+        await user.sees("tensor_split      [3.0, 1.0]")
+        await user.type("no such")
+        await user.sees("No setting has “no such”")
+        await user.press("enter", "right", "escape", "escape")
         await user.on(MenuScreen)
-        assert user.app.services.settings.current.engine.split_mode == "none"
     loaded, problems = load(tmp_path / "config.toml")
     assert problems == []
     assert (loaded.engine.split_mode, loaded.engine.tensor_split) == ("none", (3, 1))
 
 
-async def test_the_app_can_be_left_while_a_choice_of_the_settings_is_made(drive: Drive) -> None:
-    async with drive() as user:
-        user.app.screen.mount(SettingSelect([("auto", "auto")], value="auto", allow_blank=False))
-        user.app.exit()
-    await user.until_closed()
-    assert user.app.return_code == 0
-
-
-@pytest.mark.parametrize("size", [(80, 24), WIDE])
-async def test_settings_show_their_switches_whole_under_headings(
+@pytest.mark.parametrize("size", [(60, 15), WIDE])
+async def test_each_setting_has_a_line_and_its_whole_help(
     drive: Drive, size: tuple[int, int]
 ) -> None:
     async with drive(size=size) as user:
         await user.open_settings()
-        for tick in user.app.screen.query(Tick):
-            tick.scroll_visible(animate=False, immediate=True)
-            await user.until(lambda tick=tick: tick.region in user.app.screen.region, "a switch")
-            drawn = "".join(segment.text for segment in tick.render_line(0)).strip()
-            assert drawn == ("▐X▌" if tick.value else "▐ ▌")
-        headings = [str(one.content) for one in user.app.screen.query(".heading").results(Static)]
-        tables = dict.fromkeys(doc.table.capitalize() for doc in describe())
-        assert [heading.split()[0] for heading in headings] == list(tables)
+        rows = user.app.screen.query_one("#rows", OptionList)
+        meaning = user.app.screen.query_one("#meaning", Static)
+        seen = []
+        for doc in describe():
+            await user.until(lambda doc=doc: doc.key in user.text, doc.name)
+            assert user.inside(meaning.region)
+            said = " ".join(user.text.split())
+            seen += [doc.name] if doc.description.split()[0] in said else []
+            await user.press("down")
+        assert seen == [doc.name for doc in describe()]
+        assert rows.option_count == len(describe()) + len({doc.table for doc in describe()})
 
 
 async def test_files_of_your_own(drive: Drive, models: Path) -> None:

@@ -84,9 +84,8 @@ async def test_a_chat_with_a_server_says_what_it_does_not_report(
         await user.sees(f"Connected to {server.url}.")
         await user.ask("hello")
         await user.sees("one two")
-        await user.sees("origins not reported by this server")
         await user.sees("Not reported by this server.")
-        await user.sees("7 of 2,048")
+        await user.sees("7 / 2,048")
 
         def cut(handler: Handler) -> None:
             handler.begin()
@@ -109,7 +108,7 @@ async def test_a_chat_with_a_server_says_what_it_does_not_report(
     ("size", "shown"),
     [
         ((120, 50), "This reply: accepted 2 of 6 drafted"),
-        ((80, 30), "accepted 2 of 6 drafted tokens  "),
+        ((80, 30), "tok/s   accepted 2 of 6 drafted tokens"),
     ],
     ids=["panel", "status line"],
 )
@@ -124,6 +123,7 @@ async def test_the_counts_of_a_whole_reply_are_shown_at_its_end(
         await user.sees(f"Connected to {server.url}.")
         await user.ask("hello")
         await user.sees(shown)
+        await user.command("chat.view", "chat.view")
         await user.sees("origins not reported by this server")
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eaglechat.tui.texts import replies, wording
+from eaglechat.chat.recording import Plain
+from eaglechat.tui.texts import headline, replies, wording
 from eaglechat.wire.protocol import DrafterInfo
 from eaglechat.wire.records import FinishReason, Part
+from eaglechat.wire.stats import Speed
 from tests.chat.records import TERMS, answering, recorded, round_of, thinking
 from tests.tui.scripted_reports import pair_info
 
@@ -39,11 +41,11 @@ def test_a_comparison_is_only_as_long_as_the_reply() -> None:
 
 def test_the_title_names_all_that_can_draft() -> None:
     info = pair_info("t.gguf", "d.gguf", None)
-    assert wording.pair_in_short(info, "t") == "t  Q4_1 + EAGLE-3 Q8_0"
+    assert wording.pair_in_short(info, "t") == "t · Q4_1 + EAGLE-3"
     heads = DrafterInfo(kind="mtp")
     both = msgspec.structs.replace(info, drafters=(*info.drafters, heads))
-    assert wording.pair_in_short(both, "t") == "t  Q4_1 + EAGLE-3 Q8_0 + MTP heads"
-    assert wording.pair_in_short(pair_info("t.gguf", None, None), "t") == "t  Q4_1, no draft"
+    assert wording.pair_in_short(both, "t") == "t · Q4_1 + EAGLE-3 + MTP heads"
+    assert wording.pair_in_short(pair_info("t.gguf", None, None), "t") == "t · Q4_1, no draft"
 
 
 def test_a_reply_that_was_cut_off_says_so() -> None:
@@ -62,3 +64,23 @@ def test_a_text_is_cut_by_its_cells() -> None:
     assert wording.fitting("漢字漢字", 7) == "漢字漢…"
     assert wording.fitting("漢字漢字", 6) == "漢字…"
     assert wording.fitting("abc", 2) == "a…"
+
+
+def test_a_plain_speed_says_how_old_it_is() -> None:
+    def aged(seconds: float) -> str:
+        return headline.origin(Plain(Speed(30.0, 1.0), "before", at=1000.0), 1000.0 + seconds)
+
+    said = [aged(seconds) for seconds in (5.0, 61.0, 7200.0, 90_000.0)]
+    assert said == [
+        f"measured {ago}" for ago in ("just now", "1 minute ago", "2 hours ago", "1 day ago")
+    ]
+    assert headline.plain_in_short(Plain(Speed(30.0, 1.0), "load")) == "plain ~30.0 ±1.0"
+
+
+def test_the_note_below_a_reply_begins_with_what_it_gained() -> None:
+    reply = recorded(*[round_of(1, 2) for _ in range(20)])
+    assert replies.with_headline(reply, "40 tokens") == "40 tokens"
+    reply.plain_before = Plain(Speed(100.0, 1.0), "before")
+    assert replies.with_headline(reply, "40 tokens") == "~2.0x plain · 40 tokens"
+    reply.plain_before = Plain(Speed(400.0, 1.0), "before")
+    assert replies.with_headline(reply, "40 tokens") == "~0.5x plain, slower · 40 tokens"

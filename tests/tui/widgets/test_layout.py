@@ -10,6 +10,7 @@ import pytest
 from textual.command import CommandPalette
 from textual.widgets import OptionList
 
+from eaglechat.chat.recording import Plain
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
 from eaglechat.tui.screens.base import TooSmall
@@ -27,8 +28,11 @@ from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
+from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
+from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.status_line import StatusLine
+from eaglechat.wire.stats import Speed
 from tests.ggufs import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts
@@ -78,20 +82,29 @@ async def test_the_panel_folds_into_a_status_line_at_80x24(drive: Drive) -> None
         assert user.inside(status.region)
         line = status.render().plain
         assert len(line) <= 78
-        for part in ("accepted", "75%", "137.0 tok/s", "length 2.86", "draft ≤3", "80/8,192"):
+        for part in ("plain not measured yet", "137 tok/s", "kept 75%", "length 3"):
             assert part in line
+        await user.sees("ctx 80 / 8,192")
         assert user.inside(user.prompt.region)
-        # It opens over the chat, with every control in sight.
+        # It opens over the transcript, with every control in sight.
+        panel = user.chat.query_one(SpeculationPanel)
         await user.press("f2")
-        await user.sees("Acceptance by draft position")
-        sliders = [slider for slider in user.chat.query(Slider) if slider.display]
-        assert len(sliders) == 4
-        assert all(user.inside(slider.region) for slider in sliders)
+        await user.sees("CONTROL")
+        for control in (*panel.query(Slider), *panel.query(Segments), *panel.query(Tick)):
+            assert not control.display or user.inside(control.region)
+        assert not panel.region.overlaps(status.region)
         assert user.inside(user.prompt.region)
         await user.type("still typing")
         assert user.prompt.text == "still typing"
+        await user.press("tab", "right")
+        assert user.chat.controls.n_draft_max == 4
+        await user.press("escape")
+        assert not panel.display
+        assert user.prompt.has_focus
         await user.press("f2")
-        assert not user.chat.query_one(SpeculationPanel).display
+        assert panel.display
+        await user.press("f2")
+        assert not panel.display
 
 
 @pytest.mark.parametrize("size", [(60, 15), (80, 20)])
@@ -102,7 +115,7 @@ async def test_the_folded_panel_hides_no_line_of_the_prompt(
         await user.open_chat()
         await user.press("f2")
         user.prompt.load_text("\n".join(f"line {n}" for n in range(12)))
-        await user.sees("Acceptance")
+        await user.sees("SPEED")
         await user.sees("line 1")
         panel = user.chat.query_one(SpeculationPanel)
         assert panel.region.height > user.prompt.region.height
@@ -110,7 +123,7 @@ async def test_the_folded_panel_hides_no_line_of_the_prompt(
         assert user.inside(user.prompt.region)
 
 
-async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_context(
+async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_speed(
     drive: Drive,
 ) -> None:
     async with drive(size=(44, 24)) as user:
@@ -124,13 +137,14 @@ async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_contex
             )
             line = status.render().plain
             assert len(line) <= width - 2
-            assert line.split("  ")[-1] in {"137.0 tok/s", "length 2.86", "context 80/8,192"}
-        status.show(replace(numbers_of(user.chat.session), n_past=7777))
-        assert status.render().plain.startswith("accepted 75%  ")
-        assert status.render().plain.endswith("context 7,777/8,192")
+            assert line.split("   ")[-1] in {"137 tok/s", "length 3", "F7- F8+"}
+        plain = Plain(Speed(100.0, 2.0), "before")
+        numbers = numbers_of(user.chat.session)
+        status.show(replace(numbers, headline=replace(numbers.headline, plain=plain)))
+        assert status.render().plain.startswith("~1.4x plain   137 tok/s   kept 75%   ")
         await user.press("f3")
-        await user.until(lambda: "off  137" in status.render().plain, "speculation off")
-        assert status.render().plain.endswith("context 80/8,192")
+        await user.until(lambda: "off   137" in status.render().plain, "speculation off")
+        assert "you switched it off" in status.render().plain
 
 
 async def test_a_terminal_of_20x5_says_so_and_recovers(drive: Drive) -> None:

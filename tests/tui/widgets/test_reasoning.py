@@ -8,9 +8,7 @@ import pytest
 
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.tui.texts import wording
-from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
-from eaglechat.tui.widgets.panel.parts_view import PartsView
 from eaglechat.tui.widgets.transcript.reply import ThoughtEntry
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
@@ -155,8 +153,8 @@ async def test_answer_now_ends_the_reasoning(drive: Drive) -> None:
 async def test_thinking_and_effort_are_controls_for_the_next_reply(drive: Drive) -> None:
     async with drive(size=(200, 60)) as user:
         await user.open_chat()
-        await user.sees("Thinking")
-        await user.sees("Effort")
+        await user.sees("thinking [auto] on off")
+        await user.sees("effort   [auto] low")
         user.chat.action_control("thinking", "off")
         user.chat.action_control("effort", "medium")
         await user.ask("Which colour?")
@@ -166,37 +164,24 @@ async def test_thinking_and_effort_are_controls_for_the_next_reply(drive: Drive)
         assert sent.thinking == protocol.Thinking(enabled=False, effort="high")
 
 
-@pytest.mark.parametrize("is_auto", [pytest.param(False, marks=pytest.mark.slow), True])
-async def test_a_high_panel_has_the_numbers_of_both_parts(
-    drive: Drive, engine: ScriptedEngine, is_auto: bool
-) -> None:
+async def test_a_dialog_has_the_numbers_of_both_parts(drive: Drive, engine: ScriptedEngine) -> None:
     engine.sampling = protocol.RecommendedSampling(top_k=20, top_p=0.9)
     async with drive(size=(200, 50)) as user:
         await user.open_chat()
         await user.sees("The model's: top_k 20, top_p 0.9")
-        if is_auto:
-            await user.command("chat.auto")
         await user.ask("Which colour?")
-        panel = user.chat.query_one(SpeculationPanel)
-        parts = numbers_of(user.chat.session).by_part
-        assert list(parts) == [Part.REASONING, Part.ANSWER]
-        for part, stats in parts.items():
+        assert user.chat.query_one(SpeculationPanel).max_scroll_y == 0
+        await user.command("chat.context")
+        shown = user.chat.session.shown
+        assert shown is not None
+        assert list(shown.by_part) == [Part.REASONING, Part.ANSWER]
+        for part, stats in shown.by_part.items():
             speed = wording.one_decimal(stats.tokens_per_second)
-            rows = [line for line in user.text.splitlines() if f"{part.value.title()} " in line]
-            assert any(speed in row for row in rows)
-        assert panel.max_scroll_y == 0
-
-
-async def test_a_reply_without_reasoning_has_one_kind_of_numbers(drive: Drive) -> None:
-    async with drive(size=(200, 50)) as user:
-        user.engine.reply = "Blue is one, red another."
-        await user.open_chat()
-        await user.ask("Which colour?")
-        assert not user.chat.query_one(PartsView).display
+            await user.sees(f"{part.value:<14}{speed} tok/s, kept")
 
 
 async def test_a_template_without_a_switch_says_so(drive: Drive, engine: ScriptedEngine) -> None:
     engine.reasoning = protocol.Reasoning(marked=True)
     async with drive(size=(200, 60)) as user:
         await user.open_chat()
-        await user.sees("Thinking: the template has no switch")
+        await user.sees("thinking: the template has no switch")

@@ -8,12 +8,18 @@ import pytest
 from textual import events
 from textual.app import App, ComposeResult
 
+from eaglechat.chat.headline import Headline
+from eaglechat.chat.recording import Plain
 from eaglechat.tui.texts.bars import bar, round_glyph
-from eaglechat.tui.widgets.meters import PositionChart, change_marks
+from eaglechat.tui.texts.numbers import RoundMeans
+from eaglechat.tui.widgets.meters import change_marks
+from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
+from eaglechat.tui.widgets.panel.speed_view import SpeedView, speeds_over
+from eaglechat.tui.widgets.panel.why_view import WhyView
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire.records import AutoDraft, AutoReason
-from eaglechat.wire.stats import SpeculationStats
+from eaglechat.wire.stats import SpeculationStats, Speed, stats_of
 from tests.chat.records import round_of
 from tests.tui.widgets.transcript_app import until
 
@@ -78,11 +84,34 @@ async def test_a_slider_follows_keys_click_drag_and_wheel() -> None:
         await pilot.click(Slider, offset=(track_end, 0))
         assert slider.value == 16
         await pilot.mouse_down(Slider, offset=(track_end, 0))
-        await pilot.hover(Slider, offset=(13, 0))
+        await pilot.hover(Slider, offset=(9, 0))
         assert slider.value == 0
-        await pilot.mouse_up(Slider, offset=(13, 0))
+        await pilot.mouse_up(Slider, offset=(9, 0))
         await pilot.hover(Slider, offset=(track_end, 0))
         assert slider.value == 0
+
+
+async def test_segments_follow_keys_clicks_the_wheel_and_typed_numbers() -> None:
+    app: App[None] = App()
+    async with app.run_test(size=(60, 10)) as pilot:
+        words = ("auto", *map(str, range(17)))
+        row = Segments("n", left_out=words[10:], id="n", tooltip="")
+        await app.mount(row)
+        row.styles.height = 1
+        row.show(words, "3", now="2", usable=16)
+        await pilot.pause()
+        assert row.render().plain.rstrip() == "n        auto 0 1 <2> [3] 4 5 6 7 8 …"
+        row.focus()
+        for keys, word in (
+            (["right"], "4"), (["home"], "auto"), (["left"], "auto"), (["right", "up"], "1"),
+            (["end"], "14"), (["1", "2"], "12"), (["right"], "13"), (["1", "6"], "1"),
+        ):  # fmt: skip
+            await pilot.press(*keys)
+            assert row.chosen == word
+        await pilot.click(Segments, offset=(10, 0))
+        assert row.chosen == "auto"
+        await pilot.click(Segments, offset=(8, 0))
+        assert row.chosen == "auto"
 
 
 async def test_keys_that_come_in_a_burst_keep_their_order() -> None:
@@ -132,11 +161,52 @@ async def test_up_and_down_walk_through_what_was_sent_and_back_to_what_was_not()
         assert prompt.text == "d"
 
 
-async def test_the_chart_says_of_plain_rounds_after_drafts_that_they_are_plain() -> None:
+async def test_why_is_the_arithmetic_of_a_round_and_the_share_of_guesses_kept() -> None:
     app: App[None] = App()
     async with app.run_test():
-        chart = PositionChart()
-        await app.mount(chart)
-        assert chart.render().plain == "nothing drafted yet"
-        chart.show(SpeculationStats(rounds=64, tokens=64))
-        assert chart.render().plain == "no draft in the last 64 rounds"
+        why = WhyView()
+        await app.mount(why)
+        why.show(None, None, SpeculationStats())
+        assert why.render().plain.split("\n")[-1] == "nothing drafted yet"
+        why.show(None, None, SpeculationStats(rounds=64, tokens=64))
+        assert why.render().plain.split("\n")[-1] == "no draft in 64 rounds"
+        latest = stats_of([round_of(1, 2, 3), round_of(1, 2, 3), round_of(1, 2), round_of(1)])
+        plain = Plain(Speed(29.4, 1.0), "before")
+        why.show(RoundMeans(3.21, 31.8, 1.73), plain, latest)
+        lines = [line.rstrip() for line in why.render().plain.split("\n")]
+        assert lines[0] == "draft 3.2 + check 32 ms  = 1.7 tok"
+        assert lines[1] == "plain ~34 ms             = 1 tok"
+        assert lines[2].startswith("kept  71% ")
+        assert lines[3] == "1st 75  2nd 67"
+        why.show(RoundMeans(None, 31.8, 1.73), None, latest)
+        assert why.render().plain.startswith("draft + check 32 ms ")
+
+
+async def test_the_headline_is_large_only_when_it_is_a_number() -> None:
+    app: App[None] = App()
+    async with app.run_test():
+        view = SpeedView()
+        await app.mount(view)
+        assert view.render().plain.split("\n") == ["no reply yet", "", ""]
+        plain = Plain(Speed(30.0, 0.5), "reply")
+        view.show(Headline(Speed(42.0, 1.0), 42.0, plain), is_begun=True)
+        rows = view.render().plain.split("\n")
+        assert rows[0] == "╶╮    ╷ ╷      plain ±0.0"
+        assert [row[15:] for row in rows[1:]] == ["42.0 tok/s", "plain 30.0 ±0.5"]
+        view.show(Headline(Speed(24.0, 1.0), 24.0, plain), is_begun=True)
+        assert view.render().plain.split("\n")[0].endswith("plain ±0.0, slower")
+        view.show(Headline(Speed(30.5, 1.0), 30.5, plain), is_begun=True)
+        assert view.render().plain.startswith("same as plain\n30.5 tok/s\n")
+        view.show(Headline(Speed(30.5, 1.0)), is_begun=True)
+        assert view.render().plain.startswith("plain not measured yet\n")
+        view.show(Headline(Speed(30.5, 1.0), is_plain=True), is_begun=True)
+        assert view.render().plain.startswith("plain decoding\n")
+        view.show(Headline(), is_begun=True)
+        assert view.render().plain.startswith("too few rounds yet\n")
+
+
+def test_the_chart_has_steps_of_equally_many_rounds() -> None:
+    rounds = [round_of(1, 2, ms=10.0)] * 4 + [round_of(1, ms=10.0)] * 7
+    assert speeds_over(rounds, 40) == [200.0, 100.0]
+    assert speeds_over(rounds, 1) == [pytest.approx(1000.0 * 15 / 110)]
+    assert speeds_over(rounds[:3], 40) == []

@@ -3,7 +3,9 @@ tokens it sampled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import accumulate
 
 from rich.cells import cell_len, set_cell_size
 from textual.app import ComposeResult
@@ -11,15 +13,19 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.inspecting import CandidateToken, Inside, Position, look_inside
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE, drafter, plural
+from eaglechat.tui.texts.bars import bar
+from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE, drafter, not_reported, plural
+from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import Origin, Round
 
+LOOKS_PER_SECOND = 8
 TOKEN_CELLS = 16
 BAR_CELLS = 8
 CONTEXT_CHARACTERS = 160
@@ -34,11 +40,22 @@ class InsideScreen(EagleModal[None]):
     CSS_PATH = "inside.tcss"
     BINDINGS = bindings_of("inside")
 
-    def __init__(self, recording: Recording, index: int, unreported: str | None) -> None:
-        """`unreported` says that the engine does not report the target's probabilities; None if it
-        does."""
+    def __init__(
+        self,
+        session: ChatSession,
+        recording: Recording,
+        index: int,
+        answer_again: Callable[[Recording], Recording | None],
+    ) -> None:
+        """`answer_again` writes the reply once more, with the target's candidates recorded; None if
+        it cannot be done now."""
         super().__init__()
-        self._recording, self._index, self._unreported = recording, index, unreported
+        self._session, self._recording, self._index = session, recording, index
+        self._answer_again = answer_again
+        self._unreported = not_reported(session.hello, "likely")
+        self._awaited: int | None = None
+        """The token of the reply being written whose round is shown as soon as it is there."""
+        self._drawn: object = None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="inside") as dialog:
@@ -52,6 +69,12 @@ class InsideScreen(EagleModal[None]):
     def on_mount(self) -> None:
         self.query_one("#inside-text").focus()
         self._show(self._index)
+        self.set_interval(1 / LOOKS_PER_SECOND, self._follow)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "record":
+            return self._awaited is None and self._can_record
+        return super().check_action(action, parameters)
 
     def action_go(self, by: int) -> None:
         self._show(self._index + by)
@@ -62,15 +85,65 @@ class InsideScreen(EagleModal[None]):
     def action_last(self) -> None:
         self._show(len(self._recording.rounds) - 1)
 
+    def action_record(self) -> None:
+        before = self._recording.rounds[: self._index]
+        again = self._answer_again(self._recording)
+        if again is not None:
+            self._recording, self._awaited = again, sum(len(one.tokens) for one in before)
+            self._follow()
+
+    @property
+    def _can_record(self) -> bool:
+        rounds = self._recording.rounds
+        return self._unreported is None and bool(rounds) and not rounds[self._index].likely
+
+    @property
+    def _is_written(self) -> bool:
+        """Whether the reply is being written now."""
+        running = self._session.running
+        return running is not None and running.turn.recording is self._recording
+
+    def _follow(self) -> None:
+        """Show what a reply that is being written has more of."""
+        rounds, is_written = self._recording.rounds, self._is_written
+        state = (self._recording, len(rounds), is_written)
+        if state == self._drawn:
+            return
+        self._drawn = state
+        if not rounds and not is_written:
+            # It failed; the chat says why.
+            self.dismiss()
+            return
+        if self._awaited is None:
+            self._show_title()
+            return
+        ends = [*accumulate(len(one.tokens) for one in rounds)]
+        if is_written and (not ends or ends[-1] <= self._awaited):
+            self.query_one("#inside", Vertical).border_title = "Inside a round"
+            self.query_one("#inside-round", Static).update(
+                f"Answering again, with the target's candidates: {ends[-1] if ends else 0:,} of "
+                f"{self._awaited + 1:,} tokens to this round."
+            )
+            return
+        index, self._awaited = bisect_right(ends, self._awaited), None
+        self._show(index)
+
     def _show(self, index: int) -> None:
         rounds = self._recording.rounds
+        if self._awaited is not None or not rounds:
+            return
         self._index = min(max(index, 0), len(rounds) - 1)
-        dialog = self.query_one("#inside", Vertical)
-        dialog.border_title = f"Round {self._index + 1:,} of {len(rounds):,}"
-        self.query_one("#inside-round", Static).update(self._drawn(rounds[self._index]))
+        self._show_title()
+        self.query_one("#inside-round", Static).update(self._drawn_round(rounds[self._index]))
         self.query_one("#inside-text", VerticalScroll).scroll_home(animate=False)
+        self.refresh_bindings()
 
-    def _drawn(self, round_: Round) -> Content:
+    def _show_title(self) -> None:
+        dialog, so_far = self.query_one("#inside", Vertical), " so far" * self._is_written
+        n_rounds = len(self._recording.rounds)
+        dialog.border_title = f"Round {self._index + 1:,} of {n_rounds:,}{so_far}"
+
+    def _drawn_round(self, round_: Round) -> Content:
         inside = look_inside(round_)
         lines = [self._in_context(), Content(_summary(round_)), Content("")]
         lines += _table(inside)
@@ -78,10 +151,10 @@ class InsideScreen(EagleModal[None]):
             texts = ", ".join(
                 f"{_quoted(one.text)}{_percent(one.probability, ' ')}" for one in inside.untested
             )
-            lines.append(Content.assemble(("Drafted, not tested: " + texts, "$text-muted")))
+            lines.append(Content.assemble(("Drafted, not tested: " + texts, MUTED)))
         if not round_.likely:
-            lines.append(Content.assemble((self._unrecorded(), "$text-muted")))
-        lines += [Content(""), Content.assemble((_times(round_), "$text-muted"))]
+            lines.append(Content.assemble((self._unrecorded(), MUTED)))
+        lines += [Content(""), Content.assemble((_times(round_), MUTED))]
         return Content("\n").join(lines)
 
     def _in_context(self) -> Content:
@@ -93,17 +166,17 @@ class InsideScreen(EagleModal[None]):
             (_visible(token.text), _style(token.origin)) for token in rounds[self._index].tokens
         )
         return Content.assemble(
-            (_visible(before)[-CONTEXT_CHARACTERS:], "$text-muted"),
+            (_visible(before)[-CONTEXT_CHARACTERS:], MUTED),
             *tokens,
-            (_visible(after)[: CONTEXT_CHARACTERS // 2], "$text-muted"),
+            (_visible(after)[: CONTEXT_CHARACTERS // 2], MUTED),
         )
 
     def _unrecorded(self) -> str:
         if self._unreported is not None:
             return f"The target's probabilities are {self._unreported}."
         return with_keys(
-            "The target's probabilities were not recorded. Switch on interface.inspect in the "
-            "settings ({app.settings}) to record them from the next reply on."
+            "The target's candidates were not recorded: {inside.record} records them from now on "
+            "and answers again."
         )
 
 
@@ -120,7 +193,7 @@ def _summary(round_: Round) -> str:
 
 def _table(inside: Inside) -> Iterator[Content]:
     head = f"{'':6}{'':{TOKEN_CELLS}} {'draft':>6} {'target':>7} {'chance':>7}"
-    yield Content.assemble((head, "$text-muted"))
+    yield Content.assemble((head, MUTED))
     for number, place in enumerate(inside.positions, 1):
         for row, one in enumerate(place.candidates):
             yield _row(f"{number:>3} " if row == 0 else "    ", one, place)
@@ -131,19 +204,18 @@ def _table(inside: Inside) -> Iterator[Content]:
 def _row(number: str, one: CandidateToken, place: Position) -> Content:
     text = set_cell_size(_shortened(_quoted(one.text)), TOKEN_CELLS)
     numbers = f" {_percent(one.draft):>6} {_percent(one.target):>7} {_percent(one.chance):>7}  "
-    bar = "█" * round((one.target or 0.0) * BAR_CELLS)
     style = ""
     if one.fate in ("accepted", "sampled"):
         style = _style(place.token.origin)
     elif one.fate == "rejected":
         style = "$token-rejected"
     return Content.assemble(
-        (number, "$text-muted"),
+        (number, MUTED),
         (f"{_MARKS[one.fate]} ", style),
         (text, style),
         numbers,
-        (f"{bar:{BAR_CELLS}} ", "$text-muted"),
-        (one.fate, "$text-muted"),
+        (f"{bar(one.target or 0.0, BAR_CELLS)} ", MUTED),
+        (one.fate, MUTED),
     )
 
 
@@ -183,6 +255,8 @@ def _visible(text: str) -> str:
 
 
 def _quoted(text: str | None) -> str:
+    if text == "":
+        return "no text"
     return "a token" if text is None else f"“{_visible(text)}”"
 
 

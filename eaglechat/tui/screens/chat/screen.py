@@ -71,7 +71,7 @@ from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
-from eaglechat.tui.texts import context, failures, wording
+from eaglechat.tui.texts import context, failures, speculation, wording
 from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.tui.texts.refusals import engine_as_subject, sentence_of
 from eaglechat.tui.texts.replies import progress
@@ -185,6 +185,7 @@ class ChatScreen(PromptScreen[None]):
             settings=lambda: services.settings.current,
             chats_dir=services.chats.folder.directory,
             roles_dir=self._roles_dir,
+            speeds=services.pairs.speeds,
             saved=self._saved,
         )
         self._has_session = True
@@ -273,19 +274,41 @@ class ChatScreen(PromptScreen[None]):
         state = gone if session.is_engine_gone else "ready"
         if session.running is not None:
             state = "stopping…" if session.is_stopping else progress(session.running)
+        doing = state
         subject = wording.pair_in_short(session.info, self._pair.name)
         if session.role:
-            subject += f"  role {session.role.name}"
+            subject += f" · role {session.role.name}"
+        if not self._shows_panel:
+            state += f"   ctx {numbers.room}"
         self.query_one(TitleBar).show(subject=subject, state=state)
-        self.services.away.follow(state if session.running is not None else None, self._pair.name)
+        self.services.away.follow(doing if session.running is not None else None, self._pair.name)
 
     def action_toggle_panel(self) -> None:
+        if self._is_covered:
+            self._uncovered()
+            return
         self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
         self.show_numbers()
+        self.refresh_bindings()
+
+    @property
+    def _is_covered(self) -> bool:
+        """Whether the panel lies over the transcript."""
+        return self.has_class("-folded") and self.has_class("-panel-open")
+
+    @property
+    def _shows_panel(self) -> bool:
+        is_away = self.has_class("-folded") or self.has_class("-panel-hidden")
+        return self._is_covered or not is_away
 
     def _uncovered(self) -> Transcript:
         """The transcript, for a command that moves in it: a panel that lies over it is closed."""
-        self.remove_class("-panel-open")
+        if self._is_covered:
+            self.remove_class("-panel-open")
+            if self.focused is not self.prompt:
+                self.prompt.take_focus()
+            self.show_numbers()
+            self.refresh_bindings()
         return self.transcript
 
     def _settings_changed(self, change: SettingsChange) -> None:
@@ -451,7 +474,9 @@ class ChatScreen(PromptScreen[None]):
 
     def action_context(self) -> None:
         """Show which turns the context holds, and which one leaves it next."""
-        self.open(MessageDialog("Context", context.in_words(self._context_use(self.prompt.text))))
+        said = context.in_words(self._context_use(self.prompt.text))
+        of_reply = speculation.in_words(self.session, numbers_of(self.session))
+        self.open(MessageDialog("Context", "\n\n".join(filter(None, (said, of_reply)))))
 
     def _context_use(self, text: str) -> ContextUse:
         edited = self.editing.question if self.editing is not None else None
@@ -469,7 +494,9 @@ class ChatScreen(PromptScreen[None]):
         self.app.call_next(self.app.run_action, call.command.call(call.value), namespace)
 
     def action_stop(self) -> None:
-        if self.editing is not None:
+        if self._is_covered:
+            self._uncovered()
+        elif self.editing is not None:
             self._end_edit()
         elif self.transcript.selected is not None:
             self.transcript.selected = None
@@ -481,6 +508,7 @@ class ChatScreen(PromptScreen[None]):
         # None shows the command dimmed, because there is nothing to stop.
         if allowed and action == "stop":
             is_idle = self.session.running is None and self.editing is None
+            is_idle = is_idle and not self._is_covered
             return None if is_idle and self.transcript.selected is None else True
         return allowed
 
@@ -746,8 +774,19 @@ class ChatScreen(PromptScreen[None]):
         self._look_inside(event.recording, event.index)
 
     def _look_inside(self, recording: Recording, index: int) -> None:
-        unreported = wording.not_reported(self.session.hello, "likely")
-        self.open(InsideScreen(recording, index, unreported))
+        self.open(InsideScreen(self.session, recording, index, self._answer_recorded))
+
+    def _answer_recorded(self, recording: Recording) -> Recording | None:
+        """Answer again with the target's candidates recorded, as in all replies from now on."""
+        replies = (turn for turn in self.session.turns if isinstance(turn, Reply))
+        reply = next((turn for turn in replies if turn.recording is recording), None)
+        if reply is None:
+            self.notify("Only a reply can be answered again, not a comparison.")
+            return None
+        again = self.session.answer_recorded(reply.id)
+        if again is not None:
+            self.services.settings.change("interface", "inspect", True)
+        return again
 
     # Finding in this chat
 

@@ -153,7 +153,11 @@ class PlanScreen(EagleModal[bool]):
 
 def _description(plan: Plan, free: int, endpoint: str) -> Content:
     parts: list[Part] = []
+    if plan.entry.target.path:
+        parts += [("Target", "bold"), f"  {plan.entry.target.path}", (", on this machine\n", MUTED)]
     for role, files in (("Target", plan.target), ("Draft", plan.draft)):
+        if not files:
+            continue
         parts += [(role, "bold"), f"  {files[0].repo}\n"]
         for file in files:
             parts += [f"  {file.path}", (f"  {format_bytes(file.size)}\n", MUTED)]

@@ -4,6 +4,7 @@ With a model that is known, only the last of these: everything that can draft fo
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.find_drafts import Found, Target, Way
 
 DEBOUNCE_S = 0.4
+_WORDS = "a model, a draft, an author, user/repo or an address"
 _ASK = "Type the name of a model to chat with, or of a draft."
 
 
@@ -96,8 +98,6 @@ class SearchScreen(EagleModal[Pair]):
             dialog.border_subtitle = with_keys("{list.choose} chooses, {dialog.back} a step back")
             rows = OptionList(id="found", compact=True)
             words = Filter(rows, id="words")
-            if self._of is None:
-                words.placeholder = "a model, a draft, an author, user/repo or an address"
             yield words
             yield Static(_ASK, id="said", markup=False)
             yield rows
@@ -105,9 +105,10 @@ class SearchScreen(EagleModal[Pair]):
 
     def on_mount(self) -> None:
         words = self.query_one("#words", Input)
-        words.value = self._words
+        words.value, words.placeholder = self._words, _WORDS
         words.focus()
         if (of := self._of) is not None:
+            words.placeholder = "type to filter"
             self._ask("Looking for drafts…", lambda: self._find_drafts(of))
 
     # Asking
@@ -203,10 +204,13 @@ class SearchScreen(EagleModal[Pair]):
 
     def _show_step(self, highlight: int = 0) -> None:
         step = self._steps[-1] if self._steps else None
-        rows = _rows(step) if step else ()
+        width = self.query_one("#found").content_size.width - 5
+        rows = _rows(step, width) if step else ()
         # The Hub chose the repositories by the words, which need not be in their names.
         is_found = step is not None and _is_found(step)
-        self.query_one(Filter).show(rows, highlight=highlight, are_all_shown=is_found)
+        words = self.query_one(Filter)
+        words.show(rows, highlight=highlight, are_all_shown=is_found)
+        words.placeholder = _WORDS if step is None or is_found else "type to filter"
         self._say(_heading(step) if step else _ASK)
 
     def _say(self, text: str, *, bad: bool = False) -> None:
@@ -307,7 +311,7 @@ def _heading(step: Step) -> str:
             return f"{step.repo.repo} has no complete GGUF model."
         return f"Which quantisation of {step.repo.repo}?"
     found, other = step.found, step.found.with_heads
-    said = f"What makes {found.target.name} fast"
+    said = f"What can make {found.target.name} faster"
     if found.asking:
         return f"{said}. {found.asking}"
     hint = f" {other.name} in its repository has MTP heads of its own." if other else ""
@@ -323,7 +327,7 @@ def _of_draft(step: Repos) -> str:
     return f"{what} for {made_for}{which}"
 
 
-def _rows(step: Step) -> list[Content]:
+def _rows(step: Step, width: int) -> list[Content]:
     if isinstance(step, Repos):
         return [_repo_row(hit) for hit in step.hits]
     if isinstance(step, Models):
@@ -334,7 +338,7 @@ def _rows(step: Step) -> list[Content]:
             )
             for model in step.models
         ]
-    return [_way_row(way) for way in step.found.ways]
+    return [_way_row(way, width) for way in step.found.ways]
 
 
 def _repo_row(hit: SearchHit) -> Content:
@@ -342,10 +346,14 @@ def _repo_row(hit: SearchHit) -> Content:
     return Content.assemble((hit.repo, "bold"), (f"  {' · '.join(filter(None, facts))}", MUTED))
 
 
-def _way_row(way: Way) -> Content:
+def _way_row(way: Way, width: int) -> Content:
     marks = {True: ("● ", "$text-success"), False: ("✗ ", "$text-error"), None: ("? ", MUTED)}
-    parts: list[Part] = [marks[way.fits], (ways.name(way), "bold"), (f"  {ways.facts(way)}", MUTED)]
-    parts += ["\n  ", (ways.judgement(way), "$text-warning" if way.warning else MUTED)]
-    if way.reported:
-        parts += ["\n  ", (f"reported: {way.reported}", MUTED)]
+    parts: list[Part] = [marks[way.fits], (ways.name(way), "bold")]
+    reported = f"reported: {way.reported}" if way.reported else ""
+    style = "$text-warning" if way.warning else MUTED
+    about = " · ".join(filter(None, (ways.facts(way), ways.judgement(way))))
+    for text, look in ((about, style), (reported, MUTED)):
+        # Whole: the reason, and the source of a figure, are what is asked for here.
+        lines = textwrap.wrap(text, max(width, 20), break_on_hyphens=False)
+        parts += [part for line in lines for part in ("\n  ", (line, look))]
     return Content.assemble(*parts)

@@ -1,14 +1,12 @@
-"""The speculation panel: what the loop does, and the controls that turn it."""
+"""The speculation panel: whether drafting is faster, why, and the controls that turn it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Checkbox, Static
@@ -16,49 +14,51 @@ from textual.widgets import Checkbox, Static
 from eaglechat.chat.controls import (
     CONTROLS,
     DRAFTER,
-    LATER_CONTROLS,
-    ChoiceControl,
+    EFFORT,
+    ENABLED,
+    N_DRAFT_MAX,
+    NGRAM,
+    P_MIN,
+    SHAPE,
+    TEMPERATURE,
+    THINKING,
     Control,
     Controls,
     RangeControl,
     control_named,
     recommended_for,
 )
-from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.numbers import Numbers
-from eaglechat.tui.texts.statistics import (
-    ACCEPTANCE_RATE,
-    PER_POSITION,
-    STATISTICS,
-    of_whole_reply,
-)
-from eaglechat.tui.widgets.meters import Bar, PositionChart, RoundStrip
-from eaglechat.tui.widgets.panel.auto_view import AutoView
-from eaglechat.tui.widgets.panel.parts_view import PartsView
+from eaglechat.tui.texts.statistics import of_whole_reply
+from eaglechat.tui.widgets.meters import RoundStrip
+from eaglechat.tui.widgets.panel.length_table import LengthTable
+from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
+from eaglechat.tui.widgets.panel.speed_view import SpeedChart, SpeedView
 from eaglechat.tui.widgets.panel.tick import Tick
+from eaglechat.tui.widgets.panel.why_view import WhyView
 from eaglechat.tui.widgets.readouts import Line, Reading
-from eaglechat.wire.protocol import AUTO, Auto
-from eaglechat.wire.stats import SpeculationStats
+from eaglechat.wire.protocol import AUTO
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
-_ROUNDS = "Rounds (height: share accepted)"
+_LENGTHS = (AUTO, *map(str, range(N_DRAFT_MAX_LIMIT + 1)))
+_RARE_LENGTHS = ("7", *map(str, range(9, N_DRAFT_MAX_LIMIT + 1)))
 _LABELS = {
-    "enabled": "Speculation ({chat.speculation})",
-    "n_draft_max": "n_draft_max",
-    "p_min": "p_min",
-    "ngram": "n-grams ({chat.ngram})",
-    "shape": "Shape",
-    "temperature": "Temperature",
-    "thinking": "Thinking",
-    "effort": "Effort",
-    "drafter": "Drafter",
+    "n_draft_max": "length",
+    "enabled": "speculation",
+    "ngram": "n-grams",
+    "temperature": "temp",
 }
 _ONE_DRAFTER = 4
 """Choices of a pair with one drafter: auto, itself, n-grams alone and none."""
 _LATER = "Applies from the next reply on."
 _HINTS = {
-    "n_draft_max": "{chat.less} less, {chat.more} more. A at the left end ({chat.auto}) is auto.",
+    "enabled": "{chat.speculation} switches it.",
+    "ngram": "{chat.ngram} switches them.",
+    "n_draft_max": "{chat.less} less, {chat.more} more, {chat.auto}: auto. Type a number for one "
+    "that is not shown. < > is what auto chose; what is dim is more than the draft can do.",
     "thinking": _LATER,
     "effort": _LATER,
     "drafter": _LATER,
@@ -79,221 +79,173 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._controls: Controls | None = None
-        self._drafters: tuple[str, ...] = (AUTO,)
-        """The choices of the drafter that the pair has."""
 
     def compose(self) -> ComposeResult:
         with Vertical(id="measures", classes="group"):
-            yield Line("Speculation", classes="heading", id="panel-heading")
+            yield Line("SPEED", classes="heading", id="speed-heading")
+            yield SpeedView(id="speed")
+            yield SpeedChart(
+                id="speed-chart",
+                tooltip="Tokens per second over this reply, oldest at the left. The line is plain "
+                "decoding; the highest column is three times as fast, or more.",
+            )
             yield Line("", id="off-reason")
-            yield from _readings()
-            yield Reading(
-                "Speed-up, measured",
-                id="speed-up",
-                tooltip="Tokens per second of the last reply over those of the same prompt "
-                f"without speculation, as {key_of('chat.compare')} measured them.",
+            yield Static("WHY", classes="heading above", id="why-heading")
+            yield WhyView(
+                id="why",
+                tooltip="One round, as the mean of the latest 64 that drafted: the time to draft, "
+                "the target's pass that checks the guesses, and the tokens that they give; below "
+                "it, plain decoding. Then the share of the tested guesses that the target kept "
+                "over the last 64 rounds of this chat, and that of the first guess of a round, "
+                "the second, and so on.",
             )
-            yield PartsView(
-                id="parts",
-                tooltip="The same of this reply's reasoning and of its answer. A round counts "
-                "towards the part in which it began.",
-            )
-            yield AutoView(
-                id="auto",
-                tooltip="n_draft_max = auto: the draft length of this round and why, the tokens "
-                "per second expected of each length (0 is plain decoding), the measured speed of "
-                "plain decoding (± two standard errors), and how far this reply is behind "
-                "plain decoding, and may be.",
-            )
-            yield Static("Acceptance by draft position", classes="label above", id="positions-name")
-            yield PositionChart(id="positions")
-            yield Reading(PER_POSITION.label, id="positions-line", tooltip=PER_POSITION.meaning)
-        with Vertical(id="rounds-and-controls", classes="group"):
-            yield Line(_ROUNDS, classes="label above", id="strip-name")
             yield RoundStrip(id="strip")
-            yield Reading(
-                "Draft / verify",
-                id="times",
-                tooltip="Milliseconds in a round for drafting, and for the target's pass that "
-                "verifies the draft. Means of the latest 64 rounds.",
+            yield LengthTable(
+                id="lengths",
+                tooltip="n_draft_max = auto: the draft length of this round and why, and the "
+                "tokens per second expected of each length.",
             )
-            yield Reading(
-                "Prefill",
-                id="prefill",
-                tooltip="Prompt tokens the target had to read, those cached from earlier turns "
-                "(KV cache), and how long reading took.",
-            )
-            yield Reading(
-                "Context",
-                id="context",
-                tooltip="Tokens in the target's KV cache, and its size.",
-            )
-            yield Bar(id="context-bar")
-            yield Static("Controls", classes="heading")
-            yield from self._knobs()
+        with Vertical(id="controls", classes="group"):
+            yield Static("CONTROL", classes="heading")
+            yield self._row(DRAFTER)
+            yield self._row(N_DRAFT_MAX)
+            with Horizontal(id="switches"):
+                yield from (self._tick(control) for control in (ENABLED, NGRAM))
+            yield self._slider(TEMPERATURE)
+            yield from (self._row(control) for control in (THINKING, EFFORT))
+            yield Static("thinking: the template has no switch", classes="label", id="no-switch")
             yield Line("", classes="label", id="own-sampling")
-            yield Static("Thinking: the template has no switch", classes="label", id="no-switch")
+            yield Tick("more", False, id="more", tooltip="Shape and p_min: seldom turned.")
+            yield self._row(SHAPE)
+            yield self._slider(P_MIN)
+            yield Reading(
+                "ctx",
+                id="context",
+                tooltip=with_keys(
+                    "Tokens in the target's KV cache, and its size. {chat.context} says more."
+                ),
+            )
 
-    def _knobs(self) -> Iterator[Widget]:
-        for control in (*CONTROLS, *LATER_CONTROLS):
-            label = with_keys(_LABELS[control.name])
-            tooltip = with_keys(f"{control.explanation} {_HINTS.get(control.name, '')}".rstrip())
-            if isinstance(control, RangeControl):
-                yield Slider(
-                    label,
-                    minimum=control.minimum,
-                    maximum=control.maximum,
-                    step=control.step,
-                    value=control.minimum,
-                    show=control.show,
-                    auto=control.has_auto,
-                    id=control.name,
-                    tooltip=tooltip,
-                )
-            elif isinstance(control, ChoiceControl):
-                yield Slider(
-                    label,
-                    minimum=0,
-                    maximum=len(control.words) - 1,
-                    step=1,
-                    value=0,
-                    show=partial(self._word, control),
-                    value_width=7,
-                    id=control.name,
-                    tooltip=tooltip,
-                )
-            else:
-                yield Tick(label, False, id=control.name, tooltip=tooltip)
+    def _row(self, control: Control) -> Segments:
+        return Segments(
+            _label(control),
+            names=wording.DRAFTERS,
+            left_out=_RARE_LENGTHS,
+            id=control.name,
+            tooltip=_tooltip(control),
+        )
+
+    def _tick(self, control: Control) -> Tick:
+        return Tick(_label(control), False, id=control.name, tooltip=_tooltip(control))
+
+    def _slider(self, control: RangeControl) -> Slider:
+        return Slider(
+            _label(control),
+            minimum=control.minimum,
+            maximum=control.maximum,
+            step=control.step,
+            value=control.minimum,
+            show=control.show,
+            id=control.name,
+            tooltip=_tooltip(control),
+        )
 
     def show(self, numbers: Numbers) -> None:
         """Bring every reading up to date."""
-        self._show_controls(numbers.controls, numbers.drafters)
+        self._show_controls(numbers)
+        headline, rounds = numbers.headline, numbers.rounds
+        self.set_class(numbers.unreported is not None, "-unreported")
+        is_auto = numbers.controls.n_draft_max == AUTO and numbers.drafts_as_asked
+        self.set_class(is_auto and not numbers.off, "-auto")
+        engine = f" · {numbers.engine}" if numbers.engine else ""
+        self.query_one("#speed-heading", Line).show(f"SPEED{engine}")
+        self.query_one("#speed", SpeedView).show(headline, is_begun=bool(rounds))
+        self.query_one("#speed-chart", SpeedChart).show(rounds, headline)
+        said = _said(numbers)
+        self.query_one("#off-reason", Line).show(said)
+        self.query_one("#off-reason").display = bool(said)
+        latest = None if headline.is_plain else numbers.latest
+        self.query_one("#why", WhyView).show(numbers.means, headline.level, latest)
+        self.query_one("#strip", RoundStrip).show(rounds)
+        self.query_one("#lengths", LengthTable).show(numbers.auto)
+        self.query_one("#context", Reading).show(numbers.room)
+
+    def _show_controls(self, numbers: Numbers) -> None:
+        """Move the controls without posting anything."""
+        controls = numbers.controls
+        length = str(controls.n_draft_max)
+        auto = numbers.auto
+        now = str(auto.length) if auto is not None and auto.length is not None else ""
+        usable = _LENGTHS.index(str(numbers.longest)) + 1
+        self.query_one("#n_draft_max", Segments).show(_LENGTHS, length, now=now, usable=usable)
+        self.query_one("#drafter", Segments).show(numbers.drafters, controls.drafter)
+        for choice in (SHAPE, THINKING, EFFORT):
+            self.query_one(f"#{choice.name}", Segments).show(
+                choice.words, getattr(controls, choice.name)
+            )
+        if controls != self._controls:
+            self._controls = controls
+            with self.prevent(Checkbox.Changed, Slider.Changed):
+                for tick in (ENABLED, NGRAM):
+                    self.query_one(f"#{tick.name}", Tick).value = getattr(controls, tick.name)
+                for slider in (TEMPERATURE, P_MIN):
+                    self.query_one(f"#{slider.name}", Slider).value = getattr(controls, slider.name)
+        is_more = self.query_one("#more", Tick).value
+        hidden = {*numbers.without_effect, *(() if is_more else (SHAPE.name, P_MIN.name))}
         for control in CONTROLS:
-            has_effect = control.name not in numbers.without_effect
-            self.query_one(f"#{control.name}").display = has_effect
-            if isinstance(control, RangeControl):
-                own = recommended_for(control, numbers.recommended)
-                self.query_one(f"#{control.name}", Slider).own = own
+            self.query_one(f"#{control.name}").display = control.name not in hidden
+        self.query_one("#more").display = not {SHAPE.name, P_MIN.name} <= numbers.without_effect
+        own = recommended_for(TEMPERATURE, numbers.recommended)
+        self.query_one("#temperature", Slider).own = own
         self.query_one("#own-sampling", Line).show(numbers.own_sampling)
         self.set_class(bool(numbers.own_sampling), "-recommended")
-        self.query_one("#parts", PartsView).show(numbers.by_part)
-        self.set_class(bool(numbers.by_part), "-parts")
+        self.query_one("#drafter").display = len(numbers.drafters) > _ONE_DRAFTER
         self.query_one("#thinking").display = numbers.reasoning.on_off
         self.query_one("#effort").display = bool(numbers.reasoning.efforts)
         no_switch = numbers.reasoning.marked and not numbers.reasoning.on_off
         self.query_one("#no-switch").display = no_switch and not numbers.reasoning.efforts
-        measured = numbers.measured
-        heading, why = _heading(numbers)
-        self.query_one("#panel-heading", Line).show(heading)
-        self.query_one("#off-reason", Line).show(why)
-        self.query_one("#off-reason").display = bool(why)
-        self.set_class(numbers.unreported is not None, "-unreported")
-        is_auto = numbers.controls.n_draft_max == AUTO and numbers.drafts_as_asked
-        self.set_class(is_auto and not numbers.off, "-auto")
-        self.query_one("#auto", AutoView).show(numbers.auto)
-        for one in _IN_PANEL:
-            reading = self.query_one(f"#{one.name}", Reading)
-            reading.show(one.shown(measured))
-            reading.display = not (numbers.unreported and one.table == "speculation")
-        self.query_one("#acceptance-bar", Bar).show(ACCEPTANCE_RATE.value(measured))
-        of_reply = replace(measured, stats=numbers.reply)
-        reply = numbers.reply
-        counts = f" ({reply.accepted:,} of {reply.tested:,})" if reply.tested else ""
-        self._reading("reply-acceptance", ACCEPTANCE_RATE.shown(of_reply) + counts)
-        compared = numbers.compared
-        self.query_one("#speed-up").display = compared is not None
-        if compared is not None:
-            slower = compared.speed_up < 1
-            self.query_one("#speed-up").set_class(slower, "-slower")
-            self._reading("speed-up", f"{compared.speed_up:.2f}x{' (slower)' if slower else ''}")
-        self.query_one("#positions", PositionChart).show(measured.stats or SpeculationStats())
-        self._reading("positions-line", PER_POSITION.shown(measured))
-        self.query_one("#strip", RoundStrip).show(numbers.rounds)
-        latest = wording.latest_draft(numbers.rounds[-1] if numbers.rounds else None)
-        self.query_one("#strip-name", Line).show(f"Rounds: {latest}" if latest else _ROUNDS)
-        self._reading("times", numbers.times)
-        self._reading("prefill", numbers.prefill)
-        self._reading("context", numbers.room)
-        self.query_one("#context-bar", Bar).show(numbers.n_past / (numbers.n_ctx or 1))
-
-    def _show_controls(self, controls: Controls, drafters: tuple[str, ...]) -> None:
-        """Move the controls without posting anything."""
-        if (controls, drafters) == (self._controls, self._drafters):
-            return
-        self._controls, self._drafters = controls, drafters
-        self.query_one("#drafter", Slider).maximum = len(drafters) - 1
-        self.query_one("#drafter").display = len(drafters) > _ONE_DRAFTER
-        with self.prevent(Checkbox.Changed, Slider.Changed):
-            for control in (*CONTROLS, *LATER_CONTROLS):
-                value = getattr(controls, control.name)
-                if isinstance(control, RangeControl):
-                    self.query_one(f"#{control.name}", Slider).value = _position(value)
-                elif isinstance(control, ChoiceControl):
-                    self.query_one(f"#{control.name}", Slider).value = self._words(control).index(
-                        value
-                    )
-                else:
-                    self.query_one(f"#{control.name}", Tick).value = value
 
     @on(Checkbox.Changed)
     def _ticked(self, event: Checkbox.Changed) -> None:
         event.stop()
-        self._turned(event.checkbox, event.value)
+        if event.checkbox.id == "more":
+            for control in (SHAPE, P_MIN):
+                self.query_one(f"#{control.name}").display = event.value
+        else:
+            self._turned(event.checkbox, event.value)
 
     @on(Slider.Changed)
     def _slid(self, event: Slider.Changed) -> None:
         event.stop()
-        self._turned(event.slider, AUTO if event.value is None else event.value)
+        self._turned(event.slider, event.value)
 
-    def _turned(self, knob: Widget, value: bool | float | Auto) -> None:
-        control = control_named(knob.id or "")
-        word = self._word(control, float(value)) if isinstance(control, ChoiceControl) else value
-        self.post_message(self.Turned(control, word))
+    @on(Segments.Changed)
+    def _chosen(self, event: Segments.Changed) -> None:
+        event.stop()
+        is_number = event.word.isdecimal()
+        self._turned(event.segments, int(event.word) if is_number else event.word)
 
-    def _words(self, control: ChoiceControl) -> tuple[str, ...]:
-        return self._drafters if control is DRAFTER else control.words
-
-    def _word(self, control: ChoiceControl, position: float) -> str:
-        return self._words(control)[round(position)]
-
-    def _reading(self, id: str, value: str) -> None:
-        self.query_one(f"#{id}", Reading).show(value)
+    def _turned(self, knob: Widget, value: bool | float | str) -> None:
+        self.post_message(self.Turned(control_named(knob.id or ""), value))
 
 
-_IN_PANEL = [one for one in STATISTICS if one.in_panel]
+def _label(control: Control) -> str:
+    return _LABELS.get(control.name, control.name)
 
 
-def _readings() -> Iterator[Widget]:
-    """A line for each statistic; acceptance has a bar too, and the same for the reply on show."""
-    for one in _IN_PANEL:
-        reading = Reading(one.label, id=one.name, tooltip=one.meaning)
-        reading.add_class("statistic")
-        yield reading
-        if one is ACCEPTANCE_RATE:
-            yield Bar(id="acceptance-bar")
-            yield Reading(
-                "of this reply",
-                id="reply-acceptance",
-                tooltip="The same over the whole reply shown.",
-            )
+def _tooltip(control: Control) -> str:
+    return with_keys(f"{control.explanation} {_HINTS.get(control.name, '')}".rstrip())
 
 
-def _heading(numbers: Numbers) -> tuple[str, str]:
-    """Whether there is speculation, in which engine, and what there is to say of that."""
-    drafts = "Only n-grams draft" if numbers.only_ngrams else "Speculation on"
-    on = " · ".join(filter(None, (drafts, numbers.engine)))
+def _said(numbers: Numbers) -> str:
+    """What there is to say of drafting beside the numbers: that there is none, or only some."""
     if numbers.off:
-        return "Speculation off", f"Off: {numbers.off}."
+        return f"Off: {numbers.off}."
     if numbers.unreported:
         known = numbers.unreported
         if numbers.reply.is_of_whole_reply:
             known = f"this reply: {of_whole_reply(numbers.reply)}; more is {known}"
-        return "Speculation", wording.sentence(known)
+        return wording.sentence(known)
     if numbers.is_provisional:
-        return on, "Provisional until the reply has ended"
-    return on, ""
-
-
-def _position(value: float | Auto) -> float | None:
-    """Where a slider stands; None is its position for auto."""
-    return None if value == AUTO else value
+        return "Provisional until the reply has ended"
+    return "Only n-grams draft" if numbers.only_ngrams else ""

@@ -13,7 +13,6 @@ from textual.widget import Widget
 
 from eaglechat.tui.commands.bindings import bindings_of
 
-_STOP_CELLS = 2
 _OWN = " model's"
 _NARROWEST_TRACK = 3
 
@@ -22,8 +21,7 @@ class Slider(Widget, can_focus=True):
     """`label  ━━━●────  value` on one line.
 
     The user moves it in whole `step`s between `minimum` and `maximum`; a value set by the program
-    is shown as it is, even outside of them. With `auto` there is one more position left of the
-    least value, marked A, where the value is None.
+    is shown as it is, even outside of them.
     """
 
     # The keyboard reaches it; a click leaves the focus to whoever is typing.
@@ -34,7 +32,7 @@ class Slider(Widget, can_focus=True):
 
     BINDINGS = bindings_of("slider")
 
-    value: reactive[float | None] = reactive(0.0, init=False)
+    value: reactive[float] = reactive(0.0, init=False)
     own: reactive[float | None] = reactive(None, init=False)
     """The value that the model's maker recommends, said where it is the one in force."""
 
@@ -43,7 +41,7 @@ class Slider(Widget, can_focus=True):
         """The user moved the slider."""
 
         slider: Slider
-        value: float | None
+        value: float
 
         @property
         def control(self) -> Slider:
@@ -56,10 +54,9 @@ class Slider(Widget, can_focus=True):
         minimum: float,
         maximum: float,
         step: float,
-        value: float | None,
+        value: float,
         show: Callable[[float], str],
-        auto: bool = False,
-        label_width: int = 13,
+        label_width: int = 9,
         value_width: int = 5,
         id: str | None = None,
         tooltip: str | None = None,
@@ -68,7 +65,6 @@ class Slider(Widget, can_focus=True):
         super().__init__(id=id)
         self._label = label.ljust(label_width)
         self._show = show
-        self._auto = auto
         self._value_width = value_width
         self.minimum, self.maximum, self.step = minimum, maximum, step
         self.tooltip = tooltip
@@ -81,18 +77,13 @@ class Slider(Widget, can_focus=True):
         filled = self.get_visual_style("slider--filled")
         track = self.get_visual_style("slider--track")
         label = self.get_visual_style("slider--label")
-        stop = ("● ", filled) if self.value is None else ("A ", label)
-        if self.value is None:
-            knob, shown = ("", filled), "auto"
-        else:
-            share = (self.value - self.minimum) / (self.maximum - self.minimum)
-            cells = round(min(max(share, 0.0), 1.0) * (width - 1))
-            knob, shown = ("━" * cells + "●", filled), self._show(self.value)
+        share = (self.value - self.minimum) / (self.maximum - self.minimum)
+        cells = round(min(max(share, 0.0), 1.0) * (width - 1))
+        knob, shown = "━" * cells + "●", self._show(self.value)
         return Content.assemble(
             (self._label, label),
-            *([stop] if self._auto else []),
-            knob,
-            ("─" * (width - len(knob[0])), track),
+            (knob, filled),
+            ("─" * (width - len(knob)), track),
             (shown.rjust(self._value_width), self.get_visual_style("slider--value")),
             (self._said_of_own, self.get_visual_style("slider--own")),
         )
@@ -105,7 +96,7 @@ class Slider(Widget, can_focus=True):
         return _OWN if self.value == self.own else " " * len(_OWN)
 
     def _without_track(self) -> Content:
-        shown = "auto" if self.value is None else self._show(self.value)
+        shown = self._show(self.value)
         label = self._label.strip()[: max(0, self.content_size.width - len(shown) - 1)]
         return Content.assemble(
             (label, self.get_visual_style("slider--label")),
@@ -114,16 +105,10 @@ class Slider(Widget, can_focus=True):
         )
 
     def action_step(self, steps: int) -> None:
-        if self.value is not None:
-            self._set(self.value + steps * self.step)
-        elif steps > 0:
-            self._take(self.minimum)
+        self._set(self.value + steps * self.step)
 
     def action_end(self, side: int) -> None:
-        if side < 0 and self._auto:
-            self._take(None)
-        else:
-            self._set(self.maximum if side > 0 else self.minimum)
+        self._set(self.maximum if side > 0 else self.minimum)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         self.capture_mouse()
@@ -145,31 +130,19 @@ class Slider(Widget, can_focus=True):
         self.action_step(-1)
 
     @property
-    def _track_start(self) -> int:
-        return len(self._label) + (_STOP_CELLS if self._auto else 0)
-
-    @property
     def _track_width(self) -> int:
         said = len(self._said_of_own)
-        return self.content_size.width - self._track_start - self._value_width - said
+        return self.content_size.width - len(self._label) - self._value_width - said
 
     def _set_from_column(self, x: int) -> None:
         if self._track_width < _NARROWEST_TRACK:
             return
-        share = (x - self._track_start) / (self._track_width - 1)
-        if self._auto and share < 0:
-            self._take(None)
-        else:
-            self._set(self.minimum + share * (self.maximum - self.minimum))
+        share = (x - len(self._label)) / (self._track_width - 1)
+        self._set(self.minimum + share * (self.maximum - self.minimum))
 
     def _set(self, value: float) -> None:
-        if self._auto and value <= self.minimum - self.step:
-            self._take(None)
-            return
         steps = round((min(max(value, self.minimum), self.maximum) - self.minimum) / self.step)
-        self._take(round(self.minimum + steps * self.step, 6))
-
-    def _take(self, value: float | None) -> None:
+        value = round(self.minimum + steps * self.step, 6)
         if value != self.value:
             self.value = value
             self.post_message(self.Changed(self, value))

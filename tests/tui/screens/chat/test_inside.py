@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from eaglechat.settings import InterfaceSettings, Settings
+from eaglechat.settings import InterfaceSettings, Settings, load
 from eaglechat.settings.model import View
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.widgets.transcript.reply import ReplyEntry
+from eaglechat.wire import protocol
 from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
@@ -46,13 +48,47 @@ async def test_the_last_round_then_those_before_it(drive: Drive, size: tuple[int
         await user.on(ChatScreen)
 
 
-async def test_without_a_record_it_says_how_to_have_one(drive: Drive) -> None:
+async def test_without_a_record_i_answers_again_with_one_and_shows_the_same_round(
+    drive: Drive, tmp_path: Path
+) -> None:
     async with drive() as user:
         await user.open_chat()
         await user.ask("Which colour?")
+        first = user.messages[-1]
         await user.command("chat.inspect")
-        await user.sees("were not recorded. Switch on interface.inspect")
+        await user.on(InsideScreen)
+        await user.command("inside.first", "inside.newer")
+        await user.sees("were not recorded: i records them from now on and answers again.")
         assert "parasol" not in user.text
+        user.engine.budget = 1
+        await user.command("inside.record")
+        await user.sees("4 of 5 tokens to this round")
+        user.engine.budget = None
+        await user.sees("Round 2 of")
+        await user.sees("parasol")
+        await user.idle()
+        asked, again = user.engine.requests(protocol.Chat)
+        assert isinstance(asked, protocol.Chat)
+        assert isinstance(again, protocol.Chat)
+        assert (asked.top, again.top > 0, again.sampling.seed is None) == (0, True, False)
+        assert user.messages[-1] == first
+        await user.press("i", "escape")
+        await user.on(ChatScreen)
+        assert len(user.engine.requests(protocol.Chat)) == 2
+    assert load(tmp_path / "config.toml")[0].interface.inspect
+
+
+async def test_a_second_reply_is_not_begun_while_one_is_written(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Which colour?", rounds=2)
+        await user.command("chat.inspect")
+        await user.command("inside.record")
+        await user.sees("A reply is being written")
+        await user.sees("so far")
+        user.engine.budget = None
+        await user.until(lambda: "so far" not in user.text, "the end of the reply")
+        assert not user.app.services.settings.current.interface.inspect
 
 
 async def test_nothing_to_look_into_is_said(drive: Drive) -> None:

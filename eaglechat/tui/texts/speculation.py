@@ -1,0 +1,63 @@
+"""What is measured of a reply beside the headline, in lines: the dialog of the context has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.tui.texts import headline, wording
+from eaglechat.tui.texts.numbers import Numbers
+from eaglechat.tui.texts.statistics import of_whole_reply
+from eaglechat.wire.stats import SpeculationStats
+
+_NAME = 14
+
+
+def in_words(session: ChatSession, numbers: Numbers) -> str:
+    """The reply on show: its speed, its acceptance, its times; empty without a reply."""
+    lines = "\n".join(f"{name:<{_NAME}}{said}" for name, said in _said(session, numbers) if said)
+    return f"This reply\n{lines}" if lines else ""
+
+
+def _said(session: ChatSession, numbers: Numbers) -> Iterator[tuple[str, str]]:
+    shown = session.shown
+    if shown is None or not shown.rounds:
+        return
+    known = numbers.headline
+    error = f" ±{known.error:.2f}" if headline.times(known) else ""
+    said = (f"{headline.in_short(known)}{error}", headline.speed(known))
+    yield "speed", ", ".join(filter(None, said))
+    if known.plain is not None:
+        speed = headline.plain_in_short(known.plain).removeprefix("plain ")
+        yield "plain", f"{speed} tok/s, {headline.origin(known.plain)}"
+    yield "kept", numbers.unreported or _kept(numbers.reply)
+    for part, stats in shown.by_part.items() if shown.has_reasoning else ():
+        parts = [
+            f"{wording.one_decimal(stats.tokens_per_second)} tok/s",
+            f"kept {wording.percent(stats.stats.acceptance_rate)}",
+            f"{wording.two_decimals(stats.stats.mean_accepted_length)} tokens a round",
+        ]
+        yield part.value, ", ".join(parts)
+    times = session.running is None and shown.measured.timings
+    if times:
+        read = f"{times.prefill_tokens:,} tokens read, {times.reused_tokens:,} cached"
+        yield "prompt", f"{read}, {times.prefill_ms:,.0f} ms"
+    elif session.running is not None and (prefill := session.running.prefill) is not None:
+        read = f"{prefill.done:,} of {prefill.total:,} tokens read"
+        yield "prompt", f"{read}, {prefill.reused:,} cached"
+    yield "draft times", wording.not_reported(session.hello, "times") or ""
+    if numbers.auto is not None:
+        yield "auto", wording.auto_choice(numbers.auto)
+        yield "", wording.auto_ledger(numbers.auto)
+
+
+def _kept(stats: SpeculationStats) -> str:
+    if stats.is_of_whole_reply:
+        return of_whole_reply(stats)
+    if not stats.tested:
+        return ""
+    length = wording.two_decimals(stats.mean_accepted_length)
+    return (
+        f"{wording.percent(stats.acceptance_rate)} "
+        f"({stats.accepted:,} of {stats.tested:,} tested), {length} tokens a round that drafted"
+    )
