@@ -37,6 +37,7 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Chat": ("chat",),
     "The prompt": ("prompt",),
     "A slider, when it has the focus": ("slider",),
+    "The race": ("race",),
     "The list of rounds": ("rounds",),
     "Inside a round": ("inside",),
     "Settings": ("settings",),

@@ -160,7 +160,7 @@ async def running(
 
 
 async def moving() -> None:
-    """A reply streams, n_draft_max is turned, and it is compared with plain decoding."""
+    """A reply streams, n_draft_max is turned, and it races against plain decoding."""
     async with running((112, 34), max_tokens=110) as camera:
         chat = await camera.chat()
         await camera.pilot.pause(0.5)
@@ -180,12 +180,13 @@ async def moving() -> None:
         await camera.pilot.pause(1.0)
         camera.shoot()
         await camera.command("chat.compare")
-        await camera.until(lambda: chat.session.running is not None, film=True)
-        await camera.until(lambda: chat.session.running is None, film=True)
+        await camera.until(lambda: chat.session.notices[-1].after is not None, film=True)
         await camera.pilot.pause(0.5)
         camera.shoot()
+        await camera.pilot.press("x")
+        camera.shoot()
         camera.save_film("eaglechat")
-        camera.save("compare")
+        camera.save("race")
 
 
 def _tokens(chat: ChatScreen) -> int:
@@ -219,7 +220,7 @@ async def bench() -> None:
 
 async def menu() -> None:
     async with running((120, 40), with_chat=False, desk=_desk()) as camera:
-        await camera.until(lambda: "Q4_1" in camera.text and "Quit" in camera.text)
+        await camera.until(lambda: "● smollm2-135m" in camera.text and "Quit" in camera.text)
         camera.save("menu")
 
 
@@ -227,7 +228,7 @@ async def download() -> None:
     desk = _desk()
     desk.moving = [on_its_way(entry("qwen3-4b"))]
     async with running((100, 30), with_chat=False, desk=desk) as camera:
-        await camera.until(lambda: "Q4_1" in camera.text)
+        await camera.until(lambda: "● smollm2-135m" in camera.text)
         await camera.command("app.downloads")
         await camera.until(lambda: "Pause" in camera.text)
         camera.save("download")

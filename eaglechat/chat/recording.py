@@ -77,7 +77,7 @@ class Plain:
 
 
 class Recording:
-    """One reply or comparison, from its request to its end.
+    """One reply, from its request to its end.
 
     Rounds from disk are unpacked when `rounds` is first read.
     """

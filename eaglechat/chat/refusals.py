@@ -1,7 +1,7 @@
 """Why a session does not do what it was asked to do, and its short news: conditions and records.
 
-`tui/texts/refusals.py` has the sentences. Why a reply cannot be compared or continued is in
-`comparing.py` and `conversation/continuation.py`.
+`tui/texts/refusals.py` has the sentences. Why a reply cannot be continued is in
+`conversation/continuation.py`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Remark(Enum):
     ENGINE_GONE = auto()
     TURN_GONE = auto()
     NOTHING_DELETED = auto()
+    NOTHING_ASKED = auto()
     STOPPED_EMPTY = auto()
     LOADED_AGAIN = auto()
     IS_COPY = auto()
@@ -54,7 +55,6 @@ class Limit(Enum):
 class Off(Enum):
     """Why the session has nothing drafted. The engine's own reasons are text."""
 
-    IS_COMPARISON = auto()
     SWITCHED_OFF = auto()
     LENGTH_IS_0 = auto()
     NO_DRAFTER = auto()
@@ -132,14 +132,12 @@ def cannot_answer_now(recording: Recording | None, reasoning: Reasoning) -> Rema
 
 
 def speculation_off(
-    pair: PairInfo | None, controls: Controls, stopped: str | None, is_comparison: bool
+    pair: PairInfo | None, controls: Controls, stopped: str | None
 ) -> Off | str | None:
     """Why nothing is drafted, or None if speculation is on. `stopped` is the reason for which
     speculation stopped by itself in the middle of the reply."""
     if pair is not None and pair.speculation_off is not None:
         return pair.speculation_off
-    if is_comparison:
-        return Off.IS_COMPARISON
     if not controls.enabled:
         return Off.SWITCHED_OFF
     if controls.n_draft_max == 0:

@@ -90,7 +90,7 @@ def morning(home: Path, where: dict[str, Any]) -> None:
 def noon(home: Path, where: dict[str, Any]) -> None:
     """It is found again and goes on with a file, until the program is killed."""
     with open_terminal(home, **where) as terminal:
-        terminal.wait_for(r"smollm2-135m\s+built-in")
+        terminal.wait_for("● smollm2-135m")
         terminal.keys("C-t")
         terminal.wait_for("1 chat|type|find")
         terminal.type("adds two numb")
@@ -113,7 +113,7 @@ def noon(home: Path, where: dict[str, Any]) -> None:
 def evening(home: Path, where: dict[str, Any]) -> None:
     """What was asked is there."""
     with open_terminal(home, **where) as terminal:
-        terminal.wait_for(r"smollm2-135m\s+built-in")
+        terminal.wait_for("● smollm2-135m")
         terminal.keys("C-t")
         terminal.wait_for("Write a Python")
         terminal.keys("Enter")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -104,6 +105,16 @@ class Driver:
         """What the screen shows, line by line."""
         return "\n".join(strip.text for strip in drawn_strips(self.app.screen))
 
+    def row(self, name: str) -> str:
+        """The lowest line that begins with this name: a row of the menu, below its filter."""
+        lines = [line.lstrip(" ●○✗↓") for line in self.text.splitlines()]
+        return next((line for line in reversed(lines) if line.startswith(f"{name} ")), "")
+
+    async def sees_row(self, name: str, *texts: str) -> None:
+        """Wait until the row of this name has all the texts, in this order."""
+        wanted = re.compile(".*".join(map(re.escape, texts)))
+        await self.until(lambda: wanted.search(self.row(name)), f"{texts} in the row of {name}")
+
     @property
     def notices(self) -> list[str]:
         """The messages of the notices that stand on the screen."""
@@ -127,7 +138,7 @@ class Driver:
     async def open_chat(self) -> None:
         """From the menu into a chat with the first pair."""
         await self.on(MenuScreen)
-        await self.sees("Q4_K_M")
+        await self.sees("● smollm2-135m")
         await self.press("enter")
         await self.on(ChatScreen)
 

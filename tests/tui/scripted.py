@@ -335,9 +335,10 @@ class _Reply:
         fork = engine.plain_fork_at
         if fork is not None and not chat.speculation.enabled:
             texts[fork:] = [" otherwise", " it", " ends."]
-        self._texts = texts[: chat.max_tokens]
-        self._cut = len(self._texts) < len(texts)
         self._position, self._index = len(chat.begun), 0
+        end = None if chat.max_tokens is None else self._position + chat.max_tokens
+        self._texts = texts[:end]
+        self._cut = len(self._texts) < len(texts)
         self._fold = StatsFold()
         self._times = [0.0, 0.0, 0.0]
         self._prefilled, self._reused = prefilled, reused

@@ -127,7 +127,7 @@ async def test_events_and_keys_in_any_order(drive: Drive, models: Path, seed: in
     async with drive(size=(120, 40), desk=desk) as user:
         chance = Chance(user, desk, other, seed)
         try:
-            await user.sees("Q4_K_M")
+            await user.sees("● smollm2-135m")
             for _ in range(STEPS):
                 await chance.step()
                 assert kinds(user)[0] is MenuScreen

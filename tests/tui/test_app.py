@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from eaglechat.chat.history.saved_chat import saved_chats
+from eaglechat.chat.racing import FEWEST_HEATS
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import MessageDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.tui.screens.race import ContendersDialog, RaceScreen
 from eaglechat.tui.widgets.meters import RoundStrip
 from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
@@ -22,7 +26,7 @@ from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.records import FinishReason
 from tests.ggufs import write_target
 from tests.tui.driving import Driver
-from tests.tui.scripted import REPLY, SEED
+from tests.tui.scripted import REPLY
 from tests.tui.scripted_reports import pair_info
 
 Drive = Callable[..., Driver]
@@ -65,16 +69,6 @@ async def test_a_chat_from_the_menu_to_the_end(drive: Drive) -> None:
         prefill = user.chat.session.shown.end.timings  # type: ignore[union-attr]
         assert prefill.reused_tokens == 43
 
-        await user.command("chat.compare")
-        await user.idle()
-        plain = user.engine.requests(protocol.Chat)[-1]
-        assert isinstance(plain, protocol.Chat)
-        assert not plain.speculation.enabled
-        assert plain.sampling.seed == SEED
-        assert plain.messages == second.messages
-        await user.sees("faster with speculation")
-        assert len(user.messages) == 4
-
         await user.press("ctrl+n")
         assert user.messages == ()
         await user.press("ctrl+q")
@@ -87,19 +81,49 @@ async def test_a_draft_length_of_the_command_line_holds_for_every_pair(drive: Dr
         assert user.chat.controls.n_draft_max == 7
 
 
-async def test_no_speed_up_is_shown_before_it_was_measured(drive: Drive) -> None:
-    async with drive() as user:
+async def test_a_race_is_measured_played_and_its_winner_used(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eaglechat.chat.racing.HEATS", FEWEST_HEATS)
+    monkeypatch.setattr("eaglechat.chat.racing.HEAT_TOKENS", 8)
+    async with drive(n_draft_max=3) as user:
         await user.open_chat()
         await user.ask("hello")
-        await user.sees("plain not measured yet")
-        user.engine.plain_ms_per_token = 4.0
-        user.engine.plain_fork_at = 10
+        messages = user.messages
+
+        user.engine.budget = 2
         await user.command("chat.compare")
-        await user.idle()
-        await user.until(lambda: ", slower" in user.text.split("WHY")[0], "the headline")
-        # The reply was written at 12 ms a token and 3 ms a guess, plain decoding at 4 ms.
-        await user.sees("Slower with speculation: plain decoding was")
-        await user.sees("First difference at token 11")
+        await user.on(RaceScreen)
+        await user.sees("Heat 1 of 4: plain writes")
+        await user.press("escape")
+        await user.sees("stopped before anything was measured")
+
+        # Two tokens a round: 12 ms plainly, 10.5 with drafts of 3, 18 with drafts of 8.
+        user.engine.accepted_of_each_round = (1,)
+        user.engine.budget = None
+        await user.press("c")
+        await user.on(ContendersDialog)
+        await user.press(*["down"] * 7, "space", "tab", "enter")
+        await user.sees("length 8")
+        await user.sees("Any key skips it")
+        await user.press("x")
+        await user.sees("faster than plain with length 3; same text in")
+        lanes = [line for line in user.text.splitlines() if "tok/s" in line]
+        gains = [line.partition("tok/s")[2].strip()[:2] for line in lanes]
+        assert gains == ["", "1.", "0."]
+        await user.press("r")
+        await user.sees("Any key skips it")
+        await user.press("enter")
+        await user.sees("Enter keeps length 3, a lets auto choose.")
+        await user.press("a")
+        await user.on(ChatScreen)
+        assert user.chat.controls.n_draft_max == protocol.AUTO
+        assert user.messages == messages
+        await user.sees("faster than plain with length 3")
+        assert user.text.count("faster than plain") == 1
+        gain = user.chat.services.pairs.speeds.gain(user.chat.session.pair)
+        assert gain is not None
+        assert (gain.n_draft_max, gain.by) == (3, "chat")
 
 
 async def test_what_is_typed_during_a_reply_stays(drive: Drive) -> None:
@@ -284,10 +308,6 @@ async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_p
         assert above_the_mark(user) == ["one", "two", "far too long"]
         assert len(user.engine.requests(protocol.Chat)[-1].messages) == 7
 
-        user.engine.turns_in_context = 1
-        await user.command("chat.compare")
-        await user.idle()
-        assert above_the_mark(user) == ["one", "two", "far too long"]
         user.engine.turns_in_context, user.engine.reply = 2, REPLY
         await user.ask("five", rounds=2)
         await user.press("escape")
@@ -345,7 +365,7 @@ async def test_a_past_chat_of_other_models_loads_those(drive: Drive, models: Pat
         await user.press("ctrl+o")
         await user.on(MenuScreen)
         await user.type("built-in")
-        await user.sees("EAGLE-3 Q8_0")
+        await user.sees("● smollm2-135m")
         await user.press("enter")
         await user.on(ChatScreen)
         await user.press("ctrl+t")

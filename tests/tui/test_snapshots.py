@@ -53,11 +53,11 @@ async def menu(user: Driver) -> None:
     desk.offer(entry("gated-8b", licence="llama3.1"), known=facts(6100, gated=("org/gated-8b",)))
     half = Status("partly", None, None, None, None, bytes_here=1_100_000_000)
     desk.offer(entry("gpt-oss-20b"), half, facts(13_000))
-    await user.sees("Q4_K_M")
-    await user.sees("of 8.0 GB GPU")
+    await user.sees("● smollm2-135m")
     user.app.services.models_changed.publish(None)
-    await user.sees("cannot run")
-    await user.press("down", "down")
+    await user.sees("too large")
+    await user.sees_row("gpt-oss-20b", "13.0 GB")
+    await user.press(*["down"] * 4)
 
 
 async def mid_reply(user: Driver) -> None:
@@ -75,17 +75,18 @@ async def auto_length(user: Driver) -> None:
     user.chat.show_numbers()
 
 
-async def compared(user: Driver) -> None:
+async def raced(user: Driver) -> None:
     user.engine.plain_fork_at = 22
     await user.open_chat()
     await user.ask("Explain the Pythagorean theorem")
     await user.command("chat.compare")
-    await user.idle()
-    await user.sees("First difference")
+    await user.sees("Any key skips it")
+    await user.press("x")
+    await user.sees("first difference")
 
 
 async def search(user: Driver) -> None:
-    await user.sees("Q4_K_M")
+    await user.sees("● smollm2-135m")
     await user.command("menu.search")
     await user.on(SearchScreen)
     await user.type("small")
@@ -93,7 +94,7 @@ async def search(user: Driver) -> None:
 
 
 async def settings(user: Driver) -> None:
-    await user.sees("Q4_K_M")
+    await user.sees("● smollm2-135m")
     await user.open_settings()
 
 
@@ -121,12 +122,12 @@ async def help_screen(user: Driver) -> None:
         (menu, (120, 36), "eagle-dark"),
         (mid_reply, (80, 24), "eagle-dark"),
         (auto_length, (120, 36), "eagle-dark"),
-        (compared, (120, 36), "eagle-light"),
+        (raced, (120, 36), "eagle-light"),
         (bench, (120, 36), "eagle-dark"),
         (help_screen, (80, 24), "eagle-dark"),
         (settings, (80, 24), "eagle-dark"),
     ],
-    ids=["menu", "chat", "chat_with_panel", "comparison", "bench", "help", "settings"],
+    ids=["menu", "chat", "chat_with_panel", "race", "bench", "help", "settings"],
 )
 def test_screen(
     picture: Callable[..., bool], scene: Scene, size: tuple[int, int], theme: str

@@ -1,4 +1,4 @@
-"""An open chat on a loaded pair, without a screen: ask, edit, compare, stop, step, delete, save.
+"""An open chat on a loaded pair, without a screen: ask, edit, stop, step, delete, save.
 
 The view is told once that something changed. It is told again only after it has drawn the session.
 """
@@ -16,7 +16,6 @@ from typing import Literal, Protocol
 import msgspec
 
 from eaglechat.chat import refusals
-from eaglechat.chat.comparing import AlreadyPlain, CannotCompare, cannot_compare, plain_terms
 from eaglechat.chat.controls import (
     N_DRAFT_MAX,
     Controls,
@@ -41,12 +40,13 @@ from eaglechat.chat.conversation.continuation import (
     joined,
     terms_to_continue,
 )
-from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId, Turns
+from eaglechat.chat.conversation.turns import Question, Reply, TurnId, Turns
 from eaglechat.chat.headline import Headline, headline_of, timed_at_load
 from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.chat.inspecting import recorded_terms
+from eaglechat.chat.racing import Asked, Result
 from eaglechat.chat.recording import Plain, Recording, Terms
 from eaglechat.chat.refusals import Remark
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
@@ -86,8 +86,7 @@ class Opened:
 
 Said = (
     Remark
-    | CannotCompare
-    | AlreadyPlain
+    | Result
     | CannotContinue
     | refusals.EngineLimit
     | refusals.Deleted
@@ -141,9 +140,9 @@ class View(Protocol):
 
 @dataclass
 class Running:
-    """The request in progress: a reply to `question`, or a comparison with one."""
+    """The request in progress: a reply to `question`."""
 
-    turn: Reply | Comparison
+    turn: Reply
     question: TurnId
     before: ReplyEnd | None = None
     """The former end of a reply that is continued."""
@@ -159,10 +158,6 @@ class Running:
     def in_place(self, round_: Round) -> Round:
         """A round with its index in the whole reply."""
         return replace(round_, index=self.n_before + round_.index)
-
-    @property
-    def is_comparison(self) -> bool:
-        return isinstance(self.turn, Comparison)
 
 
 class ChatSession:
@@ -328,20 +323,23 @@ class ChatSession:
         self._answer(question)
         return True
 
-    def compare(self) -> bool:
-        """Have the last reply written again without speculation, to compare their speeds."""
+    def to_race(self) -> Asked | None:
+        """The last question, to be answered in several ways; None if that cannot be done now. The
+        view is told why."""
         if self._refuses():
-            return False
-        reply = self.turns.last_reply
-        off = refusals.speculation_off(self.info, self.controls, None, is_comparison=False)
-        recording = reply.recording if reply else None
-        reason = cannot_compare(recording, off) or refusals.no_comparison(self.hello)
-        if reply is None or reason is not None:
-            self._view.say(reason or CannotCompare.NO_REPLY)
-            return False
-        plain = Recording(plain_terms(reply.recording))
-        self._request(self.turns.compare(reply.id, plain), reply.parent)
-        return True
+            return None
+        last = next((one for one in reversed(self.turns.path) if isinstance(one, Question)), None)
+        off = self.info.speculation_off if self.info else None
+        reason = refusals.no_comparison(self.hello) or off
+        if last is None or reason:
+            self._view.say(reason or Remark.NOTHING_ASKED)
+            return None
+        return Asked(self.turns.messages_to(last.id), self.terms)
+
+    def raced(self, result: Result) -> None:
+        """Say what a race measured. It is no part of the chat, and not written to disk."""
+        self._note(result)
+        self._touch()
 
     def stop(self) -> None:
         """Stop what is being written. What was written stays."""
@@ -468,7 +466,7 @@ class ChatSession:
         self.controls = controls
         if when := refusals.restart(self.hello, change):
             self._view.say(when)
-        elif change and self.running is not None and isinstance(self.running.turn, Reply):
+        elif change and self.running is not None:
             if when := refusals.not_yet(self.hello):
                 self._view.say(when)
             else:
@@ -553,7 +551,7 @@ class ChatSession:
             return timed_at_load(self.info.plain_ms)
         return Plain(Speed(known.tokens_per_second, known.error), "before", known.at)
 
-    def is_writing(self, turn: Reply | Comparison) -> bool:
+    def is_writing(self, turn: Reply) -> bool:
         """Whether this is being written now."""
         return self.running is not None and self.running.turn is turn
 
@@ -575,7 +573,7 @@ class ChatSession:
     def _count_latest(self) -> None:
         latest = self.turns.latest_rounds(ROLLING_ROUNDS)
         self.latest_rounds, self.n_past = deque(latest, maxlen=ROLLING_ROUNDS), 0
-        """Rounds of replies, without those of comparisons."""
+        """Rounds of replies."""
         if reply := self.turns.last_reply:
             n_past = reply.recording.n_past
             # The chat may be from a larger context, of which this one holds the end.
@@ -617,7 +615,7 @@ class ChatSession:
         name = self.hello.engine if self.hello is not None else ""
         return msgspec.structs.replace(terms, engine="" if name == "eaglechat" else name)
 
-    def _request(self, turn: Reply | Comparison, question: TurnId) -> None:
+    def _request(self, turn: Reply, question: TurnId) -> None:
         self.recorder.began(turn)
         self._send(Running(turn, question), turn.recording.terms)
 
@@ -679,23 +677,21 @@ class ChatSession:
             self._move_window(running, 0)
         running.prefill, self.n_past = prefill, prefill.done
 
-    def _add_round(self, turn: Reply | Comparison, round_: Round) -> None:
+    def _add_round(self, turn: Reply, round_: Round) -> None:
         recording = turn.recording
         before = recording.has_reasoning, recording.is_answering
         recording.add(round_)
         if before != (recording.has_reasoning, recording.is_answering):
             self.version += 1
         self.n_past = round_.n_past
-        if isinstance(turn, Reply):
-            self.latest_rounds.append(round_)
+        self.latest_rounds.append(round_)
 
     def _move_window(self, running: Running, first_turn: int) -> None:
-        if isinstance(running.turn, Reply):
-            path = self.turns.path_to(running.question)
-            questions = [turn.id for turn in path if isinstance(turn, Question)]
-            self.first_question = questions[first_turn] if first_turn else None
-            self.recorder.window(self.first_question)
-            self.version += 1
+        path = self.turns.path_to(running.question)
+        questions = [turn.id for turn in path if isinstance(turn, Question)]
+        self.first_question = questions[first_turn] if first_turn else None
+        self.recorder.window(self.first_question)
+        self.version += 1
 
     # The end of a reply
 
@@ -717,7 +713,7 @@ class ChatSession:
             return ()
         return self._take_back(turn)
 
-    def _note_speeds(self, turn: Reply | Comparison) -> None:
+    def _note_speeds(self, turn: Reply) -> None:
         """Keep what this reply measured: the speed of plain decoding, and what drafting gained if
         plain decoding was measured in the same chat."""
         recording, now = turn.recording, time.time()
@@ -730,9 +726,6 @@ class ChatSession:
         if measured is not None:
             speed = PlainSpeed(measured.tokens_per_second, measured.error, recording.n_past, now)
             self._speeds.note_plain(self.pair, speed)
-            if isinstance(turn, Comparison):
-                of = self.turns.reply(turn.of).recording
-                of.plain_before = Plain(measured, "before", now)
         is_of_chat = plain is not None and (
             plain.source in ("reply", "auto") or plain.at >= self._opened_at
         )
@@ -748,11 +741,9 @@ class ChatSession:
             gain = Gain(headline.speed_up, headline.error, length, "chat", now)
             self._speeds.note_gain(self.pair, gain)
 
-    def _take_back(self, turn: Reply | Comparison) -> QuestionParts:
+    def _take_back(self, turn: Reply) -> QuestionParts:
         """Take an unanswered question out: two in a row break most chat templates."""
-        if isinstance(turn, Comparison):
-            self.turns.take_back_comparison(turn)
-        gone = turn if isinstance(turn, Comparison) else self.turns.delete(turn.id)
+        gone = self.turns.delete(turn.id)
         self.recorder.deleted(gone.id)
         moved = [notice for notice in self.notices if notice.after in (turn.id, gone.id)]
         self.notices = [notice for notice in self.notices if notice not in moved]

@@ -1,4 +1,4 @@
-"""A chat as a tree of turns: questions, their replies, and comparisons beside replies.
+"""A chat as a tree of turns: questions and their replies.
 
 Versions of a question, and several replies to one question, are siblings, of which one is chosen.
 The chosen turns from the root down are the path: what is shown, and what is sent to the model.
@@ -57,15 +57,6 @@ class Reply:
         return self.recording.reasoning
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The reply `of`, written again without speculation. It is not a turn: it is never sent."""
-
-    id: TurnId
-    of: TurnId
-    recording: Recording
-
-
 Turn = Question | Reply
 SomeTurn = TypeVar("SomeTurn", Question, Reply)
 
@@ -92,10 +83,8 @@ class Turns:
 
     def __init__(self) -> None:
         self._turns: dict[TurnId, Turn] = {}
-        # The next three keep their entries about deleted turns, because a turn may be restored:
+        # The next two keep their entries about deleted turns, because a turn may be restored:
         # deleting takes its root only from the children and the choice of its parent.
-        self._comparisons: dict[TurnId, list[Comparison]] = {}
-        """By the id of the reply they stand beside."""
         self._children: dict[TurnId | None, list[TurnId]] = {}
         self._chosen: dict[TurnId | None, TurnId] = {}
         self._deleted: dict[TurnId, Branch] = {}
@@ -172,10 +161,6 @@ class Turns:
         """The other turns with the same parent, oldest first; `turn` itself may be deleted."""
         return tuple(id for id in self._children.get(turn.parent, ()) if id != turn.id)
 
-    def comparisons(self, reply: TurnId) -> tuple[Comparison, ...]:
-        """The comparisons of a reply, oldest first."""
-        return tuple(self._comparisons.get(reply, ()))
-
     def path_to(self, id: TurnId) -> tuple[Turn, ...]:
         """The turns from the first question to this one, chosen or not."""
         turns = [self._turn(id)]
@@ -215,19 +200,6 @@ class Turns:
         """Add a reply to a question and choose it."""
         self.question(question)
         return self._add(Reply(self._new_id(id), question, recording))
-
-    def compare(self, reply: TurnId, recording: Recording, id: TurnId | None = None) -> Comparison:
-        """Put a comparison beside a reply."""
-        self.reply(reply)
-        comparison = Comparison(self._new_id(id), reply, recording)
-        self._comparisons.setdefault(reply, []).append(comparison)
-        self.version += 1
-        return comparison
-
-    def take_back_comparison(self, comparison: Comparison) -> None:
-        """Take away a comparison of which nothing came."""
-        self._comparisons[comparison.of].remove(comparison)
-        self.version += 1
 
     # Choosing and deleting
 

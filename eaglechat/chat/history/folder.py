@@ -18,6 +18,7 @@ from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.listing import (
     ChatSummary,
+    latest_chats,
     list_chats,
     stamps,
     summarise,
@@ -81,6 +82,10 @@ class ChatFolder:
     def listed(self) -> Iterator[list[ChatSummary]]:
         """The list, longer each time; the last one is complete."""
         return list_chats(self.directory)
+
+    def latest(self, count: int) -> list[ChatSummary]:
+        """The chats used last, of those that can be resumed."""
+        return latest_chats(self.directory, count)
 
     def read(self) -> Iterator[ReadProgress]:
         """Read the chats whose files changed since the last time, the latest first, and delete for

@@ -2,7 +2,8 @@
 
 The first is the header. A question is one line; a reply is a line when it begins, one with rounds
 about every second, and one when it ends. Lines name the turn they belong to by its id, so that a
-lost line costs no other.
+lost line costs no other. Chats of earlier versions may have lines of the type `comparison` and what
+these wrote; they are skipped.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class QuestionLine(_Line, frozen=True, kw_only=True, tag="question"):
 
 
 class TermsLine(_Line, frozen=True, kw_only=True, tag="terms"):
-    """The terms of the replies and comparisons that follow."""
+    """The terms of the replies that follow."""
 
     terms: Terms
 
@@ -62,16 +63,8 @@ class ReplyLine(_Line, frozen=True, kw_only=True, tag="reply"):
     parent: _Count
 
 
-class ComparisonLine(_Line, frozen=True, kw_only=True, tag="comparison"):
-    """The beginning of a comparison with the reply `of`."""
-
-    id: _Count
-    of: _Count
-
-
 class RoundsLine(_Line, frozen=True, kw_only=True, tag="rounds"):
-    """What a reply or comparison wrote since its last such line. `data` is made by
-    `packing.pack`."""
+    """What a reply wrote since its last such line. `data` is made by `packing.pack`."""
 
     of: _Count
     text: str = ""
@@ -86,7 +79,7 @@ class GoesOnLine(_Line, frozen=True, kw_only=True, tag="goes_on"):
 
 
 class EndLine(_Line, frozen=True, kw_only=True, tag="end"):
-    """The end of a reply or comparison; without `end` it was cut off."""
+    """The end of a reply; without `end` it was cut off."""
 
     of: _Count
     end: ReplyEnd | None = None
@@ -104,7 +97,7 @@ class ChosenLine(_Line, frozen=True, kw_only=True, tag="chosen"):
 
 
 class DeletedLine(_Line, frozen=True, kw_only=True, tag="deleted"):
-    """This turn was deleted with all that follows it, or this comparison was dropped."""
+    """This turn was deleted with all that follows it."""
 
     turn: _Count
 
@@ -159,7 +152,6 @@ Line = (
     | QuestionLine
     | TermsLine
     | ReplyLine
-    | ComparisonLine
     | RoundsLine
     | GoesOnLine
     | EndLine

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from eaglechat.chat.conversation.turns import Turns
@@ -70,6 +71,14 @@ def list_chats(directory: Path) -> Iterator[list[ChatSummary]]:
             yield _in_order(rows)
         rows.append(summarise(directory / name, there[name]))
     yield _in_order(rows)
+
+
+def latest_chats(directory: Path, count: int) -> list[ChatSummary]:
+    """The chats used last in which something was said. Other files are not opened."""
+    there = stamps(directory)
+    names = sorted(there, key=lambda name: there[name][1], reverse=True)
+    chats = (summarise(directory / name, there[name]) for name in names)
+    return [*islice((one for one in chats if one.messages and not one.problem), count)]
 
 
 def _in_order(summaries: Iterable[ChatSummary]) -> list[ChatSummary]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnId, Turns
+from eaglechat.chat.conversation.turns import Question, Reply, TurnId, Turns
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.listing import summary_line, title_of
 from eaglechat.chat.history.log import ChatLog
@@ -74,24 +74,21 @@ class ChatRecorder:
             lines.QuestionLine(id=question.id, parent=question.parent, parts=question.parts)
         )
 
-    def began(self, turn: Reply | Comparison) -> None:
-        """A reply or comparison begins."""
+    def began(self, turn: Reply) -> None:
+        """A reply begins."""
         self._rounds = 0
         terms = turn.recording.terms
         if terms != self._terms:
             self._terms = terms
             self._log.add(lines.TermsLine(terms=terms))
-        if isinstance(turn, Reply):
-            self._log.add(lines.ReplyLine(id=turn.id, parent=turn.parent))
-        else:
-            self._log.add(lines.ComparisonLine(id=turn.id, of=turn.of))
+        self._log.add(lines.ReplyLine(id=turn.id, parent=turn.parent))
 
     def goes_on(self, reply: Reply) -> None:
         """A stopped reply continues."""
         self._rounds = len(reply.recording.rounds)
         self._log.add(lines.GoesOnLine(of=reply.id))
 
-    def writing(self, turn: Reply | Comparison) -> None:
+    def writing(self, turn: Reply) -> None:
         """Write the rounds since the last call."""
         rounds = turn.recording.rounds[self._rounds :]
         if rounds:
@@ -105,13 +102,13 @@ class ChatRecorder:
                 )
             )
 
-    def settled(self, turn: Reply | Comparison) -> None:
+    def settled(self, turn: Reply) -> None:
         """The rounds were replaced by final ones. Their text is written already; `ended` writes
         them."""
         self._rounds = len(turn.recording.rounds)
 
-    def ended(self, turn: Reply | Comparison) -> None:
-        """A reply or comparison ended, or was cut off."""
+    def ended(self, turn: Reply) -> None:
+        """A reply ended, or was cut off."""
         self.writing(turn)
         recording = turn.recording
         self._log.add(
@@ -134,7 +131,7 @@ class ChatRecorder:
         self._summarise()
 
     def deleted(self, turn: TurnId) -> None:
-        """A turn was deleted with all that follows it, or a comparison was dropped."""
+        """A turn was deleted with all that follows it."""
         self._log.add(lines.DeletedLine(turn=turn))
         self._summarise()
 

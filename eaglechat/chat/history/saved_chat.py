@@ -7,15 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eaglechat.chat.conversation.turns import (
-    Comparison,
-    Question,
-    Reply,
-    Turn,
-    TurnError,
-    TurnId,
-    Turns,
-)
+from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnError, TurnId, Turns
 from eaglechat.chat.history import lines
 from eaglechat.chat.history.lines import ChatHeader
 from eaglechat.chat.history.packing import PackedPiece, PackedRounds
@@ -88,8 +80,7 @@ class _Reader:
             pair=chat.header.pair, target=chat.header.target, draft=chat.header.draft
         )
         self._replies: dict[TurnId, tuple[Recording, PackedRounds]] = {}
-        """Of replies and comparisons, deleted ones too."""
-        self._comparisons: dict[TurnId, Comparison] = {}
+        """Deleted ones too."""
 
     def take(self, line: lines.Line) -> None:
         """Apply the next line. It is skipped if it does not fit the tree because others were
@@ -105,16 +96,11 @@ class _Reader:
                     if not isinstance(turns.find(line.parent), Question):
                         self._ask((), line.parent, line.parent)
                     turns.answer(line.parent, self._begin(line.id), line.id)
-                case lines.ComparisonLine():
-                    comparison = turns.compare(line.of, self._begin(line.id), line.id)
-                    self._comparisons[line.id] = comparison
                 case lines.RoundsLine() | lines.GoesOnLine() | lines.EndLine():
                     if line.of in self._replies:
                         self._record(line, *self._replies[line.of])
                 case lines.ChosenLine():
                     turns.choose(line.turn)
-                case lines.DeletedLine() if line.turn in self._comparisons:
-                    turns.take_back_comparison(self._comparisons.pop(line.turn))
                 case lines.DeletedLine():
                     turns.delete(line.turn)
                 case lines.RestoredLine():

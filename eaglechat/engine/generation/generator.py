@@ -140,7 +140,8 @@ class Generator:
             kv_kept = before is window.tokens or cache.shift(before, window.tokens)
             cache.first_turn = window.first_turn
             n_again = partial(cache.n_again, window.tokens)
-            planner.new_reply(live.speculation, len(window.tokens), n_again)
+            goes_on = parts is not None and bool(parts.begun)
+            planner.new_reply(live.speculation, len(window.tokens), n_again, goes_on=goes_on)
             if window.first_turn > 0:
                 yield Window(window.first_turn, window.tokens_left, kv_kept)
             _check_fits(window.tokens, target.n_ctx)

@@ -67,13 +67,20 @@ class Planner:
         self._failure: str | None = None
 
     def new_reply(
-        self, speculation: Speculation, n_past: int, n_again: Callable[[int], int]
+        self,
+        speculation: Speculation,
+        n_past: int,
+        n_again: Callable[[int], int],
+        *,
+        goes_on: bool = False,
     ) -> None:
-        """A reply to a prompt of `n_past` tokens begins. `n_again` says how many of these the
-        target decodes again for a draft model that has seen the first so many."""
+        """A reply to a prompt of `n_past` tokens begins, or goes on and keeps its ledger. `n_again`
+        says how many of these the target decodes again for a draft model that has seen the first so
+        many."""
         self._has_failed = False
         self._drafters.new_reply(speculation, self._fastest_model(speculation, n_past, n_again))
-        self._ask(lambda controller: controller.new_reply(), None)
+        if not goes_on:
+            self._ask(lambda controller: controller.new_reply(), None)
 
     def _fastest_model(
         self, speculation: Speculation, n_past: int, n_again: Callable[[int], int]

@@ -24,7 +24,7 @@ from eaglechat.hub.local import ollama
 from eaglechat.hub.local.cache import RepoCache, cache_dir, repo_of
 from eaglechat.hub.local.headers import HeaderBook
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import builtin_pair, pair_of_files
+from eaglechat.hub.local.pairs import InspectedPair, builtin_pair, pair_of_files
 from eaglechat.hub.local.stores import (
     Source,
     llama_cpp_folder,
@@ -140,6 +140,13 @@ def targets(models: Sequence[LocalModel]) -> list[LocalTarget]:
         for model in models
         if model.is_target
     ]
+
+
+def pair_of_target(target: LocalTarget) -> InspectedPair:
+    """A target with the first draft that fits it, or alone. Their headers are known."""
+    draft = next(iter(target.drafts), None)
+    pair = pair_of_models(target.model, draft)
+    return InspectedPair(pair, target.model.header, draft.header if draft else None, None)
 
 
 def built_in_drafts() -> list[LocalModel]:

@@ -255,7 +255,7 @@ class OfferedPair:
 
     name: str
     label: str
-    """built-in, recent, server, installed, partly or available."""
+    """built-in, recent, here, server, installed, partly or available."""
     pair: Pair | None
     entry: CatalogueEntry | None = None
     status: Status | None = None
@@ -274,9 +274,11 @@ def offers(
     library: PairLibrary,
     catalogue: Sequence[tuple[CatalogueEntry, Status]],
     served: Sequence[Pair] = (),
+    here: Sequence[tuple[str, Pair]] = (),
 ) -> list[OfferedPair]:
     """The rows of the menu: built-in pair, recent pairs, servers' models, then the rest of the
-    catalogue: installed pairs first, small ones first."""
+    catalogue: installed pairs first, small ones first. Last what else is here, each by its name:
+    a target that a row before has is left out."""
     known = {entry.name: (entry, status) for entry, status in catalogue}
     listed: list[OfferedPair] = []
     for pair in library.pairs():
@@ -291,6 +293,10 @@ def offers(
     listed += [OfferedPair(pair.name, pair.source, pair) for pair in served]
     order = ("installed", "partly", "available")
     rest = sorted(known.values(), key=lambda one: order.index(one[1].state))
-    return listed + [
+    listed += [
         OfferedPair(entry.name, status.state, status.pair, entry, status) for entry, status in rest
+    ]
+    targets = {offer.pair.target for offer in listed if offer.pair is not None}
+    return listed + [
+        OfferedPair(name, "here", pair) for name, pair in here if pair.target not in targets
     ]

@@ -7,7 +7,7 @@ from typing import Literal
 
 Scope = Literal[
     "app", "menu", "list", "open", "downloads", "library", "dialog", "confirm",
-    "chat", "prompt", "slider", "bench", "seen", "inside", "chats", "find", "rounds",
+    "chat", "prompt", "slider", "bench", "race", "seen", "inside", "chats", "find", "rounds",
     "settings",
 ]  # fmt: skip
 """Screens and widgets with commands. Each makes its BINDINGS from one or more scopes."""
@@ -21,6 +21,7 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "dialog", "prompt"}),
     frozenset({"app", "chat", "prompt", "slider"}),
     frozenset({"app", "bench"}),
+    frozenset({"app", "race"}),
     frozenset({"app", "dialog", "seen"}),
     frozenset({"app", "dialog", "inside"}),
     frozenset({"app", "dialog", "list", "chats"}),

@@ -30,7 +30,7 @@ _TAKEN = {
     "ctrl+left_square_bracket": "Esc",
 }
 """Keys for which terminals send the same as for the other."""
-_NOTHING_TYPED: set[Scope] = {"downloads", "confirm", "slider", "inside"}
+_NOTHING_TYPED: set[Scope] = {"downloads", "confirm", "slider", "inside", "race"}
 _MEANT_TO_SHARE = {frozenset({"list.clear", "dialog.back"})}
 """Pairs of commands that share a key: the filter takes it only while it has text."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from eaglechat.chat.conversation.turns import Comparison, Question, Reply
+from eaglechat.chat.conversation.turns import Question, Reply
 from eaglechat.tui.export.chat import ExportedChat
 from eaglechat.tui.texts.statistics import all_in_json
 from eaglechat.wire.records import Part, Round
@@ -38,11 +38,10 @@ def _turn(chat: ExportedChat, turn: Question | Reply, is_chosen: bool) -> dict[s
     about = {"id": turn.id, "parent": turn.parent, "role": turn.role, "chosen": is_chosen}
     if isinstance(turn, Question):
         return {**about, "text": turn.text}
-    beside = [_recorded(chat, one) for one in chat.turns.comparisons(turn.id)]
-    return {**about, **_recorded(chat, turn), "comparisons": beside}
+    return {**about, **_recorded(chat, turn)}
 
 
-def _recorded(chat: ExportedChat, turn: Reply | Comparison) -> dict[str, Any]:
+def _recorded(chat: ExportedChat, turn: Reply) -> dict[str, Any]:
     recording = turn.recording
     rounds = recording.rounds if chat.with_reasoning else map(_answered, recording.rounds)
     thought = {"reasoning": recording.reasoning} if chat.with_reasoning else {}

@@ -96,9 +96,6 @@ def _answer(chat: ExportedChat, reply: Reply) -> Iterator[str]:
     yield _text(recording, Part.ANSWER)
     if said := numbers(recording):
         yield f'<p class="numbers">{_escaped(said)}</p>\n'
-    for comparison in chat.turns.comparisons(reply.id):
-        plain = numbers(comparison.recording)
-        yield f'<p class="numbers">Without speculation: {_escaped(plain)}</p>\n'
 
 
 def _heading(who: str, place: str) -> str:

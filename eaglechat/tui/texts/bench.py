@@ -154,7 +154,7 @@ def verdict_in_words(verdict: Verdict, labels: Labels) -> str:
         return f"Worth it for {_named(faster)}, {'up to ' if len(faster) > 1 else ''}{most}{but}."
     if gain.is_slower:
         return "Not worth it on this machine: plain decoding is faster."
-    return f"No gain on this machine: {in_short(gain)} {how} is plain decoding within the error."
+    return f"No gain on this machine: {in_short(gain)} {how}, within the error."
 
 
 def _named(prompts: Sequence[PromptGain]) -> str:

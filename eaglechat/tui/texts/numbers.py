@@ -96,12 +96,7 @@ def numbers_of(session: ChatSession) -> Numbers:
     shown, controls = session.shown, session.controls
     rounds = tuple(shown.rounds[-_MOST_ROUNDS:]) if shown else ()
     only_ngrams = session.info is not None and not (session.info.drafters or session.info.server)
-    off = speculation_off(
-        session.info,
-        controls,
-        shown.speculation_stopped if shown else None,
-        is_comparison=session.running is not None and session.running.is_comparison,
-    )
+    off = speculation_off(session.info, controls, shown.speculation_stopped if shown else None)
     return Numbers(
         headline=session.headline,
         reply=shown.stats if shown else SpeculationStats(),

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eaglechat.chat.comparing import AlreadyPlain, CannotCompare, NotDrafted
 from eaglechat.chat.conversation.continuation import CannotContinue
 from eaglechat.chat.conversation.session import Said
+from eaglechat.chat.racing import Result
 from eaglechat.chat.refusals import (
     ChainsOnly,
     Deleted,
@@ -23,13 +23,14 @@ from eaglechat.chat.refusals import (
     Off,
     Remark,
 )
-from eaglechat.tui.texts import failures, wording
+from eaglechat.tui.texts import failures, racing, wording
 
-SENTENCES: Mapping[Remark | CannotCompare | CannotContinue, str] = {
+SENTENCES: Mapping[Remark | CannotContinue, str] = {
     Remark.BUSY: "A reply is being written: {chat.stop} stops it.",
     Remark.ENGINE_GONE: "The engine is not running. {chat.load_again} loads the models again.",
     Remark.TURN_GONE: "This turn was deleted.",
     Remark.NOTHING_DELETED: "Nothing has been deleted since this chat was opened.",
+    Remark.NOTHING_ASKED: "Ask something first: a race answers the last question.",
     Remark.STOPPED_EMPTY: "Stopped before the first token.",
     Remark.LOADED_AGAIN: "The models are loaded again.",
     Remark.IS_COPY: (
@@ -39,12 +40,6 @@ SENTENCES: Mapping[Remark | CannotCompare | CannotContinue, str] = {
     Remark.NOTHING_RECOMMENDED: "This model's file recommends no temperature.",
     Remark.NOT_THINKING: "The model is not thinking now.",
     Remark.THINKING_HAS_NO_END: "This model's chat template has no way to end its thinking.",
-    CannotCompare.NO_REPLY: "There is no reply yet to compare with.",
-    CannotCompare.CUT_OFF: "The last reply was cut off, so its sampling is not known.",
-    CannotCompare.CONTINUED: (
-        "The last reply was stopped and continued, so no single run repeats it."
-    ),
-    CannotCompare.EMPTY: "The last reply is empty: there is nothing to compare.",
     CannotContinue.NO_REPLY: "There is no reply to continue yet.",
     CannotContinue.NOT_LAST: "Only the last reply of a chat can be continued.",
     CannotContinue.COMPLETE: "The reply is complete: there is nothing to continue.",
@@ -70,15 +65,10 @@ LIMITS: Mapping[Limit, str] = {
     Limit.FROM_NEXT_REPLY: "applies this from the next reply on.",
 }
 
-REASONS: Mapping[Off | NotDrafted, str] = {
-    Off.IS_COMPARISON: "this is the comparison with plain decoding",
+REASONS: Mapping[Off, str] = {
     Off.SWITCHED_OFF: "you switched it off",
     Off.LENGTH_IS_0: "n_draft_max is 0",
     Off.NO_DRAFTER: "no draft is loaded, and n-grams are off",
-    NotDrafted.NOT_FASTER: (
-        "drafting was not expected to be faster; set n_draft_max by hand to draft anyway"
-    ),
-    NotDrafted.OTHER_CONTROLS: "ask again to have it drafted",
 }
 
 
@@ -111,14 +101,14 @@ def sentence_of(said: Said) -> str:  # noqa: PLR0911 - one for each record
             return f"{wording.drafter(kind)} cannot draft: {why}."
         case Misfit():
             return _misfit(said)
-        case AlreadyPlain(reason):
-            return f"The last reply was already decoded plainly: {reason_of(reason)}."
+        case Result():
+            return racing.sentence(said)
         case _:
             return SENTENCES[said]
 
 
-def reason_of(reason: Off | NotDrafted | str) -> str:
-    """Why nothing is or was drafted, as it stands behind a colon."""
+def reason_of(reason: Off | str) -> str:
+    """Why nothing is drafted, as it stands behind a colon."""
     return reason if isinstance(reason, str) else REASONS[reason]
 
 

@@ -1,5 +1,4 @@
-"""Short texts about a reply: its progress, how it ended, its numbers in one line, and how it
-compares with the same reply without speculation."""
+"""Short texts about a reply: its progress, how it ended, and its numbers in one line."""
 
 from __future__ import annotations
 
@@ -11,7 +10,6 @@ from eaglechat.chat.recording import Recording
 from eaglechat.tui.texts import statistics
 from eaglechat.tui.texts.headline import in_short
 from eaglechat.tui.texts.wording import (
-    VISIBLE_WHITESPACE,
     one_decimal,
     percent,
     plural,
@@ -22,7 +20,6 @@ from eaglechat.wire.stats import Measured, PartStats
 
 if TYPE_CHECKING:
     # Not imported: the command line reads this file at its start.
-    from eaglechat.chat.comparing import Compared
     from eaglechat.chat.conversation.session import Running
 
 ENDINGS = {
@@ -31,14 +28,12 @@ ENDINGS = {
     FinishReason.CONTEXT: "context full",
 }
 """Why a reply ended, for each reason other than that the model ended it."""
-_FORK_EXCERPT = 24
-"""Characters of the two tokens at which a reply and its comparison differ first."""
 
 
 def progress(running: Running) -> str:
     """What the engine is doing for the request in progress."""
     if len(running.turn.recording.rounds) > running.n_before:
-        return "comparing…" if running.is_comparison else "writing…"
+        return "writing…"
     prefill, loading = running.prefill, running.loading
     if prefill is None and loading is not None:
         if loading.stage == "server":
@@ -72,7 +67,7 @@ def thought(stats: PartStats | None) -> str:
     return ", ".join(parts)
 
 
-def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -> str:
+def end_note(recording: Recording, n_ctx: int) -> str:
     """The line below a reply that is over: why it ended, its length and its speed."""
     end = recording.end
     if end is None:
@@ -88,8 +83,6 @@ def end_note(recording: Recording, n_ctx: int, *, is_comparison: bool = False) -
         details = f"{speed}, and no more fits into its {n_ctx:,} tokens"
     elif reason is FinishReason.CONTEXT:
         details = f"this turn alone fills its {n_ctx:,} tokens (engine.n_ctx) · {speed}"
-    elif reason is FinishReason.LENGTH and is_comparison:
-        details = f"same length as the reply · {speed}"
     elif reason is FinishReason.LENGTH and recording.terms.max_tokens:
         details = f"generation.max_tokens · {speed}"
     return f"{ENDINGS[reason]} · {details}"
@@ -99,39 +92,3 @@ def with_headline(recording: Recording, note: str) -> str:
     """The note below a reply, behind what it gained over plain decoding if that is known."""
     headline = headline_of(recording, recording.plain_before)
     return f"{in_short(headline)} · {note}" if headline.verdict else note
-
-
-def comparison_result(result: Compared) -> str:
-    """The result of a comparison, in two to four lines."""
-    speculative, plain = result.speculative_tokens_per_second, result.plain_tokens_per_second
-    numbers = f"{speculative:.1f} tok/s with speculation, {plain:.1f} tok/s without"
-    if round(result.speed_up, 2) > 1:
-        lines = [f"{result.speed_up:.2f}x faster with speculation: {numbers}."]
-    elif round(result.speed_up, 2) < 1:
-        slower = f"plain decoding was {plain / speculative:.2f}x faster here"
-        lines = [f"Slower with speculation: {slower}. {numbers}."]
-    else:
-        lines = [f"No faster and no slower: {numbers}."]
-    if (fork := result.fork) is None:
-        shared = min(result.speculative_tokens, result.plain_tokens)
-        lines.append(f"Both wrote the same {shared} tokens.")
-    else:
-        lines.append(
-            f"First difference at token {fork.index + 1}: "
-            f"{_token(fork.speculative)} with speculation, {_token(fork.plain)} without."
-        )
-    if result.changed:
-        names = " and ".join(result.changed)
-        lines.append(f"{names} changed during the reply: its speed is the mean over all of it.")
-    if result.plain_cancelled:
-        lines.append(f"The plain run was stopped after {plural(result.plain_tokens, 'token')}.")
-    return "\n".join(lines)
-
-
-def _token(named: str | int | None) -> str:
-    """`named` is its text, or its id if it has no text."""
-    if named is None:
-        return "the end of the reply"
-    if isinstance(named, int):
-        return f"token {named} (no text)"
-    return f"“{named.translate(VISIBLE_WHITESPACE)[:_FORK_EXCERPT]}”"

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from eaglechat.chat.comparing import compare
 from eaglechat.chat.conversation.session import ChatSession, Notice, NoticeKind, Opened
-from eaglechat.chat.conversation.turns import Comparison, Question, Reply, Turn, TurnId
+from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.writing.question import shown
 from eaglechat.hub.local.pair import Pair
@@ -20,13 +19,7 @@ from eaglechat.wire.left_out import without
 from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.records import Part
 
-_COMPARISON = (
-    "Comparison: the same prompt, sampling and seed without speculation. It is not part of the "
-    "conversation."
-)
-_NOTHING_COMPARED = "Nothing was written, so there is nothing to compare."
-
-Kind = NoticeKind | Literal["reply", "thought", "comparison", "window"]
+Kind = NoticeKind | Literal["reply", "thought", "window"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +38,7 @@ class Entry:
     kind: Kind
     text: str = ""
     recording: Recording | None = None
-    """Set for replies and comparisons."""
+    """Set for replies."""
     note: str | None = None
     """The line below a recording; None while it is being written."""
     turn: TurnId | None = None
@@ -79,46 +72,31 @@ def entries(session: ChatSession) -> Iterator[Entry]:
 
 
 def _beside(session: ChatSession, reply: Reply) -> Iterator[Entry]:
-    """The entries after a reply: a warning if speculation stopped in it, and its comparisons."""
+    """The entry after a reply: a warning if speculation stopped in it."""
     if reply.recording.speculation_stopped is not None:
         text = f"Speculation is off: {reply.recording.speculation_stopped}"
         yield Entry(f"off {reply.id}", "warning", text)
-    for comparison in session.turns.comparisons(reply.id):
-        yield Entry(f"intro {comparison.id}", "information", _COMPARISON)
-        yield from entries_of(session, comparison)
-        if not session.is_writing(comparison):
-            result = compare(reply.recording, comparison.recording)
-            text = replies.comparison_result(result) if result else _NOTHING_COMPARED
-            yield Entry(f"result {comparison.id}", "information", text)
 
 
-def entries_of(session: ChatSession, turn: Reply | Comparison) -> Iterator[Entry]:
-    """The entries of a reply or comparison: its reasoning, and its answer once that has begun."""
+def entries_of(session: ChatSession, turn: Reply) -> Iterator[Entry]:
+    """The entries of a reply: its reasoning, and its answer once that has begun."""
     recording, is_over = turn.recording, not session.is_writing(turn)
-    id = turn.id if isinstance(turn, Reply) else None
-    place = _place(session, turn) if isinstance(turn, Reply) else None
+    id, place = turn.id, _place(session, turn)
     if recording.has_reasoning:
         is_thought = is_over or recording.is_answering
         note = "" if is_thought else None
         yield Entry(
-            f"thought {turn.id}", "thought", recording=recording, note=note, turn=id, place=place
+            f"thought {id}", "thought", recording=recording, note=note, turn=id, place=place
         )
         place = None
     if recording.is_answering or is_over or not recording.has_reasoning:
-        kind: Kind = "comparison" if isinstance(turn, Comparison) else "reply"
-        note = _note(session, turn) if is_over else None
-        yield Entry(f"turn {turn.id}", kind, recording=recording, note=note, turn=id, place=place)
+        note = replies.end_note(recording, session.n_ctx) if is_over else None
+        yield Entry(f"turn {id}", "reply", recording=recording, note=note, turn=id, place=place)
 
 
 def _place(session: ChatSession, turn: Turn) -> SiblingNumber | None:
     siblings = session.turns.siblings(turn.id)
     return SiblingNumber(siblings.index(turn.id) + 1, len(siblings)) if len(siblings) > 1 else None
-
-
-def _note(session: ChatSession, turn: Reply | Comparison) -> str:
-    return replies.end_note(
-        turn.recording, session.n_ctx, is_comparison=isinstance(turn, Comparison)
-    )
 
 
 def _notices(session: ChatSession, after: int | None) -> Iterator[Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping
 
 from rich.cells import cell_len, set_cell_size
@@ -67,6 +68,20 @@ def pair_in_short(info: PairInfo | None, name: str) -> str:
         return f"{name} · {info.target.name}"
     drafts = [drafter(one.kind) for one in info.drafters]
     return f"{name} · {info.target.quantization}{' + '.join(['', *drafts]) or ', no draft'}"
+
+
+def ago(then: float, now: float) -> str:
+    """How long before `now` something was, both in seconds since 1970; its date after a week."""
+    minutes = max(0.0, now - then) / 60
+    if minutes < 1:
+        return "just now"
+    if minutes < 60:
+        return f"{int(minutes)} min ago"
+    if minutes < 24 * 60:
+        return f"{int(minutes / 60)} h ago"
+    if minutes < 7 * 24 * 60:
+        return f"{plural(int(minutes / 60 / 24), 'day')} ago"
+    return datetime.datetime.fromtimestamp(then).strftime("%Y-%m-%d")
 
 
 def write_first() -> str:

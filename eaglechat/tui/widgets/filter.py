@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
@@ -14,7 +15,11 @@ from eaglechat.tui.commands.bindings import bindings_of
 class Filter(Input):
     """Has the focus instead of its list; `Submitted` means that the highlighted row is chosen."""
 
-    BINDINGS = bindings_of("list")
+    BINDINGS = [
+        *bindings_of("list"),
+        Binding("home", "row('first')", show=False),
+        Binding("end", "row('last')", show=False),
+    ]
 
     def __init__(self, rows: OptionList, *, id: str | None = None) -> None:
         super().__init__(placeholder="type to filter", id=id, compact=True)
@@ -55,6 +60,9 @@ class Filter(Input):
 
     def action_row(self, action: str) -> None:
         getattr(self._rows, f"action_{action}")()
+        if self._rows.highlighted is None:
+            # A page up ended on a heading that has only headings before it.
+            self._rows.action_first()
 
     def action_empty(self) -> None:
         self.value = ""

@@ -34,8 +34,6 @@ def test_branches_come_back_with_the_one_that_was_chosen(chat: Headless) -> None
 def test_a_deletion_is_undone_even_after_another_and_on_disk(chat: Headless) -> None:
     chat.ask("one")
     chat.ask("two")
-    chat.session.compare()
-    chat.finish()
     before = chat.shown
     first, second = chat.session.turns.path[0].id, chat.session.turns.path[2].id
     chat.session.delete(second)

@@ -158,14 +158,6 @@ def test_an_engine_that_needs_no_tokens_gets_the_text(chat: Headless) -> None:
     assert recording.text.startswith(text)
 
 
-def test_it_is_not_compared(chat: Headless) -> None:
-    stopped(chat)
-    assert goes_on(chat)
-    chat.finish()
-    assert not chat.session.compare()
-    assert "stopped and continued" in chat.said[-1]
-
-
 def test_settled_rounds_count_in_place_of_the_provisional_ones(chat: Headless) -> None:
     chat.ask("Once")
     before = stats_of(chat.session.latest_rounds)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.comparing import latest_compared
 from eaglechat.chat.controls import CONTROLS
 from eaglechat.chat.conversation.session import Running
 from eaglechat.chat.conversation.turns import Reply
@@ -20,10 +19,9 @@ from eaglechat.tui.texts.replies import progress
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, Message
 from eaglechat.wire.records import FinishReason, Prefill
-from eaglechat.wire.stats import stats_of
 from tests.chat.headless import Headless, reopened
 from tests.chat.records import TERMS
-from tests.tui.scripted import REPLY, SEED
+from tests.tui.scripted import REPLY
 
 
 def test_a_question_and_its_reply(chat: Headless) -> None:
@@ -70,7 +68,7 @@ def test_one_thing_at_a_time(chat: Headless) -> None:
     chat.rounds(1)
     question, reply = chat.session.turns.path
     assert not chat.session.ask("more")
-    assert not chat.session.compare()
+    assert chat.session.to_race() is None
     assert not chat.session.answer_again(reply.id)
     assert not chat.session.edit(question.id, "what?")
     assert not chat.session.step(reply.id, 1)
@@ -197,42 +195,9 @@ def test_an_answer_again_of_which_nothing_came_leaves_the_first_one(chat: Headle
     assert chat.given_back == []
 
 
-def test_a_comparison_repeats_the_request_and_leaves_the_chat_alone(chat: Headless) -> None:
-    chat.ask("why?")
-    rolling = stats_of(chat.session.latest_rounds)
-    asked = chat.last_request
-    assert chat.session.compare()
-    assert chat.last_request.messages == asked.messages
-    assert chat.last_request.sampling.seed == SEED
-    assert not chat.last_request.speculation.enabled
-    chat.finish()
-    assert chat.texts == ["why?", REPLY]
-    assert stats_of(chat.session.latest_rounds) == rolling
-    assert latest_compared(chat.session.turns) is not None
-    assert [entry.kind for entry in chat.entries[-3:]] == [
-        "information",
-        "comparison",
-        "information",
-    ]
-    assert "with speculation" in chat.shown[-1]
-    chat.ask("next")
-    assert latest_compared(chat.session.turns) is None
-
-
-def test_a_comparison_of_which_nothing_came_is_no_part_of_the_chat(chat: Headless) -> None:
-    chat.ask("why?")
-    chat.engine.budget = 0
-    chat.session.compare()
-    chat.session.stop()
-    chat.pump_until(lambda: chat.session.running is None)
-    assert chat.shown[-1] == "information: Stopped before the first token."
-    assert latest_compared(chat.session.turns) is None
-    assert chat.session.compare()
-
-
-def test_there_is_nothing_to_compare_before_a_reply(chat: Headless) -> None:
-    assert not chat.session.compare()
-    assert "no reply yet" in chat.said[-1]
+def test_there_is_no_race_before_a_question(chat: Headless) -> None:
+    assert chat.session.to_race() is None
+    assert chat.said == ["Ask something first: a race answers the last question."]
 
 
 def test_controls_reach_a_running_reply_and_the_next_one(chat: Headless) -> None:
@@ -307,8 +272,6 @@ def test_turns_that_left_the_context_are_marked_and_come_back(chat: Headless) ->
 
 def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     chat.ask("one")
-    chat.session.compare()
-    chat.finish()
     chat.session.ask("two")
     chat.rounds(3)
     chat.session.change_draft_length(1)

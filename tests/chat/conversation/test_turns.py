@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from eaglechat.chat.conversation import turns as turns_module
-from eaglechat.chat.conversation.turns import Comparison, Question, Reply, TurnError, Turns
+from eaglechat.chat.conversation.turns import Question, Reply, TurnError, Turns
 from eaglechat.chat.recording import TurnPart
 from eaglechat.wire.protocol import Message
 from tests.chat.records import answering
@@ -88,7 +88,6 @@ def test_a_branch_is_deleted_with_all_that_follows_it() -> None:
     turns = chat("one", "1", "two", "2")
     edited = turns.edit(turns.path[2].id, said("zwei"))
     turns.answer(edited.id, answering("II"))
-    turns.compare(turns.path[3].id, answering("II"))
     assert turns.delete(edited.id) == edited
     assert texts(turns) == ["one", "1", "two", "2"]
     assert len(turns) == 4
@@ -137,7 +136,6 @@ def lines_run(n_turns: int) -> int:
     try:
         again = turns.answer(question.id, answering("once more"))
         step(turns, again.id, -1)
-        turns.compare(reply.id, answering("plainly"))
         assert turns.last == reply
         turns.delete(reply.id)
         turns.restore(reply.id)
@@ -145,21 +143,6 @@ def lines_run(n_turns: int) -> int:
     finally:
         sys.settrace(before)
     return n_lines
-
-
-def test_a_comparison_is_no_reply() -> None:
-    turns = chat("one", "1")
-    question, reply = turns.path
-    comparison = turns.compare(reply.id, answering("1"))
-    assert turns.comparisons(reply.id) == (comparison,)
-    assert turns.last_reply == reply
-    assert [turn.id for turn in turns] == [question.id, reply.id]
-    with pytest.raises(TurnError):
-        turns.answer(comparison.id, answering("x"))
-    with pytest.raises(TurnError):
-        turns.compare(comparison.id, answering("x"))
-    turns.take_back_comparison(comparison)
-    assert turns.comparisons(reply.id) == ()
 
 
 def test_ids_are_not_used_twice_and_may_be_given() -> None:
@@ -187,12 +170,11 @@ class TreeMachine(RuleBasedStateMachine):
     def pick(self, data: st.DataObject, kind: type[Question | Reply]) -> int:
         return data.draw(st.sampled_from([t.id for t in self.turns if isinstance(t, kind)]))
 
-    def keep(self, turn: Question | Reply | Comparison) -> None:
+    def keep(self, turn: Question | Reply) -> None:
         assert turn.id not in self.seen_ids
         self.seen_ids.add(turn.id)
-        if not isinstance(turn, Comparison):
-            self.expected[turn.id] = turn.text
-            self.choose(turn.id)
+        self.expected[turn.id] = turn.text
+        self.choose(turn.id)
 
     def choose(self, id: int) -> None:
         for turn in self.turns.path_to(id):
@@ -218,11 +200,6 @@ class TreeMachine(RuleBasedStateMachine):
         edited = self.turns.edit(self.pick(data, Question), said("edited"))
         self.keep(edited)
         self.answer_to(edited.id)
-
-    @precondition(lambda self: len(self.turns))
-    @rule(data=st.data())
-    def compare(self, data: st.DataObject) -> None:
-        self.keep(self.turns.compare(self.pick(data, Reply), answering("plain")))
 
     @precondition(lambda self: len(self.turns))
     @rule(data=st.data(), by=st.integers(-2, 2))

@@ -17,19 +17,9 @@ from tests.chat.headless import Headless
 
 
 def story(turns: Turns) -> list[tuple[object, ...]]:
-    """Every turn, what was compared with it, and which turns are chosen."""
+    """Every turn, and which turns are chosen."""
     path = {turn.id for turn in turns.path}
-    return [
-        (
-            turn.id,
-            turn.parent,
-            turn.role,
-            turn.text,
-            turn.id in path,
-            len(turns.comparisons(turn.id)),
-        )
-        for turn in turns
-    ]
+    return [(turn.id, turn.parent, turn.role, turn.text, turn.id in path) for turn in turns]
 
 
 class ChatMachine(RuleBasedStateMachine):
@@ -89,12 +79,6 @@ class ChatMachine(RuleBasedStateMachine):
     def edit(self, data: st.DataObject) -> None:
         self.chat.session.edit(self.pick(data, Question), "edited")
         self.end(data)
-
-    @precondition(lambda self: len(self.turns))
-    @rule(data=st.data())
-    def compare(self, data: st.DataObject) -> None:
-        if self.chat.session.compare():
-            self.end(data)
 
     @precondition(lambda self: len(self.turns))
     @rule(data=st.data(), by=st.integers(-1, 1))

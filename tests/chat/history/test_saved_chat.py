@@ -112,13 +112,11 @@ def test_what_is_no_chat_says_so(tmp_path: Path, raw: bytes, problem: str) -> No
 
 @pytest.fixture(scope="module")
 def long_chat(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The file of a chat with branches, a comparison and a stopped reply."""
+    """The file of a chat with branches and a stopped reply."""
     chat = Headless(tmp_path_factory.mktemp("long"))
     chat.engine.reply = "one two three four"
     for question in ("a", "b", "c"):
         chat.ask(question)
-    chat.session.compare()
-    chat.finish()
     chat.session.edit(chat.session.turns.path[2].id, "B")
     chat.finish()
     chat.session.answer_again(chat.session.turns.path[3].id)
@@ -154,6 +152,25 @@ def test_no_damage_stops_a_chat_from_being_read(
         if isinstance(turn, Reply):
             assert "".join(r.text for r in turn.recording.rounds) in turn.text
     assert not chat.turns.path or isinstance(chat.turns.path[-1], Reply)
+
+
+def test_a_comparison_of_an_earlier_version_is_skipped(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.engine.reply = "one two three"
+    chat.ask("a")
+    chat.session.leave("")
+    (file,) = (tmp_path / "chats").iterdir()
+    lines = file.read_text().splitlines()
+    (rounds,) = [line for line in lines if '"type":"rounds"' in line]
+    reply = json.loads(rounds)["of"]
+    beside = [
+        {"type": "comparison", "id": 90, "of": reply},
+        {**json.loads(rounds), "of": 90},
+        {"type": "end", "of": 90},
+        {"type": "deleted", "turn": 90},
+    ]
+    file.write_text("\n".join([*lines, *map(json.dumps, beside)]) + "\n")
+    assert [turn.text for turn in read_chat(file).turns] == ["a", "one two three"]
 
 
 def test_the_context_of_a_long_chat_is_known_without_its_rounds(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
+from eaglechat.engine.drafters.base import Proposal
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.planner import Planner, RoundPlan
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import AUTO, Set, Speculation
+from eaglechat.wire.records import AutoReason
 from tests.engine.rig import open_rig, plainly
 
 REPEATS = [1, 2, 3, 4, 5, 1, 2, 3]
@@ -48,6 +50,19 @@ def test_an_automatic_length_takes_what_is_expected_to_pay() -> None:
     dear = Calibration(verify=((1, 1.0), (17, 99.0)))
     plan = planned(n_draft_max=AUTO, calibration=dear)
     assert (len(plan.found), plan.taken, plan.n_draft_max) == (9, (), 0)
+
+
+def test_only_a_reply_that_begins_is_first_decoded_plainly_to_time_that() -> None:
+    asked = Speculation(n_draft_max=AUTO)
+    planner = Planner(GuardedDrafters((), NgramDrafter()), {"": FLAT})
+    reasons = []
+    for goes_on in (False, True, False):
+        planner.new_reply(asked, 8, lambda _known: 0, goes_on=goes_on)
+        auto = planner.choose(Proposal(), 8, 9, asked).auto
+        assert auto is not None
+        assert auto.state is not None
+        reasons.append(auto.state.reason)
+    assert reasons == [AutoReason.PLAIN_CHECK, AutoReason.BEST, AutoReason.PLAIN_CHECK]
 
 
 @pytest.mark.parametrize(

@@ -45,26 +45,33 @@ Drive = Callable[..., Driver]
 Way = Callable[[Driver], Awaitable[None]]
 
 
+def highlight(user: Driver, begins: str) -> None:
+    """The row of the menu whose id begins so."""
+    rows = user.app.screen.query_one(OptionList)
+    ids = [option.id or "" for option in rows.options]
+    rows.highlighted = next(at for at, id in enumerate(ids) if id.startswith(begins))
+
+
 async def to_menu(user: Driver) -> None:
     user.app.post_message(OpenMenu())
     await user.on(MenuScreen)
     menu = user.app.screen
     menu.remove_class("-details")
     menu.query_one(Input).value = ""
-    await user.sees("Q4_K_M")
-    menu.query_one(OptionList).highlighted = 2
+    await user.sees("● smollm2-135m")
+    highlight(user, "library")
 
 
 async def to_filtered_menu(user: Driver) -> None:
     await to_menu(user)
     await user.type("s")
-    user.app.screen.query_one(OptionList).highlighted = 2
+    highlight(user, "library")
 
 
 async def to_chat(user: Driver) -> None:
     """A chat that has been read up to its middle, with a reply to copy and compare."""
     await to_menu(user)
-    user.app.screen.query_one(OptionList).highlighted = 0
+    highlight(user, "pair:")
     await user.press("enter")
     await user.on(ChatScreen)
     user.engine.reply = "In short: yes."
@@ -137,7 +144,7 @@ async def to_past_chats(user: Driver) -> None:
 async def to_loading(user: Driver) -> None:
     await to_menu(user)
     user.engine.hold_load = True
-    user.app.screen.query_one(OptionList).highlighted = 0
+    highlight(user, "pair:")
     await user.press("enter")
     await user.on(LoadingScreen)
 
@@ -163,7 +170,7 @@ async def to_message(user: Driver) -> None:
 async def to_inside(user: Driver) -> None:
     """In the middle of a reply of many rounds."""
     await to_menu(user)
-    user.app.screen.query_one(OptionList).highlighted = 0
+    highlight(user, "pair:")
     await user.press("enter")
     await user.on(ChatScreen)
     await user.ask("How?")

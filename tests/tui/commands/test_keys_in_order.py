@@ -127,7 +127,7 @@ async def test_the_app_ends_while_keys_are_on_their_way(drive: Drive) -> None:
 async def test_the_app_ends_while_a_screen_is_made(drive: Drive) -> None:
     async with drive() as user:
         await user.on(MenuScreen)
-        await user.sees("Q4_K_M")
+        await user.sees("● smollm2-135m")
         at_once(user, "enter")
         while user.app.screen.is_mounted:
             await asyncio.sleep(0)

@@ -108,8 +108,6 @@ def test_json_has_every_branch_with_its_rounds(tmp_path: Path) -> None:
     chat.ask("why?")
     chat.session.answer_again(1)
     chat.finish()
-    chat.session.compare()
-    chat.finish()
     file = chat.session.recorder.file
     chat.session.leave("")
     saved = read_chat(file)
@@ -118,7 +116,6 @@ def test_json_has_every_branch_with_its_rounds(tmp_path: Path) -> None:
     assert (question["role"], question["text"], question["parent"]) == ("user", "why?", None)
     assert [first["chosen"], second["chosen"]] == [False, True]
     assert first["parent"] == second["parent"] == question["id"]
-    assert len(second["comparisons"]) == 1
     reply = saved.turns.find(second["id"])
     assert isinstance(reply, Reply)
     assert msgspec.convert(second["rounds"], list[Round]) == list(reply.recording.rounds)

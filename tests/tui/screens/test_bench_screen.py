@@ -246,7 +246,7 @@ def measured(
         ({"1": 7, "3": 5}, {"1": 8, "3": 5},
          "Not worth it on this machine: plain decoding is faster.", "plain"),
         ({"1": 10.05, "3": 9}, {"1": 10, "3": 8},
-         "No gain on this machine: 1.00x ±0.01 with 1 token a round is plain", "auto"),
+         "No gain on this machine: 1.00x ±0.01 with 1 token a round, within the error.", "auto"),
     ],
 )  # fmt: skip
 def test_the_verdict_claims_no_noise(

@@ -32,7 +32,7 @@ async def begin_to_load(user: Driver) -> Prompt:
     """From the menu to a load that goes on until the script is told otherwise."""
     user.engine.hold_load = True
     await user.on(MenuScreen)
-    await user.sees("Q4_K_M")
+    await user.sees("● smollm2-135m")
     await user.press("enter")
     await user.on(LoadingScreen)
     return user.app.screen.query_one(Prompt)
@@ -88,7 +88,7 @@ async def test_typing_goes_on_after_enter_and_is_not_sent_half(drive: Drive) -> 
 
 async def test_enter_twice_on_a_row_of_the_menu_loads_once(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
-        await user.sees("Q4_K_M")
+        await user.sees("● smollm2-135m")
         await user.press("enter", "enter")
         await user.on(ChatScreen)
         assert len(loads(user)) == 1
@@ -288,7 +288,7 @@ async def test_a_load_that_fails_says_why_and_can_be_tried_again(
     else:
         user.engine.hold_load = True
     async with user:
-        await user.sees("Q4_K_M")
+        await user.sees("● smollm2-135m")
         await user.press("enter")
         await user.on(LoadingScreen)
         if trouble == "died":

@@ -113,7 +113,7 @@ async def test_files_of_your_own(drive: Drive, models: Path) -> None:
         await user.on(ChatScreen)
         await user.press("ctrl+o")
         await user.on(MenuScreen)
-        await user.sees("recent")
+        await user.sees_row("target", "fits", "no draft")
 
 
 async def test_the_palette_turns_controls_and_changes_the_theme(

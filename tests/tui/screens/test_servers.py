@@ -141,6 +141,7 @@ async def test_the_menu_counts_the_memory_that_rpc_servers_lend(drive: Drive) ->
         engine = EngineSettings(rpc_servers=(one, gone, two))
         async with drive(settings=Settings(engine=engine), size=(120, 50)) as user:
             # With the 8.0 GB that the engine has itself.
+            await user.press("f2")
             await user.sees(" of 16.6 GB GPU memory")
 
 

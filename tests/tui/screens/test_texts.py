@@ -31,7 +31,7 @@ def shown(user: Driver) -> str:
 async def test_loading(drive: Drive, snapshot: Any, fails: bool) -> None:
     async with drive(size=SIZE) as user:
         user.engine.hold_load = True
-        await user.sees("Q4_K_M")
+        await user.sees("● smollm2-135m")
         await user.press("enter")
         await user.on(LoadingScreen)
         await user.sees("Loading the target")
@@ -56,7 +56,7 @@ async def test_library(drive: Drive, snapshot: Any) -> None:
             LocalModel(name, kind, Source.FOLDER, path, (path,), 2500 * MB, problem=problem)
         )
     async with drive(size=SIZE, desk=desk) as user:
-        await user.sees("Q4_K_M")
+        await user.sees("● smollm2-135m")
         await user.press("ctrl+g", "l")
         await user.on(LibraryScreen)
         await user.sees("3 models")
@@ -70,8 +70,8 @@ async def test_plan(drive: Drive, snapshot: Any) -> None:
     desk.offer(entry("small", converts=True), known=known)
     desk.plans["small"] = a_plan("small", missing=1900)
     async with drive(size=SIZE, desk=desk) as user:
-        await user.sees("download + convert 3.0 GB")
-        await user.press("down", "enter")
+        await user.sees_row("small", "3.0 GB")
+        await user.press("down", "down", "down", "enter")
         await user.on(PlanScreen)
         await user.sees("GPU memory")
         await user.sees("Resume")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from eaglechat.chat.comparing import CannotCompare, NotDrafted
 from eaglechat.chat.conversation.continuation import CannotContinue
 from eaglechat.chat.refusals import EngineLimit, Limit, Off, Remark
 from eaglechat.chat.writing.editor import NotEdited
@@ -13,9 +12,9 @@ from eaglechat.tui.texts.refusals import LIMITS, REASONS, SENTENCES, sentence_of
 
 
 def test_every_member_has_its_words() -> None:
-    assert [*SENTENCES] == [*Remark, *CannotCompare, *CannotContinue]
+    assert [*SENTENCES] == [*Remark, *CannotContinue]
     assert [*LIMITS] == [*Limit]
-    assert [*REASONS] == [*Off, *NotDrafted]
+    assert [*REASONS] == [*Off]
     assert [*ATTACHING] == [*CannotAttach]
     assert [*EDITING] == [*NotEdited]
     assert [*ROLES] == [*WrongRole]

@@ -34,11 +34,6 @@ def test_a_limit_of_the_settings_is_named_and_no_server_s() -> None:
     assert "generation.max_tokens ·" in replies.end_note(recording, 4096)
 
 
-def test_a_comparison_is_only_as_long_as_the_reply() -> None:
-    recording = recorded(round_of(1), reason=FinishReason.LENGTH)
-    assert "same length as the reply" in replies.end_note(recording, 4096, is_comparison=True)
-
-
 def test_the_title_names_all_that_can_draft() -> None:
     info = pair_info("t.gguf", "d.gguf", None)
     assert wording.pair_in_short(info, "t") == "t · Q4_1 + EAGLE-3"

@@ -84,15 +84,6 @@ async def test_how_a_reply_ended_is_said_but_not_copied(
         assert app.screen.get_selected_text() == reply.text
 
 
-async def test_the_last_reply_is_copied_and_not_a_comparison_after_it() -> None:
-    app = TranscriptApp()
-    async with app.run_test():
-        app.add_reply("the reply")
-        app.write(app.begin_reply("comparison"), [make_round([], "the comparison")])
-        app.transcript.copy_reply()
-        assert app.clipboard == "the reply"
-
-
 async def test_entries_are_told_apart_by_their_keys_and_stay_where_they_are() -> None:
     app = TranscriptApp()
     async with app.run_test() as pilot:

@@ -4,7 +4,7 @@ that the session reports to."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -516,7 +516,19 @@ class ChatScreen(PromptScreen[None]):
         self.session.answer_now()
 
     def action_compare(self) -> None:
-        self.session.compare()
+        session, info, hello = self.session, self.session.info, self.session.hello
+        asked = session.to_race()
+        if asked is None or info is None or hello is None:
+            return
+        from eaglechat.tui.screens.race import RaceScreen
+
+        def use(speculation: protocol.Speculation) -> None:
+            # Plain decoding has no length or drafter of its own.
+            names = ["enabled", *(["n_draft_max", "drafter"] if speculation.enabled else [])]
+            chosen = {name: getattr(speculation, name) for name in names}
+            session.change_controls(replace(session.controls, **chosen))
+
+        self.open(RaceScreen(self.services, session, asked, info, hello), use)
 
     def action_prompt(self) -> None:
         """Show what the model would read if the prompt were sent."""
@@ -781,7 +793,7 @@ class ChatScreen(PromptScreen[None]):
         replies = (turn for turn in self.session.turns if isinstance(turn, Reply))
         reply = next((turn for turn in replies if turn.recording is recording), None)
         if reply is None:
-            self.notify("Only a reply can be answered again, not a comparison.")
+            self.say(Remark.TURN_GONE)
             return None
         again = self.session.answer_recorded(reply.id)
         if again is not None:

@@ -1,73 +1,104 @@
-"""The menu, which is the first screen: the pairs that are here and those that can be had."""
+"""The menu, which is the first screen: the last chats, and the models that are here, that can be
+had and that servers have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
-from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from eaglechat.chat.history.lines import ChatFormatError
+from eaglechat.chat.history.listing import ChatSummary
+from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import InspectedPair, OfferedPair, inspect, offers
+from eaglechat.hub.local.pairs import (
+    BUILTIN_NAME,
+    InspectedPair,
+    OfferedPair,
+    inspect,
+    offers,
+)
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.navigation import LoadInstead, Resume
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall, Update
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
-from eaglechat.tui.screens.menu import offer_rows
-from eaglechat.tui.screens.menu.offer_rows import Known, without_hub
+from eaglechat.tui.screens.menu import details, rows
+from eaglechat.tui.screens.menu.known import Known
+from eaglechat.tui.screens.menu.rows import Row
 from eaglechat.tui.screens.menu.servers import ServerNews, ServerWatch
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.key_line import KeyLine
+from eaglechat.tui.widgets.readouts import Line
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.queue import InstallSnapshot
     from eaglechat.hub.local.installed import Status
 
-SERVERS_ASKED_EVERY_S = 20.0
+ASKED_EVERY_S = 20.0
+"""Servers, and the Hub while it does not answer."""
+CHATS, MODELS_HERE = 3, 40
+"""Rows at most, of the last chats and of other models on this machine. Typing finds the rest."""
 DOORS = {
-    "search": ("Search the Hub…", "other targets, and drafts that fit them"),
-    "library": ("Models on this machine…", "load, pair up or delete what is here"),
+    "past_chats": ("Past chats…", "find one by its words"),
+    "library": ("Models on this machine…", "load, pair up or delete"),
     "open_files": ("Open GGUF files…", "any target, with or without a draft"),
-    "past_chats": ("Past chats…", "resume an earlier chat"),
+    "search": ("Search the Hub…", "other models, and drafts that fit them"),
 }
+_NEW = (
+    f"New here? {{list.choose}} starts {BUILTIN_NAME}; "
+    "{list.down} goes to larger models to download."
+)
+_NEW_WITHOUT = "New here? Choose under Get: what it takes is said before the download."
+_Found = tuple[int, str, Row]
+"""How well it matches (0 is best), its id, and what is drawn."""
 
 
 class MenuScreen(EagleScreen[None]):
-    """A list of pairs that typing filters. The filter keeps the focus; arrows move in the list."""
+    """A list that typing filters. The filter keeps the focus; arrows move in the list."""
 
     BINDINGS = bindings_of("menu")
+    # From the last of these on, there is room for the details beside the list.
+    HORIZONTAL_BREAKPOINTS = [
+        (0, "-too-narrow"), (44, "-narrow"), (100, "-wide"), (160, "-roomy")
+    ]  # fmt: skip
 
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
         self._servers = ServerWatch()
+        self._chats: list[ChatSummary] | None = None
         self._offers: dict[str, OfferedPair] = {}
-        self._catalogue: list[tuple[CatalogueEntry, Status]] = []
+        self._catalogue: list[tuple[CatalogueEntry, Status]] | None = None
+        self._here: list[tuple[str, Pair]] = []
         self._statuses: dict[tuple[str, str], InspectedPair] = {}
         self._facts: dict[str, Facts] = {}
         self._troubles: dict[str, str] = {}
+        self._offline: HubError | None = None
         self._moving: dict[str, InstallSnapshot] = {}
         self._notices_said = False
-        self._asking = 0
+        self._asking = self._asked = 0
+        """The number of the last round of questions to the Hub, and of the last one that ended."""
 
     def compose(self) -> ComposeResult:
         yield TitleBar("a target writes, a small draft guesses ahead, the target checks")
-        yield Static("Which models do you want to chat with?", id="question")
+        yield Line(id="hint")
         pairs = OptionList(id="pairs", compact=True)
         yield Filter(pairs, id="filter")
+        yield Line(id="banner")
         with Horizontal(id="choice"):
             yield pairs
             with VerticalScroll(id="details-scroll", can_focus=False):
@@ -76,14 +107,15 @@ class MenuScreen(EagleScreen[None]):
         yield TooSmall()
 
     def on_mount(self) -> None:
-        self._services.models_changed.subscribe(self, self._read_catalogue)
+        self._services.models_changed.subscribe(self, self._models_changed)
         self._list_anew()
         self.query_one(Filter).focus()
         self._unwatch = self._services.engine.watch(self._follow_engine)
         self.call_after_refresh(self._services.engine.warm)
         self.set_interval(1.0, self._draw_moving)
         self._ask_servers()
-        self.set_interval(SERVERS_ASKED_EVERY_S, self._ask_servers)
+        self.set_interval(ASKED_EVERY_S, self._ask_again)
+        self._find_models()
 
     def on_unmount(self) -> None:
         self._unwatch()
@@ -93,6 +125,7 @@ class MenuScreen(EagleScreen[None]):
         if self.is_mounted:
             self._read_catalogue()
             self._ask_servers()
+            self._read_chats()
 
     # What is on offer
 
@@ -101,16 +134,42 @@ class MenuScreen(EagleScreen[None]):
             # Now it is known how much memory there is.
             self._read_catalogue()
 
-    def _read_catalogue(self, _: object = None) -> None:
+    def _read_catalogue(self) -> None:
         self._list_anew()
 
         def read() -> Iterator[Update]:
-            desk = self._services.desk
+            desk, library = self._services.desk, self._services.pairs
+            # Reads the file of what was measured: the rows ask it in the app's thread.
+            library.speeds.gain(library.pairs()[0])
             catalogue, problems = desk.catalogue()
             unfinished = [entry.name for entry, _ in desk.unfinished()]
             yield partial(self._take_catalogue, catalogue, [*map(str, problems)], unfinished)
 
         self.in_background(read)
+
+    def _models_changed(self, _: object) -> None:
+        self._read_catalogue()
+        self._find_models()
+
+    def _find_models(self) -> None:
+        """Look for what is here beside the catalogue's pairs, such as other programs' models."""
+        folders = self._services.settings.current.library.folders
+
+        def find() -> Iterator[Update]:
+            from eaglechat.hub.local.library import pair_of_target
+
+            targets = self._services.desk.targets(folders)
+            found = [(one.model.short_name, pair_of_target(one)) for one in targets]
+            yield partial(self._take_models, found)
+
+        self.in_background(find)
+
+    def _take_models(self, found: list[tuple[str, InspectedPair]]) -> None:
+        self._here = [(name, status.pair) for name, status in found]
+        for _, status in found:
+            self._statuses[str(status.pair.target), str(status.pair.draft)] = status
+        self._list_anew()
+        self._say()
 
     def _take_catalogue(
         self,
@@ -123,8 +182,9 @@ class MenuScreen(EagleScreen[None]):
             self._notices_said = True
             self._say_notices(problems, unfinished)
         self._list_anew()
-        pairs = [offer.pair for offer in self._offers.values() if offer.pair]
-        self._inspect_all([pair for pair in pairs if pair.server is None])
+        self._say()
+        pairs = [offer.pair for offer in self._offers.values() if offer.label != "here"]
+        self._inspect_all([pair for pair in pairs if pair is not None and pair.server is None])
         self._ask_facts()
 
     def _say_notices(self, problems: list[str], unfinished: list[str]) -> None:
@@ -145,9 +205,25 @@ class MenuScreen(EagleScreen[None]):
     def _take_status(self, status: InspectedPair) -> None:
         pair = status.pair
         self._statuses[str(pair.target), str(pair.draft)] = status
+        self._say()
         self._draw(
             [offer for offer in self._offers.values() if offer.pair and _same(offer.pair, pair)]
         )
+
+    def _read_chats(self) -> None:
+        folder = self._services.chats.folder
+        self.in_background(lambda: iter([partial(self._take_chats, folder.latest(CHATS))]))
+
+    def _take_chats(self, chats: list[ChatSummary]) -> None:
+        if chats != self._chats:
+            self._chats = chats
+            self._list_anew()
+            self._say()
+
+    def _ask_again(self) -> None:
+        self._ask_servers()
+        if self.is_current and self._offline is not None and self._asking == self._asked:
+            self._ask_facts()
 
     def _ask_servers(self) -> None:
         """Ask each server in a thread of its own, unless it has not answered yet; and the RPC
@@ -187,39 +263,55 @@ class MenuScreen(EagleScreen[None]):
             else:
                 wanted.append(entry)
         self._asking += 1
-        if wanted:
-            this_round = self._asking
-            self.in_background(lambda: self._fact_updates(wanted, n_ctx, this_round))
+        this_round = self._asking
+        self.in_background(lambda: self._fact_updates(wanted, n_ctx, this_round))
 
     def _fact_updates(
         self, wanted: list[CatalogueEntry], n_ctx: int, this_round: int
     ) -> Iterator[Update]:
+        desk = self._services.desk
         while wanted and this_round == self._asking:
             entry = next((e for e in wanted if f"entry:{e.name}" == self._looked_at), wanted[0])
-            wanted.remove(entry)
             try:
-                facts = self._services.desk.ask_facts(entry, n_ctx)
-                yield partial(self._take_facts, entry.name, facts)
-            except OfflineError:
-                for left in (entry, *wanted):
-                    old = self._services.desk.known_facts(left, n_ctx, however_old=True)
-                    yield partial(self._take_facts, left.name, old, without_hub(left))
-                return
+                facts = desk.ask_facts(entry, n_ctx)
+                yield partial(self._take_answer, entry.name, facts)
             except (HubError, ValueError) as error:
-                yield partial(self._take_facts, entry.name, None, str(error))
+                if isinstance(error, HubError) and (
+                    error.transient or isinstance(error, OfflineError)
+                ):
+                    seen = {e.name: desk.known_facts(e, n_ctx, however_old=True) for e in wanted}
+                    yield partial(self._take_offline, error, seen)
+                    break
+                yield partial(self._take_answer, entry.name, None, str(error))
+            wanted.remove(entry)
+        yield partial(self._end_round, this_round)
+
+    def _end_round(self, this_round: int) -> None:
+        self._asked = this_round
+
+    def _take_answer(self, name: str, facts: Facts | None, trouble: str = "") -> None:
+        """`trouble` says why the Hub gave no facts of this pair."""
+        if self._offline is not None:
+            self._offline = None
+            self._say()
+        self._take_facts(name, facts, trouble)
+
+    def _take_offline(self, error: HubError, seen: dict[str, Facts | None]) -> None:
+        self._offline = error
+        self._say()
+        for name, facts in seen.items():
+            self._take_facts(name, facts)
 
     def _take_facts(self, name: str, facts: Facts | None, trouble: str = "") -> None:
-        """`trouble` says why the Hub gave no facts."""
         if facts is not None:
             self._facts[name] = facts
-            self._troubles.pop(name, None)
-        else:
-            self._troubles[name] = trouble
+        self._troubles[name] = trouble
         offer = self._offers.get(f"entry:{name}")
         self._draw([offer] if offer else [])
 
     def _known(self, offer: OfferedPair) -> Known:
         pair = offer.pair
+        speeds = self._services.pairs.speeds if self._catalogue is not None else None
         return Known(
             offer=offer,
             machine=self._services.engine.machine,
@@ -230,33 +322,98 @@ class MenuScreen(EagleScreen[None]):
             ),
             status=self._statuses.get((str(pair.target), str(pair.draft))) if pair else None,
             facts=self._facts.get(offer.name),
-            trouble=self._troubles.get(offer.name),
+            trouble=self._troubles.get(offer.name) or None,
+            offline=str(self._offline) if self._offline else None,
             moving=self._moving.get(offer.name),
             news=self._servers.news_of(pair),
+            gain=speeds.gain(pair) if speeds and pair else None,
         )
+
+    def _say(self) -> None:
+        """What blocks, and at the first start what to press."""
+        said = ""
+        if self._offline is not None:
+            is_away = isinstance(self._offline, OfflineError)
+            why = "Hub offline" if is_away else str(self._offline).rstrip(".")
+            said = f"{why}: sizes as last seen"
+        self.query_one("#banner", Line).show(said)
+        hint = ""
+        builtin = self._services.pairs.pairs()[0]
+        status = self._statuses.get((str(builtin.target), str(builtin.draft)))
+        runnable = sum(offer.pair is not None for offer in self._offers.values())
+        is_new = self._chats == [] and self._catalogue is not None and runnable == 1
+        if is_new and status is not None:
+            hint = _NEW_WITHOUT if status.problem else with_keys(_NEW)
+        line = self.query_one("#hint", Line)
+        line.show(hint)
+        line.display = bool(hint)
 
     # The list
 
     @on(Input.Changed, "#filter")
     def _filtered(self) -> None:
-        self._list_anew()
-        self.query_one("#pairs", OptionList).highlighted = 0
+        self._list_anew(is_filtered_anew=True)
 
-    def _list_anew(self) -> None:
+    def _list_anew(self, *, is_filtered_anew: bool = False) -> None:
+        """Build the list, and highlight what was highlighted, or what matches the filter best."""
         options = self.query_one("#pairs", OptionList)
-        before = options.highlighted_option
-        highlighted = options.highlighted or 0
-        wanted = self.query_one(Filter).words
+        before, place = options.highlighted_option, options.highlighted or 0
         served = self._servers.pairs(self._services.settings.current.server)
-        listed = offers(self._services.pairs, self._catalogue, served)
+        listed = offers(self._services.pairs, self._catalogue or [], served, self._here)
         self._offers = {offer.key: offer for offer in listed}
-        matching = offer_rows.matching(map(self._known, self._offers.values()), wanted)
-        rows = [Option(offer_rows.row(known), id=known.offer.key) for known in matching]
-        rows += [Option(offer_rows.door(*text), id=door) for door, text in DOORS.items()]
+        words = self.query_one(Filter).words
+        shown: list[Option] = []
+        ranks: dict[int, int] = {}
+        for title, size, found in self._sections(words):
+            if found:
+                shown.append(Option(rows.heading(title, size, is_first=not shown), disabled=True))
+            for rank, id, row in sorted(found, key=lambda one: one[0]):
+                ranks[len(shown)] = rank
+                shown.append(Option(row, id=id))
+        if words:
+            typed = self.query_one(Filter).value.strip()
+            if not shown:
+                nothing = rows.sentence(f"Nothing here matches “{typed}”.")
+                shown.append(Option(nothing, disabled=True))
+            ranks[len(shown)] = 4
+            shown.append(Option(rows.door(f"Search the Hub for “{typed}”…", ""), id="search"))
         options.clear_options()
-        options.add_options(rows)
-        same = next((i for i, r in enumerate(rows) if before and r.id == before.id), highlighted)
-        options.highlighted = min(same, len(rows) - 1)
+        options.add_options(shown)
+        best = min(ranks, key=lambda index: ranks[index])
+        if before is not None and not is_filtered_anew:
+            best = min(ranks, key=lambda index: (shown[index].id != before.id, abs(index - place)))
+        options.highlighted = best
+
+    def _sections(self, words: list[str]) -> Iterator[tuple[str, str, list[_Found]]]:
+        """The title of each, the name of its sizes, and its rows in which all words are found."""
+        models: dict[str, list[_Found]] = {"Ready": [], "Here": [], "Get": [], "Servers": []}
+        for known in map(self._known, self._offers.values()):
+            if (rank := known.rank(words)) is not None:
+                pair = known.offer.pair
+                section = "Get" if pair is None else "Servers" if pair.server else "Ready"
+                section = "Here" if known.offer.label == "here" else section
+                models[section].append((rank, known.offer.key, rows.model(known)))
+        doors = {
+            id: [(3, id, rows.door(name, to_what))]
+            for id, (name, to_what) in DOORS.items()
+            if all(word in f"{name} {to_what}".casefold() for word in words)
+        }
+        if (more := len(models["Here"]) - MODELS_HERE) > 0:
+            more_row = rows.door(DOORS["library"][0], f"{more:,} more; typing finds them")
+            doors["library"] = [(3, "library", more_row)]
+        chats: list[_Found] = [
+            (2, f"chat:{chat.file}", rows.chat(chat))
+            for chat in self._chats or ()
+            if all(word in chat.title.casefold() for word in words)
+        ]
+        if chats or words:
+            chats += doors.get("past_chats", [])
+        yield "Continue", "", chats
+        here = sorted(models["Here"], key=lambda one: one[0])[:MODELS_HERE]
+        here += [*doors.get("library", []), *doors.get("open_files", [])]
+        yield "Ready", "size", [*models["Ready"], *here]
+        yield "Get", "download", [*models["Get"], *([] if words else doors["search"])]
+        yield "Servers", "", models["Servers"]
 
     def _draw(self, known: list[OfferedPair]) -> None:
         """Draw the rows of some offers again."""
@@ -264,7 +421,7 @@ class MenuScreen(EagleScreen[None]):
         shown = {option.id for option in options.options}
         for offer in known:
             if offer.key in shown:
-                options.replace_option_prompt(offer.key, offer_rows.row(self._known(offer)))
+                options.replace_option_prompt(offer.key, rows.model(self._known(offer)))
         self._show_details()
 
     def _draw_moving(self) -> None:
@@ -278,15 +435,25 @@ class MenuScreen(EagleScreen[None]):
             self._draw([offer for offer in self._offers.values() if offer.name in changed])
 
     @on(events.Resize)
+    def _resized(self) -> None:
+        self.call_after_refresh(self._show_details)
+
     @on(OptionList.OptionHighlighted)
     def _show_details(self) -> None:
-        offer = self._highlighted_offer()
-        width = self.query_one("#details").content_size.width or 40
-        self.query_one("#details", Static).update(
-            offer_rows.details(self._known(offer), width)
-            if offer
-            else Content("Models of your own, from the Hub, or a chat to resume.")
-        )
+        options = self.query_one("#pairs", OptionList)
+        if options.highlighted is not None and options.highlighted <= 1:
+            # With the heading above it.
+            options.scroll_home(animate=False)
+        pane = self.query_one("#details", Static)
+        if not self.query_one("#details-scroll").display:
+            return
+        width = pane.content_size.width
+        if (chat := self._highlighted_chat()) is not None:
+            pane.update(details.of_chat(chat, width))
+        elif (offer := self._highlighted_offer()) is not None:
+            pane.update(details.of_model(self._known(offer), width))
+        else:
+            pane.update(DOORS.get(self._looked_at or "", ("", ""))[1])
 
     @property
     def _looked_at(self) -> str | None:
@@ -296,17 +463,25 @@ class MenuScreen(EagleScreen[None]):
     def _highlighted_offer(self) -> OfferedPair | None:
         return self._offers.get(self._looked_at or "")
 
+    def _highlighted_chat(self) -> ChatSummary | None:
+        chats = {f"chat:{chat.file}": chat for chat in self._chats or ()}
+        return chats.get(self._looked_at or "")
+
     # What the keys do
 
     @on(Input.Submitted, "#filter")
     @on(OptionList.OptionSelected)
     async def _choose(self) -> None:
+        if (chat := self._highlighted_chat()) is not None:
+            self._resume(chat.file)
+            return
         offer = self._highlighted_offer()
         self._draw_moving()
         if offer is not None and offer.name in self._moving:
             self._show_downloads()
         elif offer is None:
-            await self.run_action(self._looked_at or "")
+            if self._looked_at is not None:
+                await self.run_action(self._looked_at)
         elif offer.pair is not None:
             if offer.pair.server is not None:
                 self._load(offer.pair)
@@ -333,6 +508,21 @@ class MenuScreen(EagleScreen[None]):
         # Its key may come twice before the loading screen is there.
         if self.is_on_top:
             self.post_message(LoadInstead(pair))
+
+    def _resume(self, file: Path) -> None:
+        def read() -> Iterator[Update]:
+            try:
+                chat = read_chat(file)
+            except (OSError, ChatFormatError) as error:
+                from eaglechat.tui.texts import failures
+
+                said = f"{file} cannot be read: {failures.why(error)}."
+                yield partial(self.notify, said, severity="error", markup=False)
+                yield self._read_chats
+            else:
+                yield partial(self.post_message, Resume(chat))
+
+        self.in_background(read)
 
     # Other screens are imported when they are opened: the menu is shown before that.
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from eaglechat.links.http.discovery import Found, ServedModel
 
 
+ASKING_SERVER = "asking the server…"
+
+
 @dataclass(frozen=True)
 class ServerNews:
     """What a server answered, or in `trouble` why it did not."""
@@ -78,3 +81,17 @@ class ServerWatch:
             else:
                 pairs.append(pair_of_server(server))
         return pairs
+
+
+def served(pair: Pair, news: ServerNews | None) -> str:
+    """In one line: the model of a server, or why it has none."""
+    if news is None:
+        return ASKING_SERVER
+    if news.trouble:
+        return news.trouble
+    model = news.model(pair.model)
+    if model is None:
+        return f"it has no model named {pair.model}" if pair.model else "it has no model"
+    context = f" · {model.n_ctx:,} tokens of context" if model.n_ctx else ""
+    state = f" · {model.state}" if model.state != "loaded" else ""
+    return f"{model.id.rsplit('/', 1)[-1]}{context}{state}"

@@ -109,7 +109,7 @@ class Transcript(RowScroll):
         return place is None or self.rows.entries[place].note is not None
 
     def follow(self, entry: timeline.Entry) -> None:
-        """Draw what was added to the reply or comparison of this entry."""
+        """Draw what was added to the reply of this entry."""
         made = self.made.get(entry.key)
         if isinstance(made, ReplyEntry) and not made.is_over:
             made.follow(entry.below())
@@ -124,7 +124,7 @@ class Transcript(RowScroll):
 
     @property
     def last_reply(self) -> Recording | None:
-        """The newest reply, finished or not, without comparisons."""
+        """The newest reply, finished or not."""
         replies = (e.recording for e in reversed(self.rows.entries) if e.kind == "reply")
         return next(replies, None)
 
