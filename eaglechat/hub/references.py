@@ -91,7 +91,7 @@ class ModelFiles:
         return bool(_DRAFT.search(self.name))
 
 
-def _hosts() -> dict[str, str]:
+def hub_hosts() -> dict[str, str]:
     """Hosts of the Hub, including the mirror that HF_ENDPOINT names, and the path that precedes a
     repository's name in their addresses."""
     mirror = urlsplit(os.environ.get("HF_ENDPOINT", ""))
@@ -104,13 +104,16 @@ def parse(text: str) -> LocalReference | HubReference:
     text = text.strip()
     if not text:
         raise InvalidReferenceError(f"The reference is empty: {_FORMS}.")
-    hosts = _hosts()
+    hosts = hub_hosts()
     text = re.sub("^hf:(//)?", "hf.co/", text)
     if "://" in text:
         address = urlsplit(text)
         before = hosts.get(address.netloc.lower())
         if before is None:
-            raise InvalidReferenceError(f"{text} is not on the Hugging Face Hub: {_FORMS}.")
+            raise InvalidReferenceError(
+                f"{text} is not on the Hugging Face Hub: {_FORMS}; if it is a mirror of the Hub, "
+                f"set HF_ENDPOINT to {address.scheme}://{address.netloc}."
+            )
         return _parse_hub(unquote(address.path).lstrip("/").removeprefix(before), text)
     host, _, rest = text.partition("/")
     if host.lower() in hosts:
