@@ -132,13 +132,6 @@ def first_controls(
     return replace(controls, n_draft_max=pair.n_draft_max)
 
 
-def own_sampling(controls: Controls, recommended: RecommendedSampling | None) -> Controls | None:
-    """The controls as the model's file recommends; None if it recommends none of them."""
-    values = {c.name: recommended_for(c, recommended) for c in CONTROLS}
-    own: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    return replace(controls, **own) if own else None
-
-
 def recommended_for(control: Control, recommended: RecommendedSampling | None) -> float | None:
     """The model file's recommendation for a control; None if it has none."""
     value: float | None = getattr(recommended, control.name, None)

@@ -232,6 +232,11 @@ class Race:
             self.is_stopping = True
             self._engine.send(protocol.Cancel(id=self._request_id))
 
+    @property
+    def begins(self) -> bool:
+        """Whether the running heat is at the beginning of the reply."""
+        return not self._begun
+
     def result(self) -> Result:
         return result_of(self.heats, self.who)
 

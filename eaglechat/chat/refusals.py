@@ -34,7 +34,6 @@ class Remark(Enum):
     LOADED_AGAIN = auto()
     IS_COPY = auto()
     """Another eaglechat has the chat open, so this one is a copy."""
-    NOTHING_RECOMMENDED = auto()
     NOT_THINKING = auto()
     THINKING_HAS_NO_END = auto()
 

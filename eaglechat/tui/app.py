@@ -28,12 +28,13 @@ from eaglechat.settings.servers import ServerSettings, key_variable
 from eaglechat.tui.commands.bindings import Active, bindings_of, textual_keymap
 from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.keymap import read_keymap
-from eaglechat.tui.commands.palette import ScreenCommands
 from eaglechat.tui.commands.registry import key_of, keys_of, use, with_keys
+from eaglechat.tui.commands.search import Entry
 from eaglechat.tui.keys_in_order import KeysInOrder
 from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, Resume
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, open_screen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
+from eaglechat.tui.screens.palette import EverythingProvider
 from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.services import ChatReader, Services, Typeahead
@@ -59,7 +60,7 @@ class EagleApp(KeysInOrder):
     TITLE = "eaglechat"
     # The menu is the default screen, whose own CSS_PATH Textual does not read.
     CSS_PATH = ["app.tcss", "screens/menu/menu.tcss"]
-    COMMANDS = {ScreenCommands}
+    COMMANDS = {EverythingProvider}
     # Narrower or lower than the first step, screens show that the terminal is too small.
     HORIZONTAL_BREAKPOINTS = [(0, "-too-narrow"), (44, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-too-low"), (12, "-low"), (20, "-high")]
@@ -309,15 +310,32 @@ class EagleApp(KeysInOrder):
     def action_leader(self) -> None:
         from eaglechat.tui.screens.more import MoreScreen
 
-        self._toggle(MoreScreen(self.screen), self._run)
+        if isinstance(self.screen, EagleScreen):
+            self._toggle(MoreScreen(self.screen), self._run)
 
     def _run(self, chosen: Active) -> None:
         self.call_next(self.run_action, chosen.command.call(), chosen.node)
 
+    def action_command_palette(self) -> None:
+        from eaglechat.tui.screens.help import HelpScreen
+        from eaglechat.tui.screens.more import MoreScreen
+
+        # It searches what holds on the screen below them.
+        if isinstance(self.screen, MoreScreen | HelpScreen):
+            self.screen.dismiss()
+        super().action_command_palette()
+
+    def action_help_quit(self) -> None:
+        self.notify(with_keys("Nothing is selected to copy; {app.quit} quits."))
+
     def action_help(self) -> None:
         from eaglechat.tui.screens.help import HelpScreen
 
-        self._toggle(HelpScreen(self.screen))
+        self._toggle(HelpScreen(self.screen), self._run_found)
+
+    def _run_found(self, chosen: Entry) -> None:
+        if chosen.run is not None:
+            self.call_next(chosen.run)
 
     # What the services say
 

@@ -25,7 +25,6 @@ from eaglechat.chat.controls import (
     follow_settings,
     length_in_force,
     not_followed,
-    own_sampling,
     seeded_anew,
     terms_of,
     turned,
@@ -477,14 +476,6 @@ class ChatSession:
     def change_draft_length(self, by: int) -> None:
         """Draft `by` tokens more than in the latest round; fewer if `by` is negative."""
         self.change_controls(turned(self.controls, N_DRAFT_MAX, self._length_in_force() + by))
-
-    def take_own_sampling(self) -> None:
-        """Set the sampling controls to what the model's file recommends."""
-        own = own_sampling(self.controls, self.recommended)
-        if own is None:
-            self._view.say(Remark.NOTHING_RECOMMENDED)
-        else:
-            self.change_controls(own)
 
     def switch_auto(self) -> None:
         """Switch the automatic draft length on; or off, keeping the length it chose last."""

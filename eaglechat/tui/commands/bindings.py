@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,22 @@ def bindings_of(*scopes: Scope) -> list[BindingType]:
         for command in commands_of(*scopes)
         if command.all_keys
         for binding in _bindings(command)
+    ]
+
+
+def moves(actions: Mapping[str, str], *, priority: bool = False) -> list[BindingType]:
+    """The BINDINGS of arrow keys and the like, by their keys. They are no commands: they move as in
+    any other program, and `[keys]` does not change them."""
+    return [Binding(key, action, show=False, priority=priority) for key, action in actions.items()]
+
+
+def turn_bindings() -> list[BindingType]:
+    """The BINDINGS of the transcript, which has the focus while a turn is selected by a key. They
+    have no id: `[keys]` does not change them."""
+    return [
+        Binding(command.turn_key, f"screen.{command.call()}", show=False)
+        for command in COMMANDS
+        if command.turn_key
     ]
 
 

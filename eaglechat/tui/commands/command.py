@@ -6,30 +6,32 @@ from dataclasses import dataclass
 from typing import Literal
 
 Scope = Literal[
-    "app", "menu", "list", "open", "downloads", "library", "dialog", "confirm",
-    "chat", "prompt", "slider", "bench", "race", "seen", "inside", "chats", "find", "rounds",
-    "settings",
+    "app", "menu", "list", "open", "downloads", "library", "dialog",
+    "chat", "prompt", "bench", "race", "seen", "inside", "chats", "find",
+    "roles", "rounds",
 ]  # fmt: skip
 """Screens and widgets with commands. Each makes its BINDINGS from one or more scopes."""
 
 PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "menu", "list"}),
     frozenset({"app", "dialog", "list", "library"}),
+    frozenset({"app", "dialog", "list", "roles"}),
     frozenset({"app", "dialog", "open"}),
     frozenset({"app", "dialog", "downloads"}),
-    frozenset({"app", "dialog", "confirm"}),
     frozenset({"app", "dialog", "prompt"}),
-    frozenset({"app", "chat", "prompt", "slider"}),
+    frozenset({"app", "chat", "prompt"}),
     frozenset({"app", "bench"}),
     frozenset({"app", "race"}),
     frozenset({"app", "dialog", "seen"}),
     frozenset({"app", "dialog", "inside"}),
     frozenset({"app", "dialog", "list", "chats"}),
     frozenset({"app", "find"}),
-    frozenset({"app", "dialog", "list", "settings"}),
     frozenset({"app", "chat", "rounds"}),
 )
 """Scopes that hold at the same time. Within each of these, a key has one meaning."""
+
+Group = Literal["Models", "Bench", "Reply", "Turn", "View", "Speed", "Chat", "App"]
+"""The columns of the list behind the leader's key, in their order."""
 
 LEADER = "leader"
 """`leader v` is the key v after the key of `app.leader`."""
@@ -95,6 +97,12 @@ class Command:
     """The Textual action of the screen or widget, with {} for the value; empty: the id's verb."""
     priority: bool = False
     """The command gets the key before the focused widget."""
+    turn_key: str = ""
+    """One more key, which holds while a turn is selected and the transcript has the focus."""
+    group: Group | None = None
+    """Its column behind the leader's key; None if no key of its begins with the leader."""
+    words: tuple[str, ...] = ()
+    """What else one would call it; searches find it by these, and it can be typed by them."""
     footer: str = ""
     """Its label in the bottom line; empty: it is not shown there."""
     argument: Argument | None = None

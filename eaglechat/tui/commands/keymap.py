@@ -30,9 +30,7 @@ _TAKEN = {
     "ctrl+left_square_bracket": "Esc",
 }
 """Keys for which terminals send the same as for the other."""
-_NOTHING_TYPED: set[Scope] = {"downloads", "confirm", "slider", "inside", "race"}
-_MEANT_TO_SHARE = {frozenset({"list.clear", "dialog.back"})}
-"""Pairs of commands that share a key: the filter takes it only while it has text."""
+_NOTHING_TYPED: set[Scope] = {"downloads", "inside", "race"}
 
 
 def read_keymap(
@@ -70,7 +68,7 @@ def clashes(keymap: Keymap) -> Iterator[tuple[str, str, str]]:
                 continue
             for key in keymap.get(command.id, command.all_keys):
                 owner = owners.setdefault(key, command.id)
-                if owner != command.id and frozenset({owner, command.id}) not in _MEANT_TO_SHARE:
+                if owner != command.id:
                     yield key, owner, command.id
 
 

@@ -45,6 +45,13 @@ def key_of(id: str) -> str:
     return name_of(keys_of(id)[0])
 
 
+def short_key_of(id: str, *, in_turn: bool = False) -> str:
+    """The shortest name of a command's keys, for the bottom line: `F4`, `^G E`; or of its key while
+    a turn is selected."""
+    keys = (BY_ID[id].turn_key,) if in_turn else keys_of(id)
+    return min((name_of(key).replace("Ctrl+", "^") for key in keys), key=len)
+
+
 def with_keys(text: str) -> str:
     """A sentence in which each `{chat.stop}` is replaced by the name of that command's key. Braces
     around anything else stay: they may come from a model or a server."""

@@ -77,7 +77,10 @@ def parse(text: str) -> Call:
     Raises SlashError.
     """
     name, _, rest = text.removeprefix(SLASH).replace("\n", " \n", 1).partition(" ")
-    command, value = _find(name.strip()), rest.strip()
+    name, value = name.strip(), rest.strip()
+    if not value and (call := _value_alone(name)) is not None:
+        return call
+    command = _find(name)
     argument = command.argument
     if not value:
         if argument is None or argument.is_optional:
@@ -111,13 +114,38 @@ def completions_of(before: str, choices: Choices) -> CompletionList | None:
 
 
 def _find(name: str) -> Command:
+    """The command of this name; or the only one whose name begins like this, or which is also
+    called so. Raises SlashError."""
     if name in BY_SLASH:
         return BY_SLASH[name]
     in_full = {command.verb: command for command in BY_SLASH.values()}
+    if name in in_full:
+        return in_full[name]
     near = {one.id: one for key, one in {**in_full, **BY_SLASH}.items() if key.startswith(name)}
-    if name in in_full or (name and len(near) == 1):
-        return in_full.get(name) or near.popitem()[1]
-    raise SlashError(_unknown(name, sorted(str(one.slash_name) for one in near.values())))
+    called = _called(name)
+    for found in (called, near):
+        if name and len(found) == 1:
+            return next(iter(found.values()))
+    meant = sorted(str(one.slash_name) for one in {**called, **near}.values())
+    raise SlashError(_unknown(name, meant))
+
+
+def _called(name: str) -> dict[str, Command]:
+    """The commands that are also called so, by id."""
+    return {command.id: command for command in BY_SLASH.values() if name in command.words}
+
+
+def _value_alone(name: str) -> Call | None:
+    """The command of which this is one of the values, if it is nothing else: `/tree`."""
+    taken = any(one.startswith(name) for one in (*BY_SLASH, *(c.verb for c in BY_SLASH.values())))
+    found = [
+        command
+        for command in BY_SLASH.values()
+        if command.argument is not None and name in command.argument.words
+    ]
+    if taken or _called(name) or len(found) != 1:
+        return None
+    return Call(found[0], name)
 
 
 def _unknown(name: str, near: list[str]) -> str:
@@ -132,9 +160,16 @@ def _unknown(name: str, near: list[str]) -> str:
 
 
 def _named(name: str) -> Iterator[Completion]:
-    """The commands whose name begins with this, then those that contain it."""
+    """The commands whose name begins with this, then those that contain it, then those that are
+    also called so."""
     found = [one for one in BY_SLASH if one.startswith(name)]
     found += [one for one in BY_SLASH if name in one and one not in found]
+    if name:
+        found += [
+            one
+            for one, command in BY_SLASH.items()
+            if one not in found and any(word.startswith(name) for word in command.words)
+        ]
     for one in found:
         command = BY_SLASH[one]
         argument = command.argument

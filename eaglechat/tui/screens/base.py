@@ -144,6 +144,10 @@ class EagleScreen(Screen[Result]):
 
         threading.Thread(target=run, name="background", daemon=True).start()
 
+    def state_of(self, id: str) -> str:
+        """The state of the switch that a command turns, such as `on`; empty if it turns none."""
+        return ""
+
     def leave(self) -> None:
         """Stop what runs for this screen and save the user's work: the app is about to close it."""
 

@@ -7,16 +7,18 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Input, Static
 
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import moves
 from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+
+OTHER_BUTTON = moves({"left,right": "other"})
 
 
 class ConfirmDialog(EagleModal[bool]):
     """Asks before something is done that cannot be undone, or may not work. Dismisses with True if
     the user agreed; `agree` is the label of that button, and Cancel has the focus."""
 
-    BINDINGS = bindings_of("confirm")
+    BINDINGS = OTHER_BUTTON
 
     def __init__(self, title: str, text: str, agree: str) -> None:
         super().__init__()

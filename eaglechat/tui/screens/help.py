@@ -1,77 +1,89 @@
-"""The help: every key of a screen, and the words that the chat uses."""
+"""The help: every key of a screen and the words of the app; typing searches everything."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
+from textual import on
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
+from textual.containers import Vertical
 from textual.screen import Screen
-from textual.widgets import Static
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
 
 from eaglechat.tui.commands.bindings import active_commands
-from eaglechat.tui.commands.registry import name_of, with_keys
+from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.search import Entry
 from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.texts.wording import KINDS_OF_TOKENS
+from eaglechat.tui.screens.palette import found, keys_in_words, run_of
+from eaglechat.tui.texts.wording import GLOSSARY
+from eaglechat.tui.widgets.filter import Filter
 
 TERM_CELLS = 16
 """Cells of the first column."""
-_WORDS = [
-    ("target", "the model you chat with; every token of the reply is its choice"),
-    ("draft", "a small model that guesses the target's next tokens"),
-    ("round", "the draft guesses, the target verifies all guesses in one pass"),
-    *KINDS_OF_TOKENS,
-    ("n_draft_max", "the most tokens drafted per round; 0 decodes plainly"),
-    ("p_min", "drafting stops at a token less probable than this"),
-    ("prefill", "reading the prompt; what the KV cache holds is not read again"),
-]
 
 
-class HelpScreen(EagleModal[None]):
-    """The active commands of a screen with their keys, and a glossary."""
+class HelpScreen(EagleModal[Entry]):
+    """The active commands of a screen with their keys, and a glossary. Dismisses with what was
+    chosen to be run."""
 
     CSS_PATH = "help.tcss"
 
     def __init__(self, about: Screen[Any]) -> None:
         super().__init__()
         self._about = about
+        self.entries: list[Entry] = []
+        """What is listed."""
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="dialog", id="help") as dialog:
+        with Vertical(classes="dialog", id="help") as dialog:
             dialog.border_title = "Help"
-            dialog.border_subtitle = with_keys("{dialog.back} closes")
-            yield Static("Keys", classes="heading")
-            yield Definitions([*self._keys()])
-            yield Static("Words", classes="heading above")
-            yield Definitions(_WORDS)
+            dialog.border_subtitle = with_keys("{list.choose} runs it, {dialog.back} closes")
+            rows = OptionList(id="list", compact=True)
+            words = Filter(rows, id="filter")
+            words.placeholder = "search keys, commands, settings and words"
+            yield words
+            yield rows
         yield TooSmall()
 
     def on_mount(self) -> None:
-        self.query_one("#help").focus()
+        self._list()
+        self.query_one(Filter).focus()
 
-    def _keys(self) -> Iterator[tuple[str, str]]:
-        """Pairs of keys and what they do."""
+    @on(Input.Changed)
+    def _list(self) -> None:
+        query = self.query_one(Filter).value
+        if query.strip():
+            self.entries = [entry for _, entry in found(self.app, self._about, query)]
+        else:
+            words = (Entry("", meaning, mark=word) for word, meaning in GLOSSARY)
+            self.entries = [*self._commands(), *words]
+        rows = self.query_one("#list", OptionList)
+        rows.clear_options()
+        rows.add_options(_option(place, entry) for place, entry in enumerate(self.entries))
+        rows.highlighted = 0 if self.entries else None
+
+    def _commands(self) -> Iterator[Entry]:
         for active in active_commands(self._about):
-            yield ", ".join(name_of(key) for key in active.keys[:2]), active.command.help
+            keys, run = keys_in_words(active), run_of(self.app, active)
+            yield Entry("", active.command.help, mark=keys, run=run)
+
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    def _choose(self) -> None:
+        chosen = self.query_one(Filter).chosen
+        if chosen is not None and self.entries[chosen].run is not None:
+            self.dismiss(self.entries[chosen])
 
 
-class Definitions(Static):
-    """Terms and their meanings in two columns. It is one widget because two widgets a row take half
-    a second to lay out."""
-
-    COMPONENT_CLASSES = {"definitions--term"}
-
-    def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
-        super().__init__()
-        self.rows = rows
-
-    def render(self) -> Table:
-        grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_column(width=TERM_CELLS, style=self.get_component_rich_style("definitions--term"))
-        grid.add_column(ratio=1)
-        for term, meaning in self.rows:
-            grid.add_row(Text(term), Text(meaning))
-        return grid
+def _option(place: int, entry: Entry) -> Option:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=TERM_CELLS, style="bold")
+    grid.add_column(ratio=1)
+    name = f"{entry.name}: " if entry.name and entry.mark else ""
+    said = Text.assemble((name, "bold"), entry.sentence)
+    grid.add_row(Text(entry.mark or entry.name), said)
+    return Option(grid, id=str(place))

@@ -1,20 +1,33 @@
-"""The list behind the leader's key: the commands that a second key runs."""
+"""The columns behind the leader's key: the commands that a second key runs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Grid, Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
-from textual.widgets import OptionList
+from textual.widgets import OptionList, Static
 
-from eaglechat.tui.commands.bindings import Active, active_commands
-from eaglechat.tui.commands.command import LEADER
-from eaglechat.tui.commands.registry import key_of, name_of
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.commands.bindings import Active, active_commands, moves
+from eaglechat.tui.commands.command import LEADER, Group
+from eaglechat.tui.commands.registry import key_of, name_of, with_keys
+from eaglechat.tui.screens.base import EagleModal, EagleScreen, TooSmall
+from eaglechat.tui.widgets.readouts import MUTED
+
+_AROUND = 8
+"""Cells beside the columns: the border, the padding and the scroll bar of the dialog."""
+_GAP = 2
+"""Cells between columns."""
+_SHORT = {"Backspace": "Bksp", "Delete": "Del"}
+SEARCH_KEY = "space"
+
+
+class Column(OptionList):
+    """The commands of a group."""
+
+    BINDINGS = moves({"left": "app.focus_previous", "right": "app.focus_next"})
 
 
 class MoreScreen(EagleModal[Active]):
@@ -22,31 +35,71 @@ class MoreScreen(EagleModal[Active]):
 
     CSS_PATH = "more.tcss"
 
-    def __init__(self, about: Screen[Any]) -> None:
+    def __init__(self, about: EagleScreen[Any]) -> None:
         super().__init__()
-        self._active = [one for one in active_commands(about) if one.enabled and _seconds(one)]
+        held = [one for one in active_commands(about) if one.enabled and _seconds(one)]
+        self._groups: dict[Group, list[Active]] = {
+            group: [one for one in held if one.command.group == group] for group in get_args(Group)
+        }
+        self._state = {one.command.id: about.state_of(one.command.id) for one in held}
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="more") as dialog:
+        with VerticalScroll(classes="dialog", id="more", can_focus=False) as dialog:
             dialog.border_title = f"{key_of('app.leader')} and"
-            dialog.border_subtitle = f"{key_of('dialog.back')} back"
-            keys = [_named(one) for one in self._active]
-            width = max(map(len, keys), default=0)
-            rows = (
-                _row(key.rjust(width), one) for key, one in zip(keys, self._active, strict=True)
+            dialog.border_subtitle = with_keys(
+                f"{name_of(SEARCH_KEY)} searches everything, {{dialog.back}} back"
             )
-            yield OptionList(*rows, compact=True)
+            shown = {group: held for group, held in self._groups.items() if held}
+            rows = {group: self._rows(held) for group, held in shown.items()}
+            widths = [_GAP + max(row.cell_length for row in commands) for commands in rows.values()]
+            with Grid(id="columns") as columns:
+                fitting = _columns(widths, self.app.size.width - _AROUND)
+                columns.styles.grid_size_columns = len(fitting)
+                columns.styles.grid_columns = " ".join(map(str, fitting))
+                columns.styles.width = sum(fitting)
+                for group, commands in rows.items():
+                    with Vertical(classes="group"):
+                        yield Static(group, classes="heading")
+                        yield Column(*commands, id=f"group-{group}", compact=True)
         yield TooSmall()
+
+    def _rows(self, held: list[Active]) -> list[Content]:
+        keys = [_named(one) for one in held]
+        width = max(map(len, keys))
+        return [
+            Content.assemble(
+                (f"{key:>{width}}", "bold $accent"),
+                f"  {one.command.title} ",
+                (self._state[one.command.id], f"bold {MUTED}"),
+            )
+            for key, one in zip(keys, held, strict=True)
+        ]
 
     def on_key(self, event: events.Key) -> None:
         key = event.key.lower()
-        chosen = next((one for one in self._active if key in _seconds(one)), None)
+        held = (one for group in self._groups.values() for one in group)
+        chosen = next((one for one in held if key in _seconds(one)), None)
         if chosen is not None:
             event.stop()
             self.dismiss(chosen)
+        elif key == SEARCH_KEY:
+            event.stop()
+            self.app.action_command_palette()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._active[event.option_index])
+        group = next(g for g in self._groups if event.option_list.id == f"group-{g}")
+        self.dismiss(self._groups[group][event.option_index])
+
+
+def _columns(widths: list[int], available: int) -> list[int]:
+    """The widths of as many columns as fit beside each other. The groups fill them row by row, with
+    as many in each row as in the last one, or nearly."""
+    for n_rows in range(1, len(widths) + 1):
+        count = -(-len(widths) // n_rows)
+        columns = [max(widths[place::count]) for place in range(count)]
+        if sum(columns) <= available:
+            return columns
+    return [max(widths, default=0)]
 
 
 def _seconds(active: Active) -> list[str]:
@@ -56,8 +109,4 @@ def _seconds(active: Active) -> list[str]:
 
 def _named(active: Active) -> str:
     name = name_of(_seconds(active)[0])
-    return name.upper() if len(name) == 1 else name
-
-
-def _row(key: str, active: Active) -> Content:
-    return Content.assemble((f"  {key}  ", "bold $primary"), active.command.title)
+    return name.upper() if len(name) == 1 else _SHORT.get(name, name)

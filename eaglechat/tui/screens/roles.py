@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from textual import on
@@ -10,17 +11,27 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
-from eaglechat.chat.writing.roles import NO_ROLE, load_roles
+from eaglechat.chat.writing.roles import NO_ROLE, is_name, load_roles
+from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.commands.slash import SLASH
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.texts.failures import wrong_role
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 
 
-class RolesScreen(EagleModal[str]):
-    """Dismisses with the name of a role, or None. Typing filters."""
+@dataclass(frozen=True)
+class RoleChoice:
+    """The role that was chosen, to take it or to write it in the editor."""
+
+    name: str
+    is_to_write: bool = False
+
+
+class RolesScreen(EagleModal[RoleChoice]):
+    """Typing filters; a name that no role has is that of a new one."""
+
+    BINDINGS = bindings_of("roles")
 
     DEFAULT_CSS = """
     RolesScreen #list {
@@ -31,9 +42,10 @@ class RolesScreen(EagleModal[str]):
     }
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, typed: str = "") -> None:
+        """The filter begins with `typed`."""
         super().__init__()
-        self._directory = directory
+        self._directory, self._typed = directory, typed
         roles, self._problems = load_roles(directory)
         self._named = [(NO_ROLE, "the settings as they are")]
         self._named += [(role.name, role.description) for role in roles]
@@ -41,18 +53,22 @@ class RolesScreen(EagleModal[str]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="roles") as dialog:
             dialog.border_title = "Roles"
-            dialog.border_subtitle = with_keys("{list.choose} chooses, {dialog.back} back")
+            dialog.border_subtitle = with_keys(
+                "{list.choose} chooses, {chat.editor} writes, {dialog.back} back"
+            )
             rows = OptionList(id="list", compact=True)
             yield Filter(rows, id="filter")
             yield rows
             said = [f"{wrong_role(one)}; the role is skipped." for one in self._problems]
-            said.append(f"{SLASH}write_role NAME writes one, in {self._directory}.")
+            said.append(f"Type a new name to write a role; they are in {self._directory}.")
             yield Static("\n".join(said), classes="muted", markup=False)
         yield TooSmall()
 
     def on_mount(self) -> None:
+        words = self.query_one(Filter)
+        words.value = self._typed
+        words.focus()
         self._refresh_list()
-        self.query_one(Filter).focus()
 
     @on(Input.Changed)
     def _refresh_list(self) -> None:
@@ -66,4 +82,15 @@ class RolesScreen(EagleModal[str]):
     def _choose(self) -> None:
         chosen = self.query_one(Filter).chosen
         if chosen is not None:
-            self.dismiss(self._named[chosen][0])
+            self.dismiss(RoleChoice(self._named[chosen][0]))
+        else:
+            self.action_editor()
+
+    def action_editor(self) -> None:
+        """Write the highlighted role, or one with the name that is typed."""
+        words = self.query_one(Filter)
+        name = words.value.strip() if words.chosen is None else self._named[words.chosen][0]
+        if is_name(name) and name != NO_ROLE:
+            self.dismiss(RoleChoice(name, is_to_write=True))
+        else:
+            self.notify(f"“{name}” cannot be the name of a role.", markup=False)

@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 
 from eaglechat.settings import SettingDoc, describe
 from eaglechat.settings.description import WrongValueError, parse, wanted, written
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import moves
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.services import Services
@@ -36,7 +36,7 @@ class SettingsScreen(EagleModal[None]):
     one."""
 
     CSS_PATH = "settings.tcss"
-    BINDINGS = bindings_of("settings")
+    BINDINGS = moves({"left": "step(-1)", "right": "step(1)"}, priority=True)
 
     def __init__(self, services: Services) -> None:
         super().__init__()
@@ -214,10 +214,7 @@ class SettingsScreen(EagleModal[None]):
         self._edited = None
         self.remove_class("-editing", "-wrong")
         self.query_one(Filter).focus()
-        self._show_keys(
-            "{list.choose} changes, {settings.value_before} {settings.value_after} other value, "
-            "{dialog.back} closes"
-        )
+        self._show_keys("{list.choose} changes, ← → other value, {dialog.back} closes")
 
     def _show_keys(self, keys: str) -> None:
         self.query_one("#settings").border_subtitle = with_keys(keys)

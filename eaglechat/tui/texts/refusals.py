@@ -37,7 +37,6 @@ SENTENCES: Mapping[Remark | CannotContinue, str] = {
         "This chat is open in another eaglechat. What you write here goes into a copy, "
         "which is listed separately."
     ),
-    Remark.NOTHING_RECOMMENDED: "This model's file recommends no temperature.",
     Remark.NOT_THINKING: "The model is not thinking now.",
     Remark.THINKING_HAS_NO_END: "This model's chat template has no way to end its thinking.",
     CannotContinue.NO_REPLY: "There is no reply to continue yet.",

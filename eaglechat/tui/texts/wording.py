@@ -35,6 +35,17 @@ KINDS_OF_TOKENS = (
 )
 """What a token of each kind is."""
 
+GLOSSARY = (
+    ("target", "the model you chat with; every token of the reply is its choice"),
+    ("draft", "a small model that guesses the target's next tokens"),
+    ("round", "the draft guesses, the target verifies all guesses in one pass"),
+    *KINDS_OF_TOKENS,
+    ("n_draft_max", "the most tokens drafted per round; 0 decodes plainly"),
+    ("p_min", "drafting stops at a token less probable than this"),
+    ("prefill", "reading the prompt; what the KV cache holds is not read again"),
+)
+"""The words of the app, with their meanings."""
+
 
 def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"

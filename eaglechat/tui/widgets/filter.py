@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import bindings_of, moves
 
 
 class Filter(Input):
@@ -17,8 +16,19 @@ class Filter(Input):
 
     BINDINGS = [
         *bindings_of("list"),
-        Binding("home", "row('first')", show=False),
-        Binding("end", "row('last')", show=False),
+        *moves(
+            {
+                "up": "row('cursor_up')",
+                "down": "row('cursor_down')",
+                "home": "row('first')",
+                "end": "row('last')",
+                "pageup": "row('page_up')",
+                "pagedown": "row('page_down')",
+                "home": "row('first')",
+                "end": "row('last')",
+                "escape": "empty",
+            }
+        ),
     ]
 
     def __init__(self, rows: OptionList, *, id: str | None = None) -> None:

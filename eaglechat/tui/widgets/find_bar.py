@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from eaglechat.chat.conversation.turns import Turn
 from eaglechat.chat.search import Spot, spots
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.widgets.readouts import Line
 from eaglechat.tui.widgets.transcript.scrolling import Aim
@@ -21,7 +21,10 @@ from eaglechat.tui.widgets.transcript.transcript import Transcript
 class FindBar(Horizontal):
     """Hidden until it is opened. Shows in the transcript, passage by passage, what is typed."""
 
-    BINDINGS = bindings_of("find")
+    BINDINGS = [
+        *bindings_of("find"),
+        *moves({"up": "step(-1)", "down": "step(1)"}),
+    ]
     DEFAULT_CSS = """
     FindBar {
         height: 1;
@@ -60,9 +63,7 @@ class FindBar(Horizontal):
     def compose(self) -> ComposeResult:
         yield Input(
             compact=True,
-            placeholder=with_keys(
-                "find in this chat; {find.next} next, {find.previous} previous, {find.back} back"
-            ),
+            placeholder=with_keys("find in this chat; arrows step, {dialog.back} goes back"),
         )
         yield Line("", id="found")
 
@@ -113,19 +114,13 @@ class FindBar(Horizontal):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self._step(1)
+        self.action_step(1)
 
-    def _step(self, by: int) -> None:
+    def action_step(self, by: int) -> None:
         """Show the next match (1) or the previous one (-1)."""
         if self._spots:
             self._shown = (self._shown + by) % len(self._spots)
             self._show()
-
-    def action_next(self) -> None:
-        self._step(1)
-
-    def action_previous(self) -> None:
-        self._step(-1)
 
     def action_back(self) -> None:
         """Scroll to where the reader was when the bar was opened, and close it."""

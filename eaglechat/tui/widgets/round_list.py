@@ -11,7 +11,7 @@ from textual.cache import LRUCache
 from textual.strip import Strip
 
 from eaglechat.chat.recording import Recording
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.reply import ReplyEntry
@@ -26,7 +26,10 @@ _ROWS_KEPT = 200
 class RoundList(TokenStyled, can_focus=True):
     """The newest round is at the bottom. While the list has the focus, one row is the cursor."""
 
-    BINDINGS = bindings_of("rounds")
+    BINDINGS = [
+        *bindings_of("rounds"),
+        *moves({"up": "go(-1)", "down": "go(1)"}),
+    ]
     COMPONENT_CLASSES = {"rounds--faint", "rounds--cursor"}
     DEFAULT_CSS = """
     RoundList > .rounds--faint {

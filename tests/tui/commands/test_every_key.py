@@ -22,7 +22,7 @@ from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
 from eaglechat.tui.screens.dialogs import AskDialog, ConfirmDialog, MessageDialog
-from eaglechat.tui.screens.help import Definitions, HelpScreen
+from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
@@ -310,9 +310,7 @@ async def test_a_dialog_names_keys_it_has_and_the_help_lists_each_command_once(
             await user.on(MenuScreen)
             return
         await user.on(HelpScreen)
-        listed = [
-            meaning for terms in user.app.screen.query(Definitions) for _, meaning in terms.rows
-        ]
+        listed = [entry.sentence for entry in user.app.screen.entries]
         assert listed[: len(meant)] == meant
         assert len(listed) == len(set(listed))
         await user.press("escape")

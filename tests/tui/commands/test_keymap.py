@@ -38,7 +38,7 @@ def read(**keys: str | tuple[str, ...]) -> tuple[dict[str, tuple[str, ...]], lis
     ],
 )  # fmt: skip
 def test_a_key_is_read_as_people_write_it(written: str, key: str) -> None:
-    others = ("chat.view", "app.help", "chat.page_up", "chat.more", "chat.stop")
+    others = ("chat.view", "app.help", "chat.find", "chat.more", "chat.stop")
     elsewhere = {id: f"f{20 + n}" for n, id in enumerate(others)}
     keymap, problems = read_keymap({**elsewhere, "chat.new": written}, Path("c"))
     assert (keymap["chat.new"], problems) == ((key,), [])
@@ -54,7 +54,7 @@ def test_a_key_is_read_as_people_write_it(written: str, key: str) -> None:
         ("chat.stop", (), "needs at least one key"),
         ("chat.stop", "ctrl+i", "ctrl+i cannot be told from Tab in a terminal"),
         ("chat.new", "n", "n types text; add ctrl or alt, or use a function key or “leader n”"),
-        ("list.up", "k", "k types text"),
+        ("list.choose", "k", "k types text"),
         ("chat.new", "ctrl+l", "ctrl+l belongs to chat.load_again on the same screen"),
         ("chat.new", "ctrl+q", "ctrl+q belongs to app.quit on the same screen"),
         ("chat.temperature", "f20", "takes a value and cannot have a key"),
@@ -114,9 +114,10 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
     keys = {"chat.stop": "ctrl+x", "app.leader": "ctrl+k", "chat.view": ("leader 0", "f20")}
     async with drive(settings=Settings(keys=keys)) as user:
         await user.open_chat()
-        await user.sees("^x Stop")
-        assert "esc Stop" not in user.text
+        await user.sees("^K commands")
         await user.ask("hello", rounds=2)
+        await user.sees("^X stop")
+        assert "Esc stop" not in user.text
         await user.type("more")
         await user.press("enter")
         await user.sees("A reply is being written: Ctrl+X stops it")
@@ -127,7 +128,7 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
 
         await user.press("ctrl+k")
         await user.on(MoreScreen)
-        await user.sees("0  View of replies")
+        await user.sees("0  View live")
         await user.press("0")
         await user.on(ChatScreen)
         await user.until(lambda: user.chat.transcript.view == "read", "the view to read")
@@ -138,8 +139,8 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
         await user.on(HelpScreen)
         await user.sees("Ctrl+K 0, F20")
         await user.press("escape", "ctrl+p")
-        await user.type("view of replies")
-        await user.sees("Ctrl+K 0  Show replies")
+        await user.type("rendered")
+        await user.sees("Ctrl+K 0, F20  Show replies")
 
 
 async def test_bad_keys_are_told_at_the_start(drive: Drive) -> None:

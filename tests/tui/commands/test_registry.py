@@ -69,19 +69,32 @@ def test_a_key_means_the_same_on_every_screen() -> None:
     for command in COMMANDS:
         for key in command.all_keys:
             meanings[key].add(command.verb)
-    plain = {"escape", "enter", "space", "up", "down", "left", "right", "pageup", "pagedown"}
-    plain |= {"home", "end"}
-    # Letters run out: these stand on screens that are never seen together.
-    plain |= {"leader m", "leader u", "leader o", "leader l", "leader q"}
-    several = {key: verbs for key, verbs in meanings.items() if len(verbs) > 1}
-    assert set(several) <= plain
-    assert several["escape"] == {"stop", "back", "clear"}
+        if command.turn_key:
+            # The letter of a selected turn is that behind the leader's key.
+            meanings[f"leader {command.turn_key}"].add(command.verb)
+    plain = {"left", "right", "home", "end", "up", "down"}
+    several = {
+        key: verbs
+        for key, verbs in meanings.items()
+        if len(verbs) > 1 and key.removeprefix("leader ") not in plain
+    }
+    # The bench that the key opens is measured by it.
+    assert several.pop("leader b") == {"bench", "measure"}
+    assert several == {
+        "escape": {"stop", "back"},
+        "enter": {"send", "choose", "inside", "use"},
+    }
+
+
+def test_what_the_leader_runs_stands_in_a_column() -> None:
+    for command in COMMANDS:
+        assert any(key.startswith(LEADER) for key in command.all_keys) == bool(command.group)
 
 
 def test_what_is_called_alike_has_the_same_keys() -> None:
     keys = defaultdict(set)
     for command in COMMANDS:
-        if command.keys and not {"slider", "list"} & set(command.scopes):
+        if command.keys and "list" not in command.scopes:
             keys[command.verb].add(command.all_keys)
     assert {verb for verb, sets in keys.items() if len(sets) > 1} == set()
 

@@ -147,7 +147,7 @@ async def test_a_draft_is_found_for_a_model_here_and_loaded_as_soon_as_it_is(
     own.write_bytes(ggufs.target())
     fake.add("lab/mine-eagle3-GGUF", {"mine-eagle3.gguf": ggufs.draft()})
     async with drive(size=(80, 24), desk=desk) as user:
-        await user.sees("download 2.0 MB")
+        await user.sees_row("small", "2.0 MB ")
         await user.command("menu.library")
         await user.sees("mine-Q8_0.gguf")
         await user.type("mine")
@@ -173,7 +173,7 @@ async def test_what_is_here_is_listed_while_the_hub_does_not_answer(
     library.remember(pair_of_files(models / "target.gguf", None))
     fake.fail(server="hub", hang=True, times=99)
     async with drive(size=(80, 24), desk=desk, pairs=library) as user:
-        await user.sees("target  recent")
+        await user.sees_row("target", "no draft")
         await user.press("down")
         await user.command("menu.drafts")
         await user.sees("● n-grams")

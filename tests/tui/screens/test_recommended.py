@@ -43,20 +43,6 @@ async def test_the_panel_says_whose_temperature_it_is(drive: Drive) -> None:
         await user.ask("Hello")
         assert (asked_with(user).temperature, asked_with(user).top_k) == (0.65, 20)
 
-        await user.command("chat.own_sampling")
-        await user.sees("0.60 model's")
-
-
-async def test_a_model_that_recommends_nothing_says_so(
-    drive: Drive, engine: ScriptedEngine
-) -> None:
-    engine.sampling = protocol.RecommendedSampling()
-    async with drive() as user:
-        await user.open_chat()
-        await user.command("chat.own_sampling")
-        await user.sees("recommends no temperature")
-        assert user.chat.controls.temperature == 0.7
-
 
 async def test_a_setting_wins_until_its_field_is_empty_again(drive: Drive, tmp_path: Path) -> None:
     async with drive() as user:

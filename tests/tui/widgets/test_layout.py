@@ -247,3 +247,19 @@ async def test_dialogs_fit_80x24(drive: Drive) -> None:
         await user.press("enter")
         await user.on(LoadingScreen)
         assert user.inside(user.app.screen.query_one(".dialog").region)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_a_notice_covers_nothing(drive: Drive, size: tuple[int, int]) -> None:
+    async with drive(size=size) as user:
+        await user.open_chat()
+        user.app.notify("one " * 60)
+        user.app.notify("two")
+        await user.until(
+            lambda: [toast.region.area > 0 for toast in user.chat.query("Toast")] == [True, True],
+            "the notices",
+        )
+        for toast in user.chat.query("Toast"):
+            assert user.inside(toast.region)
+            for other in user.chat.query("#transcript, #panel, #prompt, #status, KeyLine"):
+                assert not other.display or not toast.region.overlaps(other.region), other

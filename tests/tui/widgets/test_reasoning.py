@@ -101,7 +101,7 @@ async def test_reasoning_that_is_being_read_stays_open(drive: Drive) -> None:
         await user.open_chat()
         user.engine.reply = f"<think> {THOUGHT * 8}</think> Blue."
         await user.ask("Which colour?", rounds=150)
-        await user.command("chat.page_up")
+        await user.press("pageup")
         transcript = user.chat.query_one(Transcript)
         await user.until(lambda: not transcript.is_vertical_scroll_end, "scrolled up")
 

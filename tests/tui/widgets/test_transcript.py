@@ -213,6 +213,7 @@ async def test_the_transcript_follows_until_the_reader_scrolls_up() -> None:
         await stream()
         assert transcript.scroll_y == transcript.max_scroll_y
 
+        transcript.take_focus()
         await pilot.press("pageup")
         await until(pilot, lambda: transcript.scroll_y < transcript.max_scroll_y - 5)
         place = transcript.scroll_y

@@ -16,7 +16,7 @@ from textual.widgets import Static
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.inspecting import CandidateToken, Inside, Position, look_inside
 from eaglechat.chat.recording import Recording
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.texts.bars import bar
@@ -38,7 +38,10 @@ class InsideScreen(EagleModal[None]):
     """Shows one round of a reply at a time; keys go to the rounds before and after it."""
 
     CSS_PATH = "inside.tcss"
-    BINDINGS = bindings_of("inside")
+    BINDINGS = [
+        *bindings_of("inside"),
+        *moves({"left": "go(-1)", "right": "go(1)", "home": "first", "end": "last"}, priority=True),
+    ]
 
     def __init__(
         self,
@@ -59,9 +62,7 @@ class InsideScreen(EagleModal[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="inside") as dialog:
-            dialog.border_subtitle = with_keys(
-                "{inside.older} {inside.newer} other rounds, {dialog.back} back"
-            )
+            dialog.border_subtitle = with_keys("← → other rounds, {dialog.back} back")
             with VerticalScroll(id="inside-text"):
                 yield Static(id="inside-round")
         yield TooSmall()

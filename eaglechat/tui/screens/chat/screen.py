@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from textual import events, on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
+from textual.widget import Widget
+from textual.widgets._toast import ToastRack
 
 from eaglechat.chat.controls import (
     ENABLED,
@@ -25,8 +27,9 @@ from eaglechat.chat.controls import (
     control_named,
     turned,
 )
+from eaglechat.chat.conversation.continuation import cannot_continue
 from eaglechat.chat.conversation.session import ChatSession, Said, Severity
-from eaglechat.chat.conversation.turns import Question, Reply, TurnId
+from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.history.saved_chat import Passage, SavedChat
 from eaglechat.chat.recording import Recording, TurnPart
 from eaglechat.chat.refusals import ChainsOnly, Remark, no_prompt
@@ -49,7 +52,6 @@ from eaglechat.chat.writing.roles import (
     TEMPLATE,
     RoleProblem,
     find_role,
-    is_name,
     load_roles,
 )
 from eaglechat.hub.local.pair import Pair, pair_of_server
@@ -58,16 +60,17 @@ from eaglechat.links.http.address import same_server
 from eaglechat.paths import write_atomically
 from eaglechat.settings.model import View
 from eaglechat.tui.commands import slash
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.command import Command
-from eaglechat.tui.commands.palette import ChatControls
-from eaglechat.tui.commands.registry import key_of, with_keys
+from eaglechat.tui.commands.registry import BY_ID, key_of, short_key_of, with_keys
 from eaglechat.tui.export.formats import Format
 from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, OpenMenu, Resume
 from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall, Update
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
+from eaglechat.tui.screens.roles import RoleChoice, RolesScreen
+from eaglechat.tui.services import clipboard
 from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
@@ -77,7 +80,7 @@ from eaglechat.tui.texts.refusals import engine_as_subject, sentence_of
 from eaglechat.tui.texts.replies import progress
 from eaglechat.tui.texts.timeline import entries, entries_of
 from eaglechat.tui.widgets.find_bar import FindBar
-from eaglechat.tui.widgets.key_line import KeyLine
+from eaglechat.tui.widgets.key_line import KeyLine, Offer
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
@@ -89,6 +92,8 @@ from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.neutral import neutralise
+
+Kind = TypeVar("Kind", bound=Widget)
 
 NUMBERS_PER_SECOND, FEWEST_NUMBERS_PER_SECOND = 8, 2
 SAVES_PER_SECOND = 1
@@ -118,8 +123,12 @@ class ChatScreen(PromptScreen[None]):
     can only be read."""
 
     CSS_PATH = "chat.tcss"
-    BINDINGS = bindings_of("chat")
-    COMMANDS = {ChatControls}
+    BINDINGS = [
+        *bindings_of("chat"),
+        # While a reply is written Ctrl+C stops it, whatever is selected.
+        *moves({"pageup": "page(-1)", "pagedown": "page(1)", "ctrl+c": "interrupt"}, priority=True),
+        *moves({"ctrl+c,super+c": "screen.copy_text"}),
+    ]
 
     def __init__(
         self,
@@ -154,6 +163,7 @@ class ChatScreen(PromptScreen[None]):
                 transcript.view = settings.interface.view
                 yield transcript
                 yield FindBar(transcript, lambda: self.session.turns.path)
+                yield ToastRack(id="notices")
                 yield StatusLine(id="status")
                 yield Legend()
                 completions = Completions(id="completions")
@@ -163,7 +173,7 @@ class ChatScreen(PromptScreen[None]):
                     completions=completions,
                     completer=self._completed,
                     placeholder=with_keys(
-                        "Ask something. {prompt.send} sends, {prompt.newline}: new line"
+                        "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
                     ),
                 )
             yield RoundList(id="rounds")
@@ -189,6 +199,7 @@ class ChatScreen(PromptScreen[None]):
             saved=self._saved,
         )
         self._has_session = True
+        self.watch(self.transcript, "selected", self._follow_selection, init=False)
         self._show_opened()
         self._show_passage(self._saved.opened_at if self._saved else None)
         self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
@@ -201,6 +212,7 @@ class ChatScreen(PromptScreen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         self._fit(event.size)
+        self.refresh_bindings()
         if self._has_session:
             self.show_numbers()
 
@@ -215,6 +227,13 @@ class ChatScreen(PromptScreen[None]):
     @property
     def transcript(self) -> Transcript:
         return self.query_one("#transcript", Transcript)
+
+    def get_child_by_type(self, expect_type: type[Kind]) -> Kind:
+        # Textual asks for the place of its toasts. Its own lies over the text or over the figures
+        # of the panel; this one makes the transcript lower.
+        if expect_type is ToastRack:
+            return self.query_one("#notices", expect_type)
+        return super().get_child_by_type(expect_type)
 
     # What the session calls on its view
 
@@ -317,6 +336,7 @@ class ChatScreen(PromptScreen[None]):
         if interface != change.before.interface:
             self.transcript.view = interface.view
             self.set_class(interface.view == "trace", "-trace")
+            self.refresh_bindings()
             self.set_class(not interface.show_panel, "-panel-hidden")
 
     # Opening, leaving and saving chats
@@ -358,10 +378,7 @@ class ChatScreen(PromptScreen[None]):
     def action_menu(self) -> None:
         self.post_message(OpenMenu())
 
-    def action_past_chats(self) -> None:
-        self.action_find_all(None)
-
-    def action_find_all(self, words: str | None) -> None:
+    def action_past_chats(self, words: str | None) -> None:
         from eaglechat.tui.screens.past.chats import ChatsScreen
 
         self.open(ChatsScreen(self.services, self.session.recorder, words or ""), self._resume)
@@ -505,12 +522,71 @@ class ChatScreen(PromptScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
-        # None shows the command dimmed, because there is nothing to stop.
         if allowed and action == "stop":
-            is_idle = self.session.running is None and self.editing is None
-            is_idle = is_idle and not self._is_covered
-            return None if is_idle and self.transcript.selected is None else True
+            return bool(self._to_stop) or None
+        if allowed and action == "interrupt":
+            return self.session.running is not None
         return allowed
+
+    @property
+    def _to_stop(self) -> str:
+        """What the key that stops does now; empty if there is nothing to stop."""
+        if self._is_covered:
+            return "close"
+        if self.editing is not None:
+            return "cancel"
+        if self.transcript.selected is not None:
+            return "deselect"
+        return "stop" if self.session.running is not None else ""
+
+    def action_interrupt(self) -> None:
+        self.session.stop()
+
+    # What can be done now
+
+    def offers(self) -> Sequence[Offer]:
+        if not self._has_session:
+            return []
+        session = self.session
+        offers = [Offer("chat.stop", self._to_stop)] if self._to_stop else []
+        last = session.turns.last
+        if self.editing is None and self.transcript.selected is not None:
+            by_turn_key = self.focused is self.transcript
+            labels = {"edit": "edit", "again": "again", "copy": "copy", "inspect": "inside"}
+            offers += [Offer(f"chat.{id}", label, by_turn_key) for id, label in labels.items()]
+        elif session.is_engine_gone:
+            offers.append(Offer("chat.load_again", "reload"))
+        elif session.running is None and last is not None and self._is_cut_off(last):
+            offers.append(Offer("chat.go_on", "continue"))
+        return [*offers, *self._always_offered()]
+
+    def _is_cut_off(self, turn: Turn) -> bool:
+        """Whether a reply can be continued."""
+        session = self.session
+        return cannot_continue(session.turns, turn.id, session.terms, session.hello) is None
+
+    def _always_offered(self) -> Iterator[Offer]:
+        yield Offer("chat.view", f"view: {self.transcript.view}")
+        yield Offer("chat.pane", "panel")
+        if not self.has_class("-folded") and self.transcript.selected is None:
+            yield Offer("chat.less", "-")
+            yield Offer("chat.more", "+ length")
+            yield Offer("chat.auto", "auto")
+        for id in ("app.leader", "chats.open", "chat.new", "chat.menu", "app.quit"):
+            yield Offer(id, BY_ID[id].footer)
+
+    def state_of(self, id: str) -> str:
+        controls = self.controls
+        role = self.session.role
+        length = controls.n_draft_max
+        return {
+            "chat.view": self.transcript.view,
+            "chat.speculation": _on_or_off(controls.enabled),
+            "chat.ngram": _on_or_off(controls.ngram),
+            "chat.auto": _on_or_off(length == protocol.AUTO),
+            "chat.pane": _on_or_off(self._shows_panel),
+            "chat.role": role.name if role else NO_ROLE,
+        }.get(id, "")
 
     def action_answer_now(self) -> None:
         self.session.answer_now()
@@ -553,9 +629,15 @@ class ChatScreen(PromptScreen[None]):
         place = ids.index(selected) + by if selected in ids else len(ids) + min(by, 0)
         if place < len(ids):
             transcript.selected = ids[max(place, 0)]
+            transcript.take_focus()
         else:
             transcript.selected = None
             transcript.action_scroll_end()
+
+    def _follow_selection(self, selected: TurnId | None) -> None:
+        if selected is None and self.focused is self.transcript:
+            self.prompt.take_focus()
+        self.refresh_bindings()
 
     @on(TranscriptEntry.Chosen)
     def _turn_chosen(self, event: TranscriptEntry.Chosen) -> None:
@@ -696,9 +778,6 @@ class ChatScreen(PromptScreen[None]):
     def action_auto_length(self) -> None:
         self.session.switch_auto()
 
-    def action_own_sampling(self) -> None:
-        self.session.take_own_sampling()
-
     def action_toggle_ngram(self) -> None:
         self._turn(NGRAM, not self.controls.ngram)
         # In a terminal that is too small for the panel nothing else shows the change.
@@ -745,7 +824,14 @@ class ChatScreen(PromptScreen[None]):
         self._uncovered().action_scroll_end()
 
     def action_copy(self) -> None:
-        self.transcript.copy_reply()
+        """Copy the selected turn, or the last reply."""
+        selected = self.transcript.selected
+        turn = self.session.turns.find(selected) if selected is not None else None
+        if isinstance(turn, Question | Reply) and turn.text:
+            kind = "reply" if isinstance(turn, Reply) else "question"
+            clipboard.copy(self.app, neutralise(turn.text), f"the {kind}")
+        else:
+            self.transcript.copy_reply()
 
     def action_copy_code(self) -> None:
         self.transcript.copy_code()
@@ -858,7 +944,7 @@ class ChatScreen(PromptScreen[None]):
 
     def _choices(self, command: Command) -> Sequence[tuple[str, str]]:
         """The names that a command takes as its value, each with a short description."""
-        if command.id in {"chat.role", "chat.write_role"}:
+        if command.id == "chat.role":
             return [(role.name, role.description) for role in load_roles(self._roles_dir)[0]]
         if command.id == "chat.model":
             return [(pair.name, pair.source) for pair in self._named_pairs()]
@@ -894,29 +980,27 @@ class ChatScreen(PromptScreen[None]):
         return self.services.settings.file.parent / "roles"
 
     def action_role(self, name: str | None) -> None:
-        """Take another role. Without a name a list opens, to choose one."""
-        if name is None:
-            from eaglechat.tui.screens.roles import RolesScreen
-
-            self.open(RolesScreen(self._roles_dir), self._take_role)
-        else:
+        """Take another role. Without the name of one, a list opens to choose or write one."""
+        if name == NO_ROLE or (name and find_role(self._roles_dir, name) is not None):
             self._take_role(name)
+        else:
+            self.open(RolesScreen(self._roles_dir, name or ""), self._role_chosen)
+
+    def _role_chosen(self, chosen: RoleChoice) -> None:
+        if chosen.is_to_write:
+            self._write_role(chosen.name)
+        else:
+            self._take_role(chosen.name)
 
     def _take_role(self, name: str) -> None:
         role = None if name == NO_ROLE else find_role(self._roles_dir, name)
         if isinstance(role, RoleProblem):
             self.notify(f"{failures.wrong_role(role)}.", severity="warning", markup=False)
-        elif role is None and name != NO_ROLE:
-            self.notify(f"There is no role “{name}” in {self._roles_dir}.", markup=False)
         else:
             self.session.choose_role(role)
 
-    def action_write_role(self, name: str | None) -> None:
+    def _write_role(self, name: str) -> None:
         """Write or change a role in the user's editor, and take it."""
-        name = name or (self.session.role.name if self.session.role else "")
-        if not is_name(name):
-            self.notify(f"Type {slash.SLASH}write_role and a valid file name.", markup=False)
-            return
         file = self._roles_dir / f"{name}.toml"
         try:
             before = file.read_text("utf-8", "replace") if file.is_file() else TEMPLATE
@@ -959,6 +1043,10 @@ class ChatScreen(PromptScreen[None]):
         if problem:
             self.notify(problem, severity="warning", markup=False)
         return written
+
+
+def _on_or_off(value: bool) -> str:
+    return "on" if value else "off"
 
 
 def _is_of(chat: SavedChat, pair: Pair) -> bool:

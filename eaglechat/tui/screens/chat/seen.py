@@ -32,7 +32,7 @@ class SeenScreen(EagleModal[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="seen") as dialog:
             dialog.border_title = "What the model sees"
-            dialog.border_subtitle = with_keys("{seen.copy} copies, {dialog.back} back")
+            dialog.border_subtitle = with_keys("{chat.copy} copies, {dialog.back} back")
             yield Static(self._summary, classes="muted", markup=False)
             with VerticalScroll(id="seen-text"):
                 yield Static(self._drawn())

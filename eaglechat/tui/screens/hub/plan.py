@@ -19,9 +19,9 @@ from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.base import Lifecycle, Ready
-from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
+from eaglechat.tui.screens.dialogs import OTHER_BUTTON
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import drafting
 from eaglechat.tui.widgets.readouts import MUTED, Part
@@ -36,7 +36,7 @@ class PlanScreen(EagleModal[bool]):
 
     CSS_PATH = "plan.tcss"
 
-    BINDINGS = bindings_of("confirm")
+    BINDINGS = OTHER_BUTTON
 
     def __init__(self, services: Services, entry: CatalogueEntry) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from eaglechat.hub import fit
 from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.commands.registry import key_of
+from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.servers import ASKING_SERVER, ServerNews
 from eaglechat.tui.texts import drafting, wording
@@ -85,7 +85,10 @@ def _speed_lines(known: Known, width: int) -> list[Part]:
     rows: list[tuple[str, str | None]] = []
     if known.drafters is not None:
         target = known.status.target if known.status is not None else None
-        why = drafting.why_none(target) if target is not None and not known.drafters else ""
+        why = ""
+        if target is not None and not known.drafters:
+            looks = with_keys("{menu.drafts} looks for a draft.")
+            why = f"{drafting.why_none(target)} {looks}"
         need = known.need
         memory = drafting.shares(need, known.drafters) if need is not None else ""
         rows += [("memory", memory), ("drafted by", drafting.badge(known.drafters)), ("", why)]

@@ -33,9 +33,8 @@ from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.navigation import LoadInstead, Resume
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall, Update
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
-from eaglechat.tui.screens.menu import details, rows
+from eaglechat.tui.screens.menu import details, rows, sections
 from eaglechat.tui.screens.menu.known import Known
-from eaglechat.tui.screens.menu.rows import Row
 from eaglechat.tui.screens.menu.servers import ServerNews, ServerWatch
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
@@ -50,21 +49,10 @@ if TYPE_CHECKING:
 
 ASKED_EVERY_S = 20.0
 """Servers, and the Hub while it does not answer."""
-CHATS, MODELS_HERE = 3, 40
-"""Rows at most, of the last chats and of other models on this machine. Typing finds the rest."""
-DOORS = {
-    "past_chats": ("Past chats…", "find one by its words"),
-    "library": ("Models on this machine…", "load, pair up or delete"),
-    "open_files": ("Open GGUF files…", "any target, with or without a draft"),
-    "search": ("Search the Hub…", "other models, and drafts that fit them"),
-}
-_NEW = (
-    f"New here? {{list.choose}} starts {BUILTIN_NAME}; "
-    "{list.down} goes to larger models to download."
-)
+CHATS = 3
+"""Of the last ones that can be resumed."""
+_NEW = f"New here? {{list.choose}} starts {BUILTIN_NAME}; ↓ goes to larger models to download."
 _NEW_WITHOUT = "New here? Choose under Get: what it takes is said before the download."
-_Found = tuple[int, str, Row]
-"""How well it matches (0 is best), its id, and what is drawn."""
 
 
 class MenuScreen(EagleScreen[None]):
@@ -334,8 +322,7 @@ class MenuScreen(EagleScreen[None]):
         said = ""
         if self._offline is not None:
             is_away = isinstance(self._offline, OfflineError)
-            why = "Hub offline" if is_away else str(self._offline).rstrip(".")
-            said = f"{why}: sizes as last seen"
+            said = f"Hub {'offline' if is_away else 'not answering'}: sizes as last seen"
         self.query_one("#banner", Line).show(said)
         hint = ""
         builtin = self._services.pairs.pairs()[0]
@@ -361,59 +348,18 @@ class MenuScreen(EagleScreen[None]):
         served = self._servers.pairs(self._services.settings.current.server)
         listed = offers(self._services.pairs, self._catalogue or [], served, self._here)
         self._offers = {offer.key: offer for offer in listed}
-        words = self.query_one(Filter).words
-        shown: list[Option] = []
-        ranks: dict[int, int] = {}
-        for title, size, found in self._sections(words):
-            if found:
-                shown.append(Option(rows.heading(title, size, is_first=not shown), disabled=True))
-            for rank, id, row in sorted(found, key=lambda one: one[0]):
-                ranks[len(shown)] = rank
-                shown.append(Option(row, id=id))
-        if words:
-            typed = self.query_one(Filter).value.strip()
-            if not shown:
-                nothing = rows.sentence(f"Nothing here matches “{typed}”.")
-                shown.append(Option(nothing, disabled=True))
-            ranks[len(shown)] = 4
-            shown.append(Option(rows.door(f"Search the Hub for “{typed}”…", ""), id="search"))
+        typed = self.query_one(Filter).value
+        models = map(self._known, self._offers.values())
+        lines = sections.lines(typed, self._chats or (), models)
         options.clear_options()
-        options.add_options(shown)
+        options.add_options(
+            Option(line.row, id=line.id, disabled=line.id is None) for line in lines
+        )
+        ranks = {index: line.rank for index, line in enumerate(lines) if line.id is not None}
         best = min(ranks, key=lambda index: ranks[index])
         if before is not None and not is_filtered_anew:
-            best = min(ranks, key=lambda index: (shown[index].id != before.id, abs(index - place)))
+            best = min(ranks, key=lambda index: (lines[index].id != before.id, abs(index - place)))
         options.highlighted = best
-
-    def _sections(self, words: list[str]) -> Iterator[tuple[str, str, list[_Found]]]:
-        """The title of each, the name of its sizes, and its rows in which all words are found."""
-        models: dict[str, list[_Found]] = {"Ready": [], "Here": [], "Get": [], "Servers": []}
-        for known in map(self._known, self._offers.values()):
-            if (rank := known.rank(words)) is not None:
-                pair = known.offer.pair
-                section = "Get" if pair is None else "Servers" if pair.server else "Ready"
-                section = "Here" if known.offer.label == "here" else section
-                models[section].append((rank, known.offer.key, rows.model(known)))
-        doors = {
-            id: [(3, id, rows.door(name, to_what))]
-            for id, (name, to_what) in DOORS.items()
-            if all(word in f"{name} {to_what}".casefold() for word in words)
-        }
-        if (more := len(models["Here"]) - MODELS_HERE) > 0:
-            more_row = rows.door(DOORS["library"][0], f"{more:,} more; typing finds them")
-            doors["library"] = [(3, "library", more_row)]
-        chats: list[_Found] = [
-            (2, f"chat:{chat.file}", rows.chat(chat))
-            for chat in self._chats or ()
-            if all(word in chat.title.casefold() for word in words)
-        ]
-        if chats or words:
-            chats += doors.get("past_chats", [])
-        yield "Continue", "", chats
-        here = sorted(models["Here"], key=lambda one: one[0])[:MODELS_HERE]
-        here += [*doors.get("library", []), *doors.get("open_files", [])]
-        yield "Ready", "size", [*models["Ready"], *here]
-        yield "Get", "download", [*models["Get"], *([] if words else doors["search"])]
-        yield "Servers", "", models["Servers"]
 
     def _draw(self, known: list[OfferedPair]) -> None:
         """Draw the rows of some offers again."""
@@ -453,7 +399,7 @@ class MenuScreen(EagleScreen[None]):
         elif (offer := self._highlighted_offer()) is not None:
             pane.update(details.of_model(self._known(offer), width))
         else:
-            pane.update(DOORS.get(self._looked_at or "", ("", ""))[1])
+            pane.update(sections.DOORS.get(self._looked_at or "", ("", ""))[1])
 
     @property
     def _looked_at(self) -> str | None:
@@ -531,10 +477,13 @@ class MenuScreen(EagleScreen[None]):
 
         self.open(OpenFilesScreen(), self._load)
 
-    def action_past_chats(self) -> None:
+    def action_past_chats(self, words: str | None = None) -> None:
         from eaglechat.tui.screens.past.chats import ChatsScreen
 
-        self.open(ChatsScreen(self._services), lambda chat: self.post_message(Resume(chat)))
+        self.open(
+            ChatsScreen(self._services, words=words or ""),
+            lambda chat: self.post_message(Resume(chat)),
+        )
 
     def action_search(self) -> None:
         from eaglechat.tui.screens.hub.search import SearchScreen

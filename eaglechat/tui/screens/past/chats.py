@@ -22,6 +22,7 @@ from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.history.saved_chat import Passage, SavedChat, read_chat
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.export.formats import Format
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import AskDialog
 from eaglechat.tui.screens.past.export import ExportScreen
@@ -255,11 +256,11 @@ class ChatsScreen(EagleModal[SavedChat]):
         else:
             self._change(chat, lambda: pin(chat.file, not chat.pinned), sentence)
 
-    def action_export(self) -> None:
+    def action_export(self, format: Format | None = None) -> None:
         if (chat := self._chat) is not None:
             record = self._record_of(chat)
             read = record.reader() if record else partial(read_chat, chat.file)
-            self.open(ExportScreen(read))
+            self.open(ExportScreen(read, format))
 
     def action_remove(self) -> None:
         chat = self._chat

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import moves
 
 _TYPING_S = 1.5
 """A digit that comes sooner after another one belongs to the same number."""
@@ -27,7 +27,14 @@ class Segments(Widget, can_focus=True):
         "segments--label", "segments--word", "segments--chosen", "segments--now",
         "segments--beyond",
     }  # fmt: skip
-    BINDINGS = bindings_of("slider")
+    BINDINGS = moves(
+        {
+            "left,down": "step(-1)",
+            "right,up": "step(1)",
+            "home": "end(-1)",
+            "end": "end(1)",
+        }
+    )
 
     @dataclass
     class Changed(Message):

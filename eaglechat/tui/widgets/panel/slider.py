@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import moves
 
 _OWN = " model's"
 _NARROWEST_TRACK = 3
@@ -30,7 +30,14 @@ class Slider(Widget, can_focus=True):
         "slider--label", "slider--filled", "slider--track", "slider--value", "slider--own",
     }  # fmt: skip
 
-    BINDINGS = bindings_of("slider")
+    BINDINGS = moves(
+        {
+            "left,down": "step(-1)",
+            "right,up": "step(1)",
+            "home": "end(-1)",
+            "end": "end(1)",
+        }
+    )
 
     value: reactive[float] = reactive(0.0, init=False)
     own: reactive[float | None] = reactive(None, init=False)

@@ -235,9 +235,9 @@ class Prompt(TextArea):
         offered, chosen = self._completions.offered, self._completions.chosen
         if offered is None:
             return False
-        if key in keys_of("list.up") or key in keys_of("list.down"):
-            self._completions.move(-1 if key in keys_of("list.up") else 1)
-        elif key in keys_of("list.clear"):
+        if key in {"up", "down"}:
+            self._completions.move(-1 if key == "up" else 1)
+        elif key == "escape":
             self._declined = self.cursor_location[0], offered.start
             self._completions.show(None)
         elif key == TAB.lower():

@@ -12,6 +12,7 @@ from textual.strip import Strip
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.recording import Recording
 from eaglechat.settings.model import View
+from eaglechat.tui.commands.bindings import turn_bindings
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.texts import timeline, wording
 from eaglechat.tui.widgets.transcript.entry import (
@@ -47,6 +48,9 @@ class Transcript(RowScroll):
     bottom.
     """
 
+    BINDINGS = turn_bindings()
+    can_focus = False
+    """It has the focus only while a turn is selected by a key: letters are commands then."""
     DEFAULT_CSS = """
     Transcript {
         height: 1fr;
@@ -240,6 +244,14 @@ class Transcript(RowScroll):
             entry.set_class(entry.turn is not None and entry.turn == self.selected, "-selected")
         if self.selected is not None:
             self.reveal(self.selected)
+
+    def take_focus(self) -> None:
+        """Take the focus, as a turn is selected by a key."""
+        self.can_focus = True
+        self.screen.set_focus(self)
+
+    def on_blur(self) -> None:
+        self.can_focus = False
 
     def fold_thought(self) -> None:
         """Fold or unfold the latest reasoning."""

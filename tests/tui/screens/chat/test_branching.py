@@ -142,3 +142,24 @@ async def test_escape_selects_nothing_first_and_then_stops_the_reply(drive: Driv
         assert not user.engine.requests(protocol.Cancel)
         await user.press("escape")
         await user.until(lambda: user.engine.requests(protocol.Cancel), "the stop")
+
+
+async def test_letters_are_commands_while_a_turn_is_selected_by_a_key(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Why?")
+        assert "e edit" not in user.text
+        await user.command("chat.turn_before")
+        await user.sees("Esc deselect  e edit  r again  y copy  . inside")
+        await user.press("y")
+        await user.until(lambda: "Pythagorean" in user.app.clipboard, "the copy")
+        await user.press("up", "e")
+        await user.until(lambda: user.prompt.text == "Why?" and user.prompt.has_focus, "the edit")
+        await user.press("escape")
+        await user.command("chat.turn_before")
+        await user.type("hello")
+        assert user.prompt.text == "hello"
+        # The letters are text again; with the leader's key they are commands.
+        await user.sees("^G E edit")
+        await user.press("escape")
+        await user.until(lambda: "edit" not in user.text.splitlines()[-1], "no turn selected")

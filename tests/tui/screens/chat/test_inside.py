@@ -33,7 +33,7 @@ async def test_the_last_round_then_those_before_it(drive: Drive, size: tuple[int
         await user.ask("Which colour?")
         await user.command("chat.inspect")
         await user.on(InsideScreen)
-        await user.command("inside.first")
+        await user.press("home")
         await user.sees("Round 1 of")
         await user.sees("3 tokens drafted (EAGLE-3), 3 tested, 3 accepted; 4 tokens gained.")
         await user.sees("parasol")
@@ -57,7 +57,7 @@ async def test_without_a_record_i_answers_again_with_one_and_shows_the_same_roun
         first = user.messages[-1]
         await user.command("chat.inspect")
         await user.on(InsideScreen)
-        await user.command("inside.first", "inside.newer")
+        await user.press("home", "right")
         await user.sees("were not recorded: i records them from now on and answers again.")
         assert "parasol" not in user.text
         user.engine.budget = 1
@@ -135,6 +135,6 @@ async def test_an_engine_that_does_not_report_it_is_named(drive: Drive) -> None:
         await user.open_chat()
         await user.ask("Which colour?")
         await user.command("chat.inspect")
-        await user.command("inside.first", "inside.newer")
+        await user.press("home", "right")
         await user.sees("are not reported by llama-server")
         await user.sees("a token")

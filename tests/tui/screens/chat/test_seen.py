@@ -28,7 +28,7 @@ async def test_the_prompt_is_shown_with_what_is_typed(drive: Drive, size: tuple[
         await user.sees("And another?")
         await user.sees("<|assistant|>")
 
-        await user.command("seen.copy")
+        await user.command("chat.copy")
         copied = user.app.clipboard
         assert copied.startswith("<|user|>\nWhich colour?\n<|assistant|>\nThe Pythagorean")
         assert copied.endswith("<|user|>\nAnd another?\n<|assistant|>")

@@ -37,13 +37,12 @@ def suspendable(user: Driver) -> list[str]:
 
 
 @pytest.mark.usefixtures("editor")
-@pytest.mark.parametrize("key", ["chat.editor", "ctrl+e"])
-async def test_the_draft_is_edited(drive: Drive, key: str) -> None:
+async def test_the_draft_is_edited(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         suspendable(user)
         await user.open_chat()
         await user.type("some")
-        await (user.command(key) if "." in key else user.press(key))
+        await user.command("chat.editor")
         await user.until(lambda: user.prompt.text == "some and more", "the text of the editor")
         assert user.prompt.has_focus
 
