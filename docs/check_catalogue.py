@@ -4,6 +4,8 @@
 
 A pair is asked for at its pinned revisions and at the newest ones. `--write` pins those pairs to
 the newest revisions, sizes and hashes whose draft still fits there; the others stay as they are.
+Of a target without a file, which comes in the quantisation that fits the machine, only the revision
+is pinned. A pair without a draft needs a target with MTP heads.
 Exit status: 0 where nothing has changed, 1 where something has, 2 where the Hub cannot be reached.
 """
 
@@ -21,7 +23,7 @@ import tomlkit
 
 from eaglechat.gguf.header import GGUFError
 from eaglechat.hub import catalogue
-from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
+from eaglechat.hub.catalogue import NO_DRAFT, CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.errors import HubError, OfflineError
@@ -47,31 +49,45 @@ def look_at(hub: Hub, entry: CatalogueEntry) -> Finding:
     loose = msgspec.structs.replace(
         entry,
         target=msgspec.structs.replace(entry.target, revision=BRANCH, sha256=None),
-        draft=msgspec.structs.replace(entry.draft, revision=BRANCH, sha256=None),
+        draft=_loosened(entry.draft),
     )
     try:
         plan = install.plan(hub, loose)
         changes += [f"{repo} is gated" for repo in plan.gated]
-        problem = None if plan.gated else install.why_unfit(hub, plan)
+        problem = None if plan.gated else _problem(hub, plan)
     except OfflineError:
         raise
     except (HubError, GGUFError, ValueError) as error:
         return Finding(entry, (*changes, str(error)), None)
     changes += _moved("target", entry.target, plan.target)
-    changes += _moved("draft", entry.draft, plan.draft)
+    if plan.draft:
+        changes += _moved("draft", entry.draft, plan.draft)
     if problem is not None:
         return Finding(entry, (*changes, f"no longer fits: {problem}"), None)
     newest = msgspec.structs.replace(
         entry,
         target=_pin(entry.target, plan.target),
-        draft=_pin(entry.draft, plan.draft),
+        draft=_pin(entry.draft, plan.draft) if plan.draft else entry.draft,
     )
     return Finding(entry, tuple(changes), newest)
 
 
+def _loosened(draft: DraftSource) -> DraftSource:
+    return (
+        draft if draft == NO_DRAFT else msgspec.structs.replace(draft, revision=BRANCH, sha256=None)
+    )
+
+
+def _problem(hub: Hub, plan: install.Plan) -> str | None:
+    """Why the draft does not fit, or a target without one has no heads either."""
+    if plan.draft or install.drafters_of(hub, plan):
+        return install.why_unfit(hub, plan)
+    return f"nothing drafts for it: {plan.target[0].path} has no MTP heads"
+
+
 def _pinned(hub: Hub, entry: CatalogueEntry) -> Iterator[str]:
     """Pinned revisions that cannot be had, and repositories that have another name now."""
-    for source in (entry.target, entry.draft):
+    for source in (entry.target, *([] if entry.draft == NO_DRAFT else [entry.draft])):
         repo = source.repo or getattr(source, "checkpoint", "")
         try:
             listing = hub.repo(repo, source.revision)
@@ -101,7 +117,11 @@ def _moved(
 
 def _pin(source: Any, files: Sequence[RemoteFile]) -> Any:
     """A source as it is on the branch now."""
-    facts: dict[str, Any] = {"revision": files[0].commit, "size": sum(f.size for f in files)}
+    facts: dict[str, Any] = {"revision": files[0].commit}
+    if source.repo is not None and not source.file and not source.quantization:
+        # Which of its files is taken depends on the machine.
+        return msgspec.structs.replace(source, **facts)
+    facts["size"] = sum(file.size for file in files)
     if source.repo is not None:
         facts |= {"file": files[0].path, "quantization": None, "sha256": files[0].sha256}
     return msgspec.structs.replace(source, **facts)
@@ -115,7 +135,8 @@ def write(file: Path, findings: Sequence[Finding]) -> None:
         entry = newest.get(pair["name"])
         if entry is not None:
             pair["target"] = _table(entry.target)
-            pair["draft"] = _table(entry.draft)
+            if entry.draft != NO_DRAFT:
+                pair["draft"] = _table(entry.draft)
     write_atomically(file, tomlkit.dumps(document).encode())
 
 

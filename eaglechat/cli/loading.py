@@ -15,6 +15,8 @@ from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import CommandError, complain
+from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine, machine_of
+from eaglechat.hub.local import bandwidth
 from eaglechat.links.base import (
     ENGINE_DIED,
     FINAL,
@@ -22,6 +24,7 @@ from eaglechat.links.base import (
     Lifecycle,
     Link,
     Ready,
+    Starting,
     wrong_version,
 )
 from eaglechat.links.process import ProcessLink
@@ -50,6 +53,8 @@ PATIENCE_S = 1.0
 """Work that takes longer than this shows its progress."""
 _LOOK_S = 0.1
 """How often the wait for answers looks for Ctrl+C."""
+_HELLO_S = 20.0
+"""How long an engine may take to start when only its machine's memory is asked for."""
 _LOG_SAYS_MORE = ("load", "internal", ENGINE_DIED)
 
 
@@ -85,6 +90,24 @@ def start_engine(settings: Settings) -> Link:
     link = ProcessLink(engine_command(settings), log=None)
     link.start()
     return link
+
+
+def machine_of_engine(settings: Settings) -> Machine:
+    """The memory of the machine that runs pairs, as its engine reports it."""
+    try:
+        link = start_engine(settings)
+    except EngineError:
+        return UNKNOWN_MACHINE
+    ended: list[Lifecycle] = []
+    link.watch(lambda news: None if isinstance(news, Starting) else ended.append(news))
+    until = time.monotonic() + _HELLO_S
+    try:
+        while not ended and time.monotonic() < until:
+            link.pump(_LOOK_S)
+        memory = link.hello.memory if link.hello is not None else None
+    finally:
+        link.close()
+    return machine_of(memory) if memory is not None else UNKNOWN_MACHINE
 
 
 class CommandEngine:
@@ -129,6 +152,7 @@ class CommandEngine:
         )
         *_, loaded = self.ask(load, Waiting())
         assert isinstance(loaded, Loaded)
+        bandwidth.note(paths.state_dir(), loaded.pair.bandwidth)
         return loaded.pair
 
     def _target(self, pair: Pair) -> str:

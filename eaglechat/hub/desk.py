@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from eaglechat import paths
 from eaglechat.hub.facts import FactBook, Facts
+from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem
     from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
     from eaglechat.hub.downloads.find_drafts import Found, Target, Way
     from eaglechat.hub.downloads.install import Plan
+    from eaglechat.hub.downloads.quantisations import RemoteQuantisation
     from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
     from eaglechat.hub.downloads.targets import ItsTargets
     from eaglechat.hub.local.installed import Status
@@ -33,6 +35,8 @@ class HubDesk:
 
     def __init__(self, connect: Callable[[], Hub] | None = None) -> None:
         self._connect = connect
+        self.machine: Callable[[], Machine] = lambda: UNKNOWN_MACHINE
+        """How much memory there is, by which the quantisation of a target is chosen."""
         self._lock = threading.RLock()
         self._facts = FactBook(paths.state_dir() / "hub-facts.json")
         self._hub: Hub | None = None
@@ -83,32 +87,34 @@ class HubDesk:
         from eaglechat.hub.downloads import install
         from eaglechat.hub.errors import GatedError
 
-        plan = install.plan(self.hub, entry)
+        plan = install.plan(self.hub, entry, machine=self.machine(), n_ctx=n_ctx)
         try:
             memory = install.memory_of(self.hub, plan, n_ctx)
             drafters = install.drafters_of(self.hub, plan)
+            reads = install.reads(self.hub, plan)
         except (GGUFError, GatedError):
             # Of a gated repository, sizes and licence can be read, but no header.
-            memory, drafters = None, None
+            memory, drafters, reads = None, None, None
         facts = Facts(
             bytes_total=plan.bytes_total,
             gated=plan.gated,
             licences=plan.licences,
             memory=memory,
+            reads=reads,
             drafters=drafters,
         )
         if memory is not None:
             self._facts.keep(entry, n_ctx, facts)
         return facts
 
-    def plan(self, entry: CatalogueEntry) -> Plan:
+    def plan(self, entry: CatalogueEntry, n_ctx: int = 0) -> Plan:
         """The files and sizes of a pair that can be installed.
 
         Raises HubError, InvalidReferenceError, GGUFError.
         """
         from eaglechat.hub.downloads import install
 
-        plan = install.plan(self.hub, entry)
+        plan = install.plan(self.hub, entry, machine=self.machine(), n_ctx=n_ctx)
         install.check_draft(self.hub, plan)
         return plan
 
@@ -125,6 +131,20 @@ class HubDesk:
         if not targets.is_draft(draft):
             return None
         return targets.of_draft(self.hub, draft, self.catalogue()[0])
+
+    def weigh(
+        self, repo: RemoteRepo, models: Sequence[ModelFiles], n_ctx: int
+    ) -> list[RemoteQuantisation]:
+        """What each of a repository's targets needs. Raises HubError, GGUFError."""
+        from eaglechat.hub.downloads import quantisations
+
+        return quantisations.weigh(self.hub, repo, models, n_ctx)
+
+    def best(self, weighed: Sequence[RemoteQuantisation]) -> RemoteQuantisation | None:
+        """The one to take on this machine; None if its memory is not known."""
+        from eaglechat.hub.downloads import quantisations
+
+        return quantisations.the_best(weighed, self.machine())
 
     def find_drafts(
         self,

@@ -1,13 +1,22 @@
-"""Whether a pair fits into the memory of a machine."""
+"""Whether a pair fits into the memory of a machine, which quantisation does, and how fast it would
+be."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.units import format_bytes
 from eaglechat.wire.capabilities import Memory
+from eaglechat.wire.protocol import Bandwidth
+
+_BITS = re.compile(r"(?:^|[-_.])(?:(?:I|T)?Q(\d)\w*|MXFP(4)\w*|B?F(16|32))$", re.IGNORECASE)
+_LEGACY = re.compile(r"Q[45]_[01]$", re.IGNORECASE)
+_ABOVE_Q8_0 = re.compile(r"(B?F16|F32|Q8_K\w*)$", re.IGNORECASE)
+_FEW_BITS = 4
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,9 @@ class Machine:
         if self.gpu and not self.unified:
             return self.gpu
         return self.ram if self.ram_available is None else self.ram_available
+
+
+UNKNOWN_MACHINE = Machine(None)
 
 
 @dataclass(frozen=True)
@@ -97,3 +109,79 @@ def machine_of(memory: Memory, lent: int = 0) -> Machine:
     own = 0 if lent and memory.unified else memory.gpu
     is_unified = memory.unified and not lent
     return Machine(memory.ram, memory.ram_available, own + lent or None, is_unified)
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """One of the files of a model: its name, and what a pair with it needs."""
+
+    name: str
+    need: MemoryNeed
+    reads: tuple[int, int] | None = None
+    """Bytes of weights that a pass over one token and one over four read; None if not known."""
+
+    @property
+    def bits(self) -> int:
+        """Of most weights, by its name; 8 if that does not say."""
+        found = _BITS.search(self.name)
+        return int(next(filter(None, found.groups()))) if found else 8
+
+
+_Q = TypeVar("_Q", bound=Quantisation)
+
+
+def best(choices: Sequence[_Q], machine: Machine) -> _Q | None:
+    """The quantisation to take where the user names none: the largest that fits. None if the
+    machine's memory is not known.
+
+    None above Q8_0 (BF16, F16, F32, Q8_K_XL), which would be slower and write no better. One that
+    is tight, only if none with 4 bits or more fits; one with fewer than 4 bits, which writes worse,
+    only if no other fits or is tight; the smallest, if all are too large. Q4_0, Q4_1, Q5_0 and Q5_1
+    only without a K-quant, or Unsloth's UD kind of one, of as many bits.
+    """
+    if machine.ram is None:
+        return None
+    allowed = [one for one in choices if not _ABOVE_Q8_0.search(one.name)] or list(choices)
+    for enough_bits in (True, False):
+        for word in ("fits", "tight"):
+            group = [
+                one
+                for one in allowed
+                if (one.bits >= _FEW_BITS) is enough_bits and judge(one.need, machine).word == word
+            ]
+            if group:
+                return max(_without_legacy(group), key=_weights)
+    return min(allowed, key=_weights, default=None)
+
+
+def _without_legacy(group: Iterable[_Q]) -> list[_Q]:
+    modern = [one for one in group if not _LEGACY.search(one.name)]
+    bits = max((one.bits for one in modern), default=0)
+    return modern + [one for one in group if one not in modern and one.bits > bits]
+
+
+def _weights(one: Quantisation) -> int:
+    return one.need.target_weights
+
+
+def estimate(
+    reads: tuple[int, int] | None, need: MemoryNeed, machine: Machine, measured: Bandwidth | None
+) -> str:
+    """How fast a model would be by the bandwidth that was measured here, in words; empty if that
+    was not measured where the model would be, on GPUs or in the RAM."""
+    if reads is None or measured is None or _is_on_gpu(need, machine) is not measured.on_gpu:
+        return ""
+    speed = measured.one / reads[0]
+    said = f"about {speed:.{0 if round(speed, 1) >= 10 else 1}f} tokens/s plain"
+    if measured.four is not None:
+        said += f", {1000 * reads[1] / measured.four:.0f} ms for a pass over 4 tokens"
+    return f"{said}, estimated"
+
+
+def _is_on_gpu(need: MemoryNeed, machine: Machine) -> bool | None:
+    """Whether all of a pair would be on GPUs, or in the RAM; None if on both, or nowhere."""
+    if machine.gpu and not machine.unified:
+        return True if need.total <= machine.gpu else None
+    if machine.ram is None or need.total > machine.ram:
+        return None
+    return machine.unified

@@ -35,6 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SIDECAR = re.compile(
     r"(^|[-_.])(eagle-?3|dflash2?|dspark|mmproj|mtp|imatrix)([-_.]|$)", re.IGNORECASE
 )
+_BESIDE = re.compile(r"(^|[-_.])(mmproj|imatrix)([-_.]|$)", re.IGNORECASE)
 # In a whole model's name, mtp stands further back: its heads are in the same file.
 _DRAFT = re.compile(r"eagle-?3|dflash|dspark|^mtp-", re.IGNORECASE)
 _FORMS = "write user/repo, user/repo:Q4_K_M, user/repo/file.gguf or a Hub address"
@@ -90,7 +91,7 @@ class ModelFiles:
         return bool(_DRAFT.search(self.name))
 
 
-def _hosts() -> dict[str, str]:
+def hub_hosts() -> dict[str, str]:
     """Hosts of the Hub, including the mirror that HF_ENDPOINT names, and the path that precedes a
     repository's name in their addresses."""
     mirror = urlsplit(os.environ.get("HF_ENDPOINT", ""))
@@ -103,13 +104,16 @@ def parse(text: str) -> LocalReference | HubReference:
     text = text.strip()
     if not text:
         raise InvalidReferenceError(f"The reference is empty: {_FORMS}.")
-    hosts = _hosts()
+    hosts = hub_hosts()
     text = re.sub("^hf:(//)?", "hf.co/", text)
     if "://" in text:
         address = urlsplit(text)
         before = hosts.get(address.netloc.lower())
         if before is None:
-            raise InvalidReferenceError(f"{text} is not on the Hugging Face Hub: {_FORMS}.")
+            raise InvalidReferenceError(
+                f"{text} is not on the Hugging Face Hub: {_FORMS}; if it is a mirror of the Hub, "
+                f"set HF_ENDPOINT to {address.scheme}://{address.netloc}."
+            )
         return _parse_hub(unquote(address.path).lstrip("/").removeprefix(before), text)
     host, _, rest = text.partition("/")
     if host.lower() in hosts:
@@ -170,8 +174,20 @@ def group_models(files: Iterable[str]) -> list[ModelFiles]:
     return sorted(models, key=lambda model: model.first)
 
 
-def choose(reference: HubReference, files: Sequence[str]) -> ModelFiles:
-    """The model that a reference means among the files of its repository.
+def whole_models(files: Iterable[str]) -> list[ModelFiles]:
+    """The models among `files` that are no projectors, drafts or sidecars, by their names. One with
+    mtp inside its name may be either: it counts if there is no other."""
+    models = [
+        model
+        for model in group_models(files)
+        if not model.is_draft and not _BESIDE.search(model.name)
+    ]
+    return [model for model in models if not _SIDECAR.search(model.name)] or models
+
+
+def choose(reference: HubReference, files: Sequence[str], *, is_target: bool = False) -> ModelFiles:
+    """The model that a reference means among the files of its repository. A target is no draft
+    beside it, also where there is nothing else.
 
     Raises InvalidReferenceError, listing what there is, if none or more than one matches.
     """
@@ -186,7 +202,10 @@ def choose(reference: HubReference, files: Sequence[str]) -> ModelFiles:
             f"{reference.repo} has no complete model {reference.file}; it has {_names(models)}."
         )
     # `user/repo` does not mean a projector or a draft unless there is nothing else.
-    plain = [model for model in models if not _SIDECAR.search(model.name)] or models
+    plain = whole_models(files)
+    if not plain and is_target:
+        raise InvalidReferenceError(f"{reference.repo} holds no target, only {_names(models)}.")
+    plain = plain or models
     if reference.quantization:
         found = _with_quantization(reference.quantization, plain)
         if not found:

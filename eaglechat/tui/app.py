@@ -110,6 +110,7 @@ class EagleApp(KeysInOrder):
                 self._write_past_screen, lambda: self.app_focus, lambda: settings_service.current
             ),
         )
+        desk.machine = lambda: self.services.engine.machine
         self._notices = list(map(str, (*problems, *key_problems, *theme_problems)))
         if chosen is None or chosen.name != settings.interface.theme:
             self._notices.append(f"There is no theme “{settings.interface.theme}”.")

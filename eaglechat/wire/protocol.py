@@ -260,6 +260,17 @@ class DrafterInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The most tokens that it drafts in a round."""
 
 
+class Bandwidth(msgspec.Struct, frozen=True):
+    """Bytes of weights per second that passes of a target read, timed when it was loaded."""
+
+    one: float
+    """In a pass over one token."""
+    four: float | None
+    """In a pass over four; None if there was no time."""
+    on_gpu: bool
+    """Whether all its layers are on GPUs; otherwise, all are in the RAM."""
+
+
 class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The loaded pair and how it was loaded.
 
@@ -279,6 +290,8 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     plain_ms: float | None = None
     """Milliseconds of a plain pass in a short context, timed during the load; None if it was
     not."""
+    bandwidth: Bandwidth | None = None
+    """None if it was not timed, and for a target that is small, or partly on GPUs."""
     kv_type: KvType = "f16"
     draft_kv_type: KvType = "f16"
     draft_window: int = DRAFT_WINDOW_DEFAULT

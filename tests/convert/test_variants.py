@@ -119,6 +119,15 @@ def test_rope_parameters_by_layer_type_are_read_as_the_trainer_speculators_reads
     assert fields(path)["eagle3.rope.freq_base"] == ["FLOAT32", 1e4]
 
 
+def test_hunyuans_scaling_of_rope_enlarges_its_base(target: Path) -> None:
+    scaling = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}
+    path = converted(draft(head_dim=128, rope_theta=1e4, rope_scaling=scaling), target)
+    kind, base = fields(path)["eagle3.rope.freq_base"]
+    # As llama.cpp converts Hunyuan's models.
+    assert (kind, base) == ("FLOAT32", pytest.approx(11158840, rel=1e-4))
+    assert not any("rope.scaling" in name for name in fields(path))
+
+
 @pytest.mark.parametrize("place", ["top", "rope_parameters"])
 def test_a_share_of_each_head_is_rotated(place: str, target: Path) -> None:
     share = {"partial_rotary_factor": 0.5}

@@ -4,8 +4,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from eaglechat.engine.drafters.mtp.pairing import ARCHITECTURES
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
-from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource, load, remember
+from eaglechat.hub.catalogue import (
+    NO_DRAFT,
+    CatalogueEntry,
+    DraftSource,
+    GGUFSource,
+    load,
+    remember,
+)
 
 
 def user_file(tmp_path: Path, text: str) -> Path:
@@ -25,19 +33,22 @@ draft = { checkpoint = "me/draft" }
 def test_the_shipped_catalogue_is_sound_and_starts_small(tmp_path: Path) -> None:
     entries, problems = load(tmp_path / "none")
     assert problems == []
-    assert [entry.name for entry in entries][:2] == ["qwen3-1.7b", "qwen3-4b"]
+    assert [entry.name for entry in entries][:2] == ["qwen3.5-0.8b", "qwen3-1.7b"]
     # On what each rests: a measurement, or who publishes it.
     assert all(entry.acceptance or entry.note for entry in entries)
     pinned = [s for e in entries for s in (e.target, e.draft) if s.sha256]
     assert pinned
     assert all(re.fullmatch("[0-9a-f]{40}", source.revision) for source in pinned)
     assert all(entry.base_model and entry.licence and entry.title for entry in entries)
-    assert {entry.architecture for entry in entries} <= TARGET_ARCHITECTURES
+    assert {entry.architecture for entry in entries} <= TARGET_ARCHITECTURES | ARCHITECTURES
+    # A speed-up names its source.
+    assert all(entry.acceptance for entry in entries if entry.speed_up)
+    assert {entry.architecture for entry in entries if entry.draft == NO_DRAFT} <= ARCHITECTURES
 
 
 def test_the_users_entries_come_after_and_replace_by_name(tmp_path: Path) -> None:
     shipped, _ = load(tmp_path / "none")
-    override = OWN.replace("mine", "qwen3-4b").replace("me/target", "me/other")
+    override = OWN.replace("mine", "qwen3-1.7b").replace("me/target", "me/other")
     entries, problems = load(user_file(tmp_path, OWN + override))
     assert problems == []
     assert [entry.name for entry in entries] == [*(entry.name for entry in shipped), "mine"]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pytest
 
 from eaglechat.hub import catalogue
@@ -113,6 +114,24 @@ def test_a_draft_that_no_longer_fits_is_said_and_not_pinned(
     assert script.main(["--write"], hub, file) == 1
     assert "no longer fits: the draft was made for a target" in capsys.readouterr().out
     assert file.read_text() == before
+
+
+def test_a_pair_without_a_draft_needs_heads_and_keeps_its_quantisation_open(
+    script: ModuleType, hub: Hub, fake: FakeHub, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text('[[pair]]\nname = "base"\ntarget = { repo = "org/Base-GGUF" }\n')
+    assert script.main(["--write"], hub, file) == 1
+    assert "nothing drafts for it: Base-Q4_K_M.gguf has no MTP heads" in capsys.readouterr().out
+    before = entry_of(file)
+
+    head = (*ggufs.ONE_TENSOR, ("blk.6.nextn.eh_proj.weight", (8, 8)))
+    fields = {"hy_v3.nextn_predict_layers": 1}
+    heads = ggufs.target("hy_v3", n_layers=7, tensors=head, **fields)
+    repo = move_on(fake, "org/Base-GGUF", {"Base-Q4_K_M.gguf": heads})
+    assert script.main(["--write"], hub, file) == 0
+    assert capsys.readouterr().out == "base: unchanged\n"
+    pinned = msgspec.structs.replace(before.target, revision=repo.commit)
+    assert entry_of(file) == msgspec.structs.replace(before, target=pinned)
 
 
 def test_what_is_gone_gated_or_renamed_is_said(

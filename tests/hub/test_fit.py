@@ -8,9 +8,24 @@ from typing import Any
 import pytest
 
 from eaglechat.gguf.header import GGUFHeader, parse_header, read_header
-from eaglechat.gguf.memory import MemoryNeed, default_context, kv_bytes, memory_need
-from eaglechat.hub.fit import Machine, judge, judge_weights, machine_of
+from eaglechat.gguf.memory import (
+    MemoryNeed,
+    default_context,
+    kv_bytes,
+    memory_need,
+    weights_read,
+)
+from eaglechat.hub.fit import (
+    Machine,
+    Quantisation,
+    best,
+    estimate,
+    judge,
+    judge_weights,
+    machine_of,
+)
 from eaglechat.wire.capabilities import Memory
+from eaglechat.wire.protocol import Bandwidth
 from tests import ggufs
 
 MIB = 1 << 20
@@ -174,3 +189,77 @@ def test_weights_alone_say_that_much_is_left_or_that_they_are_too_large(
 ) -> None:
     verdict = judge_weights(size, machine)
     assert (verdict.word if verdict else None, verdict.text if verdict else "") == (word, text)
+
+
+def quantisation(name: str, gb: float) -> Quantisation:
+    return Quantisation(name, MemoryNeed(round(gb * 1e9), 0, 10**9, 0, 0), (10**9, 2 * 10**9))
+
+
+ALL = [
+    quantisation(f"m-{name}", gb)
+    for name, gb in {
+        "BF16": 18, "UD-Q8_K_XL": 13, "Q8_0": 10, "Q6_K": 8, "Q5_1": 7, "UD-Q4_K_XL": 6, "Q4_0": 5,
+        "Q4_K_M": 5.5, "IQ4_XS": 4.5, "Q3_K_M": 4, "UD-IQ2_M": 3,
+    }.items()
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("machine", "only", "taken"),
+    [
+        # Nothing above Q8_0, however much there is.
+        (Machine(100 * 10**9), "", "Q8_0"),
+        (Machine(12 * 10**9, 10**10), "", "Q6_K"),
+        # With its context: 8 GB do not hold weights of 8 GB.
+        (Machine(12 * 10**9, 8 * 10**9), "", "Q5_1"),
+        # A K-quant of as many bits before a legacy one, also if that is larger.
+        (Machine(12 * 10**9, 8 * 10**9), "4", "UD-Q4_K_XL"),
+        (Machine(12 * 10**9, 8 * 10**9), "Q4_0", "Q4_0"),
+        # Four bits that are tight before three that fit.
+        (Machine(8 * 10**9, 5 * 10**9), "", "Q5_1"),
+        (Machine(4_500_000_000), "", "UD-IQ2_M"),
+        # Too large: the smallest.
+        (Machine(10**9), "", "UD-IQ2_M"),
+        (Machine(100 * 10**9), "BF16", "BF16"),
+        # In the GPU's memory, if one fits there.
+        (Machine(100 * 10**9, gpu=9 * 10**9), "", "Q6_K"),
+        (Machine(None), "", None),
+    ],
+)
+def test_the_largest_quantisation_that_fits_is_taken(
+    machine: Machine, only: str, taken: str | None
+) -> None:
+    found = best([one for one in ALL if only in one.name], machine)
+    assert (found.name if found else None) == (f"m-{taken}" if taken else None)
+
+
+def test_a_speed_is_estimated_only_where_the_bandwidth_was_measured() -> None:
+    need, reads = ALL[2].need, (10**9, 2 * 10**9)
+    in_ram = Bandwidth(2.5e10, 2e10, on_gpu=False)
+    machine = Machine(64 * 10**9)
+    said = "about 25 tokens/s plain, 100 ms for a pass over 4 tokens, estimated"
+    assert estimate(reads, need, machine, in_ram) == said
+    slow = Bandwidth(2.5e9, None, on_gpu=False)
+    assert estimate(reads, need, machine, slow) == "about 2.5 tokens/s plain, estimated"
+    on_gpu = Bandwidth(2.5e10, None, on_gpu=True)
+    assert estimate(reads, need, Machine(64 * 10**9, gpu=24 * 10**9), on_gpu)
+    for unlike in (
+        (None, need, machine, in_ram),
+        (reads, need, machine, None),
+        (reads, need, machine, on_gpu),
+        (reads, need, Machine(5 * 10**9), in_ram),
+        # On both the GPU and the RAM.
+        (reads, need, Machine(64 * 10**9, gpu=5 * 10**9), on_gpu),
+    ):
+        assert estimate(*unlike) == ""
+
+
+def test_a_pass_reads_all_weights_but_the_experts_that_no_token_takes() -> None:
+    assert weights_read(a_target(), 4) == a_target().size_bytes
+    experts = (("token_embd.weight", (8, 32)), ("blk.0.ffn_up_exps.weight", (8, 96)))
+    uses = {"qwen3moe.expert_count": 8, "qwen3moe.expert_used_count": 2}
+    mixture = a_target(arch="qwen3moe", tensors=experts, **uses)
+    read = [(weights_read(mixture, n) or 0) / mixture.size_bytes for n in (1, 2, 1000)]
+    assert read == pytest.approx([1 - 0.75 * 0.75, 1 - 0.75 * 0.75**2, 1], abs=1e-3)
+    # Without the tensors it is not known.
+    assert weights_read(a_target(arch="qwen3moe", **uses), 1) is None

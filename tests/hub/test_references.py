@@ -149,7 +149,7 @@ def test_a_mirror_s_own_addresses_name_models(
 
 def test_without_a_mirror_its_addresses_name_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
-    with pytest.raises(InvalidReferenceError, match="not on the Hugging Face Hub"):
+    with pytest.raises(InvalidReferenceError, match=r"set HF_ENDPOINT to https://mirror\.example"):
         parse("https://mirror.example/user/repo")
 
 

@@ -92,7 +92,7 @@ class ScriptedDesk(HubDesk):
     def ask_facts(self, entry: CatalogueEntry, n_ctx: int) -> Facts:
         return _answer(self.answers.get(entry.name, OfflineError("no Hub here")))
 
-    def plan(self, entry: CatalogueEntry) -> Plan:
+    def plan(self, entry: CatalogueEntry, n_ctx: int = 0) -> Plan:
         return _answer(self.plans[entry.name])
 
     def free_bytes(self) -> int:

@@ -19,12 +19,14 @@ from eaglechat.cli.status import (
     complain,
     reason,
 )
+from eaglechat.wire.neutral import neutralise
 
 if TYPE_CHECKING:
     from eaglechat.cli.hub.progress import ProgressPrinter
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
     from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
+    from eaglechat.hub.fit import Machine
     from eaglechat.hub.local.pair import Pair
     from eaglechat.hub.references import HubReference, ModelFiles
 
@@ -116,7 +118,7 @@ def _with_draft(
         )
     known = [(entry, installed.status(entry, hub.cache_dir)) for entry in entries]
     way = targets.draft_of(hub.repo(reference.repo, reference.revision), reference)
-    return pair_up(targets.named(hub, args.reference, known, ()), way, known)
+    return pair_up(targets.named(hub, args.reference, known, (), _choose), way, known)
 
 
 def _of_checkpoint(
@@ -159,7 +161,7 @@ def _pull_model(
     from eaglechat.hub.downloads.find_drafts import checkpoint_files
     from eaglechat.hub.errors import OfflineError
     from eaglechat.hub.local import installed, stores
-    from eaglechat.hub.references import choose, group_models
+    from eaglechat.hub.references import group_models
 
     hub = downloads.hub
     try:
@@ -174,7 +176,7 @@ def _pull_model(
         return _pull_pair(args, downloads, _of_checkpoint(listing, hub, entries), printer)
     if args.draft_type:
         raise WrongUsageError("--type is for drafts that are converted")
-    model = choose(reference, listing.paths)
+    model = _choose(reference, listing, hub)
     files = [listing.file(name) for name in model.files]
     if args.check:
         _drop_damaged(hub, files)
@@ -188,12 +190,54 @@ def _pull_model(
     return OK
 
 
+def _choose(reference: HubReference, listing: RemoteRepo, hub: Hub) -> ModelFiles:
+    """What the reference names; of a model with several quantisations, if it names none, the one
+    to take on this machine. Standard error gets what each needs here."""
+    from eaglechat import paths
+    from eaglechat.gguf.header import GGUFError
+    from eaglechat.hub import fit
+    from eaglechat.hub.downloads import quantisations
+    from eaglechat.hub.errors import GatedError
+    from eaglechat.hub.local.bandwidth import measured
+    from eaglechat.hub.references import choose, whole_models
+    from eaglechat.hub.units import format_bytes
+
+    named = choose(reference, listing.paths)
+    models = whole_models(listing.paths)
+    if reference.file or reference.quantization or len(models) < 2:
+        return named
+    try:
+        weighed = quantisations.weigh(hub, listing, models)
+    except (GatedError, GGUFError):
+        # The download says more.
+        return named
+    machine = _machine()
+    best = quantisations.the_best(weighed, machine)
+    width = max(len(one.name) for one in weighed)
+    for one in weighed:
+        judged = fit.judge(one.need, machine)
+        speed = fit.estimate(one.reads, one.need, machine, measured(paths.state_dir()))
+        size = format_bytes(one.need.target_weights)
+        said = ", ".join(filter(None, (judged.word, judged.text, speed)))
+        row = f"{'▸' if one is best else ' '} {one.name:<{width}}  {size:>8}  {said}"
+        print(neutralise(row), file=sys.stderr)
+    return best.model if best else named
+
+
+def _machine() -> Machine:
+    from eaglechat import paths, settings
+    from eaglechat.cli.loading import machine_of_engine
+
+    return machine_of_engine(settings.load(paths.config_file())[0])
+
+
 def _pull_pair(
     args: argparse.Namespace, downloads: Downloads, entry: CatalogueEntry, printer: ProgressPrinter
 ) -> int:
     from eaglechat.hub import catalogue
     from eaglechat.hub.downloads import install
     from eaglechat.hub.errors import OfflineError
+    from eaglechat.hub.fit import UNKNOWN_MACHINE
     from eaglechat.hub.local import installed
 
     hub = downloads.hub
@@ -204,7 +248,10 @@ def _pull_pair(
 
         draft_type = checked_type(args.draft_type, TYPES)
     try:
-        plan = install.plan(hub, entry, draft_type)
+        source = entry.target
+        is_open = source.repo and not source.file and not source.quantization
+        machine = _machine() if is_open else UNKNOWN_MACHINE
+        plan = install.plan(hub, entry, draft_type, machine)
         install.check_draft(hub, plan, is_new=args.draft is not None)
         install.check_access(hub, plan)
     except OfflineError:

@@ -20,15 +20,22 @@ from eaglechat.engine.generation.generator import Generator
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.llama.placement import Placement, draft_placement, target_placement
+from eaglechat.engine.llama.placement import (
+    Device,
+    Placement,
+    draft_placement,
+    offload_devices,
+    target_placement,
+)
 from eaglechat.engine.loading.machine import choose_threads, free_memory
 from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader, model_info
-from eaglechat.gguf.memory import default_context
+from eaglechat.gguf.memory import default_context, weights_read
 from eaglechat.gguf.preflight import check_kv_type
 from eaglechat.wire.errors import LoadCancelledError, ModelLoadError, SettingsError
 from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
 from eaglechat.wire.protocol import (
+    Bandwidth,
     DrafterInfo,
     DrafterKind,
     ModelInfo,
@@ -43,6 +50,10 @@ target. Each is as large as the state."""
 
 _A_FEW = 4
 """Rows of the second warm-up: llama.cpp's kernels for several rows differ from those for one."""
+
+_SAYS_BANDWIDTH = 500_000_000
+"""Bytes of the smallest target whose passes say how fast weights are read: those of a smaller one
+are in CPU caches, or wait for kernels to start."""
 
 OnProgress = Callable[[str, float], bool]
 """Gets the stage and the fraction of the whole load that is done; False stops the load."""
@@ -169,6 +180,7 @@ class LoadedPair:
             devices=tuple(device.description for device in devices),
             load_ms=(time.perf_counter() - started) * 1000.0,
             plain_ms=_plain_ms(calibrations),
+            bandwidth=_bandwidth(calibrations, target_header, options, devices),
             kv_type=options.kv_type,
             draft_kv_type=options.draft_kv_type,
             draft_window=draft_window(draft_header, options),
@@ -263,6 +275,29 @@ def _plain_ms(calibrations: Mapping[str, Calibration]) -> float | None:
     """Milliseconds of a plain pass, as calibrated for the first draft model."""
     first = next(iter(calibrations.values()), None)
     return first.verify[0][1] if first is not None and first.verify else None
+
+
+def _bandwidth(
+    calibrations: Mapping[str, Calibration],
+    target: GGUFHeader,
+    options: LoadOptions,
+    devices: Sequence[Device],
+) -> Bandwidth | None:
+    """None for a target that is partly on GPUs or on other machines, and for a small one."""
+    gpus = offload_devices(devices)
+    first = next(iter(calibrations.values()), None)
+    is_split = bool(gpus) and options.n_gpu_layers > 0
+    if first is None or is_split or options.rpc_servers or target.size_bytes < _SAYS_BANDWIDTH:
+        return None
+    ms = dict(first.verify)
+    speeds = {
+        n_tokens: 1000.0 * n_bytes / ms[n_tokens]
+        for n_tokens in (1, _A_FEW)
+        if n_tokens in ms and (n_bytes := weights_read(target, n_tokens))
+    }
+    if 1 not in speeds:
+        return None
+    return Bandwidth(speeds[1], speeds.get(_A_FEW), bool(gpus) and options.n_gpu_layers != 0)
 
 
 def _warm_up(target: Context) -> None:

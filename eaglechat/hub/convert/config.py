@@ -57,7 +57,8 @@ class RopeConfig(msgspec.Struct, frozen=True, kw_only=True):
     attention_factor: float | None = None
     beta_fast: float | None = None
     beta_slow: float | None = None
-    alpha: float | None = None
+    alpha: Annotated[float, msgspec.Meta(gt=0, le=1e4)] | None = None
+    """Of Hunyuan's scaling, which enlarges the base; see `freq_base`."""
     partial_rotary_factor: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     """Share of each head's values that is rotated: the first ones."""
     mrope_section: tuple[Layer, ...] = ()
@@ -227,7 +228,7 @@ def scaling_fields(config: DraftConfig) -> dict[str, str | int | float]:
     """
     rope = config.rope
     kind = rope.rope_type.lower()
-    if kind in _UNSCALED and rope.alpha is None:
+    if kind in _UNSCALED and (rope.alpha is None or kind == "dynamic"):
         return {}
     if kind not in ("linear", "yarn"):
         raise ConversionError(
@@ -247,6 +248,15 @@ def scaling_fields(config: DraftConfig) -> dict[str, str | int | float]:
         }
         fields.update((key, value) for key, value in optional.items() if value is not None)
     return fields
+
+
+def freq_base(config: DraftConfig, n_rot: int) -> float:
+    """RoPE's base. With `alpha` it is larger, at every length, as in vLLM's
+    DynamicNTKAlphaRotaryEmbedding; llama.cpp converts Hunyuan's own models in the same way."""
+    rope = config.rope
+    if rope.alpha is None or n_rot <= 2:
+        return rope.rope_theta
+    return rope.rope_theta * float(rope.alpha ** (n_rot / (n_rot - 2)))
 
 
 def llama3_factors(config: DraftConfig, n_rot: int) -> npt.NDArray[np.float32] | None:

@@ -15,7 +15,7 @@ from gguf import GGMLQuantizationType as Type
 
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, DRAFT_WINDOW, NORM_OUTPUT, NORMS_FEATURES
-from eaglechat.hub.convert.config import llama3_factors, scaling_fields
+from eaglechat.hub.convert.config import freq_base, llama3_factors, scaling_fields
 from eaglechat.hub.convert.draft import FC_NORMS, ConvertibleDraft
 from eaglechat.hub.convert.tensors import StoredTensor
 from eaglechat.hub.convert.writer import OutputTensor, fields_as_stored, pack
@@ -88,7 +88,7 @@ def _model_fields(draft: ConvertibleDraft) -> Iterable[bytes]:
     if rope.mrope_section:
         padded = (*rope.mrope_section, 0, 0, 0, 0)[:4]
         yield pack("eagle3.rope.dimension_sections", padded, _T.ARRAY, _T.INT32)
-    yield pack("eagle3.rope.freq_base", rope.rope_theta, _T.FLOAT32)
+    yield pack("eagle3.rope.freq_base", freq_base(config, draft.n_rot), _T.FLOAT32)
     yield pack("eagle3.attention.layer_norm_rms_epsilon", config.rms_norm_eps, _T.FLOAT32)
     yield pack("eagle3.attention.key_length", draft.head_dim, _T.UINT32)
     yield pack("eagle3.attention.value_length", draft.head_dim, _T.UINT32)

@@ -7,6 +7,7 @@ import json
 
 import httpx2
 import msgspec
+from huggingface_hub import constants
 from huggingface_hub import errors as hub
 
 from eaglechat.hub.errors import GatedError, HubError, OfflineError
@@ -51,6 +52,10 @@ def _explain_transport(error: httpx2.RequestError, name: str, purpose: str) -> H
             f"Cannot reach the Hub {purpose}: check the network (or HF_ENDPOINT and the proxy "
             "settings).",
             transient=True,
+        )
+    if isinstance(error, httpx2.UnsupportedProtocol):
+        return HubError(
+            f"HF_ENDPOINT is {constants.ENDPOINT}, which is no address: it begins with https://."
         )
     if isinstance(error, httpx2.TimeoutException):
         return HubError(

@@ -293,7 +293,7 @@ def _not_asked(entry: CatalogueEntry) -> Way:
         entry.draft.repo or entry.draft.checkpoint or "",
         is_checkpoint=entry.draft.checkpoint is not None,
         size_bytes=entry.draft.size or 0,
-        problem="the Hub was not asked yet",
+        problem="not judged yet",
     )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+import msgspec
 
 from eaglechat.engine.drafters.pairing import kind_of, kinds
 from eaglechat.gguf.header import GGUFHeader, read_header
@@ -12,7 +14,15 @@ from eaglechat.gguf.memory import MemoryNeed, memory_need
 from eaglechat.hub.catalogue import CatalogueEntry, GGUFSource
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import checkpoint_files, judge_gguf
+from eaglechat.hub.downloads.quantisations import (
+    choose_here,
+    need_of,
+    read_target,
+    reads_of,
+    usual_context,
+)
 from eaglechat.hub.errors import HubError, disk_full
+from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine
 from eaglechat.hub.local.cache import RepoCache, free_bytes
 from eaglechat.hub.local.installed import (
     DEFAULT_DRAFT_TYPE,
@@ -25,11 +35,8 @@ from eaglechat.hub.local.installed import (
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.partial_file import bytes_received
 from eaglechat.hub.local.stores import find_file
-from eaglechat.hub.references import InvalidReferenceError, choose
+from eaglechat.hub.references import InvalidReferenceError, choose, group_models
 from eaglechat.wire.protocol import DrafterKind
-
-USUAL_CONTEXT = 1 << 13
-"""Tokens of context for which the memory of a pair is estimated before its download."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,7 @@ class Plan:
     """The files of a pair to download, with exact sizes and hashes from the Hub."""
 
     entry: CatalogueEntry
+    """Its target has a file if the entry left it open which."""
     target: tuple[RemoteFile, ...]
     draft: tuple[RemoteFile, ...]
     gated: tuple[str, ...]
@@ -59,15 +67,19 @@ class Plan:
         return self.target if self.is_converted else (*self.target, *self.draft)
 
 
-def plan(hub: Hub, entry: CatalogueEntry, draft_type: str = DEFAULT_DRAFT_TYPE) -> Plan:
-    """Ask the Hub for a pair's files. Raises HubError, InvalidReferenceError."""
+def plan(
+    hub: Hub,
+    entry: CatalogueEntry,
+    draft_type: str = DEFAULT_DRAFT_TYPE,
+    machine: Machine = UNKNOWN_MACHINE,
+    n_ctx: int = 0,
+) -> Plan:
+    """Ask the Hub for a pair's files. A target without a file is the quantisation that fits the
+    machine. Raises HubError, InvalidReferenceError, GGUFError."""
     listings: dict[str, RemoteRepo] = {}
     target: tuple[RemoteFile, ...] = ()
     draft: tuple[RemoteFile, ...] = ()
-    if entry.target.repo:
-        listing = hub.repo(entry.target.repo, entry.target.revision)
-        listings[listing.repo], target = listing, _model(listing, entry.target)
-    elif not Path(entry.target.path).is_file():
+    if entry.target.path and not Path(entry.target.path).is_file():
         raise InvalidReferenceError(f"The target of {entry.name} has gone: {entry.target.path}.")
     if (gguf := entry.draft.gguf) is not None:
         listing = hub.repo(gguf.repo, gguf.revision)
@@ -78,6 +90,22 @@ def plan(hub: Hub, entry: CatalogueEntry, draft_type: str = DEFAULT_DRAFT_TYPE) 
         draft = tuple(listing.file(name) for name in checkpoint_files(listing))
         if not draft:
             raise InvalidReferenceError(f"{listing.repo} holds no checkpoint with a config.json.")
+    if entry.target.repo:
+        listing = hub.repo(entry.target.repo, entry.target.revision)
+        source = entry.target
+        if not source.file and not source.quantization:
+            # One that is here already, else what fits.
+            here = status(entry, hub.cache_dir).target
+            named = {PurePosixPath(one.first).name: one for one in group_models(listing.paths)}
+            wanted = named.get(here.name) if here else None
+            beside = sum(file.size for file in draft)
+            wanted = wanted or choose_here(
+                hub, listing, source.reference, machine, n_ctx=n_ctx, draft_bytes=beside
+            )
+            source = msgspec.structs.replace(source, file=wanted.first)
+            entry = msgspec.structs.replace(entry, target=source)
+        listings = {listing.repo: listing, **listings}
+        target = _model(listing, source)
     repos = listings.values()
     is_converted = (
         entry.draft.checkpoint is not None and converted_path(entry.name, draft_type).exists()
@@ -209,23 +237,20 @@ def finish(
 def memory_of(hub: Hub, plan: Plan, n_ctx: int) -> MemoryNeed:
     """The memory a pair will need at a context of `n_ctx` tokens, from its headers on the Hub.
 
-    0 means USUAL_CONTEXT, or the target's whole context if that is smaller. A checkpoint is counted
-    with its size on the Hub, and a KV cache as large as that of one layer of the target.
-    Raises HubError, GGUFError.
+    For `n_ctx` 0 and for a checkpoint, as `need_of`. Raises HubError, GGUFError.
     """
     target = _target(hub, plan)
-    if plan.target:
-        target = replace(target, size_bytes=sum(file.size for file in plan.target))
     draft_bytes = sum(file.size for file in plan.draft)
-    n_ctx = n_ctx or min(target.n_ctx_train or USUAL_CONTEXT, USUAL_CONTEXT)
-    if not plan.draft:
-        return memory_need(target, None, n_ctx)
-    if not plan.converts:
-        draft = replace(hub.beginning(plan.draft[0]), size_bytes=draft_bytes)
-        return memory_need(target, draft, n_ctx)
-    need = memory_need(target, None, n_ctx)
-    layer = need.target_kv // max(target.n_layers, 1)
-    return replace(need, draft_weights=draft_bytes, draft_kv=layer)
+    need = need_of(target, n_ctx, draft_bytes)
+    if not plan.draft or plan.converts:
+        return need
+    draft = replace(hub.beginning(plan.draft[0]), size_bytes=draft_bytes)
+    return memory_need(target, draft, usual_context(target, n_ctx))
+
+
+def reads(hub: Hub, plan: Plan) -> tuple[int, int] | None:
+    """As `reads_of` the target. Raises HubError, GGUFError."""
+    return reads_of(_target(hub, plan))
 
 
 def drafters_of(hub: Hub, plan: Plan) -> tuple[DrafterKind, ...]:
@@ -241,10 +266,8 @@ def drafters_of(hub: Hub, plan: Plan) -> tuple[DrafterKind, ...]:
 
 
 def _target(hub: Hub, plan: Plan) -> GGUFHeader:
-    """The beginning of the target's header, and its tensors only if it declares MTP heads; the
-    whole header of a file on this machine."""
+    """As `read_target`; the whole header of a file on this machine."""
     if not plan.target:
         return read_header(Path(plan.entry.target.path))
-    header = hub.beginning(plan.target[0])
-    has_heads = header.number("{arch}.nextn_predict_layers") > 0
-    return hub.peek_model(plan.target) if has_heads else header
+    target = read_target(hub, plan.target)
+    return replace(target, size_bytes=sum(file.size for file in plan.target))

@@ -4,7 +4,7 @@ targets; and the search by words, which finds both."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,15 +34,23 @@ from eaglechat.hub.references import (
     parse,
 )
 
+ChooseFiles = Callable[[HubReference, RemoteRepo, Hub], ModelFiles]
 Catalogue = Sequence[tuple[CatalogueEntry, Status]]
 
 _MOST_BASES = 8
 _MOST_HITS = 40
 
 
-def named(hub: Hub, text: str, catalogue: Catalogue, models: Sequence[LocalModel]) -> Target:
+def named(
+    hub: Hub,
+    text: str,
+    catalogue: Catalogue,
+    models: Sequence[LocalModel],
+    choose_files: ChooseFiles = lambda reference, listing, _hub: choose(reference, listing.paths),
+) -> Target:
     """The target that `text` names: a pair of the catalogue, a model on this machine, or a
-    reference to the Hub. Raises HubError, GGUFError, InvalidReferenceError."""
+    reference to the Hub, of whose files `choose_files` says which. Raises HubError, GGUFError,
+    InvalidReferenceError."""
     for entry, status in catalogue:
         if entry.name == text:
             return of_entry(hub, entry, status, catalogue, models)
@@ -56,7 +64,7 @@ def named(hub: Hub, text: str, catalogue: Catalogue, models: Sequence[LocalModel
     if cached is not None:
         return of_model(replace(library.look_at([cached])[0], repo=reference.repo), catalogue)
     listing = hub.repo(reference.repo, reference.revision)
-    return of_repo(hub, listing, choose(reference, listing.paths), reference.revision)
+    return of_repo(hub, listing, choose_files(reference, listing, hub), reference.revision)
 
 
 def of_file(path: Path, catalogue: Catalogue, models: Sequence[LocalModel]) -> Target:

@@ -38,7 +38,7 @@ class Status:
 
 def status(entry: CatalogueEntry, cache: Path | None = None) -> Status:
     folder = cache or cache_dir()
-    target = _find(folder, entry.target)
+    target = _find(folder, entry.target, is_target=True)
     gguf = entry.draft.gguf
     checkpoint = None
     if gguf is not None:
@@ -82,12 +82,12 @@ def _bytes_of(model: Path | None) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def _find(cache: Path, source: GGUFSource) -> Path | None:
+def _find(cache: Path, source: GGUFSource, *, is_target: bool = False) -> Path | None:
     """A source's first file: in the cache, or where another program has it. If its hash is known, a
     file with that hash in any commit will do."""
     if source.path:
         return path if (path := Path(source.path)).is_file() else None
-    found = cached_model(cache, source.reference)
+    found = cached_model(cache, source.reference, is_target=is_target)
     if found is not None:
         return found
     sha256 = source.sha256 or _known_hashes().get(_hash_key(source))
@@ -97,16 +97,16 @@ def _find(cache: Path, source: GGUFSource) -> Path | None:
         whole = (path for path in links if path.exists() and shard_of(path.name) is None)
         if (found := next(whole, None)) is not None:
             return found
-    return find_model(source.reference, sha256)
+    return find_model(source.reference, sha256, is_target=is_target)
 
 
-def cached_model(cache: Path, reference: HubReference) -> Path | None:
+def cached_model(cache: Path, reference: HubReference, *, is_target: bool = False) -> Path | None:
     """The first file of a model in the newest commit of which the cache has all its files."""
     repo = RepoCache(cache, reference.repo)
     for snapshot in repo.snapshots(reference.revision):
         names = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.gguf")]
         try:
-            return snapshot / choose(reference, names).first
+            return snapshot / choose(reference, names, is_target=is_target).first
         except InvalidReferenceError:
             continue
     return None

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import msgspec
 
+from eaglechat.hub.references import hub_hosts
+
 _MODEL = "application/vnd.ollama.image.model"
 _ADAPTER = "application/vnd.ollama.image.adapter"
 _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})", re.IGNORECASE)
 _LARGEST_MANIFEST = 4 << 20
 """Bytes. A manifest has a kilobyte, or a layer per tensor in formats other than GGUF."""
 _PUBLIC_HOSTS = ("registry.ollama.ai", "ollama.com")
-_HUB_HOSTS = ("hf.co", "huggingface.co")
 
 
 class ManifestError(ValueError):
@@ -122,7 +123,7 @@ def _files(folder: Path, depth: int) -> Iterator[Path | OllamaModel]:
 
 def _model(store: Path, root: Path, path: Path) -> OllamaModel:
     host, space, model, tag = path.relative_to(root).parts
-    repo = f"{space}/{model}" if host in _HUB_HOSTS else None
+    repo = f"{space}/{model}" if host in hub_hosts() else None
     parts = [host, space, model]
     if host in _PUBLIC_HOSTS:
         parts = [model] if space == "library" else [space, model]

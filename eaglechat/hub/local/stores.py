@@ -53,13 +53,15 @@ def llama_cpp_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "llama.cpp"
 
 
-def find_model(reference: HubReference, sha256: str | None = None) -> Path | None:
+def find_model(
+    reference: HubReference, sha256: str | None = None, *, is_target: bool = False
+) -> Path | None:
     """A model of a repository that another program has: its first file. `sha256` is that file's."""
     if sha256 is not None and (blob := ollama.blob_with(sha256)):
         return blob
     for names in _of_repo(reference.repo):
         try:
-            return names[choose(reference, list(names)).first]
+            return names[choose(reference, list(names), is_target=is_target).first]
         except InvalidReferenceError:
             continue
     return None

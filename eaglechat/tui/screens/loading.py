@@ -12,7 +12,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, ProgressBar, Static, TextArea
 
+from eaglechat import paths
 from eaglechat.chat.controls import first_speculation
+from eaglechat.hub.local import bandwidth
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
 from eaglechat.tui.commands.registry import with_keys
@@ -137,6 +139,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._progress("engine", 0.0)
         elif isinstance(event, protocol.Loaded):
             self._loaded = event.pair
+            bandwidth.note(paths.state_dir(), event.pair.bandwidth)
             self._hand_over()
         elif isinstance(event, protocol.Error):
             self._fail(event.message, event.code)

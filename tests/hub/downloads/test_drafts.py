@@ -223,7 +223,7 @@ def test_a_draft_of_another_fine_tune_is_warned_of(hub: Hub, fake: FakeHub, targ
 
 def test_the_catalogue_is_asked_too(hub: Hub, fake: FakeHub) -> None:
     entries, _ = load(Path("none"))
-    entry = entries[0]
+    entry = next(one for one in entries if one.name == "qwen3-1.7b")
     file = entry.target.file
     assert file
     fake.add(entry.target.repo, {file: ggufs.target()}, base_models=("Qwen/Qwen3-1.7B",))

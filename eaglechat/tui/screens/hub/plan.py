@@ -12,9 +12,11 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Button, Static
 
+from eaglechat import paths
 from eaglechat.hub import fit
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.facts import Facts
+from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.registry import ENTER, with_keys
@@ -97,9 +99,10 @@ class PlanScreen(EagleModal[bool]):
         services = self._services
         desk, n_ctx = services.desk, services.settings.current.engine.n_ctx
         try:
-            plan = desk.plan(self._entry)
+            plan = desk.plan(self._entry, n_ctx)
             yield partial(self._take_plan, plan, desk.free_bytes(), desk.endpoint)
-            facts = desk.known_facts(self._entry, n_ctx) or desk.ask_facts(self._entry, n_ctx)
+            entry = plan.entry
+            facts = desk.known_facts(entry, n_ctx) or desk.ask_facts(entry, n_ctx)
             yield partial(self._take_facts, facts)
         except (HubError, ValueError) as error:
             yield partial(self._fail, str(error))
@@ -133,12 +136,15 @@ class PlanScreen(EagleModal[bool]):
         facts = self._facts
         if facts is None or facts.memory is None:
             return
-        judged = fit.judge(facts.memory, self._services.engine.machine)
+        machine = self._services.engine.machine
+        judged = fit.judge(facts.memory, machine)
+        speed = fit.estimate(facts.reads, facts.memory, machine, measured(paths.state_dir()))
         drafters = facts.drafters or ()
         shares = drafting.shares(facts.memory, drafters)
         drafted = f"Drafted by: {drafting.badge(drafters)}.\n" if drafters else ""
         memory = self.query_one("#memory", Static)
-        memory.update(f"{drafted}Memory: {judged.text}. With KV caches: {shares}.")
+        said = f"{drafted}Memory: {judged.text}. With KV caches: {shares}."
+        memory.update(f"{said}\nSpeed: {speed}." if speed else said)
         memory.set_class(judged.fits is False, "problem")
 
     def _fail(self, sentence: str) -> None:

@@ -18,17 +18,21 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static
 
+from eaglechat import paths
 from eaglechat.gguf.header import GGUFError
+from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.errors import HubError
+from eaglechat.hub.fit import Machine
+from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.references import (
     InvalidReferenceError,
     LocalReference,
     ModelFiles,
-    group_models,
     parse,
+    whole_models,
 )
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import with_keys
@@ -43,9 +47,12 @@ from eaglechat.tui.widgets.readouts import MUTED, Part
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.client import RemoteRepo, SearchHit
     from eaglechat.hub.downloads.find_drafts import Found, Target, Way
+    from eaglechat.hub.downloads.quantisations import RemoteQuantisation
+    from eaglechat.wire.protocol import Bandwidth
 
 DEBOUNCE_S = 0.4
 _WORDS = "a model, a draft, an author, user/repo or an address"
+_COLOURS = {"fits": "$text-success", "tight": "$text-warning", "too large": "$text-error"}
 _ASK = "Type the name of a model to chat with, or of a draft."
 
 
@@ -60,10 +67,13 @@ class Repos:
 
 @dataclass(frozen=True)
 class Models:
-    """The quantisations of a target."""
+    """The quantisations of a target, the largest first, and the one to take."""
 
     repo: RemoteRepo
-    models: Sequence[ModelFiles]
+    weighed: Sequence[RemoteQuantisation]
+    best: RemoteQuantisation | None
+    machine: Machine
+    measured: Bandwidth | None
 
 
 @dataclass(frozen=True)
@@ -163,8 +173,11 @@ class SearchScreen(EagleModal[Pair]):
         if (its := desk.targets_of(listing)) is not None:
             yield Repos(its.hits, repo, its.made_for)
             return
-        models = [model for model in group_models(listing.paths) if not model.is_draft]
-        yield Models(listing, models)
+        models = whole_models(listing.paths)
+        weighed = desk.weigh(listing, models, self._services.settings.current.engine.n_ctx)
+        machine = self._services.engine.machine
+        best = desk.best(weighed)
+        yield Models(listing, weighed, best, machine, measured(paths.state_dir()))
 
     def _find_drafts(
         self, of: Path | CatalogueEntry | tuple[RemoteRepo, ModelFiles]
@@ -199,6 +212,8 @@ class SearchScreen(EagleModal[Pair]):
                 highlight = names.index(name)
         else:
             self._steps.append(step)
+            if isinstance(step, Models) and step.best is not None:
+                highlight = step.weighed.index(step.best)
             self.query_one("#words", Input).clear()
         self._show_step(highlight)
 
@@ -232,7 +247,7 @@ class SearchScreen(EagleModal[Pair]):
             repo = step.hits[index].repo
             self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))
         elif isinstance(step, Models):
-            model = step.models[index]
+            model = step.weighed[index].model
             self._ask(
                 f"Reading the header of {model.name}, and those of drafts for it…",
                 lambda: self._find_drafts((step.repo, model)),
@@ -307,9 +322,10 @@ def _heading(step: Step) -> str:
             "Targets, and drafts" if step.hits else "The Hub has no GGUF and no draft by this name."
         )
     if isinstance(step, Models):
-        if not step.models:
+        if not step.weighed:
             return f"{step.repo.repo} has no complete GGUF model."
-        return f"Which quantisation of {step.repo.repo}?"
+        best = f" {step.best.name} is the largest that fits." if step.best else ""
+        return f"Which quantisation of {step.repo.repo}?{best}"
     found, other = step.found, step.found.with_heads
     said = f"What can make {found.target.name} faster"
     if found.asking:
@@ -331,14 +347,20 @@ def _rows(step: Step, width: int) -> list[Content]:
     if isinstance(step, Repos):
         return [_repo_row(hit) for hit in step.hits]
     if isinstance(step, Models):
-        return [
-            Content.assemble(
-                (model.name, "bold"),
-                (f"  {format_bytes(sum(step.repo.file(f).size for f in model.files))}", MUTED),
-            )
-            for model in step.models
-        ]
+        return [_quantisation_row(step, one) for one in step.weighed]
     return [_way_row(way, width) for way in step.found.ways]
+
+
+def _quantisation_row(step: Models, one: RemoteQuantisation) -> Content:
+    judged = fit.judge(one.need, step.machine)
+    speed = fit.estimate(one.reads, one.need, step.machine, step.measured)
+    parts: list[Part] = [(one.name, "bold"), (f"  {format_bytes(one.need.target_weights)}", MUTED)]
+    if judged.word is not None:
+        parts.append((f"  {judged.word}", _COLOURS[judged.word]))
+    parts.append((f"  {judged.text}", MUTED))
+    if speed:
+        parts.append((f"\n  {speed}", MUTED))
+    return Content.assemble(*parts)
 
 
 def _repo_row(hit: SearchHit) -> Content:

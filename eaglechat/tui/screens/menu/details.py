@@ -8,8 +8,11 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
+from eaglechat import paths
 from eaglechat.chat.history.listing import ChatSummary
 from eaglechat.gguf.header import GGUFHeader
+from eaglechat.hub import fit
+from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.registry import key_of, with_keys
@@ -20,6 +23,8 @@ from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire.neutral import neutralise
 
 _ASKING = "asking the Hub…"
+_NOT_KNOWN = "not known"
+"""The line above the rows says why."""
 _LABEL = 14
 _WILL_LOAD = {
     "not loaded": ": the server loads it once it is chosen",
@@ -66,7 +71,7 @@ def _verdict(known: Known) -> list[Part]:
         return [("Cannot run here", "bold $text-error"), "\n", wording.sentence(known.problem)]
     if judged is None:
         waiting = "reading the headers…" if known.offer.pair else _ASKING
-        return [known.trouble or known.offline or waiting]
+        return [known.trouble or (_NOT_KNOWN if known.offline else waiting)]
     if judged.word is None:
         return [wording.sentence(judged.text), "\nWhether the KV cache fits too is not known."]
     can = "Can run here" if known.offer.pair else "Would run here"
@@ -88,9 +93,14 @@ def _speed_lines(known: Known, width: int) -> list[Part]:
         memory = drafting.shares(need, known.drafters) if need is not None else ""
         rows += [("memory", memory), ("drafted by", drafting.badge(known.drafters)), ("", why)]
     if (gain := known.gain) is not None:
-        measured = datetime.datetime.fromtimestamp(gain.at).strftime("%Y-%m-%d")
+        day = datetime.datetime.fromtimestamp(gain.at).strftime("%Y-%m-%d")
         speed = f"{gain.speed_up:.2f}x ±{gain.error:.2f} plain, length {gain.n_draft_max}"
-        rows.append(("measured here", f"{speed}, by {gain.by}, {measured}"))
+        rows.append(("measured here", f"{speed}, by {gain.by}, {day}"))
+    facts = known.facts
+    if facts is not None and facts.memory is not None and known.offer.pair is None:
+        bandwidth = measured(paths.state_dir())
+        expected = fit.estimate(facts.reads, facts.memory, known.machine, bandwidth)
+        rows.append(("expected", expected))
     return [*_table(rows, width), "\n"] if rows else []
 
 
@@ -121,7 +131,7 @@ def _download(known: Known) -> str:
         return f"{moving.stage.value}; {key_of('app.downloads')} shows it"
     if known.facts is not None:
         return format_bytes(known.facts.bytes_total)
-    return known.trouble or known.offline or _ASKING
+    return known.trouble or (_NOT_KNOWN if known.offline else _ASKING)
 
 
 def _catalogue_lines(known: Known, width: int) -> list[Part]:

@@ -313,7 +313,7 @@ class MenuScreen(EagleScreen[None]):
             status=self._statuses.get((str(pair.target), str(pair.draft))) if pair else None,
             facts=self._facts.get(offer.name),
             trouble=self._troubles.get(offer.name) or None,
-            offline=str(self._offline) if self._offline else None,
+            offline=self._offline is not None,
             moving=self._moving.get(offer.name),
             news=self._servers.news_of(pair),
             gain=speeds.gain(pair) if speeds and pair else None,

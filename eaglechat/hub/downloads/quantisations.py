@@ -1,0 +1,119 @@
+"""The quantisations of a repository, what each needs here, and which one comes where none is
+named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from eaglechat.gguf.header import GGUFError, GGUFHeader
+from eaglechat.gguf.memory import MemoryNeed, memory_need, weights_read
+from eaglechat.hub import fit
+from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
+from eaglechat.hub.errors import GatedError
+from eaglechat.hub.fit import Machine, Quantisation
+from eaglechat.hub.local.cache import RepoCache
+from eaglechat.hub.references import HubReference, ModelFiles, choose, whole_models
+
+USUAL_CONTEXT = 1 << 13
+"""Tokens of context for which memory is estimated before a download."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteQuantisation(Quantisation):
+    """One on the Hub."""
+
+    model: ModelFiles
+    is_here: bool
+    """All or some of it was downloaded before."""
+
+
+def weigh(
+    hub: Hub,
+    repo: RemoteRepo,
+    models: Sequence[ModelFiles],
+    n_ctx: int = 0,
+    draft_bytes: int = 0,
+) -> list[RemoteQuantisation]:
+    """What each of these models of a repository needs, the largest first. They differ in their
+    weights only, so one header is read. Raises HubError, GGUFError."""
+    if not models:
+        return []
+    # The first shard of a split model may hold no weights.
+    whole = min(models, key=lambda model: len(model.files))
+    header = read_target(hub, [repo.file(name) for name in whole.files])
+    cache = RepoCache(hub.cache_dir, repo.repo)
+    begun = {left.path for left in cache.unfinished()}
+    weighed = []
+    for model in models:
+        size = sum(repo.file(name).size for name in model.files)
+        its = replace(header, size_bytes=size)
+        need = need_of(its, n_ctx, draft_bytes)
+        is_here = any(
+            name in begun or cache.pointer(repo.commit, name).exists() for name in model.files
+        )
+        weighed.append(
+            RemoteQuantisation(
+                name=model.name, need=need, reads=reads_of(its), model=model, is_here=is_here
+            )
+        )
+    return sorted(weighed, key=lambda one: one.need.target_weights, reverse=True)
+
+
+def the_best(weighed: Sequence[RemoteQuantisation], machine: Machine) -> RemoteQuantisation | None:
+    """The one that is taken: the largest that is here, or was begun, else the best by `fit.best`.
+    None if that is not known."""
+    here = next((one for one in weighed if one.is_here), None)
+    return here or fit.best(weighed, machine)
+
+
+def choose_here(
+    hub: Hub,
+    repo: RemoteRepo,
+    reference: HubReference,
+    machine: Machine,
+    *,
+    n_ctx: int = 0,
+    draft_bytes: int = 0,
+) -> ModelFiles:
+    """The target that a reference means on this machine: what it names, else the quantisation to
+    take. Raises InvalidReferenceError, HubError."""
+    named = choose(reference, repo.paths)
+    models = whole_models(repo.paths)
+    if reference.file or reference.quantization or machine.ram is None or len(models) < 2:
+        return named
+    # Nothing can be read of a gated repository but its list of files.
+    with suppress(GatedError, GGUFError):
+        best = the_best(weigh(hub, repo, models, n_ctx, draft_bytes), machine)
+        return best.model if best else named
+    return named
+
+
+def read_target(hub: Hub, files: Sequence[RemoteFile]) -> GGUFHeader:
+    """The beginning of a target's header; the whole if it must say what its MTP heads or experts
+    are."""
+    header = hub.beginning(files[0])
+    tells = ("{arch}.nextn_predict_layers", "{arch}.expert_count")
+    return hub.peek_model(files) if any(header.number(key) for key in tells) else header
+
+
+def need_of(target: GGUFHeader, n_ctx: int, draft_bytes: int = 0) -> MemoryNeed:
+    """With a draft of which only the size is known: its KV cache is that of one layer of the
+    target."""
+    need = memory_need(target, None, usual_context(target, n_ctx))
+    if not draft_bytes:
+        return need
+    layer = need.target_kv // max(target.n_layers, 1)
+    return replace(need, draft_weights=draft_bytes, draft_kv=layer)
+
+
+def usual_context(target: GGUFHeader, n_ctx: int) -> int:
+    """0 means USUAL_CONTEXT, or the target's whole context if that is smaller."""
+    return n_ctx or min(target.n_ctx_train or USUAL_CONTEXT, USUAL_CONTEXT)
+
+
+def reads_of(target: GGUFHeader) -> tuple[int, int] | None:
+    """Bytes of weights that a pass over one token, and one over four, read."""
+    one, four = weights_read(target, 1), weights_read(target, 4)
+    return None if one is None or four is None else (one, four)
