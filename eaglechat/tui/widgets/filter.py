@@ -20,8 +20,6 @@ class Filter(Input):
             {
                 "up": "row('cursor_up')",
                 "down": "row('cursor_down')",
-                "home": "row('first')",
-                "end": "row('last')",
                 "pageup": "row('page_up')",
                 "pagedown": "row('page_down')",
                 "home": "row('first')",

@@ -30,7 +30,7 @@ from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.screens.more import MoreScreen
+from eaglechat.tui.screens.more import SEARCH_KEY, MoreScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.screens.settings import SettingsScreen
@@ -45,11 +45,15 @@ Drive = Callable[..., Driver]
 Way = Callable[[Driver], Awaitable[None]]
 
 
-def highlight(user: Driver, begins: str) -> None:
+async def highlight(user: Driver, begins: str) -> None:
     """The row of the menu whose id begins so."""
     rows = user.app.screen.query_one(OptionList)
-    ids = [option.id or "" for option in rows.options]
-    rows.highlighted = next(at for at, id in enumerate(ids) if id.startswith(begins))
+
+    def places() -> list[int]:
+        return [at for at, one in enumerate(rows.options) if (one.id or "").startswith(begins)]
+
+    await user.until(places, f"a row {begins}")
+    rows.highlighted = places()[0]
 
 
 async def to_menu(user: Driver) -> None:
@@ -59,19 +63,19 @@ async def to_menu(user: Driver) -> None:
     menu.remove_class("-details")
     menu.query_one(Input).value = ""
     await user.sees("● smollm2-135m")
-    highlight(user, "library")
+    await highlight(user, "library")
 
 
 async def to_filtered_menu(user: Driver) -> None:
     await to_menu(user)
     await user.type("s")
-    highlight(user, "library")
+    await highlight(user, "library")
 
 
 async def to_chat(user: Driver) -> None:
     """A chat that has been read up to its middle, with a reply to copy and compare."""
     await to_menu(user)
-    highlight(user, "pair:")
+    await highlight(user, "pair:")
     await user.press("enter")
     await user.on(ChatScreen)
     user.engine.reply = "In short: yes."
@@ -144,7 +148,7 @@ async def to_past_chats(user: Driver) -> None:
 async def to_loading(user: Driver) -> None:
     await to_menu(user)
     user.engine.hold_load = True
-    highlight(user, "pair:")
+    await highlight(user, "pair:")
     await user.press("enter")
     await user.on(LoadingScreen)
 
@@ -170,7 +174,7 @@ async def to_message(user: Driver) -> None:
 async def to_inside(user: Driver) -> None:
     """In the middle of a reply of many rounds."""
     await to_menu(user)
-    highlight(user, "pair:")
+    await highlight(user, "pair:")
     await user.press("enter")
     await user.on(ChatScreen)
     await user.ask("How?")
@@ -184,6 +188,7 @@ async def to_find(user: Driver) -> None:
     await user.command("chat.find")
     await user.type("short")
     await user.sees("1 of")
+    await read_up(user)
 
 
 async def to_ask(user: Driver) -> None:
@@ -300,7 +305,7 @@ async def test_a_dialog_names_keys_it_has_and_the_help_lists_each_command_once(
     async with drive(size=(80, 24), desk=desk) as user:
         await PLACES[place](user)
         keys = itertools.chain(*advertised_keys(user).values())
-        names = {"Enter", "Tab", *map(name_of, keys)}
+        names = {"Enter", "Tab", name_of(SEARCH_KEY), *map(name_of, keys)}
         said = " ".join(str(box.border_subtitle) for box in user.app.screen.query(".dialog"))
         assert set(NAMED.findall(said)) <= names
         meant = [one.command.help for one in active_commands(user.app.screen)]
