@@ -206,11 +206,16 @@ class _Search:
 
     def found(self, asking: str = "", trouble: str = "") -> Found:
         ways = [
-            replace(way, reported=self._reported.get(way.repo) or way.reported)
+            replace(way, reported=self._reported_of(way) or way.reported)
             for way in (*self._here, *self._remote.values())
         ]
         target = replace(self._target, base_models=self._bases)
         return Found(target, tuple(sorted(ways, key=_rank)), asking, trouble, self._with_heads)
+
+    def _reported_of(self, way: Way) -> str | None:
+        """What the catalogue has of it; of the target's own heads, under no draft's name."""
+        is_known = bool(way.repo) or way.where is Where.BUILT_IN
+        return self._reported.get(way.repo) if is_known else None
 
     def questions(self, wanted: str) -> Iterator[str]:
         """Ask the Hub; before each question, what is asked. Raises HubError."""

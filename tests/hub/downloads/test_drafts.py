@@ -293,3 +293,16 @@ def test_a_question_that_keeps_failing_is_given_up(
         ask(hub)
     assert caught.value.retry_after == 60
     assert len(fake.requests("hub")) == 4
+
+
+def test_what_was_reported_of_a_targets_heads_is_not_said_of_n_grams(
+    hub: Hub, fake: FakeHub
+) -> None:
+    entries, _ = load(Path("none"))
+    entry = next(one for one in entries if one.name == "qwen3.5-9b-mtp")
+    fake.add("me/plain", {"m.gguf": ggufs.target()}, base_models=("Qwen/Qwen3.5-9B",))
+    listing = hub.repo("me/plain")
+    target = targets.of_repo(hub, listing, choose(HubReference("me/plain"), listing.paths))
+    *_, last = find_drafts(hub, target, [(entry, status(entry, hub.cache_dir))])
+    assert entry.acceptance
+    assert not any(way.reported for way in last.ways)

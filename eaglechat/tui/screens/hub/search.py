@@ -212,8 +212,6 @@ class SearchScreen(EagleModal[Pair]):
                 highlight = names.index(name)
         else:
             self._steps.append(step)
-            if isinstance(step, Models) and step.best is not None:
-                highlight = step.weighed.index(step.best)
             self.query_one("#words", Input).clear()
         self._show_step(highlight)
 
@@ -224,6 +222,8 @@ class SearchScreen(EagleModal[Pair]):
         # The Hub chose the repositories by the words, which need not be in their names.
         is_found = step is not None and _is_found(step)
         words = self.query_one(Filter)
+        if isinstance(step, Models) and step.best is not None and not words.words:
+            highlight = step.weighed.index(step.best)
         words.show(rows, highlight=highlight, are_all_shown=is_found)
         words.placeholder = _WORDS if step is None or is_found else "type to filter"
         self._say(_heading(step) if step else _ASK)
@@ -324,7 +324,7 @@ def _heading(step: Step) -> str:
     if isinstance(step, Models):
         if not step.weighed:
             return f"{step.repo.repo} has no complete GGUF model."
-        best = f" {step.best.name} is the largest that fits." if step.best else ""
+        best = f" {step.best.name} suits this machine." if step.best else ""
         return f"Which quantisation of {step.repo.repo}?{best}"
     found, other = step.found, step.found.with_heads
     said = f"What can make {found.target.name} faster"
@@ -347,14 +347,16 @@ def _rows(step: Step, width: int) -> list[Content]:
     if isinstance(step, Repos):
         return [_repo_row(hit) for hit in step.hits]
     if isinstance(step, Models):
-        return [_quantisation_row(step, one) for one in step.weighed]
+        width = max((len(one.name) for one in step.weighed), default=0)
+        return [_quantisation_row(step, one, width) for one in step.weighed]
     return [_way_row(way, width) for way in step.found.ways]
 
 
-def _quantisation_row(step: Models, one: RemoteQuantisation) -> Content:
+def _quantisation_row(step: Models, one: RemoteQuantisation, width: int) -> Content:
     judged = fit.judge(one.need, step.machine)
     speed = fit.estimate(one.reads, one.need, step.machine, step.measured)
-    parts: list[Part] = [(one.name, "bold"), (f"  {format_bytes(one.need.target_weights)}", MUTED)]
+    size = f"{format_bytes(one.need.target_weights):>8}"
+    parts: list[Part] = [(f"{one.name:<{width}}", "bold"), (f"  {size}", MUTED)]
     if judged.word is not None:
         parts.append((f"  {judged.word}", _COLOURS[judged.word]))
     parts.append((f"  {judged.text}", MUTED))

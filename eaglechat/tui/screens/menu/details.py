@@ -100,7 +100,7 @@ def _speed_lines(known: Known, width: int) -> list[Part]:
     if facts is not None and facts.memory is not None and known.offer.pair is None:
         bandwidth = measured(paths.state_dir())
         expected = fit.estimate(facts.reads, facts.memory, known.machine, bandwidth)
-        rows.append(("expected", expected))
+        rows.append(("speed", expected))
     return [*_table(rows, width), "\n"] if rows else []
 
 
