@@ -267,7 +267,7 @@ async def test_history_is_written_as_the_chat_goes_and_reopened(
 
     async with drive() as user:
         await user.press("ctrl+t")
-        await user.sees("Explain the Pythagorean theorem")
+        await user.sees("1 chat")
         await user.press("enter")
         await user.on(ChatScreen)
         assert user.prompt.text == "half a thought"
@@ -320,7 +320,7 @@ async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_p
 
     async with drive() as user:
         await user.press("ctrl+t")
-        await user.sees("one")
+        await user.sees("1 chat")
         await user.press("enter")
         await user.on(ChatScreen)
         assert above_the_mark(user) == ["one", "two", "three"]

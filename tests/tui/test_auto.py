@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from textual.widgets import Input
 
 from eaglechat.settings import Settings, SpeculationSettings, load
 from eaglechat.tui.screens.chat.screen import PANEL_FROM, TABLE_FROM, ChatScreen
@@ -83,11 +82,10 @@ async def test_auto_in_the_settings_holds_for_this_chat_and_is_saved(
     async with drive() as user:
         await user.open_chat()
         await user.open_settings()
-        fields = user.app.screen.query(Input)
-        field = next(field for field in fields if field.name == "speculation.n_draft_max")
-        field.focus()
-        await user.until(lambda: field.has_focus, "the focus on the field")
-        await user.press("ctrl+u", "5", "enter", "ctrl+u", *"auto", "enter", "escape")
+        await user.type("n_draft_max")
+        await user.sees("Most tokens drafted")
+        await user.press("enter", "ctrl+u", "5", "enter", "enter", "ctrl+u", *"auto", "enter")
+        await user.press("escape", "escape")
         await user.on(ChatScreen)
         await user.until(lambda: user.chat.controls.n_draft_max == AUTO, "auto in the controls")
     assert load(tmp_path / "config.toml")[0].speculation.n_draft_max == AUTO

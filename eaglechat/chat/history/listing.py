@@ -74,11 +74,11 @@ def list_chats(directory: Path) -> Iterator[list[ChatSummary]]:
 
 
 def latest_chats(directory: Path, count: int) -> list[ChatSummary]:
-    """The chats used last in which something was said. Other files are not opened."""
+    """The chats used last in which something was said or typed. Few other files are opened."""
     there = stamps(directory)
     names = sorted(there, key=lambda name: there[name][1], reverse=True)
     chats = (summarise(directory / name, there[name]) for name in names)
-    return [*islice((one for one in chats if one.messages and not one.problem), count)]
+    return [*islice((one for one in chats if one.is_shown and not one.problem), count)]
 
 
 def _in_order(summaries: Iterable[ChatSummary]) -> list[ChatSummary]:

@@ -45,11 +45,15 @@ Drive = Callable[..., Driver]
 Way = Callable[[Driver], Awaitable[None]]
 
 
-def highlight(user: Driver, begins: str) -> None:
+async def highlight(user: Driver, begins: str) -> None:
     """The row of the menu whose id begins so."""
     rows = user.app.screen.query_one(OptionList)
-    ids = [option.id or "" for option in rows.options]
-    rows.highlighted = next(at for at, id in enumerate(ids) if id.startswith(begins))
+
+    def places() -> list[int]:
+        return [at for at, one in enumerate(rows.options) if (one.id or "").startswith(begins)]
+
+    await user.until(places, f"a row {begins}")
+    rows.highlighted = places()[0]
 
 
 async def to_menu(user: Driver) -> None:
@@ -58,24 +62,20 @@ async def to_menu(user: Driver) -> None:
     menu = user.app.screen
     menu.remove_class("-details")
     menu.query_one(Input).value = ""
-    # The rows of the filter that was cleared may still be listed.
-    await user.until(
-        lambda: any(option.id == "library" for option in menu.query_one(OptionList).options),
-        "all rows",
-    )
-    highlight(user, "library")
+    await user.sees("● smollm2-135m")
+    await highlight(user, "library")
 
 
 async def to_filtered_menu(user: Driver) -> None:
     await to_menu(user)
     await user.type("s")
-    highlight(user, "library")
+    await highlight(user, "library")
 
 
 async def to_chat(user: Driver) -> None:
     """A chat that has been read up to its middle, with a reply to copy and compare."""
     await to_menu(user)
-    highlight(user, "pair:")
+    await highlight(user, "pair:")
     await user.press("enter")
     await user.on(ChatScreen)
     user.engine.reply = "In short: yes."
@@ -148,7 +148,7 @@ async def to_past_chats(user: Driver) -> None:
 async def to_loading(user: Driver) -> None:
     await to_menu(user)
     user.engine.hold_load = True
-    highlight(user, "pair:")
+    await highlight(user, "pair:")
     await user.press("enter")
     await user.on(LoadingScreen)
 
@@ -174,7 +174,7 @@ async def to_message(user: Driver) -> None:
 async def to_inside(user: Driver) -> None:
     """In the middle of a reply of many rounds."""
     await to_menu(user)
-    highlight(user, "pair:")
+    await highlight(user, "pair:")
     await user.press("enter")
     await user.on(ChatScreen)
     await user.ask("How?")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from textual.widgets import Button, Input
+from textual.widgets import Button, Input, OptionList
 
 from eaglechat.hub import catalogue, facts
 from eaglechat.hub.desk import HubDesk
@@ -71,11 +71,12 @@ def desk(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubD
 
 async def install_small(user: Driver) -> None:
     await user.sees_row("small", "2.0 MB ")
-    await user.press("down", "down", "down", "enter")
+    rows = user.app.screen.query_one("#pairs", OptionList)
+    rows.highlighted = rows.get_option_index("entry:small")
+    await user.press("enter")
     await user.on(PlanScreen)
     await user.sees("Memory:")
     await user.press("enter")
-    await user.on(DownloadsScreen)
 
 
 async def test_a_pair_is_downloaded_paused_resumed_and_loaded(
@@ -87,6 +88,7 @@ async def test_a_pair_is_downloaded_paused_resumed_and_loaded(
     fake.pace = slowly(400_000)
     async with drive(size=(80, 24), desk=desk, pairs=library) as user:
         await install_small(user)
+        await user.on(DownloadsScreen)
         await user.until(lambda: "kB/s" in user.text, "a speed")
         await user.press("space")
         await user.sees("paused · Space resumes")
@@ -216,7 +218,7 @@ async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
         await install_small(user)
         await user.on(ChatScreen)
         # It takes keys once it is drawn.
-        await user.sees("Menu")
+        await user.sees("^O menu")
         await user.press("ctrl+o")
         await user.on(MenuScreen)
         await user.command("menu.library")

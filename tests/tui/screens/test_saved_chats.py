@@ -31,7 +31,7 @@ async def test_a_chat_whose_models_are_gone_can_be_read_and_goes_on_when_they_ar
         await user.on(MenuScreen)
         other.rename(models / "away.gguf")
         await user.press("ctrl+t")
-        await user.sees("on the other models")
+        await user.sees("1 chat")
         await user.press("enter")
         await user.sees("read-only")
         await user.sees("sides of 3 and 4")
@@ -74,7 +74,7 @@ async def test_a_chat_that_is_open_elsewhere_says_so(drive: Drive, tmp_path: Pat
         holder = resumed_log(saved, lambda _file, _why: None)
         assert not holder.is_copy
         await user.press("ctrl+t")
-        await user.sees("mine")
+        await user.sees("1 chat")
         await user.press("enter")
         await user.sees("open in another eaglechat")
         holder.close()

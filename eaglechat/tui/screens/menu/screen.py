@@ -51,10 +51,7 @@ ASKED_EVERY_S = 20.0
 """Servers, and the Hub while it does not answer."""
 CHATS = 3
 """Of the last ones that can be resumed."""
-_NEW = (
-    f"New here? {{list.choose}} starts {BUILTIN_NAME}; "
-    "↓ goes to larger models to download."
-)
+_NEW = f"New here? {{list.choose}} starts {BUILTIN_NAME}; ↓ goes to larger models to download."
 _NEW_WITHOUT = "New here? Choose under Get: what it takes is said before the download."
 
 
@@ -81,6 +78,8 @@ class MenuScreen(EagleScreen[None]):
         self._offline: HubError | None = None
         self._moving: dict[str, InstallSnapshot] = {}
         self._notices_said = False
+        self._wanted_first: str | None = None
+        """The highlighted row, for the thread that asks the Hub."""
         self._asking = self._asked = 0
         """The number of the last round of questions to the Hub, and of the last one that ended."""
 
@@ -262,7 +261,7 @@ class MenuScreen(EagleScreen[None]):
     ) -> Iterator[Update]:
         desk = self._services.desk
         while wanted and this_round == self._asking:
-            entry = next((e for e in wanted if f"entry:{e.name}" == self._looked_at), wanted[0])
+            entry = next((e for e in wanted if f"entry:{e.name}" == self._wanted_first), wanted[0])
             try:
                 facts = desk.ask_facts(entry, n_ctx)
                 yield partial(self._take_answer, entry.name, facts)
@@ -390,6 +389,7 @@ class MenuScreen(EagleScreen[None]):
     @on(OptionList.OptionHighlighted)
     def _show_details(self) -> None:
         options = self.query_one("#pairs", OptionList)
+        self._wanted_first = self._looked_at
         if options.highlighted is not None and options.highlighted <= 1:
             # With the heading above it.
             options.scroll_home(animate=False)

@@ -158,7 +158,7 @@ async def test_a_draft_with_parts_survives_leaving(drive: Drive, tmp_path: Path)
     assert saved.unsent_text == f"{LONG} and"
     async with drive(size=(80, 24)) as user:
         await user.press("ctrl+t")
-        await user.sees("[pasted: 132 lines] and")
+        await user.sees("1 chat")
         await user.press("enter")
         await user.on(ChatScreen)
         await user.until(lambda: user.prompt.text == f"{MARK} and", "the draft")
