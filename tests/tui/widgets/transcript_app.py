@@ -56,6 +56,8 @@ class TranscriptApp(App[None]):
         yield Legend()
 
     def on_mount(self) -> None:
+        # It moves by its own keys, where the chat screen has commands.
+        self.transcript.can_focus = True
         self.transcript.focus()
 
     @property
