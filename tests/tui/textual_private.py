@@ -20,7 +20,6 @@ from textual.message_pump import MessagePump
 from textual.notifications import Notification
 from textual.screen import Screen
 from textual.strip import Strip
-from textual.widgets import DataTable
 
 PATIENCE_S = 1.0
 THREADS_PATIENCE_S = 0.04
@@ -94,11 +93,6 @@ def drawn_strips(screen: Screen[Any]) -> list[Strip]:
 def notices(app: App[Any]) -> list[Notification]:
     """The notices that stand on the screen."""
     return list(app._notifications)
-
-
-def has_measured_columns(table: DataTable[Any]) -> bool:
-    """Whether the columns of a table have their widths."""
-    return not table._require_update_dimensions
 
 
 def has_stale_map(screen: Screen[Any]) -> bool:
