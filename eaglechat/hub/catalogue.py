@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from eaglechat import paths
 from eaglechat.hub.references import REVISION, HubReference
+from eaglechat.wire.protocol import DrafterKind
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -123,6 +124,8 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     target: GGUFSource
     draft: DraftSource = NO_DRAFT
     title: str = ""
+    drafter: DrafterKind | None = None
+    """What drafts, for a list; the headers tell once the Hub is asked. A checkpoint is EAGLE-3."""
     base_model: RepoName | None = None
     """The model the target is a quantisation of, as the Hub names it."""
     trained_for: RepoName | None = None

@@ -57,8 +57,11 @@ class Known:
             return self.status.drafters
         if self.facts is not None and self.facts.drafters is not None:
             return self.facts.drafters
+        if entry is None:
+            return None
         # No other checkpoint is converted.
-        return ("eagle3",) if entry is not None and entry.draft.checkpoint else None
+        kind = "eagle3" if entry.draft.checkpoint else entry.drafter
+        return (kind,) if kind else None
 
     @property
     def need(self) -> MemoryNeed | None:
