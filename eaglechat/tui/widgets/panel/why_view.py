@@ -58,10 +58,13 @@ class WhyView(Widget):
             said = "nothing drafted yet" if is_new else f"no draft in {ROLLING_ROUNDS} rounds"
             return [[said]]
         gauge = (bar(rate, _GAUGE), self.get_visual_style("why--gauge"))
-        by_place: list[_Part] = []
+        by_place: list[str] = []
         for place, one in enumerate(latest.per_position, 1):
-            by_place += [f"{place}{_ENDINGS.get(place, 'th')} ", f"{100 * one:.0f}", "  "]
-        return [["kept ", f"{rate:.0%}".rjust(4), " ", gauge], by_place]
+            words = [f"{place}{_ENDINGS.get(place, 'th')} ", f"{100 * one:.0f}", "  "]
+            if len("".join([*by_place, *words]).rstrip()) > self.content_size.width:
+                break
+            by_place += words
+        return [["kept ", f"{rate:.0%}".rjust(4), " ", gauge], [*by_place]]
 
 
 def _drafted_round(means: RoundMeans) -> list[_Part]:
