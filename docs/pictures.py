@@ -160,30 +160,30 @@ async def running(
 
 
 async def moving() -> None:
-    """A reply streams, n_draft_max is turned, and it races against plain decoding."""
-    async with running((112, 34), max_tokens=110) as camera:
+    """A reply streams, the headline changes as the length is turned, and a race ends it."""
+    async with running((112, 36), max_tokens=240) as camera:
         chat = await camera.chat()
         await camera.pilot.pause(0.5)
         camera.begin()
         camera.shoot()
-        for character in PROMPT:
+        for character in COPIED:
             chat.prompt.insert(character)
-            await camera.pilot.pause(0.03)
             camera.shoot()
         await camera.pilot.press("enter")
-        await camera.until(lambda: _tokens(chat) > 45, film=True)
-        for _ in range(2):
-            await camera.command("chat.more")
-            await camera.pilot.pause(0.4)
-            camera.shoot()
+        for lengths in ("chat.less", "chat.more", "chat.auto"):
+            tokens = _tokens(chat) + 55
+            await camera.until(lambda tokens=tokens: _tokens(chat) > tokens, film=True)
+            for _ in range(1 if lengths == "chat.auto" else 2):
+                await camera.command(lengths)
+                await camera.pilot.pause(FRAME_S)
+                camera.shoot()
         await camera.until(lambda: chat.session.running is None, film=True)
-        await camera.pilot.pause(1.0)
+        await camera.pilot.pause(1.5)
         camera.shoot()
         await camera.command("chat.compare")
-        await camera.until(lambda: chat.session.notices[-1].after is not None, film=True)
+        await camera.until(lambda: "Any key skips it" in camera.text)
+        await camera.until(lambda: "Any key skips it" not in camera.text, film=True)
         await camera.pilot.pause(0.5)
-        camera.shoot()
-        await camera.pilot.press("x")
         camera.shoot()
         camera.save_film("eaglechat")
         camera.save("race")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -31,8 +30,7 @@ ENTRY = CatalogueEntry(
 
 
 @pytest.fixture(autouse=True)
-def served(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "eaglechat"))
+def served(fake: FakeHub) -> None:
     fake.add("org/model", dict(SHARDS), licence="llama3.1")
     fake.add("lab/draft", {"d-Q8_0.gguf": DRAFT}, gated=True, licence=None)
 

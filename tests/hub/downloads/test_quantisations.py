@@ -31,8 +31,7 @@ ENTRY = CatalogueEntry(
 
 
 @pytest.fixture(autouse=True)
-def served(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "eaglechat"))
+def served(fake: FakeHub) -> None:
     sizes = {"BF16": 5, "Q8_0": 4, "Q6_K": 3, "Q4_K_M": 2}
     target = ggufs.target()
     files = {f"m-{name}.gguf": target + os.urandom(size * MIB) for name, size in sizes.items()}

@@ -53,10 +53,7 @@ def gate(fake: FakeHub) -> Gate:
 
 
 @pytest.fixture
-def downloads(
-    hub: Hub, fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Downloads:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "eaglechat"))
+def downloads(hub: Hub, fake: FakeHub) -> Downloads:
     fake.add("user/model", FILES)
     fake.add("org/model", {"m-Q8_0.gguf": ggufs.target() + bytes(200_000)})
     fake.add("lab/one", {"one.gguf": ggufs.draft()})
