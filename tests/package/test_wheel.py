@@ -80,7 +80,7 @@ def test_the_app_starts_in_a_terminal_and_replies(installed: Installed) -> None:
     command = ["env", "-u", "PYTHONPATH", "-C", str(installed.home), installed.command]
     flags = ["--theme", "eagle-light", "--max-tokens", "12"]
     with Terminal([*command, *flags], width=120, height=40, env=installed.variables) as terminal:
-        terminal.wait_for(r"smollm2-135m\s+built-in")
+        terminal.wait_for("● smollm2-135m")
         terminal.keys("Enter")
         terminal.wait_for("Ask something", 180)
         terminal.type("Say hello.")

@@ -23,18 +23,17 @@ def test_a_quick_bench_measures_the_pair_and_its_best_length_is_kept(home: Path)
         terminal.keys("C-g", "b")
         terminal.wait_for("192 replies")
         terminal.keys("C-g", "z")
-        terminal.wait_for(r"Reply [2-9] of 12: .* left", BENCH_TIMEOUT)
+        terminal.wait_for(r"Reply [2-9] of 20: .* left", BENCH_TIMEOUT)
         terminal.resize(80, 24)
-        screen = terminal.wait_for("Fastest draft length|is fastest here", BENCH_TIMEOUT)
+        screen = terminal.wait_for("orth it|No gain", BENCH_TIMEOUT)
         speeds = dict(re.findall(r"^ +(plain|auto|\d) +(\d+\.\d) ", screen, re.MULTILINE))
-        assert list(speeds) == ["plain", "0", "1", "3", "5", "auto"]
+        assert list(speeds) == ["plain", "1", "3", "5", "auto"]
         assert all(float(speed) > 1 for speed in speeds.values())
-        assert re.search(r"^ +3 .* \d+% +\d\.\d\d +\d+\.\d\d ms", screen, re.MULTILINE)
 
         terminal.keys("Enter")
         terminal.says("starts with n_draft_max")
         (kept,) = json.loads((home / "state" / "draft-lengths.json").read_text())
-        assert str(kept["n_draft_max"]) in {*speeds} - {"plain"}
+        assert str(kept["n_draft_max"]) in {"0", *speeds} - {"plain"}
         # The prompt waited, and the pair still answers.
         assert "Name a colour." in terminal.screen()
         terminal.keys("Enter")

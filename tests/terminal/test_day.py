@@ -30,13 +30,13 @@ FLAGS = ("--pair", "smollm2-135m", "--temperature", "0", "--max-tokens", "60")
 
 def leader(terminal: Terminal, key: str) -> None:
     terminal.keys("C-g")
-    terminal.wait_for("esc")
+    terminal.wait_for("Space searches")
     terminal.keys(key)
 
 
 def answered(terminal: Terminal) -> None:
     """Wait for the note below the last reply."""
-    terminal.wait_for(r"\d+ tokens?, [\d.]+ tok/s")
+    terminal.says(r"\d+ tokens?, [\d.]+ tok/s")
     terminal.wait_for("ready")
 
 
@@ -62,14 +62,14 @@ def morning(home: Path, where: dict[str, Any]) -> None:
         terminal.says(r"(Copied|Sent) python, \d+ lines? of code")
         assert terminal.copied().startswith("def ")
 
-        leader(terminal, "g")
+        leader(terminal, "r")
         terminal.wait_for("◂ 2/2 ▸")
         answered(terminal)
         leader(terminal, "[")
         terminal.wait_for("◂ 1/2 ▸")
 
         terminal.type("half a thought")
-        leader(terminal, "u")
+        leader(terminal, "e")
         terminal.wait_for("Editing:")
         terminal.type(" Thanks.")
         terminal.keys("Enter")
