@@ -62,6 +62,7 @@ SECOND_THOUGHT = (
     "so I can stop there: 97 is prime. Let me check 7 once more. </think> 97."
 )
 PROMPT = "Explain the Pythagorean theorem"
+FILMED = "Write a Python class for a bank account with tests."
 
 
 class Camera:
@@ -161,20 +162,23 @@ async def running(
 
 async def moving() -> None:
     """A reply streams, the headline changes as the length is turned, and a race ends it."""
-    async with running((112, 36), max_tokens=240) as camera:
+    async with running((112, 36), max_tokens=320) as camera:
         chat = await camera.chat()
+        await camera.command("chat.auto")
         await camera.pilot.pause(0.5)
         camera.begin()
         camera.shoot()
-        for character in COPIED:
+        for character in FILMED:
             chat.prompt.insert(character)
             camera.shoot()
         await camera.pilot.press("enter")
-        for lengths in ("chat.less", "chat.more", "chat.auto"):
-            tokens = _tokens(chat) + 55
-            await camera.until(lambda tokens=tokens: _tokens(chat) > tokens, film=True)
-            for _ in range(1 if lengths == "chat.auto" else 2):
-                await camera.command(lengths)
+        # Auto's plain rounds at the start are what the headline compares with.
+        for n_tokens, turned in (
+            (90, ["chat.auto"]), (160, ["chat.more"] * 5), (220, ["chat.auto"]),
+        ):  # fmt: skip
+            await camera.until(lambda n=n_tokens: _tokens(chat) > n, film=True)
+            for command in turned:
+                await camera.command(command)
                 await camera.pilot.pause(FRAME_S)
                 camera.shoot()
         await camera.until(lambda: chat.session.running is None, film=True)
@@ -220,7 +224,7 @@ async def bench() -> None:
 
 async def menu() -> None:
     async with running((120, 40), with_chat=False, desk=_desk()) as camera:
-        await camera.until(lambda: "● smollm2-135m" in camera.text and "Quit" in camera.text)
+        await camera.until(lambda: "● smollm2-135m" in camera.text and "quit" in camera.text)
         camera.save("menu")
 
 
