@@ -163,9 +163,11 @@ async def test_up_and_down_walk_through_what_was_sent_and_back_to_what_was_not()
 
 async def test_why_is_the_arithmetic_of_a_round_and_the_share_of_guesses_kept() -> None:
     app: App[None] = App()
-    async with app.run_test():
+    async with app.run_test() as pilot:
         why = WhyView()
         await app.mount(why)
+        while not why.content_size.width:
+            await pilot.pause()
         why.show(None, None, SpeculationStats())
         assert why.render().plain.split("\n")[-1] == "nothing drafted yet"
         why.show(None, None, SpeculationStats(rounds=64, tokens=64))

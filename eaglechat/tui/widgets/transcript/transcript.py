@@ -136,6 +136,9 @@ class Transcript(RowScroll):
 
     def fill(self) -> None:
         """Make widgets for entries near the visible part, and remove widgets far from it."""
+        if not self.is_attached:
+            # Asked for by the last layout of a chat that is closed by now: nothing can be mounted.
+            return
         height = self.size.height or self.app.size.height
         top = self.top_in_sight(height)
         near = self.rows.between(top - PAGES_MADE * height, top + (1 + PAGES_MADE) * height)
