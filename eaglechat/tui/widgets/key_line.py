@@ -14,6 +14,9 @@ from textual.widgets._footer import FooterKey
 from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.registry import BY_ID, keys_of, short_key_of
 
+_AROUND = 3
+"""Cells of an offer besides its key and its label."""
+
 
 @dataclass(frozen=True)
 class Offer:
@@ -61,7 +64,7 @@ class KeyLine(Footer):
     def compose(self) -> ComposeResult:
         if not self._bindings_ready:
             return
-        self._drawn = offers_of(self.screen)
+        self._drawn = self._fitting()
         for offer in self._drawn:
             command = BY_ID[offer.id]
             yield FooterKey(
@@ -69,5 +72,18 @@ class KeyLine(Footer):
             ).data_bind(compact=Footer.compact)
 
     async def recompose(self) -> None:
-        if self.is_attached and offers_of(self.screen) != self._drawn:
+        if self.is_attached and self._fitting() != self._drawn:
             await super().recompose()
+
+    async def on_resize(self) -> None:
+        await self.recompose()
+
+    def _fitting(self) -> Sequence[Offer]:
+        """What there is room for: a key that is cut in the middle says nothing."""
+        offers, room = [], self.app.size.width
+        for offer in offers_of(self.screen):
+            room -= len(offer.shown_key) + len(offer.label) + _AROUND
+            if room < 0:
+                break
+            offers.append(offer)
+        return offers
