@@ -74,6 +74,9 @@ class ScriptedEngine(Link):
     """A Link without a process. It does one job after the other, one step with every pump.
 
     `budget` is how many rounds may still be written; None sets no limit.
+
+    What it says of itself (`engine_name`, `can`, `protocol`, `can_leave_out`) is told when it
+    starts, which the menu does by itself: set it before the app runs.
     """
 
     def __init__(self) -> None:

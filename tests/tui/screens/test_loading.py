@@ -305,8 +305,9 @@ async def test_a_load_that_fails_says_why_and_can_be_tried_again(
 async def test_an_engine_that_crashes_in_a_load_says_what_the_next_one_leaves_out(
     drive: Drive,
 ) -> None:
-    async with drive(size=(80, 24)) as user:
-        user.engine.can_leave_out = ("amx", "extra_buffers")
+    user = drive(size=(80, 24))
+    user.engine.can_leave_out = ("amx", "extra_buffers")
+    async with user:
         await begin_to_load(user)
         user.engine.die(exit_status=-11)
         await user.sees("llama.cpp crashed (SIGSEGV): trying again without AMX.")
@@ -317,8 +318,9 @@ async def test_an_engine_that_crashes_in_a_load_says_what_the_next_one_leaves_ou
 
 
 async def test_a_load_that_crashes_to_the_end_leaves_room_for_a_way_out(drive: Drive) -> None:
-    async with drive(size=(80, 24)) as user:
-        user.engine.can_leave_out = ("amx", "extra_buffers", "flash_attention")
+    user = drive(size=(80, 24))
+    user.engine.can_leave_out = ("amx", "extra_buffers", "flash_attention")
+    async with user:
         await begin_to_load(user)
         for said in ("without AMX", "repacked weights", "flash attention", "Try again"):
             user.engine.die(*["a line of the log"] * 8, exit_status=-4)

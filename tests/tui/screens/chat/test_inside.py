@@ -127,11 +127,12 @@ async def test_a_wide_terminal_lists_the_rounds_and_opens_one(drive: Drive) -> N
 
 
 async def test_an_engine_that_does_not_report_it_is_named(drive: Drive) -> None:
-    async with drive() as user:
-        user.engine.engine_name = "llama-server"
-        user.engine.can = msgspec.structs.replace(
-            user.engine.can, draft_text=False, probabilities=False, likely=False
-        )
+    user = drive()
+    user.engine.engine_name = "llama-server"
+    user.engine.can = msgspec.structs.replace(
+        user.engine.can, draft_text=False, probabilities=False, likely=False
+    )
+    async with user:
         await user.open_chat()
         await user.ask("Which colour?")
         await user.command("chat.inspect")

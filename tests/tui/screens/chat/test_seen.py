@@ -94,9 +94,10 @@ async def test_the_reason_why_a_prompt_cannot_be_shown_is_told(drive: Drive) -> 
 
 
 async def test_an_engine_that_shows_none_says_so(drive: Drive) -> None:
-    async with drive() as user:
-        user.engine.engine_name = "llama-server"
-        user.engine.can = msgspec.structs.replace(user.engine.can, prompt=False)
+    user = drive()
+    user.engine.engine_name = "llama-server"
+    user.engine.can = msgspec.structs.replace(user.engine.can, prompt=False)
+    async with user:
         await user.open_chat()
         await user.command("chat.prompt")
         await user.sees("llama-server does not show prompts.")
