@@ -61,7 +61,7 @@ APP = (
         keys=("leader d",),
         priority=True,
         group="App",
-        words=("progress", "conversions", "pull"),
+        words=("progress", "conversions", "pull", "download"),
     ),
     Command(
         id="app.theme",
@@ -99,7 +99,7 @@ MENU = (
     ),
     Command(
         id="menu.drafts",
-        title="Find drafts for this model",
+        title="Find drafts",
         help="Find everything that can draft for the highlighted model, here and on the Hub",
         scopes=("menu", "library"),
         keys=("leader exclamation_mark",),
@@ -186,7 +186,7 @@ DIALOGS = (
         help="Go back, or stop what is being measured; downloads continue",
         scopes=("dialog", "find", "race", "bench"),
         keys=("escape",),
-        footer="back",
+        footer="stop, back",
     ),
 )
 
@@ -496,7 +496,7 @@ TURNS = (
         scopes=("chat", "chats"),
         keys=("leader backspace",),
         priority=True,
-        group="Turn",
+        group="Chat",
         words=("restore", "undelete"),
     ),
     Command(
@@ -707,7 +707,7 @@ SAVED_CHATS = (
         priority=True,
         argument=Argument(words=("markdown", "json", "html"), is_optional=True),
         group="Chat",
-        words=("save", "download", "write", "share"),
+        words=("save", "write", "share"),
     ),
     Command(
         id="chats.rename",
