@@ -3,56 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from textual import events
 from textual.content import Content
-from textual.message import Message
 from textual.reactive import reactive
-from textual.widget import Widget
 
-from eaglechat.tui.commands.bindings import moves
+from eaglechat.tui.widgets.panel.knob import Knob
 
 _OWN = " model's"
 _NARROWEST_TRACK = 3
+_VALUE_CELLS = 5
 
 
-class Slider(Widget, can_focus=True):
+class Slider(Knob):
     """`label  ━━━●────  value` on one line.
 
     The user moves it in whole `step`s between `minimum` and `maximum`; a value set by the program
     is shown as it is, even outside of them.
     """
 
-    # The keyboard reaches it; a click leaves the focus to whoever is typing.
-    FOCUS_ON_CLICK = False
     COMPONENT_CLASSES = {
         "slider--label", "slider--filled", "slider--track", "slider--value", "slider--own",
     }  # fmt: skip
 
-    BINDINGS = moves(
-        {
-            "left,down": "step(-1)",
-            "right,up": "step(1)",
-            "home": "end(-1)",
-            "end": "end(1)",
-        }
-    )
-
     value: reactive[float] = reactive(0.0, init=False)
     own: reactive[float | None] = reactive(None, init=False)
     """The value that the model's maker recommends, said where it is the one in force."""
-
-    @dataclass
-    class Changed(Message):
-        """The user moved the slider."""
-
-        slider: Slider
-        value: float
-
-        @property
-        def control(self) -> Slider:
-            return self.slider
 
     def __init__(
         self,
@@ -63,18 +39,13 @@ class Slider(Widget, can_focus=True):
         step: float,
         value: float,
         show: Callable[[float], str],
-        label_width: int = 9,
-        value_width: int = 5,
         id: str | None = None,
-        tooltip: str | None = None,
+        tooltip: str = "",
     ) -> None:
         """`show` writes a value, for instance `"{:.2f}".format`."""
-        super().__init__(id=id)
-        self._label = label.ljust(label_width)
+        super().__init__(label, id=id, tooltip=tooltip)
         self._show = show
-        self._value_width = value_width
         self.minimum, self.maximum, self.step = minimum, maximum, step
-        self.tooltip = tooltip
         self.set_reactive(Slider.value, value)
 
     def render(self) -> Content:
@@ -91,7 +62,7 @@ class Slider(Widget, can_focus=True):
             (self._label, label),
             (knob, filled),
             ("─" * (width - len(knob)), track),
-            (shown.rjust(self._value_width), self.get_visual_style("slider--value")),
+            (shown.rjust(_VALUE_CELLS), self.get_visual_style("slider--value")),
             (self._said_of_own, self.get_visual_style("slider--own")),
         )
 
@@ -128,18 +99,10 @@ class Slider(Widget, can_focus=True):
     def on_mouse_up(self, event: events.MouseUp) -> None:
         self.release_mouse()
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.action_step(1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.action_step(-1)
-
     @property
     def _track_width(self) -> int:
         said = len(self._said_of_own)
-        return self.content_size.width - len(self._label) - self._value_width - said
+        return self.content_size.width - len(self._label) - _VALUE_CELLS - said
 
     def _set_from_column(self, x: int) -> None:
         if self._track_width < _NARROWEST_TRACK:
