@@ -19,6 +19,7 @@ class Knob(Widget, can_focus=True):
 
     # The keyboard reaches it; a click leaves the focus to whoever is typing.
     FOCUS_ON_CLICK = False
+    COMPONENT_CLASSES = {"knob--label"}
     BINDINGS = moves(
         {
             "left,down": "step(-1)",

@@ -17,10 +17,7 @@ _TYPING_S = 1.5
 class Segments(Knob):
     """`label  auto [0] 1 2 3`: the chosen word in brackets. < > mark the word that auto chose."""
 
-    COMPONENT_CLASSES = {
-        "segments--label", "segments--word", "segments--chosen", "segments--now",
-        "segments--beyond",
-    }  # fmt: skip
+    COMPONENT_CLASSES = {"segments--word", "segments--chosen", "segments--now", "segments--beyond"}
 
     def __init__(
         self,
@@ -52,7 +49,7 @@ class Segments(Knob):
             self.refresh()
 
     def render(self) -> Content:
-        line = Content.styled(self._label, self.get_visual_style("segments--label"))
+        line = Content.styled(self._label, self.get_visual_style("knob--label"))
         for word, name in self._drawn():
             style = self.get_visual_style(f"segments--{self._kind(word)}")
             line = Content.assemble(line, (name, style), " ")

@@ -22,9 +22,7 @@ class Slider(Knob):
     is shown as it is, even outside of them.
     """
 
-    COMPONENT_CLASSES = {
-        "slider--label", "slider--filled", "slider--track", "slider--value", "slider--own",
-    }  # fmt: skip
+    COMPONENT_CLASSES = {"slider--filled", "slider--track", "slider--value", "slider--own"}
 
     value: reactive[float] = reactive(0.0, init=False)
     own: reactive[float | None] = reactive(None, init=False)
@@ -54,7 +52,7 @@ class Slider(Knob):
             return self._without_track()
         filled = self.get_visual_style("slider--filled")
         track = self.get_visual_style("slider--track")
-        label = self.get_visual_style("slider--label")
+        label = self.get_visual_style("knob--label")
         share = (self.value - self.minimum) / (self.maximum - self.minimum)
         cells = round(min(max(share, 0.0), 1.0) * (width - 1))
         knob, shown = "━" * cells + "●", self._show(self.value)
@@ -77,7 +75,7 @@ class Slider(Knob):
         shown = self._show(self.value)
         label = self._label.strip()[: max(0, self.content_size.width - len(shown) - 1)]
         return Content.assemble(
-            (label, self.get_visual_style("slider--label")),
+            (label, self.get_visual_style("knob--label")),
             " " * (self.content_size.width - len(label) - len(shown)),
             (shown, self.get_visual_style("slider--value")),
         )
