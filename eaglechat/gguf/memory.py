@@ -152,8 +152,7 @@ def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
 
 def heads_kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
     """The bytes of the KV cache of a file's MTP heads, each of which is one attention layer."""
-    key = "{arch}.attention.head_count_kv"
-    n_heads = max(header.numbers(key) or (header.number(key),))
+    n_heads = _largest(header, "{arch}.attention.head_count_kv")
     n_heads = n_heads or _largest(header, "{arch}.attention.head_count")
     cells = -(-n_ctx // _CELLS_MULTIPLE) * _CELLS_MULTIPLE
     values, size = _BLOCK_BYTES[kv_type]
