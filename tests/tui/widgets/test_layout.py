@@ -263,3 +263,34 @@ async def test_a_notice_covers_nothing(drive: Drive, size: tuple[int, int]) -> N
             assert user.inside(toast.region)
             for other in user.chat.query("#transcript, #panel, #prompt, #status, KeyLine"):
                 assert not other.display or not toast.region.overlaps(other.region), other
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_a_dialog_does_not_repeat_the_notice_behind_it(
+    drive: Drive, size: tuple[int, int]
+) -> None:
+    async with drive(size=size) as user:
+        await user.open_chat()
+        user.app.notify("said before")
+        await user.sees("said before")
+        await user.open_settings()
+        user.app.notify("said now")
+        await user.sees("said now")
+        assert [toast.region.height for toast in user.app.screen.query("Toast")] == [1]
+        notice, dialog = (user.app.screen.query_one(one).region for one in ("Toast", ".dialog"))
+        assert user.inside(dialog)
+        assert not notice.overlaps(dialog)
+        await user.press("escape")
+        await user.sees("said before")
+        await user.sees("said now")
+
+
+async def test_a_notice_that_no_screen_has_shown_is_shown_in_the_dialog_that_opens(
+    drive: Drive,
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        user.app.notify("said as it opened")
+        user.app.action_settings()
+        await user.on(SettingsScreen)
+        await user.sees("said as it opened")

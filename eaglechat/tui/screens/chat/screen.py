@@ -7,15 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from textual import events, on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
-from textual.widget import Widget
-from textual.widgets._toast import ToastRack
 
 from eaglechat.chat.controls import (
     ENABLED,
@@ -81,6 +79,7 @@ from eaglechat.tui.texts.replies import progress
 from eaglechat.tui.texts.timeline import entries, entries_of
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.key_line import KeyLine, Offer
+from eaglechat.tui.widgets.notices import Notices
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
@@ -92,8 +91,6 @@ from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.neutral import neutralise
-
-Kind = TypeVar("Kind", bound=Widget)
 
 NUMBERS_PER_SECOND, FEWEST_NUMBERS_PER_SECOND = 8, 2
 SAVES_PER_SECOND = 1
@@ -163,7 +160,7 @@ class ChatScreen(PromptScreen[None]):
                 transcript.view = settings.interface.view
                 yield transcript
                 yield FindBar(transcript, lambda: self.session.turns.path)
-                yield ToastRack(id="notices")
+                yield Notices()
                 yield StatusLine(id="status")
                 yield Legend()
                 completions = Completions(id="completions")
@@ -227,13 +224,6 @@ class ChatScreen(PromptScreen[None]):
     @property
     def transcript(self) -> Transcript:
         return self.query_one("#transcript", Transcript)
-
-    def get_child_by_type(self, expect_type: type[Kind]) -> Kind:
-        # Textual asks for the place of its toasts. Its own lies over the text or over the figures
-        # of the panel; this one makes the transcript lower.
-        if expect_type is ToastRack:
-            return self.query_one("#notices", expect_type)
-        return super().get_child_by_type(expect_type)
 
     # What the session calls on its view
 
