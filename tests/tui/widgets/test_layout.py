@@ -130,7 +130,7 @@ async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_speed(
         await user.open_chat()
         await user.ask("hello")
         status = user.chat.query_one(StatusLine)
-        for width in (44, 60, 80):
+        for width, rounds in ((44, 0), (60, 0), (74, 0), (75, 4), (80, 9), (98, 12)):
             await user.pilot.resize_terminal(width, 24)
             await user.until(
                 lambda width=width: status.content_size.width == width - 2, "the width"
@@ -138,6 +138,7 @@ async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_speed(
             line = status.render().plain
             assert len(line) <= width - 2
             assert line.split("   ")[-1] in {"137 tok/s", "length 3", "F7- F8+"}
+            assert sum(cell in "·▁▂▃▄▅▆▇█" for cell in line) == rounds
         plain = Plain(Speed(100.0, 2.0), "before")
         numbers = numbers_of(user.chat.session)
         status.show(replace(numbers, headline=replace(numbers.headline, plain=plain)))
