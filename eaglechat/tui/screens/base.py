@@ -13,15 +13,19 @@ from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
+from textual.widgets._toast import ToastRack
 
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.textual_fixes import WholeCompositor
+from eaglechat.tui.widgets.key_line import KeyLine
+from eaglechat.tui.widgets.notices import Notices
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.readouts import Line
 
 Result = TypeVar("Result")
 Chosen = TypeVar("Chosen")
+Kind = TypeVar("Kind", bound=Widget)
 Update = Callable[[], object]
 """Hands a result to a screen. It runs in the thread of the app, which alone touches widgets."""
 
@@ -71,6 +75,17 @@ class EagleScreen(Screen[Result]):
             self._has_begun = self.app.is_running and not self._pruning
         if self._has_begun or not isinstance(event, events.Mount | events.Unmount):
             await super().on_event(event)
+
+    def on_mount(self) -> None:
+        if not self.query(Notices):
+            line = self.query(KeyLine)
+            self.mount(Notices(), before=line.first() if line else 0)
+
+    def get_child_by_type(self, expect_type: type[Kind]) -> Kind:
+        # Textual asks for the place of its toasts.
+        if expect_type is ToastRack:
+            return self.query_one("Notices", expect_type)
+        return super().get_child_by_type(expect_type)
 
     @property
     def says(self) -> object:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eaglechat.chat.controls import DRAFTER, P_MIN, SHAPE, Controls, not_followed
+from eaglechat.chat.controls import (
+    DRAFTER,
+    EFFORT,
+    P_MIN,
+    SHAPE,
+    THINKING,
+    Controls,
+    not_followed,
+)
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.headline import Headline
 from eaglechat.chat.refusals import speculation_off
@@ -64,8 +72,8 @@ class Numbers:
     """The engine that wrote the reply on show, or will write the first one; empty for eaglechat's
     own."""
     without_effect: frozenset[str]
-    """The controls that the engine ignores, or that are only of a drafter where the pair has
-    none."""
+    """The controls that the engine or the target's chat template ignores, or that are only of a
+    drafter where the pair has none."""
     only_ngrams: bool
     """Whether the pair has no drafter."""
     drafts_as_asked: bool
@@ -111,7 +119,12 @@ def numbers_of(session: ChatSession) -> Numbers:
         unreported=wording.not_reported(session.hello, "origins"),
         is_provisional=bool(rounds) and rounds[-1].provisional,
         engine=(shown.terms if shown else session.terms).engine,
-        without_effect=not_followed(session.hello) | (_OF_A_DRAFTER if only_ngrams else set()),
+        without_effect=(
+            not_followed(session.hello)
+            | (_OF_A_DRAFTER if only_ngrams else set())
+            | (set() if session.reasoning.on_off else {THINKING.name})
+            | (set() if session.reasoning.efforts else {EFFORT.name})
+        ),
         only_ngrams=only_ngrams,
         drafts_as_asked=session.hello is None or session.hello.can.draft_length,
         recommended=session.recommended,

@@ -24,13 +24,16 @@ def _said(session: ChatSession, numbers: Numbers) -> Iterator[tuple[str, str]]:
     if shown is None or not shown.rounds:
         return
     known = numbers.headline
-    error = f" ±{known.error:.2f}" if headline.times(known) else ""
+    error = f" (±{known.error:.2f})" if headline.times(known) else ""
     said = (f"{headline.in_short(known)}{error}", headline.speed(known))
     yield "speed", ", ".join(filter(None, said))
     if known.plain is not None:
         speed = headline.plain_in_short(known.plain).removeprefix("plain ")
         yield "plain", f"{speed} tok/s, {headline.origin(known.plain)}"
     yield "kept", numbers.unreported or _kept(numbers.reply)
+    if numbers.reply.tested and not numbers.unreported:
+        length = wording.two_decimals(numbers.reply.mean_accepted_length)
+        yield "a round", f"{length} tokens, plain rounds not counted"
     for part, stats in shown.by_part.items() if shown.has_reasoning else ():
         parts = [
             f"{wording.one_decimal(stats.tokens_per_second)} tok/s",
@@ -56,8 +59,5 @@ def _kept(stats: SpeculationStats) -> str:
         return of_whole_reply(stats)
     if not stats.tested:
         return ""
-    length = wording.two_decimals(stats.mean_accepted_length)
-    return (
-        f"{wording.percent(stats.acceptance_rate)} "
-        f"({stats.accepted:,} of {stats.tested:,} tested), {length} tokens a round that drafted"
-    )
+    share = wording.percent(stats.acceptance_rate)
+    return f"{share} ({stats.accepted:,} of {stats.tested:,} tested)"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual.content import Content
 from textual.widget import Widget
 
@@ -12,13 +14,15 @@ from eaglechat.tui.texts.numbers import Numbers
 from eaglechat.tui.texts.statistics import of_whole_reply
 from eaglechat.wire.protocol import AUTO
 
-_ROUNDS = 12
+_ROUNDS, _LEAST_ROUNDS = 12, 4
+"""The most rounds it shows, and the fewest that say something."""
 _GAP = "   "
 
 
 class StatusLine(Widget):
     """The headline, tokens per second, the share of guesses kept, the latest rounds, the draft
-    length and its keys. Whole parts are left out, the last ones first, until the rest fits."""
+    length and its keys. The rounds take the room that is left; other parts are left out whole, the
+    last ones first, until the rest fits."""
 
     COMPONENT_CLASSES = {
         "status--value", "status--faster", "status--slower", "status--rounds",
@@ -36,14 +40,18 @@ class StatusLine(Widget):
     def render(self) -> Content:
         if self._numbers is None:
             return Content("")
-        parts = self._parts(self._numbers)
+        width = self.content_size.width
+        parts = self._parts(self._numbers, 0)
+        room = width - _joined(parts).cell_length - len(_GAP)
+        if room >= _LEAST_ROUNDS:
+            parts = self._parts(self._numbers, min(room, _ROUNDS))
         for rank in sorted({rank for rank, _ in parts}, reverse=True):
-            line = Content(_GAP).join([part for of, part in parts if of <= rank])
-            if line.cell_length <= self.content_size.width:
+            line = _joined([part for part in parts if part[0] <= rank])
+            if line.cell_length <= width:
                 return line
-        return Content(wording.fitting(parts[0][1].plain, self.content_size.width))
+        return Content(wording.fitting(parts[0][1].plain, width))
 
-    def _parts(self, numbers: Numbers) -> list[tuple[int, Content]]:
+    def _parts(self, numbers: Numbers, n_rounds: int) -> list[tuple[int, Content]]:
         """The parts in their order; those of the highest rank are left out first."""
         value = self.get_visual_style("status--value")
         known = numbers.headline
@@ -67,13 +75,17 @@ class StatusLine(Widget):
         kept = numbers.latest.acceptance_rate
         if drafts and kept is not None:
             parts.append((2, Content.assemble("kept ", (f"{kept:.0%}", value))))
-        if drafts and numbers.rounds:
-            strip = "".join(map(round_glyph, numbers.rounds[-_ROUNDS:]))
-            parts.append((4, Content.styled(strip, self.get_visual_style("status--rounds"))))
+        if drafts and numbers.rounds and n_rounds:
+            strip = "".join(map(round_glyph, numbers.rounds[-n_rounds:]))
+            parts.append((3, Content.styled(strip, self.get_visual_style("status--rounds"))))
         if numbers.drafts_as_asked:
             parts.append((1, Content.assemble("length ", (_length(numbers), value))))
             parts.append((3, Content(f"{_key('chat.less')}- {_key('chat.more')}+")))
         return parts
+
+
+def _joined(parts: Sequence[tuple[int, Content]]) -> Content:
+    return Content(_GAP).join([part for _, part in parts])
 
 
 def _length(numbers: Numbers) -> str:

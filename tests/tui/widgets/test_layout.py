@@ -130,7 +130,7 @@ async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_speed(
         await user.open_chat()
         await user.ask("hello")
         status = user.chat.query_one(StatusLine)
-        for width in (44, 60, 80):
+        for width, rounds in ((44, 0), (60, 0), (74, 0), (75, 4), (80, 9), (98, 12)):
             await user.pilot.resize_terminal(width, 24)
             await user.until(
                 lambda width=width: status.content_size.width == width - 2, "the width"
@@ -138,6 +138,7 @@ async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_speed(
             line = status.render().plain
             assert len(line) <= width - 2
             assert line.split("   ")[-1] in {"137 tok/s", "length 3", "F7- F8+"}
+            assert sum(cell in "·▁▂▃▄▅▆▇█" for cell in line) == rounds
         plain = Plain(Speed(100.0, 2.0), "before")
         numbers = numbers_of(user.chat.session)
         status.show(replace(numbers, headline=replace(numbers.headline, plain=plain)))
@@ -263,3 +264,34 @@ async def test_a_notice_covers_nothing(drive: Drive, size: tuple[int, int]) -> N
             assert user.inside(toast.region)
             for other in user.chat.query("#transcript, #panel, #prompt, #status, KeyLine"):
                 assert not other.display or not toast.region.overlaps(other.region), other
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_a_dialog_does_not_repeat_the_notice_behind_it(
+    drive: Drive, size: tuple[int, int]
+) -> None:
+    async with drive(size=size) as user:
+        await user.open_chat()
+        user.app.notify("said before")
+        await user.sees("said before")
+        await user.open_settings()
+        user.app.notify("said now")
+        await user.sees("said now")
+        assert [toast.region.height for toast in user.app.screen.query("Toast")] == [1]
+        notice, dialog = (user.app.screen.query_one(one).region for one in ("Toast", ".dialog"))
+        assert user.inside(dialog)
+        assert not notice.overlaps(dialog)
+        await user.press("escape")
+        await user.sees("said before")
+        await user.sees("said now")
+
+
+async def test_a_notice_that_no_screen_has_shown_is_shown_in_the_dialog_that_opens(
+    drive: Drive,
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        user.app.notify("said as it opened")
+        user.app.action_settings()
+        await user.on(SettingsScreen)
+        await user.sees("said as it opened")

@@ -136,18 +136,22 @@ async def shown_code(app: TranscriptApp, pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
-async def click_on_copy(app: TranscriptApp, pilot: Pilot[None]) -> None:
-    """Click the note over a block once it is on the screen: a reply that grows moves it."""
+async def click_on(
+    app: TranscriptApp, pilot: Pilot[None], words: str = "python · copy", number: int = 0
+) -> None:
+    """Click these words once they are on the screen: a reply that grows moves them. `number` counts
+    the rows that have them."""
     reply = app.query(ReplyEntry).first()
-    places: list[tuple[Region, list[int]]] = []
+    places: list[tuple[Region, list[tuple[int, int]]]] = []
 
     def at_rest() -> bool:
-        rows = [y for y, row in enumerate(on_screen(reply)) if "python · copy" in row]
-        places.append((reply.region, rows))
-        return bool(rows) and places[-3:] == [places[-1]] * 3
+        rows = enumerate(on_screen(reply))
+        found = [(row.index(words) + 2, y) for y, row in rows if words in row]
+        places.append((reply.region, found))
+        return len(found) > number and places[-3:] == [places[-1]] * 3
 
     await until(pilot, at_rest)
-    await pilot.click(reply, offset=(6, places[-1][1][0]))
+    await pilot.click(reply, offset=places[-1][1][number])
 
 
 async def test_code_blocks_are_copied_from_the_last_to_the_first() -> None:
@@ -168,10 +172,23 @@ async def test_a_click_copies_a_code_block_and_a_command_the_reply() -> None:
     async with app.run_test(size=(60, 24)) as pilot:
         app.transcript.view = "read"
         await shown_code(app, pilot)
-        await click_on_copy(app, pilot)
+        await click_on(app, pilot)
         await until(pilot, lambda: app.clipboard == "x = 1\n")
         app.transcript.copy_reply()
         assert app.clipboard == "last\n\n```\nplain\n```\n"
+
+
+async def test_a_click_in_the_live_view_copies_a_finished_code_block() -> None:
+    app = TranscriptApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        app.transcript.view = "live"
+        await shown_code(app, pilot)
+        await click_on(app, pilot, "╰ copy", 1)
+        await until(pilot, lambda: app.clipboard == "x = 1\n")
+        await click_on(app, pilot, "╰ copy")
+        await until(pilot, lambda: app.clipboard == "ls\n")
+        reply = await shown_reply(app, pilot, [make_round([], "```\nls\n")])
+        assert "copy" not in "".join(drawn_rows(reply))
 
 
 async def test_a_line_that_only_the_screen_begins_hides_no_code_block() -> None:
@@ -179,7 +196,7 @@ async def test_a_line_that_only_the_screen_begins_hides_no_code_block() -> None:
     async with app.run_test(size=(60, 24)) as pilot:
         app.transcript.view = "read"
         app.add_reply("odd:\u2028```python\nx = 1\n```")
-        await click_on_copy(app, pilot)
+        await click_on(app, pilot)
         await until(pilot, lambda: app.clipboard == "x = 1\n")
         app.copy_to_clipboard("")
         app.transcript.copy_code()
@@ -229,6 +246,26 @@ async def test_links_are_opened_from_the_last_to_the_first() -> None:
         await shown_code(app, pilot)
         app.transcript.open_link()
         await until(pilot, lambda: chosen == ["https://example.com"])
+
+
+@pytest.mark.parametrize("view", ["live", "read"])
+async def test_a_click_on_a_link_chooses_it(view: View) -> None:
+    chosen: list[str] = []
+
+    class LinkApp(TranscriptApp):
+        def on_link_chosen(self, event: LinkChosen) -> None:
+            chosen.append(event.address)
+
+    app = LinkApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        app.transcript.view = view
+        app.add_reply(
+            "two: [a page](https://example.com/a_(b)) and https://example.com/c.\n\n`a:b`"
+        )
+        for words in ("a page", "example.com/c", "a:b"):
+            await click_on(app, pilot, words)
+        await until(pilot, lambda: len(chosen) == 2)
+        assert chosen == ["https://example.com/a_(b)", "https://example.com/c"]
 
 
 async def test_a_reply_is_read_while_it_is_written_and_seen_as_tokens_at_any_time() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from textual.color import Color
@@ -331,3 +332,20 @@ async def test_clear_leaves_nothing() -> None:
         app.transcript.clear()
         await until(pilot, lambda: not app.transcript.children)
         assert app.transcript.last_reply is None
+
+
+async def test_a_click_on_a_token_amid_others_of_its_ink_chooses_its_own_round() -> None:
+    chosen: list[int] = []
+
+    class RoundApp(TranscriptApp):
+        def on_reply_entry_round_chosen(self, event: ReplyEntry.RoundChosen) -> None:
+            chosen.append(event.index)
+
+    app = RoundApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        app.transcript.view = "live"
+        rounds = [replace(make_round([], f"word{n} "), index=n) for n in range(3)]
+        reply = await shown_reply(app, pilot, rounds)
+        reply.add_class("-selected")
+        await pilot.click(reply, offset=(2 + len("word0 word1 w"), 0))
+        await until(pilot, lambda: chosen == [2])

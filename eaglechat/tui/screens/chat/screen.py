@@ -7,17 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from textual import events, on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
-from textual.widget import Widget
-from textual.widgets._toast import ToastRack
 
 from eaglechat.chat.controls import (
+    CONTROLS,
     ENABLED,
     N_DRAFT_MAX,
     NGRAM,
@@ -32,7 +31,7 @@ from eaglechat.chat.conversation.session import ChatSession, Said, Severity
 from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.history.saved_chat import Passage, SavedChat
 from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.refusals import ChainsOnly, Remark, no_prompt
+from eaglechat.chat.refusals import ChainsOnly, Remark, no_prompt, not_yet
 from eaglechat.chat.search import parse
 from eaglechat.chat.writing.context_use import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
@@ -79,8 +78,10 @@ from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.tui.texts.refusals import engine_as_subject, sentence_of
 from eaglechat.tui.texts.replies import progress
 from eaglechat.tui.texts.timeline import entries, entries_of
+from eaglechat.tui.texts.turned import in_force, without_effect
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.key_line import KeyLine, Offer
+from eaglechat.tui.widgets.notices import Notices
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
@@ -92,8 +93,6 @@ from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.neutral import neutralise
-
-Kind = TypeVar("Kind", bound=Widget)
 
 NUMBERS_PER_SECOND, FEWEST_NUMBERS_PER_SECOND = 8, 2
 SAVES_PER_SECOND = 1
@@ -172,7 +171,7 @@ class ChatScreen(PromptScreen[None]):
                 transcript.view = settings.interface.view
                 yield transcript
                 yield FindBar(transcript, lambda: self.session.turns.path)
-                yield ToastRack(id="notices")
+                yield Notices()
                 yield StatusLine(id="status")
                 yield Legend()
                 completions = Completions(id="completions")
@@ -236,13 +235,6 @@ class ChatScreen(PromptScreen[None]):
     @property
     def transcript(self) -> Transcript:
         return self.query_one("#transcript", Transcript)
-
-    def get_child_by_type(self, expect_type: type[Kind]) -> Kind:
-        # Textual asks for the place of its toasts. Its own lies over the text or over the figures
-        # of the panel; this one makes the transcript lower.
-        if expect_type is ToastRack:
-            return self.query_one("#notices", expect_type)
-        return super().get_child_by_type(expect_type)
 
     # What the session calls on its view
 
@@ -776,10 +768,24 @@ class ChatScreen(PromptScreen[None]):
         self._turn(control_named(name), value)
 
     def _turn(self, control: Control, value: Any) -> None:
-        self.session.change_controls(turned(self.controls, control, value))
-        info = self.session.info
-        if control is SHAPE and value != "chain" and info and info.chains_only:
-            self.say(ChainsOnly(info.chains_only))
+        session, wanted = self.session, turned(self.controls, control, value)
+        session.change_controls(wanted)
+        if getattr(self.controls, control.name) != getattr(wanted, control.name):
+            return  # The session has said why not.
+        numbers = numbers_of(session)
+        if control is SHAPE and value != "chain" and session.info and session.info.chains_only:
+            self.say(ChainsOnly(session.info.chains_only))
+        elif control.name in numbers.without_effect:
+            self.say(without_effect(control, only_ngrams=numbers.only_ngrams))
+        elif not self._has_in_sight(control):
+            is_live = session.running is not None and not_yet(session.hello) is None
+            since = "round" if is_live and control in CONTROLS else "reply"
+            self.say(in_force(control, self.controls, since))
+
+    def _has_in_sight(self, control: Control) -> bool:
+        """Whether the panel or the status line shows what a control is."""
+        is_in_line = control in (ENABLED, N_DRAFT_MAX) and self.query_one(StatusLine).display
+        return is_in_line or self.query_one(SpeculationPanel).has_in_sight(control)
 
     def action_draft_length(self, step: int) -> None:
         self.session.change_draft_length(step)
@@ -789,8 +795,6 @@ class ChatScreen(PromptScreen[None]):
 
     def action_toggle_ngram(self) -> None:
         self._turn(NGRAM, not self.controls.ngram)
-        # In a terminal that is too small for the panel nothing else shows the change.
-        self.notify(f"n-grams are {'on' if self.controls.ngram else 'off'}.")
 
     def action_toggle_speculation(self) -> None:
         self._turn(ENABLED, not self.controls.enabled)

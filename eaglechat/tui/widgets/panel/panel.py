@@ -32,6 +32,7 @@ from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.numbers import Numbers
 from eaglechat.tui.texts.statistics import of_whole_reply
+from eaglechat.tui.texts.turned import label
 from eaglechat.tui.widgets.meters import RoundStrip
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.length_table import LengthTable
@@ -46,12 +47,6 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 _LENGTHS = (AUTO, *map(str, range(N_DRAFT_MAX_LIMIT + 1)))
 _RARE_LENGTHS = ("7", *map(str, range(9, N_DRAFT_MAX_LIMIT + 1)))
-_LABELS = {
-    "n_draft_max": "length",
-    "enabled": "speculation",
-    "ngram": "n-grams",
-    "temperature": "temp",
-}
 _ONE_DRAFTER = 4
 """Choices of a pair with one drafter: auto, itself, n-grams alone and none."""
 _LATER = "Applies from the next reply on."
@@ -129,7 +124,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
     def _row(self, control: Control) -> Segments:
         return Segments(
-            _label(control),
+            label(control),
             names=wording.DRAFTERS,
             left_out=_RARE_LENGTHS,
             id=control.name,
@@ -137,11 +132,11 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         )
 
     def _tick(self, control: Control) -> Tick:
-        return Tick(_label(control), False, id=control.name, tooltip=_tooltip(control))
+        return Tick(label(control), False, id=control.name, tooltip=_tooltip(control))
 
     def _slider(self, control: RangeControl) -> Slider:
         return Slider(
-            _label(control),
+            label(control),
             minimum=control.minimum,
             maximum=control.maximum,
             step=control.step,
@@ -150,6 +145,10 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             id=control.name,
             tooltip=_tooltip(control),
         )
+
+    def has_in_sight(self, control: Control) -> bool:
+        """Whether it shows what this control is."""
+        return self.display and self.query_one(f"#{control.name}").display
 
     def show(self, numbers: Numbers) -> None:
         """Bring every reading up to date."""
@@ -193,7 +192,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                     self.query_one(f"#{slider.name}", Slider).value = getattr(controls, slider.name)
         is_more = self.query_one("#more", Tick).value
         hidden = {*numbers.without_effect, *(() if is_more else (SHAPE.name, P_MIN.name))}
-        for control in CONTROLS:
+        for control in (*CONTROLS, THINKING, EFFORT):
             self.query_one(f"#{control.name}").display = control.name not in hidden
         self.query_one("#more").display = not {SHAPE.name, P_MIN.name} <= numbers.without_effect
         own = recommended_for(TEMPERATURE, numbers.recommended)
@@ -201,8 +200,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self.query_one("#own-sampling", Line).show(numbers.own_sampling)
         self.set_class(bool(numbers.own_sampling), "-recommended")
         self.query_one("#drafter").display = len(numbers.drafters) > _ONE_DRAFTER
-        self.query_one("#thinking").display = numbers.reasoning.on_off
-        self.query_one("#effort").display = bool(numbers.reasoning.efforts)
         no_switch = numbers.reasoning.marked and not numbers.reasoning.on_off
         self.query_one("#no-switch").display = no_switch and not numbers.reasoning.efforts
 
@@ -224,10 +221,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
     def _turned(self, knob: Widget, value: bool | float | str) -> None:
         self.post_message(self.Turned(control_named(knob.id or ""), value))
-
-
-def _label(control: Control) -> str:
-    return _LABELS.get(control.name, control.name)
 
 
 def _tooltip(control: Control) -> str:

@@ -275,18 +275,22 @@ class TranscriptEntry(TokenStyled):
         if self.text_selection is not None:
             return
         event.stop()
-        if not self.clicked_on(event.style.meta):
-            self.clicked(event.style.meta.get("offset"))
+        meta, at = event.style.meta, None
+        if "offset" in meta:
+            # That of the style is the offset of all the text that is drawn alike.
+            _, at = self.screen.get_widget_and_offset_at(*event.screen_offset)
+        if not self.clicked_on(meta, at):
+            self.clicked(at)
 
-    def clicked_on(self, meta: Mapping[str, Any]) -> bool:
-        """Do what a click on a cell with these meta values means. Returns whether it meant
-        anything."""
+    def clicked_on(self, meta: Mapping[str, Any], at: Offset | None) -> bool:
+        """Do what a click on a cell with these meta values means, or on the character and line `at`
+        of the copied text. Returns whether it meant anything."""
         by = meta.get(_STEP)
         if by and self.turn is not None:
             self.post_message(self.Stepped(self.turn, by))
         return bool(by)
 
-    def clicked(self, at: tuple[int, int] | None) -> None:
+    def clicked(self, at: Offset | None) -> None:
         """The entry was clicked and no text selected. `at` is a character and a line of the copied
         text."""
         if self.turn is not None:

@@ -17,6 +17,8 @@ from eaglechat.wire.neutral import neutralise
 FAINT = "faint"
 STRONG, EMPHASIS, CODE = "strong", "emphasis", "code"
 """Formats of text. They stand after its ink in the name of its kind: `guessed strong`."""
+COPY = "copy"
+"""The kind of the word at the end of a code block, which a click copies."""
 
 _CUT_FROM = 400
 """A line longer than this, in characters, is drawn for good up to a place where no format is open:
@@ -62,6 +64,7 @@ class _Line:
     """As in `Wrapping.indent`."""
     is_literal: bool = False
     """Its text is shown as it is written."""
+    ends_code: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,8 @@ class FormattedText:
                 self.wrapping.hide(text)
             else:
                 self.wrapping.append(text, kind, copied=copied)
+        if line.ends_code:
+            self.wrapping.append("copy", COPY, copied=False)
         return _State(state.fence if state.line else _fence_after(source, state.fence))
 
 
@@ -187,7 +192,7 @@ def _closes(source: str, fence: str) -> bool:
 def _line_of(source: str, fence: str, is_over: bool) -> _Line:
     whole = len(source)
     if fence and _closes(source, fence):
-        return _Line(whole, FAINT, shows_mark=False, now="╰")
+        return _Line(whole, FAINT, shows_mark=False, now="╰ ", ends_code=True)
     if fence:
         return _Line(margin="│ ", now="│ ", is_literal=True)
     line = _Line(is_literal=source.startswith("|"))

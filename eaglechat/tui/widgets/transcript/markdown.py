@@ -30,6 +30,7 @@ CODE, LINK = "code", "link"
 copy, that of LINK is the address to open."""
 _RAIL = "│ "
 _CODE_TYPES = ("fence", "code_block")
+_WRITTEN_LINK = re.compile(r"\[[^\[\]]*\]\([^()]*(?:\([^()]*\)[^()]*)*\)|\w+:\S+")
 
 
 def _newline(state: StateInline, silent: bool) -> bool:
@@ -91,6 +92,21 @@ def code_blocks(text: str) -> list[Code]:
 def _codes(tokens: Sequence[Token]) -> list[Code]:
     found = (token for token in tokens if token.type in _CODE_TYPES)
     return [Code(_language(token), token.content) for token in found]
+
+
+def code_ending_at(text: str, line: int) -> Code | None:
+    """The code block whose closing fence is this line of a Markdown text, counted from 0."""
+    blocks = [token for token in _parser.parse(text) if token.type == "fence"]
+    return next((_codes([one])[0] for one in blocks if one.map and one.map[1] - 1 == line), None)
+
+
+def link_at(text: str, line: int, character: int) -> str | None:
+    """The address of the link that is written at a character of a line of a Markdown text."""
+    for found in _WRITTEN_LINK.finditer(text.split("\n")[line]):
+        address = next(iter(links(found.group())), None)
+        if found.start() <= character < found.end() and address in links(text):
+            return address
+    return None
 
 
 def links(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from rich.style import Style
-from textual.geometry import Size
+from textual.geometry import Offset, Size
 from textual.message import Message
 from textual.worker import Worker, WorkerState
 
@@ -24,6 +24,7 @@ from eaglechat.tui.widgets.transcript.formatting import (
     CODE as CODE_FORMAT,
 )
 from eaglechat.tui.widgets.transcript.formatting import (
+    COPY,
     EMPHASIS,
     FAINT,
     STRONG,
@@ -36,6 +37,8 @@ from eaglechat.tui.widgets.transcript.markdown import (
     MarkdownLook,
     MarkdownRenderer,
     RenderedMarkdown,
+    code_ending_at,
+    link_at,
     same_passage,
 )
 from eaglechat.tui.widgets.transcript.token_styles import GUESSED, NGRAM_KIND
@@ -188,7 +191,7 @@ class ReplyEntry(TranscriptEntry):
             return span
         return same_passage(self.text, span, self.body.text)
 
-    def clicked(self, at: tuple[int, int] | None) -> None:
+    def clicked(self, at: Offset | None) -> None:
         """The first click selects the reply; another one on a token shows its round."""
         index = self._round_at(*at) if at and self.has_class("-selected") else None
         if index is None:
@@ -280,6 +283,8 @@ class ReplyEntry(TranscriptEntry):
     def _find_style(self, kind: str) -> Style:
         if kind == FAINT:
             return self.get_component_rich_style("reply--faint")
+        if kind == COPY:
+            return self.style_of(FAINT) + Style(underline=True, meta={CODE: None})
         ink, *formats = kind.split()
         return sum((self._format_style(one) for one in formats), super()._find_style(ink))
 
@@ -348,14 +353,28 @@ class ReplyEntry(TranscriptEntry):
         self._is_rendering = False
         self._ask_for_markdown()
 
-    def clicked_on(self, meta: Mapping[str, Any]) -> bool:
-        if CODE in meta and self._rendered is not None:
-            self.post_message(CodeChosen(self._rendered.codes[meta[CODE]]))
-        elif LINK in meta:
-            self.post_message(LinkChosen(meta[LINK]))
+    def clicked_on(self, meta: Mapping[str, Any], at: Offset | None) -> bool:
+        code, address = self._code_at(meta, at), self._link_at(meta, at)
+        if code is not None:
+            self.post_message(CodeChosen(code))
+        elif address is not None:
+            self.post_message(LinkChosen(address))
         else:
-            return super().clicked_on(meta)
+            return super().clicked_on(meta, at)
         return True
+
+    def _code_at(self, meta: Mapping[str, Any], at: Offset | None) -> Code | None:
+        if CODE not in meta:
+            return None
+        if self.markdown_shown and self._rendered is not None:
+            number: int = meta[CODE]
+            return self._rendered.codes[number]
+        return code_ending_at(self.body.text, at.y) if at else None
+
+    def _link_at(self, meta: Mapping[str, Any], at: Offset | None) -> str | None:
+        if self.markdown_shown or at is None:
+            return meta.get(LINK)
+        return link_at(self.body.text, at.y, at.x)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         event.stop()
@@ -427,7 +446,7 @@ class ThoughtEntry(ReplyEntry):
     def _ask_for_markdown(self) -> None:
         """Does nothing: reasoning is never read as Markdown, only formatted."""
 
-    def clicked(self, at: tuple[int, int] | None) -> None:
+    def clicked(self, at: Offset | None) -> None:
         self.fold(not self._is_folded)
 
 

@@ -54,6 +54,37 @@ async def test_a_value_is_typed_behind_a_command(drive: Drive) -> None:
         assert not user.engine.requests(protocol.Chat)
 
 
+async def test_a_control_that_the_screen_does_not_show_is_said_when_it_is_set(
+    drive: Drive,
+) -> None:
+    async with drive(size=(120, 36)) as user:
+        await user.open_chat()
+        for typed in ("/n 5", "/temp 0.4", "/ngram"):
+            await user.ask(typed)
+        await user.ask("/tree")
+        await user.sees("From the next reply on: shape tree.")
+        assert len(user.notices) == 1
+        await user.ask("hello", rounds=2)
+        await user.ask("/p_min 0.2", rounds=2)
+        await user.sees("From the next round on: p_min 0.20.")
+        await user.ask("/drafter none", rounds=2)
+        await user.sees("From the next reply on: drafter none.")
+        await user.ask("/think on", rounds=2)
+        await user.sees("thinking has no effect: the model's chat template has no switch for it.")
+
+
+async def test_the_strip_of_a_small_terminal_shows_the_length_alone(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("/n 5")
+        await user.sees("length 5")
+        assert not user.notices
+        await user.ask("/temp 0.4")
+        await user.sees("From the next reply on: temp 0.40.")
+        await user.ask("/ngram")
+        await user.sees("From the next reply on: n-grams off.")
+
+
 async def test_arrows_move_escape_closes_and_stops_nothing(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await user.open_chat()

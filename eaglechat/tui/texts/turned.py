@@ -1,0 +1,49 @@
+"""What is said of a control that was turned, where the screen does not show it."""
+
+from __future__ import annotations
+
+from eaglechat.chat.controls import (
+    EFFORT,
+    P_MIN,
+    SHAPE,
+    THINKING,
+    Control,
+    Controls,
+    RangeControl,
+)
+from eaglechat.tui.texts.wording import DRAFTERS
+from eaglechat.wire.protocol import AUTO
+
+_LABELS = {
+    "n_draft_max": "length",
+    "enabled": "speculation",
+    "ngram": "n-grams",
+    "temperature": "temp",
+}
+
+
+def label(control: Control) -> str:
+    """Its name on the screen."""
+    return _LABELS.get(control.name, control.name)
+
+
+def in_force(control: Control, controls: Controls, since: str) -> str:
+    """What a control is; `since` says from the next what on: round, or reply."""
+    value = getattr(controls, control.name)
+    if isinstance(value, bool):
+        shown = "on" if value else "off"
+    elif isinstance(control, RangeControl) and value != AUTO:
+        shown = control.show(value)
+    else:
+        shown = DRAFTERS.get(value, value)
+    return f"From the next {since} on: {label(control)} {shown}."
+
+
+def without_effect(control: Control, *, only_ngrams: bool) -> str:
+    """Why it makes no difference what a control is."""
+    why = "the engine does not follow it"
+    if control in (THINKING, EFFORT):
+        why = "the model's chat template has no switch for it"
+    elif only_ngrams and control in (SHAPE, P_MIN):
+        why = "only n-grams draft"
+    return f"{label(control)} has no effect: {why}."
