@@ -73,7 +73,7 @@ class Verdict:
 
 def judge(report: BenchReport) -> Verdict | None:
     """None if no draft or no plain decoding was measured. Of settings that cannot be told apart,
-    auto is the best one: it follows the text."""
+    auto is the best one, as it follows the text, unless it was slower than plain decoding."""
     drafting = [
         result
         for result in report.settings
@@ -83,11 +83,13 @@ def judge(report: BenchReport) -> Verdict | None:
         return None
     errors = _Errors(report, len(drafting))
     best = max(drafting, key=lambda result: result.speed_up)
-    error = errors.over_prompts(best)
+    gain = MeasuredGain(best.speed_up, errors.over_prompts(best))
     autos = [result for result in drafting if result.n == AUTO]
     auto = max(autos, key=lambda result: result.speed_up, default=best)
-    if error is not None and auto.speed_up >= best.speed_up - error:
-        best, error = auto, errors.over_prompts(auto)
+    if gain.error is not None and auto.speed_up >= best.speed_up - gain.error:
+        of_auto = MeasuredGain(auto.speed_up, errors.over_prompts(auto))
+        if not of_auto.is_slower:
+            best, gain = auto, of_auto
     prompts = []
     for result in report.prompts:
         gains = {
@@ -99,7 +101,7 @@ def judge(report: BenchReport) -> Verdict | None:
             setting = max(gains, key=gains.__getitem__)
             of_prompt = errors.of_prompt(result.prompt, setting, gains[setting])
             prompts.append(PromptGain(result.prompt, setting, of_prompt))
-    return Verdict(best, MeasuredGain(best.speed_up, error), tuple(prompts))
+    return Verdict(best, gain, tuple(prompts))
 
 
 class _Errors:

@@ -250,6 +250,14 @@ def test_the_verdict_claims_no_noise(
     assert (once.faster, once.slower, once.advice) == ((), (), "repeat")
 
 
+def test_an_auto_that_was_slower_is_not_the_best_where_noise_cannot_tell_it_from_others() -> None:
+    speeds = {"chat": {"plain": 10.0, "1": 10.9, "auto": 5.2}}
+    verdict = judge(measured(speeds, 2, noise=0.1))
+    assert verdict is not None and verdict.gain.error is not None
+    assert verdict.best.speed_up - verdict.gain.error < 0.52
+    assert (verdict.best.setting, verdict.advice) == ("1", "auto")
+
+
 def test_the_best_of_many_settings_that_gain_nothing_is_no_gain() -> None:
     rng = random.Random(1)
 
