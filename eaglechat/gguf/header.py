@@ -375,12 +375,12 @@ def read_shards(path: Path) -> list[GGUFHeader]:
             f"{path} is named as file {shard.number} of {shard.count}, which no split model has; "
             "give it another name"
         )
-    if shard.number != 1:
+    paths = shard_paths(path)
+    here = {other.number for other in map(shard_of, (p.name for p in paths)) if other}
+    if shard.number != 1 and 1 in here:
         raise GGUFError(
             f"{path} is not the first of a model in {shard.count} files; give {shard.file(1)}"
         )
-    paths = shard_paths(path)
-    here = {other.number for other in map(shard_of, (p.name for p in paths)) if other}
     missing = [number for number in range(1, shard.count + 1) if number not in here]
     if missing:
         named = ", ".join(map(shard.file, missing[:3]))
