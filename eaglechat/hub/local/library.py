@@ -135,11 +135,8 @@ def pair_of_models(target: LocalModel, draft: LocalModel | None = None) -> Pair:
 def targets(models: Sequence[LocalModel]) -> list[LocalTarget]:
     """The targets among `models`, with what drafts for each."""
     drafts = [model for model in models if model.kind is ModelKind.DRAFT]
-    return [
-        LocalTarget(model, drafters_of(model, drafts), tuple(fitting(model, drafts)))
-        for model in models
-        if model.is_target
-    ]
+    paired = [(model, fitting(model, drafts)) for model in models if model.is_target]
+    return [LocalTarget(model, drafters_of(model, its), tuple(its)) for model, its in paired]
 
 
 def pair_of_target(target: LocalTarget) -> InspectedPair:

@@ -92,7 +92,7 @@ def _of_repo(repo: str) -> Iterator[dict[str, Path]]:
         if names:
             yield names
     before = repo.replace("/", "_") + "_"
-    flat = [path for path in _ggufs(llama_cpp_folder(), "*.gguf") if path.name.startswith(before)]
+    flat = _ggufs(llama_cpp_folder(), f"{before}*.gguf")
     if flat:
         yield {path.name.removeprefix(before): path for path in flat}
 
