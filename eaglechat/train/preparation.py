@@ -199,7 +199,8 @@ def forget_run(work: Path) -> None:
 
 
 def forget_other_targets(work: Path, fingerprint: str) -> None:
-    """Delete the features and copies of other targets, which no run here can use. Raises OSError."""
+    """Delete the features and copies of other targets, which this run cannot use. Raises
+    OSError."""
     for kept in (*work.glob("features-*"), *work.glob("target-*bf16.gguf")):
         if f"-{fingerprint}-" not in kept.name:
             shutil.rmtree(kept) if kept.is_dir() else kept.unlink()

@@ -84,8 +84,8 @@ def shape_of(target: GGUFHeader) -> DraftShape:
 
 
 def fingerprint(target: GGUFHeader) -> str:
-    """Tells a target from all others, also from another fine-tune of the same model: a digest of its
-    headers and of the first bytes of each tensor. Raises GGUFError, OSError."""
+    """Tells a target from all others, also from another fine-tune of the same model: a digest of
+    its headers and of the first bytes of each tensor. Raises GGUFError, OSError."""
     digest = hashlib.blake2b(digest_size=8)
     for header in read_shards(target.path):
         with header.path.open("rb") as file:

@@ -53,8 +53,8 @@ class Removal:
 
 def _place(file: str | Path) -> str:
     """A file's only name, of a link its own."""
-    folder, name = os.path.split(file)
-    return os.path.join(os.path.realpath(folder), name)
+    path = Path(file)
+    return str(Path(os.path.realpath(path.parent), path.name))
 
 
 def plan_removal(models: Sequence[LocalModel]) -> Removal:
@@ -68,7 +68,9 @@ def plan_removal(models: Sequence[LocalModel]) -> Removal:
     for model in models:
         if model.source is Source.OLLAMA:
             names = " ".join(one.name for one in model.everywhere if one.source is Source.OLLAMA)
-            said = f"it is in Ollama's store, which is only read here; `ollama rm {names}` removes it"
+            said = (
+                f"it is in Ollama's store, which is only read here; `ollama rm {names}` removes it"
+            )
             raise PermissionError(errno.EPERM, said, model.name)
         is_unfinished = model.kind is ModelKind.UNFINISHED
         if is_unfinished and _cache_of(model).is_downloading(model.path):

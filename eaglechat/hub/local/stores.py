@@ -57,7 +57,8 @@ def llama_cpp_folder() -> Path:
 def find_model(
     reference: HubReference, sha256: str | None = None, *, is_target: bool = False
 ) -> Path | None:
-    """A model of a repository that another program or the user has: its first file. `sha256` is that file's."""
+    """A model of a repository that another program or the user has: its first file, which has this
+    `sha256`."""
     if sha256 is not None and (found := _with_hash(sha256)):
         return found
     for names in _of_repo(reference.repo):
@@ -69,8 +70,8 @@ def find_model(
 
 
 def find_file(repo: str, path: str, size: int, sha256: str | None) -> Path | None:
-    """A file of a repository that another program or the user has, of this size. A shard of a split model is
-    found only beside the others."""
+    """A file of a repository that another program or the user has, of this size. A shard of a split
+    model is found only beside the others."""
     reference = HubReference(repo, file=path)
     same = _with_hash(sha256) if sha256 is not None and shard_of(path) is None else None
     found = [same] if same is not None else []

@@ -9,7 +9,6 @@ from eaglechat.hub.local.removal import Removal
 from eaglechat.hub.local.stores import Source
 from eaglechat.tui.texts.wording import plural
 
-
 _SHARED = {
     Source.HUGGING_FACE: "It is in the Hugging Face cache, where other programs find it too.",
     Source.LM_STUDIO: "It is in LM Studio's folder: LM Studio loses it too.",
