@@ -37,7 +37,6 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Chat": ("chat",),
     "The prompt": ("prompt",),
     "The race": ("race",),
-    "The list of rounds": ("rounds",),
     "Inside a round": ("inside",),
     "What the model sees": ("seen",),
     "Bench": ("bench",),

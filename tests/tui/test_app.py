@@ -393,6 +393,10 @@ async def test_page_keys_scroll_the_transcript_while_the_prompt_has_the_focus(
         bottom = transcript.scroll_y
         await user.press("pageup")
         await user.until(lambda: transcript.scroll_y < bottom, "scrolled up")
+        await user.press("ctrl+home")
+        await user.until(lambda: transcript.scroll_y == 0, "the beginning")
+        await user.press("ctrl+end")
+        await user.until(lambda: transcript.scroll_y == bottom, "the end")
         assert user.prompt.has_focus
 
 

@@ -101,7 +101,7 @@ async def bench(user: Driver) -> None:
     await user.open_chat()
     await user.command("chat.bench")
     await user.sees("replies of at most")
-    await user.command("bench.measure")
+    await user.command("chat.bench")
     await user.sees("Worth it")
     await user.sees("Use 3 tokens a round")
 

@@ -103,24 +103,24 @@ class ChatFolder:
             self._texts[name] = summary, _texts_of(summary.file)
             yield ReadProgress(done, len(changed))
 
-    def find(self, typed: str, *, with_thoughts: bool = False) -> list[Hit] | None:
+    def find(self, typed: str) -> list[Hit] | None:
         """The turns in which the query is found, of the chats used last first, as far as chats were
         read. None if another search was begun meanwhile."""
-        return self.search(typed, with_thoughts=with_thoughts)()
+        return self.search(typed)()
 
-    def search(self, typed: str, *, with_thoughts: bool) -> Callable[[], list[Hit] | None]:
+    def search(self, typed: str) -> Callable[[], list[Hit] | None]:
         """Begin a search, which ends those before it. What is returned does it, as `find`; threads
         may call it in any order."""
         self._latest_search += 1
-        return partial(self._find, self._latest_search, parse(typed), with_thoughts)
+        return partial(self._find, self._latest_search, parse(typed))
 
-    def _find(self, number: int, query: Query, with_thoughts: bool) -> list[Hit] | None:
+    def _find(self, number: int, query: Query) -> list[Hit] | None:
         hits: list[Hit] = []
         chats = sorted(self._texts.copy().values(), key=lambda chat: chat[0].used, reverse=True)
         for summary, turns in chats if query.terms else ():
             if number != self._latest_search:
                 return None
-            found = (_hit(summary, texts, query, with_thoughts) for texts in turns)
+            found = (_hit(summary, texts, query) for texts in turns)
             hits += islice(filter(None, found), MOST_OF_A_CHAT)
             if len(hits) >= MOST_FOUND:
                 break
@@ -139,11 +139,11 @@ def _texts_of(file: Path) -> tuple[_Texts, ...]:
     )
 
 
-def _hit(chat: ChatSummary, texts: _Texts, query: Query, with_thoughts: bool) -> Hit | None:
-    plain = (texts.plain_said, texts.plain_thought) if with_thoughts else (texts.plain_said,)
+def _hit(chat: ChatSummary, texts: _Texts, query: Query) -> Hit | None:
+    plain = (texts.plain_said, texts.plain_thought)
     if not all(any(map(term.is_in, plain)) for term in query.terms):
         return None
-    is_thought = with_thoughts and not query.is_in(texts.said)
+    is_thought = not query.is_in(texts.said)
     text = texts.thought if is_thought else texts.said
     return Hit(chat, texts.turn, is_thought, excerpt(text, query))
 

@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORDS",
         help='only chats whose title has these words, and passages that have them; "a phrase"',
     )
-    parser.add_argument("--reasoning", action="store_true", help="search reasoning too")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -39,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         wanted = args.find.casefold().replace('"', " ").split()
         chats = [chat for chat in chats if all(word in chat.title.casefold() for word in wanted)]
         _read(folder)
-        found = folder.find(args.find, with_thoughts=args.reasoning) or []
+        found = folder.find(args.find) or []
     if args.json:
         document = {"chats": [*map(_chat, chats)]}
         if args.find is not None:

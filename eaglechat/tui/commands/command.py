@@ -8,7 +8,7 @@ from typing import Literal
 Scope = Literal[
     "app", "menu", "list", "open", "downloads", "library", "dialog",
     "chat", "prompt", "bench", "race", "seen", "inside", "chats", "find",
-    "roles", "rounds",
+    "roles",
 ]  # fmt: skip
 """Screens and widgets with commands. Each makes its BINDINGS from one or more scopes."""
 
@@ -26,11 +26,11 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "dialog", "inside"}),
     frozenset({"app", "dialog", "list", "chats"}),
     frozenset({"app", "find"}),
-    frozenset({"app", "chat", "rounds"}),
+    frozenset({"app", "chat", "list"}),
 )
 """Scopes that hold at the same time. Within each of these, a key has one meaning."""
 
-Group = Literal["Models", "Bench", "Reply", "Turn", "View", "Speed", "Chat", "App"]
+Group = Literal["Models", "Reply", "Turn", "View", "Speed", "Chat", "App"]
 """The columns of the list behind the leader's key, in their order."""
 
 LEADER = "leader"

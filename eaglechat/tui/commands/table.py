@@ -61,7 +61,7 @@ APP = (
         keys=("leader d",),
         priority=True,
         group="App",
-        words=("progress", "conversions", "pull"),
+        words=("progress", "conversions", "pull", "download"),
     ),
     Command(
         id="app.theme",
@@ -88,19 +88,6 @@ APP = (
 
 MENU = (
     Command(
-        id="menu.pane",
-        title="Details of the pair",
-        help="Show or hide the details of the highlighted pair",
-        scopes=("menu",),
-        keys=("leader p",),
-        aliases=("f2",),
-        action="details",
-        priority=True,
-        footer="details",
-        group="View",
-        words=("licence", "layers", "info", "sidebar"),
-    ),
-    Command(
         id="menu.search",
         title="Search the Hub",
         help="Search the Hub for a target and drafts for it",
@@ -112,7 +99,7 @@ MENU = (
     ),
     Command(
         id="menu.drafts",
-        title="Find drafts for this model",
+        title="Find drafts",
         help="Find everything that can draft for the highlighted model, here and on the Hub",
         scopes=("menu", "library"),
         keys=("leader exclamation_mark",),
@@ -142,26 +129,6 @@ MENU = (
         words=("load", "path", "browse"),
     ),
     Command(
-        id="menu.remove",
-        title="Remove from the list",
-        help="Remove a recent pair from the list; its files stay",
-        scopes=("menu",),
-        keys=("ctrl+d",),
-        action="forget",
-        priority=True,
-        words=("delete", "forget", "recent"),
-    ),
-    Command(
-        id="library.remove",
-        title="Delete the model",
-        help="Delete the highlighted model (asks first)",
-        scopes=("library",),
-        keys=("ctrl+d",),
-        action="delete",
-        priority=True,
-        words=("remove", "free", "disk"),
-    ),
-    Command(
         id="open.parent",
         title="Parent directory",
         help="Show the parent directory",
@@ -189,13 +156,6 @@ DOWNLOADS = (
         scopes=("downloads",),
         keys=("space",),
     ),
-    Command(
-        id="downloads.cancel",
-        title="Cancel",
-        help="Cancel the highlighted download; its files stay in the cache",
-        scopes=("downloads",),
-        keys=("x", "delete"),
-    ),
 )
 
 LISTS = (
@@ -208,16 +168,25 @@ LISTS = (
         action="submit",
         footer="choose",
     ),
+    Command(
+        id="list.remove",
+        title="Delete",
+        help="Delete the highlighted chat or model, forget the recent pair, or cancel the download",
+        scopes=("chats", "library", "menu", "downloads"),
+        keys=("ctrl+d",),
+        priority=True,
+        words=("remove", "forget", "cancel", "trash", "free", "disk"),
+    ),
 )
 
 DIALOGS = (
     Command(
         id="dialog.back",
         title="Back",
-        help="Go back; downloads continue",
-        scopes=("dialog", "find"),
+        help="Go back, or stop what is being measured; downloads continue",
+        scopes=("dialog", "find", "race", "bench"),
         keys=("escape",),
-        footer="back",
+        footer="stop, back",
     ),
 )
 
@@ -299,14 +268,6 @@ CHAT = (
         footer="who races",
     ),
     Command(
-        id="race.back",
-        title="Stop, or back",
-        help="Stop the race and keep what was measured; back to the chat after it",
-        scopes=("race",),
-        keys=("escape",),
-        footer="back",
-    ),
-    Command(
         id="chat.menu",
         title="Menu",
         help="Save the chat and return to the menu",
@@ -331,7 +292,7 @@ CHAT = (
         title="Fold reasoning",
         help="Fold or unfold the reasoning of the last reply",
         scopes=("chat",),
-        keys=("leader i",),
+        keys=("leader z",),
         action="fold_thought",
         priority=True,
         group="Reply",
@@ -365,15 +326,16 @@ CHAT = (
     Command(
         id="chat.pane",
         title="Panel",
-        help="Show or hide the speculation panel",
-        scopes=("chat",),
+        help="Show or hide the panel: of speculation, or of the highlighted row",
+        scopes=("chat", "menu"),
         keys=("leader p",),
         aliases=("f2",),
         action="toggle_panel",
         slash="panel",
         priority=True,
+        footer="panel",
         group="View",
-        words=("sidebar", "statistics", "stats", "numbers"),
+        words=("sidebar", "statistics", "stats", "numbers", "details", "licence", "layers", "info"),
     ),
     Command(
         id="chat.prompt",
@@ -395,14 +357,6 @@ CHAT = (
         group="Reply",
         words=("round", "probabilities", "candidates", "logits", "inside", "look"),
         turn_key="full_stop",
-    ),
-    Command(
-        id="rounds.inside",
-        title="Inside this round",
-        help="Look inside the highlighted round",
-        scopes=("rounds",),
-        keys=("enter",),
-        footer="inside",
     ),
     Command(
         id="inside.record",
@@ -539,10 +493,10 @@ TURNS = (
         id="chat.undo_delete",
         title="Undo a deletion",
         help="Restore what was deleted last",
-        scopes=("chat",),
+        scopes=("chat", "chats"),
         keys=("leader backspace",),
         priority=True,
-        group="Turn",
+        group="Chat",
         words=("restore", "undelete"),
     ),
     Command(
@@ -595,28 +549,6 @@ REPLIES = (
         priority=True,
         group="Reply",
         words=("url", "address", "browser"),
-    ),
-    Command(
-        id="chat.beginning",
-        title="Beginning",
-        help="Scroll to the beginning of the chat",
-        scopes=("chat",),
-        keys=("leader home",),
-        priority=True,
-        slash=None,
-        group="View",
-        words=("top", "start", "scroll", "first"),
-    ),
-    Command(
-        id="chat.latest",
-        title="End",
-        help="Scroll to the end of the chat, and follow it",
-        scopes=("chat",),
-        keys=("leader end",),
-        priority=True,
-        slash=None,
-        group="View",
-        words=("bottom", "scroll", "follow", "last"),
     ),
 )
 
@@ -737,15 +669,6 @@ PROMPT = (
         group="Chat",
         words=("unfold", "attachment"),
     ),
-    Command(
-        id="prompt.clear",
-        title="Clear the prompt",
-        help="Clear the prompt; undo brings its text back",
-        scopes=("prompt",),
-        keys=("leader delete",),
-        group="Chat",
-        words=("empty", "delete"),
-    ),
 )
 
 BENCH = (
@@ -753,40 +676,12 @@ BENCH = (
         id="chat.bench",
         title="Bench",
         help="Measure whether drafting is worth it with this pair, and how long drafts should be",
-        scopes=("chat",),
+        scopes=("chat", "bench"),
         keys=("leader b",),
         priority=True,
-        group="Speed",
-        words=("benchmark", "measure", "speed"),
-    ),
-    Command(
-        id="bench.back",
-        title="Stop or back",
-        help="Stop measuring, or go back to the chat",
-        scopes=("bench",),
-        keys=("escape",),
-        footer="stop, back",
-    ),
-    Command(
-        id="bench.measure",
-        title="Measure",
-        help="Start measuring",
-        scopes=("bench",),
-        keys=("leader b",),
-        action="start",
         footer="measure",
-        group="Bench",
-        words=("start", "run", "benchmark"),
-    ),
-    Command(
-        id="bench.quick",
-        title="Quick bench",
-        help="Measure two prompts twice, with short replies",
-        scopes=("bench",),
-        keys=("leader z",),
-        footer="quick",
-        group="Bench",
-        words=("short", "fast"),
+        group="Speed",
+        words=("benchmark", "measure", "speed", "start", "run"),
     ),
 )
 
@@ -812,7 +707,7 @@ SAVED_CHATS = (
         priority=True,
         argument=Argument(words=("markdown", "json", "html"), is_optional=True),
         group="Chat",
-        words=("save", "download", "write", "share"),
+        words=("save", "write", "share"),
     ),
     Command(
         id="chats.rename",
@@ -832,35 +727,6 @@ SAVED_CHATS = (
         priority=True,
         group="Chat",
         words=("star", "favourite"),
-    ),
-    Command(
-        id="chats.remove",
-        title="Delete",
-        help="Delete the highlighted chat; it can be restored for 30 days",
-        scopes=("chats",),
-        keys=("ctrl+d",),
-        priority=True,
-        words=("remove", "trash"),
-    ),
-    Command(
-        id="chats.undo_delete",
-        title="Undo a deletion",
-        help="Restore the chat that was deleted last",
-        scopes=("chats",),
-        keys=("leader backspace",),
-        priority=True,
-        group="Chat",
-        words=("restore", "undelete"),
-    ),
-    Command(
-        id="chats.thought",
-        title="Search the reasoning",
-        help="Search reasoning too, or not",
-        scopes=("chats",),
-        keys=("leader i",),
-        priority=True,
-        group="View",
-        words=("thinking", "thoughts"),
     ),
 )
 

@@ -225,29 +225,27 @@ class BenchScreen(EagleScreen[None]):
         )
 
     @on(Button.Pressed, "#quick")
-    def action_quick(self) -> None:
-        if self._is_running:
-            return
+    def _measure_quickly(self) -> None:
         for id, value in _QUICK.items():
             self.query_one(f"#{id}", Input).value = value
         prompts = self.query_one("#prompts", SelectionList)
         prompts.deselect_all()
         for i in range(_QUICK_PROMPTS):
             prompts.select(i)
-        self.action_start()
+        self.action_bench()
 
     # Measuring
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # None dims the command while it measures.
-        return None if action in ("start", "quick") and self._is_running else True
+        return None if action == "bench" and self._is_running else True
 
     @property
     def _is_running(self) -> bool:
         return self.has_class("-running")
 
     @on(Button.Pressed, "#start")
-    def action_start(self) -> None:
+    def action_bench(self) -> None:
         if self._is_running:
             return
         try:

@@ -27,7 +27,7 @@ class RoundList(TokenStyled, can_focus=True):
     """The newest round is at the bottom. While the list has the focus, one row is the cursor."""
 
     BINDINGS = [
-        *bindings_of("rounds"),
+        *bindings_of("list"),
         *moves({"up": "go(-1)", "down": "go(1)"}),
     ]
     COMPONENT_CLASSES = {"rounds--faint", "rounds--cursor"}
@@ -76,7 +76,7 @@ class RoundList(TokenStyled, can_focus=True):
     def _chosen(self) -> int:
         return self._count - 1 if self._cursor is None else self._cursor
 
-    def action_inside(self) -> None:
+    def action_submit(self) -> None:
         self._look_inside(self._chosen)
 
     def watch_has_focus(self, value: bool) -> None:

@@ -34,8 +34,8 @@ def read(chats: ChatFolder) -> int:
     return [progress.total for progress in chats.read()][-1]
 
 
-def found(chats: ChatFolder, typed: str, **how: bool) -> list[str]:
-    return [hit.excerpt.text for hit in chats.find(typed, **how) or []]
+def found(chats: ChatFolder, typed: str) -> list[str]:
+    return [hit.excerpt.text for hit in chats.find(typed) or []]
 
 
 def titles(chats: ChatFolder) -> list[str]:
@@ -108,18 +108,19 @@ def test_a_reply_that_is_still_written_is_found_as_far_as_it_is(
     assert len(found(chats, "one")) == len(found(chats, "twelve")) == 1
 
 
-def test_reasoning_is_found_on_request(chats: ChatFolder, tmp_path: Path) -> None:
+def test_reasoning_is_found_too(chats: ChatFolder, tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     chat.engine.dialect = tagged("<think>", "</think>")
     chat.engine.reply = "<think> Hmm, pondering hard </think> Because."
     chat.ask("why?")
     chat.session.leave("")
     read(chats)
-    assert found(chats, "pondering") == []
-    (hit,) = chats.find("pondering", with_thoughts=True) or []
+    (hit,) = chats.find("pondering") or []
     assert (hit.is_thought, hit.excerpt.text) == (True, "Hmm, pondering hard")
-    (hit,) = chats.find("because pondering", with_thoughts=True) or []
+    (hit,) = chats.find("because pondering") or []
     assert hit.is_thought
+    (hit,) = chats.find("because") or []
+    assert not hit.is_thought
 
 
 def test_what_was_written_last_comes_first_and_no_chat_fills_the_list(chats: ChatFolder) -> None:
@@ -183,8 +184,8 @@ def test_the_search_that_was_begun_last_counts_whichever_thread_comes_first(
 ) -> None:
     write_chat(chats.directory / "a.jsonl", "fine", "yes")
     read(chats)
-    first = chats.search("fi", with_thoughts=False)
-    last = chats.search("fine", with_thoughts=False)
+    first = chats.search("fi")
+    last = chats.search("fine")
     assert [hit.excerpt.text for hit in last() or []] == ["fine"]
     assert first() is None
 

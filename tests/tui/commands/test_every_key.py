@@ -126,7 +126,7 @@ async def to_bench(user: Driver) -> None:
 async def to_running_bench(user: Driver) -> None:
     await to_bench(user)
     user.engine.budget = 0
-    await user.command("bench.quick")
+    await user.click("#quick")
     await user.sees("Reply 1 of")
 
 

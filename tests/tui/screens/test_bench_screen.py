@@ -35,7 +35,7 @@ async def open_bench(user: Driver) -> None:
 async def measure_quickly(user: Driver, runs: int | None = None) -> None:
     """Start a quick bench; let it finish, or stop the script after some runs."""
     user.engine.budget = runs
-    await user.command("bench.quick")
+    await user.click("#quick")
 
 
 def request_of(user: Driver) -> protocol.Bench:
@@ -62,7 +62,7 @@ async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) ->
         screen.query_one("#repeats", Input).value = "2"
         await user.sees("8 replies of")
         user.engine.budget = 3
-        await user.command("bench.measure")
+        await user.command("chat.bench")
         await user.sees("Reply 4 of 8: mathematics, n = auto")
         await user.sees("left")
         assert screen.query_one(DataTable).row_count == 1

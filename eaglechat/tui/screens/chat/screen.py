@@ -126,7 +126,16 @@ class ChatScreen(PromptScreen[None]):
     BINDINGS = [
         *bindings_of("chat"),
         # While a reply is written Ctrl+C stops it, whatever is selected.
-        *moves({"pageup": "page(-1)", "pagedown": "page(1)", "ctrl+c": "interrupt"}, priority=True),
+        *moves(
+            {
+                "pageup": "page(-1)",
+                "pagedown": "page(1)",
+                "ctrl+home": "beginning",
+                "ctrl+end": "end",
+                "ctrl+c": "interrupt",
+            },
+            priority=True,
+        ),
         *moves({"ctrl+c,super+c": "screen.copy_text"}),
     ]
 
@@ -820,7 +829,7 @@ class ChatScreen(PromptScreen[None]):
     def action_beginning(self) -> None:
         self._uncovered().action_scroll_home()
 
-    def action_latest(self) -> None:
+    def action_end(self) -> None:
         self._uncovered().action_scroll_end()
 
     def action_copy(self) -> None:

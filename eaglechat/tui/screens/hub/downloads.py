@@ -66,7 +66,7 @@ class DownloadsScreen(EagleModal[Pair]):
         with Vertical(classes="dialog", id="downloads") as dialog:
             dialog.border_title = "Downloads"
             dialog.border_subtitle = with_keys(
-                "{downloads.pause} pauses or resumes, {downloads.cancel} cancels, "
+                "{downloads.pause} pauses or resumes, {list.remove} cancels, "
                 f"{ENTER} loads, {{dialog.back}} back"
             )
             yield Static(_NOTHING, id="nothing", classes="muted", markup=False)
@@ -166,7 +166,7 @@ class DownloadsScreen(EagleModal[Pair]):
         self._draw()
 
     @on(Button.Pressed, "#cancel")
-    def action_cancel(self) -> None:
+    def action_remove(self) -> None:
         install, _ = self._chosen
         downloads = self._services.desk.downloads
         if install is None or downloads is None or install.stage.value == "installed":

@@ -61,7 +61,7 @@ class LibraryScreen(EagleModal[Pair]):
         with Vertical(classes="dialog", id="library") as dialog:
             dialog.border_title = "Models on this machine"
             dialog.border_subtitle = with_keys(
-                "{list.choose} loads, {library.remove} deletes, {dialog.back} back"
+                "{list.choose} loads, {list.remove} deletes, {dialog.back} back"
             )
             rows = OptionList(id="models", compact=True)
             yield Filter(rows, id="filter")
@@ -270,7 +270,7 @@ class LibraryScreen(EagleModal[Pair]):
             yield partial(self.open, DownloadsScreen(self._services), self.dismiss)
 
     @on(Button.Pressed, "#delete")
-    def action_delete(self) -> None:
+    def action_remove(self) -> None:
         index = self.query_one(Filter).chosen
         if index is not None and self._models is not None and not self._pairs:
             model = self._models[index]

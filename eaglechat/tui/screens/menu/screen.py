@@ -520,12 +520,16 @@ class MenuScreen(EagleScreen[None]):
 
         self.open(DownloadsScreen(self._services, loads), self._load)
 
-    def action_details(self) -> None:
+    def action_toggle_panel(self) -> None:
         """In a narrow terminal the pane takes the list's place; arrows still move."""
         self.toggle_class("-details")
         self.call_after_refresh(self._show_details)
 
-    def action_forget(self) -> None:
+    def state_of(self, id: str) -> str:
+        shown = self.query_one("#details-scroll").display
+        return ("on" if shown else "off") if id == "chat.pane" else ""
+
+    def action_remove(self) -> None:
         offer = self._highlighted_offer()
         if offer is None or offer.label != "recent" or offer.pair is None:
             self.notify(

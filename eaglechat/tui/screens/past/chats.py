@@ -56,14 +56,13 @@ class ChatsScreen(EagleModal[SavedChat]):
         self._chats: list[ChatSummary] | None = None
         self._found: list[Hit] = []
         self._rows: list[Row] = []
-        self._with_thoughts = False
         self._version = -1
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="past") as dialog:
             dialog.border_title = "Past chats"
             dialog.border_subtitle = with_keys(
-                "{list.choose} opens, {chats.rename} renames, {chats.remove} deletes, "
+                "{list.choose} opens, {chats.rename} renames, {list.remove} deletes, "
                 "{app.leader} more"
             )
             rows = OptionList(id="list", compact=True)
@@ -104,7 +103,7 @@ class ChatsScreen(EagleModal[SavedChat]):
 
     def _search(self) -> None:
         typed = self._typed
-        find = self._folder.search(typed, with_thoughts=self._with_thoughts)
+        find = self._folder.search(typed)
 
         def search() -> Iterator[Update]:
             if (found := find()) is not None:
@@ -205,7 +204,6 @@ class ChatsScreen(EagleModal[SavedChat]):
         said = wording.plural(titled, "chat")
         if self._typed.strip():
             said += f" by title, {wording.plural(len(self._found), 'passage')}"
-            said += ", reasoning included" if self._with_thoughts else ""
         if (progress := self._reader.progress) is not None:
             return f"{said}. Reading, latest first: {progress.done:,} of {progress.total:,} chats"
         return said
@@ -272,7 +270,7 @@ class ChatsScreen(EagleModal[SavedChat]):
                 severity="warning",
             )
             return
-        undo = with_keys(f"Deleted. {{chats.undo_delete}} restores it within {KEPT_DAYS} days.")
+        undo = with_keys(f"Deleted. {{chat.undo_delete}} restores it within {KEPT_DAYS} days.")
         self._change(chat, lambda: self._folder.trash.take(chat.file), undo)
 
     def action_undo_delete(self) -> None:
@@ -287,12 +285,6 @@ class ChatsScreen(EagleModal[SavedChat]):
                 yield partial(self._say_changed, said)
 
         self.in_background(restore)
-
-    def action_thought(self) -> None:
-        self._with_thoughts = not self._with_thoughts
-        included = "is searched too" if self._with_thoughts else "is left out"
-        self.notify(f"Reasoning {included}.")
-        self._search()
 
     def _record_of(self, chat: ChatSummary) -> ChatRecorder | None:
         """The recorder of the chat, if it is open on the screen below. It is used in this thread

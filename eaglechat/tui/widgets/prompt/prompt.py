@@ -167,12 +167,6 @@ class Prompt(TextArea):
     def action_send(self) -> None:
         self.post_message(self.Sent(self, self.text))
 
-    def action_clear(self) -> None:
-        if self.text:
-            self.clear()
-        else:
-            self.notify("There is nothing in the prompt.")
-
     def action_copy(self) -> None:
         # Textual's own copies, and raises if nothing is selected.
         super().action_copy()

@@ -101,13 +101,13 @@ async def test_a_chat_is_renamed_pinned_deleted_and_brought_back(
         await user.until(lambda: "pinned" in rows(user)[0], "the pin")
         assert summarise(three[0]).pinned
         # The highlight stays on the chat.
-        await user.command("chats.remove")
+        await user.command("list.remove")
         await user.sees("2 chats")
         assert not three[0].exists()
-        await user.command("chats.undo_delete")
+        await user.command("chat.undo_delete")
         await user.sees("3 chats")
         assert "The sky" in rows(user)[0]
-        await user.command("chats.undo_delete")
+        await user.command("chat.undo_delete")
         await user.sees("There is no deleted chat to restore.")
 
 
@@ -128,7 +128,7 @@ async def test_the_open_chat_is_renamed_and_not_deleted(
         await user.command("chats.open")
         await user.on(ChatsScreen)
         await user.sees("1 chat")
-        await user.command("chats.remove")
+        await user.command("list.remove")
         await user.sees("This chat is open.")
         await user.command("chats.rename")
         await user.on(AskDialog)

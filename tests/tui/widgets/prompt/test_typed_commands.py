@@ -105,15 +105,3 @@ async def test_another_pair_by_name(drive: Drive) -> None:
         await user.type("/model smol")
         await user.press("tab", "enter")
         await user.until(lambda: len(user.engine.requests(protocol.Load)) == 2, "a load")
-
-
-async def test_the_prompt_is_cleared_by_a_key_and_undo_brings_its_text_back(drive: Drive) -> None:
-    async with drive() as user:
-        await user.open_chat()
-        await user.command("prompt.clear")
-        await user.sees("There is nothing in the prompt")
-        user.prompt.insert("one\ntwo")
-        await user.command("prompt.clear")
-        assert user.prompt.text == ""
-        await user.press("ctrl+z")
-        assert user.prompt.text == "one\ntwo"
