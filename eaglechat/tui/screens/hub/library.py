@@ -23,6 +23,7 @@ from eaglechat.hub.local.library import (
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, inspect, none_here
 from eaglechat.hub.local.removal import Removal, plan_removal, remove
+from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
@@ -173,8 +174,10 @@ class LibraryScreen(EagleModal[Pair]):
         ]
         self.query_one(Filter).show(rows, highlight=highlighted)
         self._say(self._heading())
-        for button in ("#delete", "#drafts", "#newer"):
+        for button in ("#delete", "#drafts"):
             self.query_one(button).display = not self._pairs
+        from_hub = any(model.source is Source.HUGGING_FACE for model in self._models)
+        self.query_one("#newer").display = from_hub and not self._pairs
         self._name_button()
 
     def _heading(self) -> str:
