@@ -57,11 +57,6 @@ class Headline:
         return Plain(self.speed, "reply") if self.is_plain and self.speed else self.plain
 
     @property
-    def is_rough(self) -> bool:
-        """Whether plain decoding was measured at another time."""
-        return self.plain is not None and self.plain.source in ("before", "load")
-
-    @property
     def speed_up(self) -> float | None:
         """How many times as fast as plain decoding."""
         if self.speed is None or self.plain is None:

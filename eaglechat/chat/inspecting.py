@@ -34,7 +34,6 @@ class CandidateToken:
     chance: float | None
     """Probability of being sampled, after filters and temperature."""
     fate: Fate
-    drafter: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,6 @@ def _row(
         target=likely.probability if likely else None,
         chance=likely.chance if likely else None,
         fate=fate,
-        drafter=draft.drafter if draft else "",
     )
 
 

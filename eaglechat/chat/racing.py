@@ -41,6 +41,7 @@ from eaglechat.wire.records import (
     NGRAM,
     FinishReason,
     Origin,
+    Prefill,
     ReplyEnd,
     Round,
     Token,
@@ -204,8 +205,8 @@ class Race:
         self.heats: list[Heat] = []
         self.is_over = self.is_stopping = False
         self.failure: protocol.Error | None = None
-        self.waiting: protocol.Loading | protocol.PrefillProgress | None = None
-        """What is done before the running leg writes."""
+        self.loading: protocol.Loading | None = None
+        self.prefill: Prefill | None = None
         self.legs: dict[Speculation, Leg] = {}
         """Of the heat that is running."""
         self.running = PLAINLY
@@ -259,7 +260,7 @@ class Race:
                 top=0,
             )
         )
-        self._is_full, self.waiting = False, None
+        self._is_full, self.loading, self.prefill = False, None, None
         self._request_id = self._engine.request(
             self.leg.terms.to_chat(self._asked.messages, self._begun), self._heard
         )
@@ -268,8 +269,10 @@ class Race:
         if self.is_over or event.id != self._request_id:
             return
         match event:
-            case protocol.Loading() | protocol.PrefillProgress():
-                self.waiting = event
+            case protocol.Loading():
+                self.loading = event
+            case protocol.PrefillProgress():
+                self.prefill = event.prefill
             case protocol.RoundDone():
                 self._add(event.round)
             case protocol.Settled():
@@ -310,14 +313,11 @@ class Race:
         plain = self.legs[PLAINLY].recording
         self.heats.append(Heat(len(self._begun), self.legs))
         self.legs = {}
-        ids = (plain.ids or ()) if self._goes_on and self._is_going_on(plain) else ()
-        self._begun = (*self._begun, *ids) if ids else ()
-
-    def _is_going_on(self, plain: Recording) -> bool:
-        """Whether the text goes on behind a heat that plain decoding has written."""
         assert plain.end is not None
         is_room = len(self._begun) + 2 * self.heat_tokens <= self._limit
-        return is_room and plain.end.finish_reason is FinishReason.LENGTH
+        goes_on = self._goes_on and plain.end.finish_reason is FinishReason.LENGTH
+        ids = plain.ids if goes_on and is_room else None
+        self._begun = (*self._begun, *ids) if ids else ()
 
 
 def result_of(heats: Sequence[Heat], who: Sequence[Speculation]) -> Result:

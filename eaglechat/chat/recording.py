@@ -92,8 +92,6 @@ class Recording:
         """None while it is written, and if it was cut off by a crash."""
         self.plain_before: Plain | None = None
         """The plain speed that was known when it ended. Not written to disk."""
-        self.went_on = False
-        """It was stopped and continued; `terms` are those of its beginning."""
         self.is_settled = False
         """Its provisional rounds were replaced by final ones."""
         self._packed = packed

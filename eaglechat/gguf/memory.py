@@ -77,7 +77,7 @@ def memory_need(
     compute = 0
     for header in [target, *drafts]:
         # The activations of a batch, its attention mask, and the logits of a round.
-        feed_forward = _largest(header, "{arch}.feed_forward_length", 0)
+        feed_forward = _largest(header, "{arch}.feed_forward_length")
         compute += _N_UBATCH * (2 * feed_forward + 4 * header.n_embd) * _F32_BYTES
         compute += _N_UBATCH * n_ctx * _F16_BYTES
         compute += (N_DRAFT_MAX_LIMIT + 1) * header.n_vocab * _F32_BYTES
@@ -132,7 +132,7 @@ def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
         # If the list is too short, its last value counts for the rest.
         heads += [heads[-1]] * (header.n_layers - len(heads))
     else:
-        n_heads = _largest(header, "{arch}.attention.head_count", 0)
+        n_heads = _largest(header, "{arch}.attention.head_count")
         heads = [header.number("{arch}.attention.head_count_kv", n_heads)] * header.n_layers
     windowed = header.flags("{arch}.attention.sliding_window_pattern")
     width = _head_widths(header, "")
@@ -152,9 +152,8 @@ def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
 
 def heads_kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
     """The bytes of the KV cache of a file's MTP heads, each of which is one attention layer."""
-    key = "{arch}.attention.head_count_kv"
-    n_heads = max(header.numbers(key) or (header.number(key),))
-    n_heads = n_heads or _largest(header, "{arch}.attention.head_count", 0)
+    n_heads = _largest(header, "{arch}.attention.head_count_kv")
+    n_heads = n_heads or _largest(header, "{arch}.attention.head_count")
     cells = -(-n_ctx // _CELLS_MULTIPLE) * _CELLS_MULTIPLE
     values, size = _BLOCK_BYTES[kv_type]
     per_cell = header.n_mtp_heads * n_heads * _head_widths(header, "")
@@ -163,12 +162,12 @@ def heads_kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> i
 
 def _head_widths(header: GGUFHeader, suffix: str) -> int:
     """How many elements a key and a value of one head have together."""
-    heads = _largest(header, "{arch}.attention.head_count", 0) or 1
+    heads = _largest(header, "{arch}.attention.head_count") or 1
     default = header.n_embd // heads
     key = header.number(f"{{arch}}.attention.key_length{suffix}", default)
     return key + header.number(f"{{arch}}.attention.value_length{suffix}", default)
 
 
-def _largest(header: GGUFHeader, key: str, default: int) -> int:
+def _largest(header: GGUFHeader, key: str) -> int:
     """The number of a key, or the largest if it is given per layer."""
-    return max(header.numbers(key) or (header.number(key, default),))
+    return max(header.numbers(key) or (header.number(key),))

@@ -13,10 +13,9 @@ from msgspec import Meta
 
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.capabilities import Capabilities, Memory
-from eaglechat.wire.load_options import DRAFT_WINDOW_DEFAULT, LeaveOut, LoadOptions
+from eaglechat.wire.load_options import LeaveOut, LoadOptions
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
-    KvType,
     Prefill,
     ReplyEnd,
     Round,
@@ -292,9 +291,6 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     not."""
     bandwidth: Bandwidth | None = None
     """None if it was not timed, and for a target that is small, or partly on GPUs."""
-    kv_type: KvType = "f16"
-    draft_kv_type: KvType = "f16"
-    draft_window: int = DRAFT_WINDOW_DEFAULT
     speculation_off: str | None
     chains_only: str | None = None
     reasoning: Reasoning = NO_REASONING

@@ -121,9 +121,7 @@ class Headless:
 
     @property
     def last_request(self) -> protocol.Chat:
-        request = self.engine.requests(protocol.Chat)[-1]
-        assert isinstance(request, protocol.Chat)
-        return request
+        return self.engine.requests(protocol.Chat)[-1]
 
 
 def left_chat(folder: Path, *questions: str, reply: str = "so it is", typed: str = "") -> Path:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -69,14 +69,19 @@ class Driver:
             await self.pilot.pause(0.01)
         raise AssertionError(f"never happened: {what}\n{self.text}")
 
-    async def press(self, *keys: str) -> None:
+    async def press(self, *keys: str, to: type[Screen[Any]] | None = None) -> None:
+        """Press keys; wait for the screen they lead `to`."""
         await self.pilot.press(*keys)
         await self.until(lambda: not self.app.is_taking_keys, "all done for the keys")
+        if to is not None:
+            await self.on(to)
 
-    async def command(self, *ids: str) -> None:
+    async def command(self, *ids: str, to: type[Screen[Any]] | None = None) -> None:
         """Press the keys of commands."""
         for id in ids:
             await self.press(*pressed(keys_of(id)[0]))
+        if to is not None:
+            await self.on(to)
 
     async def click(self, selector: str) -> None:
         """Click a widget once it stays where it is: between down and up nothing may move."""
@@ -89,9 +94,11 @@ class Driver:
         await self.until(at_rest, f"{selector} at rest")
         await self.pilot.click(selector)
 
-    async def type(self, text: str) -> None:
+    async def type(self, text: str, *then: str, to: type[Screen[Any]] | None = None) -> None:
+        """Type a text, then press keys."""
         names = {" ": "space", "/": "slash", ".": "full_stop", "-": "minus", "_": "underscore"}
         await self.press(*(names.get(char, char) for char in text))
+        await self.press(*then, to=to)
 
     async def sees(self, text: str) -> None:
         await self.until(lambda: text in self.text, f"“{text}” on the screen")
@@ -173,6 +180,20 @@ class Driver:
     async def idle(self) -> None:
         await self.until(lambda: self.chat.session.running is None, "the end of the reply")
         await self.pilot.pause()
+
+    def lend_terminal(self) -> list[str]:
+        """Let the app give its terminal to another program; what was done with it, as Textual does
+        it: it is not taken back where something is raised."""
+        done: list[str] = []
+
+        @contextmanager
+        def suspend() -> Iterator[None]:
+            done.append("given")
+            yield
+            done.append("taken back")
+
+        self.app.suspend = suspend  # type: ignore[method-assign]
+        return done
 
     def inside(self, region: Region) -> bool:
         """Whether a region lies on the screen as a whole."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -57,6 +58,7 @@ SEED = 1234
 MACHINE = Memory(ram=32_000_000_000, ram_available=20_000_000_000, gpu=8_000_000_000)
 TOKENS_PER_MESSAGE = 20
 
+Kind = TypeVar("Kind", bound=protocol.Request)
 Steps = Iterator[list[protocol.AnyEvent]]
 
 
@@ -168,7 +170,7 @@ class ScriptedEngine(Link):
         """Say something that is in no script."""
         self._say(event)
 
-    def requests(self, kind: type[protocol.Request]) -> list[protocol.AnyRequest]:
+    def requests(self, kind: type[Kind]) -> list[Kind]:
         return [request for request in self.sent if isinstance(request, kind)]
 
     @property

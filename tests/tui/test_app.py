@@ -36,7 +36,6 @@ async def test_a_chat_from_the_menu_to_the_end(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
         (load,) = user.engine.requests(protocol.Load)
-        assert isinstance(load, protocol.Load)
         assert (Path(load.target).name, Path(load.draft or "").name) == (
             "target.gguf",
             "draft.gguf",
@@ -62,7 +61,6 @@ async def test_a_chat_from_the_menu_to_the_end(drive: Drive) -> None:
 
         await user.ask("And for three dimensions?")
         second = user.engine.requests(protocol.Chat)[-1]
-        assert isinstance(second, protocol.Chat)
         assert [m.role for m in second.messages] == ["user", "assistant", "user"]
         assert second.messages[1] == partial
         assert second.speculation.n_draft_max == 5
@@ -92,8 +90,7 @@ async def test_a_race_is_measured_played_and_its_winner_used(
         messages = user.messages
 
         user.engine.budget = 2
-        await user.command("chat.compare")
-        await user.on(RaceScreen)
+        await user.command("chat.compare", to=RaceScreen)
         await user.sees("Heat 1 of 4: plain writes")
         await user.press("escape")
         await user.sees("stopped before anything was measured")
@@ -101,8 +98,7 @@ async def test_a_race_is_measured_played_and_its_winner_used(
         # Two tokens a round: 12 ms plainly, 10.5 with drafts of 3, 18 with drafts of 8.
         user.engine.accepted_of_each_round = (1,)
         user.engine.budget = None
-        await user.press("c")
-        await user.on(ContendersDialog)
+        await user.press("c", to=ContendersDialog)
         await user.press(*["down"] * 7, "space", "tab", "enter")
         await user.sees("length 8")
         await user.sees("Any key skips it")
@@ -115,8 +111,7 @@ async def test_a_race_is_measured_played_and_its_winner_used(
         await user.sees("Any key skips it")
         await user.press("enter")
         await user.sees("Enter keeps length 3, a lets auto choose.")
-        await user.press("a")
-        await user.on(ChatScreen)
+        await user.press("a", to=ChatScreen)
         assert user.chat.controls.n_draft_max == protocol.AUTO
         assert user.messages == messages
         await user.sees("faster than plain with length 3")
@@ -130,8 +125,7 @@ async def test_what_is_typed_during_a_reply_stays(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
         await user.ask("first", rounds=2)
-        await user.type("second")
-        await user.press("enter")
+        await user.type("second", "enter")
         assert user.prompt.text == "second"
         assert len(user.engine.requests(protocol.Chat)) == 1
         user.engine.budget = None
@@ -186,8 +180,7 @@ async def test_engine_death_keeps_the_chat_and_loads_again(drive: Drive) -> None
         assert written.role == "assistant"
         assert written.content
 
-        await user.type("still here")
-        await user.press("enter")
+        await user.type("still here", "enter")
         assert user.prompt.text == "still here"
 
         await user.press("ctrl+l")
@@ -197,7 +190,6 @@ async def test_engine_death_keeps_the_chat_and_loads_again(drive: Drive) -> None
         await user.press("enter")
         await user.idle()
         chat = user.engine.requests(protocol.Chat)[-1]
-        assert isinstance(chat, protocol.Chat)
         assert [m.content for m in chat.messages[:2]] == ["hello", written.content]
 
 
@@ -241,12 +233,10 @@ async def test_a_bad_pair_in_the_menu_says_why_and_is_not_loaded(
     (models / "draft.gguf").write_text("not a model")
     async with drive(size=(80, 24)) as user:
         await user.sees("cannot run")
-        await user.press("enter")
-        await user.on(MessageDialog)
+        await user.press("enter", to=MessageDialog)
         await user.sees("not a GGUF file")
         assert not user.engine.sent
-        await user.press("escape")
-        await user.on(MenuScreen)
+        await user.press("escape", to=MenuScreen)
 
 
 async def test_history_is_written_as_the_chat_goes_and_reopened(
@@ -256,8 +246,7 @@ async def test_history_is_written_as_the_chat_goes_and_reopened(
         await user.open_chat()
         await user.ask("Explain the Pythagorean theorem")
         await user.type("half a thought")
-        await user.press("ctrl+o")
-        await user.on(MenuScreen)
+        await user.press("ctrl+o", to=MenuScreen)
     (saved,) = saved_chats(tmp_path / "chats")
     assert [turn.text for turn in saved.turns.path] == ["Explain the Pythagorean theorem", REPLY]
     reply = saved.turns.last_reply
@@ -268,14 +257,12 @@ async def test_history_is_written_as_the_chat_goes_and_reopened(
     async with drive() as user:
         await user.press("ctrl+t")
         await user.sees("1 chat")
-        await user.press("enter")
-        await user.on(ChatScreen)
+        await user.press("enter", to=ChatScreen)
         assert user.prompt.text == "half a thought"
         assert [m.content for m in user.messages] == [turn.text for turn in saved.turns.path]
         await user.press("enter")
         await user.idle()
         chat = user.engine.requests(protocol.Chat)[-1]
-        assert isinstance(chat, protocol.Chat)
         assert len(chat.messages) == 3
     (reopened,) = saved_chats(tmp_path / "chats")
     assert len(reopened.turns.path) == 4
@@ -313,16 +300,14 @@ async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_p
         await user.press("escape")
         await user.idle()
         assert above_the_mark(user) == ["one", "two", "far too long", "three"]
-        await user.press("ctrl+o")
-        await user.on(MenuScreen)
+        await user.press("ctrl+o", to=MenuScreen)
     (saved,) = saved_chats(tmp_path / "chats")
     assert saved.first_question == saved.turns.path[6].id
 
     async with drive() as user:
         await user.press("ctrl+t")
         await user.sees("1 chat")
-        await user.press("enter")
-        await user.on(ChatScreen)
+        await user.press("enter", to=ChatScreen)
         assert above_the_mark(user) == ["one", "two", "three"]
         # A larger context than last time holds all of it again.
         user.engine.turns_in_context = None
@@ -350,8 +335,7 @@ async def test_a_key_or_a_word_changes_the_view_which_is_remembered(
         await user.sees(legend)
         await user.press("f4")
         await user.until(lambda: legend not in user.text, "no legend in the live view")
-        await user.type("/view read")
-        await user.press("enter")
+        await user.type("/view read", "enter")
         await user.until(lambda: transcript.view == "read", "the view that was typed")
         assert user.app.services.settings.current.interface.view == "read"
         assert 'view = "read"' in user.app.services.settings.file.read_text()
@@ -362,12 +346,10 @@ async def test_a_past_chat_of_other_models_loads_those(drive: Drive, models: Pat
     async with drive(start=pair_of_files(other, None)) as user:
         await user.on(ChatScreen)
         await user.ask("on the other models")
-        await user.press("ctrl+o")
-        await user.on(MenuScreen)
+        await user.press("ctrl+o", to=MenuScreen)
         await user.type("built-in")
         await user.sees("● smollm2-135m")
-        await user.press("enter")
-        await user.on(ChatScreen)
+        await user.press("enter", to=ChatScreen)
         await user.press("ctrl+t")
         await user.sees("on the other models")
         await user.press("enter")
@@ -376,7 +358,6 @@ async def test_a_past_chat_of_other_models_loads_those(drive: Drive, models: Pat
         )
         await user.on(ChatScreen)
         load = user.engine.requests(protocol.Load)[-1]
-        assert isinstance(load, protocol.Load)
         assert load.target == str(other)
         assert user.messages[0].content == "on the other models"
 

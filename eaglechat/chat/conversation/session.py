@@ -308,7 +308,7 @@ class ChatSession:
         begun = beginning_of(recording, self.hello)
         terms = terms_to_continue(recording.terms, self.terms)
         recording.changed |= changes(recording.terms, terms)
-        recording.end, recording.went_on = None, True
+        recording.end = None
         self.recorder.goes_on(reply)
         self._send(running, terms, *begun)
         return True

@@ -145,7 +145,7 @@ class _Reader:
             case lines.RoundsLine():
                 packed.add(PackedPiece(line.text, line.reasoning, line.data))
             case lines.GoesOnLine():
-                recording.end, recording.went_on = None, True
+                recording.end = None
             case lines.EndLine():
                 if line.settled:
                     packed.settle(line.settled)

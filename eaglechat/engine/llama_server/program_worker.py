@@ -204,9 +204,6 @@ class ProgramWorker(Worker):
             devices=(f"{NAME} with {on}" if on else NAME,),
             load_ms=(time.perf_counter() - began) * 1000.0,
             n_threads=options.n_threads or 0,
-            kv_type=options.kv_type,
-            draft_kv_type=options.draft_kv_type,
-            draft_window=0,
             speculation_off=_off(self._pair),
             left_out=self._left_out,
         )

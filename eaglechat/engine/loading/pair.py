@@ -11,7 +11,6 @@ import msgspec
 
 from eaglechat.engine.auto.calibration import Calibration, calibrate
 from eaglechat.engine.drafters.base import DraftModel, Opening
-from eaglechat.engine.drafters.eagle3.drafter import draft_window
 from eaglechat.engine.drafters.kinds import KINDS
 from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.ngram import NgramDrafter
@@ -181,9 +180,6 @@ class LoadedPair:
             load_ms=(time.perf_counter() - started) * 1000.0,
             plain_ms=_plain_ms(calibrations),
             bandwidth=_bandwidth(calibrations, target_header, options, devices),
-            kv_type=options.kv_type,
-            draft_kv_type=options.draft_kv_type,
-            draft_window=draft_window(draft_header, options),
             speculation_off=off,
             chains_only=chains_only,
             reasoning=self.prompter.reasoning,

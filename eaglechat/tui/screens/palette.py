@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import starmap
 from typing import Any, cast
 
 from textual.app import App
@@ -48,7 +49,8 @@ class EverythingProvider(Provider):
 
 def found(app: App[Any], screen: Screen[Any], query: str) -> list[tuple[float, Entry]]:
     """Everything that a query finds from a screen, best first."""
-    entries = (*_commands(app, screen), *_settings(app), *_elsewhere(app, screen), *_glossary())
+    glossary = starmap(Entry, GLOSSARY)
+    entries = (*_commands(app, screen), *_settings(app), *_elsewhere(app, screen), *glossary)
     typed = ((1.0, entry) for entry in _with_typed_value(app, screen, query))
     # A value that is typed may also be one of those that are listed.
     by_name: dict[str, tuple[float, Entry]] = {}
@@ -167,11 +169,6 @@ def _elsewhere(app: App[Any], screen: Screen[Any]) -> Iterator[Entry]:
             say = partial(app.notify, f"“{command.title}” can be chosen {where}.")
             name = f"{command.title} ({where})"
             yield Entry(name, command.help, command.words, "", say)
-
-
-def _glossary() -> Iterator[Entry]:
-    for word, meaning in GLOSSARY:
-        yield Entry(word, meaning)
 
 
 def _below(entry: Entry) -> str:

@@ -18,7 +18,7 @@ from textual.timer import Timer
 from textual.widgets import Button, SelectionList, Static
 
 from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.chat.racing import Asked, Heat, Leg, Race, Result, contenders
+from eaglechat.chat.racing import Asked, Heat, Race, Result, contenders
 from eaglechat.engine.bench.measure import PLAINLY
 from eaglechat.links.base import ENGINE_DIED
 from eaglechat.tui.commands.bindings import bindings_of
@@ -29,11 +29,11 @@ from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import racing, wording
 from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.texts.bench import in_short
+from eaglechat.tui.texts.replies import before_writing
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire.neutral import neutralise
-from eaglechat.wire.protocol import AUTO, Hello, Loading, PairInfo, Speculation
-from eaglechat.wire.records import Token
+from eaglechat.wire.protocol import AUTO, Hello, PairInfo, Speculation
 
 _FRAMES_PER_SECOND, _FEWEST_FRAMES_PER_SECOND = 15, 4
 _NUMBERS = 24
@@ -226,7 +226,7 @@ class RaceScreen(EagleScreen[Speculation]):
             places = {who: _written(race, who) for who in race.who}
             whole = race.n_heats * race.heat_tokens
             lap = "" if race.begins else _lap(race.heats)
-            behind, ahead = lap, "".join(t.text for r in race.leg.rounds for t in r.tokens)
+            behind, ahead = lap, "".join(round_.text for round_ in race.leg.rounds)
         else:
             shown = film or Film(race.heats, race.who)
             at = shown.now if film else shown.seconds
@@ -250,11 +250,7 @@ class RaceScreen(EagleScreen[Speculation]):
             return "Stopping…"
         now = f"{racing.name(race.running)} writes"
         if not race.leg.rounds and not race.heats:
-            waiting, now = race.waiting, "reading the prompt"
-            if isinstance(waiting, Loading):
-                now = f"loading the {waiting.stage} {waiting.fraction:.0%}"
-            elif waiting is not None and waiting.prefill.total:
-                now += f" {waiting.prefill.done / waiting.prefill.total:.0%}"
+            now = before_writing(race.loading, race.prefill)
         heat = f"Heat {len(race.heats) + 1} of {race.n_heats}: {now}."
         return f"{heat} All continue the same text in turn."
 
@@ -285,7 +281,8 @@ class Film:
 
     def __init__(self, heats: Sequence[Heat], who: Sequence[Speculation]) -> None:
         self._began = time.monotonic()
-        self._texts = [token.text for heat in heats for token in _plain_tokens(heat)]
+        rounds = (round_ for heat in heats for round_ in heat.legs[PLAINLY].recording.rounds)
+        self._texts = [token.text for round_ in rounds for token in round_.tokens]
         self.tokens = len(self._texts)
         lengths = [heat.legs[PLAINLY].tokens for heat in heats]
         places = accumulate(lengths, initial=0)
@@ -323,25 +320,20 @@ def _steps(heats: Sequence[Heat], who: Speculation) -> Iterator[tuple[float, flo
             yield seconds, place
 
 
-def _plain_tokens(heat: Heat) -> list[Token]:
-    rounds = heat.legs[PLAINLY].recording.rounds
-    return [token for round_ in rounds for token in round_.tokens]
-
-
 def _lap(heats: Sequence[Heat]) -> str:
     """The text of the finished heats since the reply last began."""
     begins = max((i for i, heat in enumerate(heats) if heat.start == 0), default=0)
-    return "".join(token.text for heat in heats[begins:] for token in _plain_tokens(heat))
+    lap = (heat.legs[PLAINLY].recording.rounds for heat in heats[begins:])
+    return "".join(round_.text for rounds in lap for round_ in rounds)
 
 
 def _written(race: Race, who: Speculation) -> float:
     """Tokens that a contender has written so far."""
-    legs: list[Leg] = [heat.legs[who] for heat in race.heats]
-    legs += [race.legs[who]] if who in race.legs else []
-    running = race.leg.stats.tokens if who == race.running and not race.is_over else 0
-    most = race.heat_tokens
     # A reply that ended early completes its heat too.
-    return float(len(legs) * most + (0 if who in race.legs else min(running, most)))
+    done = len(race.heats) + (who in race.legs)
+    is_running = who == race.running and who not in race.legs and not race.is_over
+    running = race.leg.stats.tokens if is_running else 0
+    return float(done * race.heat_tokens + min(running, race.heat_tokens))
 
 
 class ContendersDialog(EagleModal[tuple[Speculation, ...]]):

@@ -6,10 +6,9 @@ import time
 
 from eaglechat.chat.headline import Headline
 from eaglechat.chat.recording import Plain
-from eaglechat.tui.texts.wording import plural
+from eaglechat.tui.texts.wording import ago
 
 NOT_MEASURED = "plain not measured yet"
-_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 def in_short(headline: Headline) -> str:
@@ -29,10 +28,9 @@ def in_short(headline: Headline) -> str:
 def times(headline: Headline) -> str:
     """The speed-up as a number, with a tilde if plain decoding was measured at another time; empty
     if there is none to tell."""
-    if headline.speed_up is None or headline.verdict == "same":
+    if headline.plain is None or headline.speed_up is None or headline.verdict == "same":
         return ""
-    rough = "~" if headline.is_rough else ""
-    return f"{rough}{headline.speed_up:.{1 if headline.speed_up < 10 else 0}f}x"
+    return f"{tilde(headline.plain)}{headline.speed_up:.{1 if headline.speed_up < 10 else 0}f}x"
 
 
 def per_second(rate: float) -> str:
@@ -46,11 +44,15 @@ def speed(headline: Headline) -> str:
     return "" if rate is None else f"{per_second(rate)} tok/s"
 
 
+def tilde(plain: Plain) -> str:
+    """Marks a plain speed that was measured at another time."""
+    return "~" if plain.source in ("before", "load") else ""
+
+
 def plain_in_short(plain: Plain) -> str:
-    """The plain speed and its error; a tilde marks one that is not of the same reply."""
-    mark = "" if plain.source in ("reply", "auto") else "~"
+    """The plain speed and its error."""
     of, error = plain.speed.tokens_per_second, plain.speed.error
-    return f"plain {mark}{per_second(of)} ±{per_second(error)}"
+    return f"plain {tilde(plain)}{per_second(of)} ±{per_second(error)}"
 
 
 def origin(plain: Plain | None, now: float | None = None) -> str:
@@ -58,16 +60,9 @@ def origin(plain: Plain | None, now: float | None = None) -> str:
     if plain is None:
         return "not measured yet"
     if plain.source == "before":
-        return f"measured {_ago((now or time.time()) - plain.at)}"
+        return f"measured {ago(plain.at, now or time.time())}"
     return {
         "reply": "measured in plain rounds of this reply",
         "auto": "as auto knows it from plain rounds",
         "load": "timed when the pair was loaded",
     }[plain.source]
-
-
-def _ago(seconds: float) -> str:
-    for size, unit in _UNITS:
-        if seconds >= size:
-            return f"{plural(int(seconds // size), unit)} ago"
-    return "just now"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eaglechat.chat.racing import FEWEST_HEATS, Result, Score
 from eaglechat.tui.texts.bench import in_short
-from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE, drafter, plural
+from eaglechat.tui.texts.wording import drafter, plural, visible
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import NGRAM
 
@@ -60,4 +60,4 @@ def _token(named: str | int | None) -> str:
         return "the end of the reply"
     if isinstance(named, int):
         return f"token {named} (no text)"
-    return f"“{named.translate(VISIBLE_WHITESPACE)[:_FORK_EXCERPT]}”"
+    return f"“{visible(named)[:_FORK_EXCERPT]}”"

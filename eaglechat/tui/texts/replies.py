@@ -15,7 +15,8 @@ from eaglechat.tui.texts.wording import (
     plural,
     two_decimals,
 )
-from eaglechat.wire.records import FinishReason
+from eaglechat.wire.protocol import Loading
+from eaglechat.wire.records import FinishReason, Prefill
 from eaglechat.wire.stats import Measured, PartStats
 
 if TYPE_CHECKING:
@@ -34,7 +35,11 @@ def progress(running: Running) -> str:
     """What the engine is doing for the request in progress."""
     if len(running.turn.recording.rounds) > running.n_before:
         return "writing…"
-    prefill, loading = running.prefill, running.loading
+    return before_writing(running.loading, running.prefill)
+
+
+def before_writing(loading: Loading | None, prefill: Prefill | None) -> str:
+    """What the engine does before the first token."""
     if prefill is None and loading is not None:
         if loading.stage == "server":
             return "waiting for the server"

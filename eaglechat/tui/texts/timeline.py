@@ -67,15 +67,9 @@ def entries(session: ChatSession) -> Iterator[Entry]:
             yield Entry(f"turn {turn.id}", "question", shown(turn.parts), turn=turn.id, place=place)
         else:
             yield from entries_of(session, turn)
-            yield from _beside(session, turn)
+            if (stopped := turn.recording.speculation_stopped) is not None:
+                yield Entry(f"off {turn.id}", "warning", f"Speculation is off: {stopped}")
         yield from _notices(session, turn.id)
-
-
-def _beside(session: ChatSession, reply: Reply) -> Iterator[Entry]:
-    """The entry after a reply: a warning if speculation stopped in it."""
-    if reply.recording.speculation_stopped is not None:
-        text = f"Speculation is off: {reply.recording.speculation_stopped}"
-        yield Entry(f"off {reply.id}", "warning", text)
 
 
 def entries_of(session: ChatSession, turn: Reply) -> Iterator[Entry]:

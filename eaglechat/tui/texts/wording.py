@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from eaglechat.links.base import Died
 from eaglechat.tui.commands.registry import key_of
+from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason
 
@@ -45,6 +46,11 @@ GLOSSARY = (
     ("prefill", "reading the prompt; what the KV cache holds is not read again"),
 )
 """The words of the app, with their meanings."""
+
+
+def visible(text: str) -> str:
+    """A text for one line of the screen."""
+    return neutralise(text).translate(VISIBLE_WHITESPACE)
 
 
 def percent(share: float | None) -> str:

@@ -17,13 +17,13 @@ class Bar(Widget):
 
     COMPONENT_CLASSES = {"bar--filled"}
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._share = 0.0
 
-    def show(self, share: float | None) -> None:
-        if self._share != (share or 0.0):
-            self._share = share or 0.0
+    def show(self, share: float) -> None:
+        if self._share != share:
+            self._share = share
             self.refresh()
 
     def render(self) -> Content:

@@ -12,11 +12,10 @@ from textual.strip import Strip
 
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.commands.bindings import bindings_of, moves
-from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
+from eaglechat.tui.texts.wording import visible
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.reply import ReplyEntry
 from eaglechat.tui.widgets.transcript.token_styles import GUESSED, TokenStyled
-from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import Round, Token
 
 _NUMBER_CELLS = 5
@@ -136,7 +135,7 @@ class RoundList(TokenStyled, can_focus=True):
             yield f"{_shown(kept)} ", guessed
         if rejected is not None:
             yield (
-                _visible(rejected.text or "a token"),
+                visible((rejected.text or "a token").strip(" ")),
                 self.get_component_rich_style(f"token--{REJECTED}"),
             )
             yield " → ", faint
@@ -144,8 +143,4 @@ class RoundList(TokenStyled, can_focus=True):
 
 
 def _shown(tokens: tuple[Token, ...]) -> str:
-    return _visible("".join(token.text for token in tokens))
-
-
-def _visible(text: str) -> str:
-    return neutralise(text.strip(" ")).translate(VISIBLE_WHITESPACE)
+    return visible("".join(token.text for token in tokens).strip(" "))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.engine.drafters.eagle3.drafter import draft_window
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
@@ -35,26 +36,14 @@ def test_q8_0_without_flash_attention_is_refused(real_files: tuple[Path, Path]) 
         LoadedPair(check_pair(*real_files), options)
 
 
-@pytest.mark.real
-def test_a_pair_says_what_its_caches_are(real_files: tuple[Path, Path]) -> None:
-    options = LoadOptions(n_ctx=256, kv_type="q8_0", draft_window=512)
-    pair = LoadedPair(check_pair(*real_files), options)
-    info = pair.info
-    pair.close()
-    assert (info.kv_type, info.draft_kv_type, info.draft_window) == ("q8_0", "f16", 512)
-
-
 @pytest.mark.parametrize(("wanted", "is_seen"), [(2048, 64), (0, 64), (16, 16)])
 def test_a_draft_looks_back_no_further_than_it_was_trained_to(
     tiny_files: tuple[Path, Path], wanted: int, is_seen: int
 ) -> None:
-    target, draft = check_pair(*tiny_files)
+    _, draft = check_pair(*tiny_files)
     assert draft is not None
     draft = replace(draft, fields={**draft.fields, DRAFT_WINDOW: 64})
-    pair = LoadedPair((target, draft), LoadOptions(n_ctx=256, draft_window=wanted))
-    info = pair.info
-    pair.close()
-    assert info.draft_window == is_seen
+    assert draft_window(draft, LoadOptions(draft_window=wanted)) == is_seen
 
 
 @pytest.mark.real

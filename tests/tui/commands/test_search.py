@@ -61,12 +61,10 @@ async def test_the_list_behind_the_leader_shows_states_and_searches(
 ) -> None:
     async with drive(size=(80, 24)) as user:
         await user.open_chat()
-        await user.command("app.leader")
-        await user.on(MoreScreen)
+        await user.command("app.leader", to=MoreScreen)
         for shown in ("Reply", "Turn", "Speed", "Speculation on", "View live", "Theme", "Help"):
             assert shown in user.text
-        await user.press("space")
-        await user.on(CommandPalette)
+        await user.press("space", to=CommandPalette)
         assert not any(isinstance(screen, MoreScreen) for screen in user.app.screen_stack)
         await user.type("eagle-light")
         await user.sees("interface.theme: eagle-light")
@@ -79,8 +77,7 @@ async def test_the_list_behind_the_leader_shows_states_and_searches(
 async def test_the_help_runs_what_it_finds(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await user.open_chat()
-        await user.press("f1")
-        await user.on(HelpScreen)
+        await user.press("f1", to=HelpScreen)
         await user.type("speculation")
         await user.sees("F3")
         await user.press("enter")

@@ -28,8 +28,7 @@ Drive = Callable[..., Driver]
 
 async def open_bench(user: Driver) -> None:
     await user.open_chat()
-    await user.command("chat.bench")
-    await user.on(BenchScreen)
+    await user.command("chat.bench", to=BenchScreen)
 
 
 async def measure_quickly(user: Driver, runs: int | None = None) -> None:
@@ -38,19 +37,12 @@ async def measure_quickly(user: Driver, runs: int | None = None) -> None:
     await user.click("#quick")
 
 
-def request_of(user: Driver) -> protocol.Bench:
-    request = user.engine.requests(protocol.Bench)[-1]
-    assert isinstance(request, protocol.Bench)
-    return request
-
-
 async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) -> None:
     async with drive(size=(120, 36)) as user:
         await user.open_chat()
         await user.ask("hello")
         await user.type("not yet sent")
-        await user.command("chat.bench")
-        await user.on(BenchScreen)
+        await user.command("chat.bench", to=BenchScreen)
         screen = user.app.screen
         await user.sees("192 replies")
         screen.query_one("#prompts", SelectionList).deselect_all()
@@ -73,12 +65,11 @@ async def test_a_bench_from_choosing_to_keeping(drive: Drive, tmp_path: Path) ->
         assert "Details" in user.text
         assert "108.5 ±0.5" not in user.text
         await user.press("shift+tab", "enter")
-        request = request_of(user)
+        request = user.engine.requests(protocol.Bench)[-1]
         assert [prompt.name for prompt in request.prompts] == ["mathematics"]
         assert (request.n, request.repeats, request.max_tokens) == ((0, 3, "auto"), 2, 128)
         await user.sees("108.5 ±0.5")
-        await user.press("tab", "tab", "enter")
-        await user.on(ChatScreen)
+        await user.press("tab", "tab", "enter", to=ChatScreen)
         await user.sees("smollm2-135m starts with n_draft_max 3 from now on.")
         assert user.chat.controls.n_draft_max == 3
         assert user.prompt.text == "not yet sent"
@@ -114,8 +105,7 @@ async def test_escape_stops_at_once_and_then_leaves(drive: Drive) -> None:
         await user.sees("Stopped early.")
         assert len(user.engine.requests(protocol.Cancel)) == 1
         await user.sees("with 3 tokens a round")
-        await user.press("escape")
-        await user.on(ChatScreen)
+        await user.press("escape", to=ChatScreen)
 
 
 async def test_stopped_before_anything_was_measured_there_is_nothing_to_keep(drive: Drive) -> None:
@@ -153,15 +143,13 @@ async def test_the_engine_dies_during_a_bench(drive: Drive) -> None:
         await user.sees("Reply 8 of 20")
         user.engine.die("GGML_ASSERT(false) failed")
         await user.sees("The engine stopped by itself (signal 6, SIGABRT)")
-        await user.press("escape")
-        await user.on(ChatScreen)
+        await user.press("escape", to=ChatScreen)
         await user.sees("engine stopped: Ctrl+L")
         await user.command("chat.bench")
         await user.sees("The engine is not running.")
         await user.press("ctrl+l")
         await user.sees("The models are loaded again")
-        await user.command("chat.bench")
-        await user.on(BenchScreen)
+        await user.command("chat.bench", to=BenchScreen)
 
 
 async def test_another_pair_instead_stops_the_bench_before_it_loads(drive: Drive) -> None:
@@ -208,10 +196,8 @@ async def test_a_bench_at_every_size_and_through_a_resize(
         await user.until(lambda: chart.size.width, "the details")
         for shown in user.app.screen.query(Chart):
             assert max(map(len, str(shown.render()).splitlines())) <= shown.size.width
-        await user.press("escape")
-        await user.on(ChatScreen)
-        await user.press("ctrl+o")
-        await user.on(MenuScreen)
+        await user.press("escape", to=ChatScreen)
+        await user.press("ctrl+o", to=MenuScreen)
 
 
 def measured(

@@ -73,8 +73,7 @@ async def install_small(user: Driver) -> None:
     await user.sees_row("small", "2.0 MB ")
     rows = user.app.screen.query_one("#pairs", OptionList)
     rows.highlighted = rows.get_option_index("entry:small")
-    await user.press("enter")
-    await user.on(PlanScreen)
+    await user.press("enter", to=PlanScreen)
     await user.sees("Memory:")
     await user.press("enter")
 
@@ -97,7 +96,6 @@ async def test_a_pair_is_downloaded_paused_resumed_and_loaded(
         # Where its download was watched, it is loaded at once.
         await user.on(ChatScreen)
         load = user.engine.requests(protocol.Load)[-1]
-        assert isinstance(load, protocol.Load)
         found = library.find("small")
         assert found is not None
         assert (load.target, load.draft) == (str(found.target), str(found.draft))
@@ -115,8 +113,7 @@ async def test_a_pair_found_by_search_is_judged_and_stays_in_the_catalogue(
     fake.repos["lab/tuned-eagle3-GGUF"].base_models = ("org/small", "org/small-chat")
     async with drive(size=(120, 40), desk=desk) as user:
         await user.on(MenuScreen)
-        await user.command("menu.search")
-        await user.on(SearchScreen)
+        await user.command("menu.search", to=SearchScreen)
         await user.type("small")
         await user.sees("org/small-GGUF  1,234 downloads")
         await user.press("enter")
@@ -127,17 +124,13 @@ async def test_a_pair_found_by_search_is_judged_and_stays_in_the_catalogue(
         await user.sees("✗ lab/other-eagle3-GGUF")
         await user.sees("● n-grams")
         await user.sees("● A draft trained for it")
-        await user.type("other")
-        await user.press("enter")
+        await user.type("other", "enter")
         await user.sees("cannot be taken: the draft was made for")
         assert isinstance(user.app.screen, SearchScreen)
         await user.press("escape")
-        await user.type("tuned")
-        await user.press("enter")
-        await user.on(PlanScreen)
+        await user.type("tuned", "enter", to=PlanScreen)
         await user.sees("Memory:")
-        await user.press("enter")
-        await user.on(ChatScreen)
+        await user.press("enter", to=ChatScreen)
         names = [entry.name for entry, _ in desk.catalogue()[0]]
         assert names == ["small", "small-q8_0-lab"]
 
@@ -156,14 +149,11 @@ async def test_a_draft_is_found_for_a_model_here_and_loaded_as_soon_as_it_is(
         await user.type("mine")
         await user.command("menu.drafts")
         await user.sees("● lab/mine-eagle3-GGUF")
-        await user.press("enter")
-        await user.on(PlanScreen)
+        await user.press("enter", to=PlanScreen)
         await user.sees(", on this machine")
         await user.sees("Memory:")
-        await user.press("enter")
-        await user.on(ChatScreen)
+        await user.press("enter", to=ChatScreen)
         load = user.engine.requests(protocol.Load)[-1]
-        assert isinstance(load, protocol.Load)
         assert load.target == str(own)
         assert load.draft is not None
         assert load.draft.endswith("mine-eagle3.gguf")
@@ -181,13 +171,10 @@ async def test_what_is_here_is_listed_while_the_hub_does_not_answer(
         await user.command("menu.drafts")
         await user.sees("● n-grams")
         await user.sees("Searching the Hub for")
-        await user.press("escape")
-        await user.on(MenuScreen)
+        await user.press("escape", to=MenuScreen)
         await user.command("menu.drafts")
         await user.sees("● n-grams")
-        await user.type("n-grams")
-        await user.press("enter")
-        await user.on(ChatScreen)
+        await user.type("n-grams", "enter", to=ChatScreen)
 
 
 async def test_a_search_that_finds_nothing_or_fails_says_so(
@@ -201,15 +188,12 @@ async def test_a_search_that_finds_nothing_or_fails_says_so(
         user.app.screen.query_one("#words", Input).value = "hf.co/org/small-GGUF"
         await user.press("enter")
         await user.sees("Which quantisation of org/small-GGUF?")
-        await user.press("escape")
-        await user.on(MenuScreen)
-        await user.command("menu.search")
-        await user.on(SearchScreen)
+        await user.press("escape", to=MenuScreen)
+        await user.command("menu.search", to=SearchScreen)
         fake.fail(status=403, server="hub", times=99)
         user.app.screen.query_one("#words", Input).value = "small"
         await user.sees("The Hub refuses")
-        await user.press("escape", "escape")
-        await user.on(MenuScreen)
+        await user.press("escape", "escape", to=MenuScreen)
 
 
 async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
@@ -220,27 +204,21 @@ async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
         await user.on(ChatScreen)
         # It takes keys once it is drawn.
         await user.sees("^O menu")
-        await user.press("ctrl+o")
-        await user.on(MenuScreen)
-        await user.command("menu.library")
-        await user.on(LibraryScreen)
+        await user.press("ctrl+o", to=MenuScreen)
+        await user.command("menu.library", to=LibraryScreen)
         await user.sees("org/small-GGUF/small-Q8_0.gguf")
-        await user.type("target")
-        await user.press("enter")
+        await user.type("target", "enter")
         await user.sees("Which draft?")
         await user.sees("without a draft")
         await user.press("escape")
         await user.sees("2 models")
         await user.type("small-q8")
-        await user.press("ctrl+d")
-        await user.on(ConfirmDialog)
+        await user.press("ctrl+d", to=ConfirmDialog)
         await user.sees("This frees 2.0 MB.")
         await user.sees("Pairs that need it: small.")
-        await user.press("enter")
-        await user.on(LibraryScreen)
+        await user.press("enter", to=LibraryScreen)
         assert list((tmp_path / "cache").rglob("small-Q8_0.gguf"))
-        await user.press("ctrl+d")
-        await user.on(ConfirmDialog)
+        await user.press("ctrl+d", to=ConfirmDialog)
         await user.click("#agree")
         await user.sees("2.0 MB freed")
         assert not list((tmp_path / "cache").rglob("small-Q8_0.gguf"))
@@ -264,8 +242,7 @@ async def test_a_gated_repository_says_where_to_accept_and_how_to_log_in(
         button = user.app.screen.query_one("#go", Button)
         # A button that was just pressed is shown so for a moment, and takes no key meanwhile.
         await user.until(lambda: button.has_focus and not button.has_class("-active"), "the button")
-        await user.press("enter")
-        await user.on(ChatScreen)
+        await user.press("enter", to=ChatScreen)
 
 
 async def test_words_that_no_pair_has_are_searched_for_on_the_hub(
@@ -275,8 +252,7 @@ async def test_words_that_no_pair_has_are_searched_for_on_the_hub(
         await user.sees_row("small", "2.0 MB ")
         await user.type("zzzz")
         await user.sees("Nothing here matches “zzzz”.")
-        await user.press("enter")
-        await user.on(SearchScreen)
+        await user.press("enter", to=SearchScreen)
         assert user.app.screen.query_one("#words", Input).value == "zzzz"
         await user.sees("The Hub has no GGUF and no draft by this name.")
 
@@ -287,8 +263,7 @@ async def test_clearing_the_words_ends_the_search_for_them(
     answer = threading.Event()
     monkeypatch.setattr(Hub, "search", lambda *_, **__: [] if answer.wait(10) else None)
     async with drive(size=(80, 24), desk=desk) as user:
-        await user.command("menu.search")
-        await user.on(SearchScreen)
+        await user.command("menu.search", to=SearchScreen)
         await user.type("small")
         await user.sees("Searching the Hub for “small”…")
         await user.press("escape")

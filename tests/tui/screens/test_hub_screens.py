@@ -89,10 +89,8 @@ async def test_without_a_network_what_is_installed_works_and_the_rest_says_so(
         await user.press("f2", "escape")
         await user.type("here")
         await user.sees("● here ")
-        await user.press("enter")
-        await user.on(ChatScreen)
+        await user.press("enter", to=ChatScreen)
         load = user.engine.requests(protocol.Load)[-1]
-        assert isinstance(load, protocol.Load)
         assert load.target == str(pair.target)
 
 
@@ -103,8 +101,7 @@ async def test_a_plan_is_shown_before_anything_is_downloaded(
     desk.plans["small"] = a_plan("small", missing=1900, gated=("org/small-GGUF",))
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees_row("small", "3.0 GB")
-        await user.press("down", "down", "down", "enter")
-        await user.on(PlanScreen)
+        await user.press("down", "down", "down", "enter", to=PlanScreen)
         await user.sees("small-Q4_K_M.gguf  2.5 GB")
         await user.sees("Download: 1.9 GB, 1.1 GB of 3.0 GB are already here")
         await user.sees("is then converted to GGUF")
@@ -113,12 +110,10 @@ async def test_a_plan_is_shown_before_anything_is_downloaded(
         await user.sees("org/small-GGUF is gated")
         await user.sees("hf auth login")
         assert desk.started == []
-        await user.press("escape")
-        await user.on(MenuScreen)
+        await user.press("escape", to=MenuScreen)
         await user.press("enter")
         await user.sees("Resume")
-        await user.press("enter")
-        await user.on(DownloadsScreen)
+        await user.press("enter", to=DownloadsScreen)
         assert desk.started == ["small"]
 
 
@@ -180,26 +175,22 @@ async def test_chatting_goes_on_while_a_pair_arrives_and_one_key_loads_it(
     async with drive(size=(80, 24), desk=desk) as user:
         await user.open_chat()
         await user.ask("hello", rounds=2)
-        await user.command("app.downloads")
-        await user.on(DownloadsScreen)
+        await user.command("app.downloads", to=DownloadsScreen)
         await user.more_rounds(3)
         desk.moving = [replace(moving, stage=Stage.CONVERTING, step="converting", bytes_done=200)]
         await user.sees("converting the draft")
-        await user.press("escape")
-        await user.on(ChatScreen)
+        await user.press("escape", to=ChatScreen)
 
         pair = Pair("qwen3-4b", models / "target.gguf", None, "catalogue")
         desk.install("qwen3-4b", pair)
         notes = ("norm_output is read as EAGLE-3.1",)
         desk.moving = [replace(moving, stage=Stage.INSTALLED, pair=pair, notes=notes)]
         await user.sees("qwen3-4b is installed.")
-        await user.command("app.downloads")
-        await user.on(DownloadsScreen)
+        await user.command("app.downloads", to=DownloadsScreen)
         await user.sees("note: norm_output is read as EAGLE-3.1")
         await user.press("enter")
         await user.until(lambda: len(user.engine.requests(protocol.Load)) == 2, "the load")
         load = user.engine.requests(protocol.Load)[-1]
-        assert isinstance(load, protocol.Load)
         assert (load.target, load.draft) == (str(pair.target), None)
 
 
@@ -250,11 +241,9 @@ async def test_a_pair_larger_than_the_memory_asks_before_it_is_loaded(
             devices=(),
             memory=small,
         )
-        await user.press("enter")
-        await user.on(ConfirmDialog)
+        await user.press("enter", to=ConfirmDialog)
         await user.sees("more than this machine's 1 B")
-        await user.press("enter")
-        await user.on(MenuScreen)
+        await user.press("enter", to=MenuScreen)
         assert not user.engine.requests(protocol.Load)
         assert user.app.screen.query_one(OptionList).highlighted == 1
 
@@ -272,8 +261,7 @@ async def test_thirty_pairs_by_keyboard_alone_and_by_mouse_in_a_small_terminal(
         await user.sees("pair-29")
         await user.press("enter")
         await user.sees("pair-29-Q4_K_M.gguf")
-        await user.press("escape")
-        await user.on(MenuScreen)
+        await user.press("escape", to=MenuScreen)
 
         await user.press("home")
         await user.sees("pair-03")
@@ -283,6 +271,5 @@ async def test_thirty_pairs_by_keyboard_alone_and_by_mouse_in_a_small_terminal(
         await user.click("#back")
         await user.on(MenuScreen)
 
-        await user.type("17")
-        await user.press("enter")
+        await user.type("17", "enter")
         await user.sees("pair-17-Q4_K_M.gguf")

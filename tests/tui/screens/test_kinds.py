@@ -109,7 +109,6 @@ async def test_a_target_with_heads_is_loaded_alone(
         await user.press("enter")
         await user.on(ChatScreen)
         load = user.engine.requests(protocol.Load)[-1]
-        assert isinstance(load, protocol.Load)
         assert (load.target, load.draft) == (str(folder / "heads.gguf"), None)
 
 

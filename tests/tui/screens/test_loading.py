@@ -39,7 +39,7 @@ async def begin_to_load(user: Driver) -> Prompt:
 
 
 def loads(user: Driver) -> list[protocol.Load]:
-    return [one for one in user.engine.requests(protocol.Load) if isinstance(one, protocol.Load)]
+    return user.engine.requests(protocol.Load)
 
 
 async def test_what_is_typed_while_a_pair_loads_stands_in_the_chats_prompt(drive: Drive) -> None:

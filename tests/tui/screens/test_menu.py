@@ -80,7 +80,6 @@ async def test_a_model_of_another_program_is_a_row_and_many_are_found_by_typing(
         await user.press("enter")
         await user.on(ChatScreen)
         load = user.engine.requests(protocol.Load)[-1]
-        assert isinstance(load, protocol.Load)
         assert (load.target, load.draft) == (str(many[-1].path), None)
 
 

@@ -27,7 +27,6 @@ def engine() -> ScriptedEngine:
 
 def asked_with(user: Driver) -> protocol.Sampling:
     request = user.engine.requests(protocol.Chat)[-1]
-    assert isinstance(request, protocol.Chat)
     return request.sampling
 
 

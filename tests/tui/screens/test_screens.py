@@ -28,8 +28,7 @@ async def test_settings_apply_at_once_and_are_saved(drive: Drive, tmp_path: Path
         await user.open_chat()
         await user.open_settings()
         await user.press("enter", "0", ".", "2", "enter")
-        await user.press("escape")
-        await user.on(ChatScreen)
+        await user.press("escape", to=ChatScreen)
         assert user.chat.controls.temperature == pytest.approx(0.2)
     text = config.read_text()
     assert "temperature = 0.2" in text
@@ -48,8 +47,7 @@ async def test_a_value_that_does_not_fit_is_said_at_its_setting(
         await user.sees("must be a number between 0 and 5")
         await user.press("escape")
         await user.until(lambda: "Not saved" not in user.text, "the list again")
-        await user.press("escape")
-        await user.on(MenuScreen)
+        await user.press("escape", to=MenuScreen)
     assert not (tmp_path / "config.toml").exists()
     assert user.app.services.settings.current == Settings()
 
@@ -68,13 +66,11 @@ async def test_settings_are_found_by_typing_and_changed_by_arrows_and_enter(
         await user.press("right", "right", "left", "left")
         # Escape empties the filter, and the setting stays the highlighted one.
         await user.press("escape", "down", "down", "enter")
-        await user.type("[3, 1]")
-        await user.press("enter")
+        await user.type("[3, 1]", "enter")
         await user.sees("tensor_split      [3.0, 1.0]")
         await user.type("no such")
         await user.sees("No setting has “no such”")
-        await user.press("enter", "right", "escape", "escape")
-        await user.on(MenuScreen)
+        await user.press("enter", "right", "escape", "escape", to=MenuScreen)
     loaded, problems = load(tmp_path / "config.toml")
     assert problems == []
     assert (loaded.engine.split_mode, loaded.engine.tensor_split) == ("none", (3, 1))
@@ -108,10 +104,8 @@ async def test_files_of_your_own(drive: Drive, models: Path) -> None:
         await user.press("ctrl+u")
         await user.type(str(models / "target.gguf"))
         await user.sees("Can run here: llama Q4_K_M")
-        await user.press("enter")
-        await user.on(ChatScreen)
-        await user.press("ctrl+o")
-        await user.on(MenuScreen)
+        await user.press("enter", to=ChatScreen)
+        await user.press("ctrl+o", to=MenuScreen)
         await user.sees_row("target", "fits", "no draft")
 
 
@@ -120,15 +114,13 @@ async def test_the_palette_turns_controls_and_changes_the_theme(
 ) -> None:
     async with drive() as user:
         await user.open_chat()
-        await user.press("ctrl+p")
-        await user.on(CommandPalette)
+        await user.press("ctrl+p", to=CommandPalette)
         await user.type("n_draft_max 12")
         await user.sees("n_draft_max: 12")
         await user.press("enter")
         await user.until(lambda: user.chat.controls.n_draft_max == 12, "n_draft_max 12")
         await user.on(ChatScreen)
-        await user.press("ctrl+p")
-        await user.on(CommandPalette)
+        await user.press("ctrl+p", to=CommandPalette)
         await user.type("theme")
         await user.sees("Choose a theme")
         await user.press("enter")

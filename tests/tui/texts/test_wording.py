@@ -66,9 +66,7 @@ def test_a_plain_speed_says_how_old_it_is() -> None:
         return headline.origin(Plain(Speed(30.0, 1.0), "before", at=1000.0), 1000.0 + seconds)
 
     said = [aged(seconds) for seconds in (5.0, 61.0, 7200.0, 90_000.0)]
-    assert said == [
-        f"measured {ago}" for ago in ("just now", "1 minute ago", "2 hours ago", "1 day ago")
-    ]
+    assert said == [f"measured {ago}" for ago in ("just now", "1 min ago", "2 h ago", "1 day ago")]
     assert headline.plain_in_short(Plain(Speed(30.0, 1.0), "load")) == "plain ~30.0 ±1.0"
 
 

@@ -13,6 +13,7 @@ from eaglechat.chat.recording import Plain
 from eaglechat.tui.texts.bars import bar, round_glyph
 from eaglechat.tui.texts.numbers import RoundMeans
 from eaglechat.tui.widgets.meters import change_marks
+from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.panel.speed_view import SpeedView, speeds_over
@@ -56,14 +57,14 @@ class Bench(App[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.values: list[float] = []
+        self.values: list[float | str] = []
         self.sent: list[str] = []
 
     def compose(self) -> ComposeResult:
         yield Slider("n", minimum=0, maximum=16, step=1, value=3, show="{:.0f}".format)
         yield Prompt(id="prompt")
 
-    def on_slider_changed(self, event: Slider.Changed) -> None:
+    def on_knob_changed(self, event: Knob.Changed) -> None:
         self.values.append(event.value)
 
     def on_prompt_sent(self, event: Prompt.Sent) -> None:

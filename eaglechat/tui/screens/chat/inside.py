@@ -20,9 +20,8 @@ from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.texts.bars import bar
-from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE, drafter, not_reported, plural
+from eaglechat.tui.texts.wording import drafter, not_reported, plural, visible
 from eaglechat.tui.widgets.readouts import MUTED
-from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import Origin, Round
 
 LOOKS_PER_SECOND = 8
@@ -164,12 +163,12 @@ class InsideScreen(EagleModal[None]):
         before = "".join(r.text for r in rounds[max(0, self._index - 40) : self._index])
         after = "".join(r.text for r in rounds[self._index + 1 : self._index + 20])
         tokens = (
-            (_visible(token.text), _style(token.origin)) for token in rounds[self._index].tokens
+            (visible(token.text), _style(token.origin)) for token in rounds[self._index].tokens
         )
         return Content.assemble(
-            (_visible(before)[-CONTEXT_CHARACTERS:], MUTED),
+            (visible(before)[-CONTEXT_CHARACTERS:], MUTED),
             *tokens,
-            (_visible(after)[: CONTEXT_CHARACTERS // 2], MUTED),
+            (visible(after)[: CONTEXT_CHARACTERS // 2], MUTED),
         )
 
     def _unrecorded(self) -> str:
@@ -251,14 +250,10 @@ def _style(origin: Origin) -> str:
     return "" if origin is Origin.UNKNOWN else f"$token-{origin.value}"
 
 
-def _visible(text: str) -> str:
-    return neutralise(text).translate(VISIBLE_WHITESPACE)
-
-
 def _quoted(text: str | None) -> str:
     if text == "":
         return "no text"
-    return "a token" if text is None else f"“{_visible(text)}”"
+    return "a token" if text is None else f"“{visible(text)}”"
 
 
 def _shortened(text: str) -> str:

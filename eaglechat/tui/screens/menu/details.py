@@ -48,7 +48,7 @@ def of_model(known: Known, width: int) -> Content:
     """In lines of `width` cells."""
     offer = known.offer
     if offer.pair is not None and offer.pair.server is not None:
-        return _server_details(offer.pair, known.news)
+        return _server_details(offer.pair, known.news, width)
     parts: list[Part] = [(offer.name, "bold $primary")]
     if offer.entry is not None and offer.entry.title:
         parts.append(f"  {offer.entry.title}")
@@ -179,8 +179,7 @@ def _table(rows: Sequence[tuple[str, str | None]], width: int) -> list[Part]:
     return lines
 
 
-def _server_details(pair: Pair, news: ServerNews | None) -> Content:
-    """Everything that is known."""
+def _server_details(pair: Pair, news: ServerNews | None, width: int) -> Content:
     assert pair.server is not None
     parts: list[Part] = [(pair.name, "bold $primary"), f"  {pair.server.url}\n\n"]
     if news is None:
@@ -199,10 +198,7 @@ def _server_details(pair: Pair, news: ServerNews | None) -> Content:
         ("state", f"{model.state}{_WILL_LOAD.get(model.state, '')}" if model else ""),
         ("context", f"{model.n_ctx:,} tokens" if model and model.n_ctx else ""),
         ("speculation", drafts),
-        ("for comparisons", pair.server.plain_model),
+        ("comparisons", pair.server.plain_model),
         ("its models", ", ".join(one.id for one in found.models) if len(found.models) > 1 else ""),
     ]
-    for label, value in rows:
-        if value:
-            parts += [(f"\n  {label:<16}", MUTED), value]
-    return Content.assemble(*parts)
+    return Content.assemble(*parts, *_table(rows, width))

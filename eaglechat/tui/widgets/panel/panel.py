@@ -33,6 +33,7 @@ from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.numbers import Numbers
 from eaglechat.tui.texts.statistics import of_whole_reply
 from eaglechat.tui.widgets.meters import RoundStrip
+from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.length_table import LengthTable
 from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
@@ -185,7 +186,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             )
         if controls != self._controls:
             self._controls = controls
-            with self.prevent(Checkbox.Changed, Slider.Changed):
+            with self.prevent(Checkbox.Changed):
                 for tick in (ENABLED, NGRAM):
                     self.query_one(f"#{tick.name}", Tick).value = getattr(controls, tick.name)
                 for slider in (TEMPERATURE, P_MIN):
@@ -214,16 +215,12 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         else:
             self._turned(event.checkbox, event.value)
 
-    @on(Slider.Changed)
-    def _slid(self, event: Slider.Changed) -> None:
+    @on(Knob.Changed)
+    def _knob_changed(self, event: Knob.Changed) -> None:
         event.stop()
-        self._turned(event.slider, event.value)
-
-    @on(Segments.Changed)
-    def _chosen(self, event: Segments.Changed) -> None:
-        event.stop()
-        is_number = event.word.isdecimal()
-        self._turned(event.segments, int(event.word) if is_number else event.word)
+        value = event.value
+        is_number = isinstance(value, str) and value.isdecimal()
+        self._turned(event.knob, int(value) if is_number else value)
 
     def _turned(self, knob: Widget, value: bool | float | str) -> None:
         self.post_message(self.Turned(control_named(knob.id or ""), value))

@@ -4,48 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from textual import events
 from textual.content import Content
-from textual.message import Message
-from textual.widget import Widget
 
-from eaglechat.tui.commands.bindings import moves
+from eaglechat.tui.widgets.panel.knob import Knob
 
 _TYPING_S = 1.5
 """A digit that comes sooner after another one belongs to the same number."""
-_LABEL = 9
 
 
-class Segments(Widget, can_focus=True):
+class Segments(Knob):
     """`label  auto [0] 1 2 3`: the chosen word in brackets. < > mark the word that auto chose."""
 
-    # The keyboard reaches it; a click leaves the focus to whoever is typing.
-    FOCUS_ON_CLICK = False
-    COMPONENT_CLASSES = {
-        "segments--label", "segments--word", "segments--chosen", "segments--now",
-        "segments--beyond",
-    }  # fmt: skip
-    BINDINGS = moves(
-        {
-            "left,down": "step(-1)",
-            "right,up": "step(1)",
-            "home": "end(-1)",
-            "end": "end(1)",
-        }
-    )
-
-    @dataclass
-    class Changed(Message):
-        """The user chose a word."""
-
-        segments: Segments
-        word: str
-
-        @property
-        def control(self) -> Segments:
-            return self.segments
+    COMPONENT_CLASSES = {"segments--word", "segments--chosen", "segments--now", "segments--beyond"}
 
     def __init__(
         self,
@@ -58,9 +30,7 @@ class Segments(Widget, can_focus=True):
     ) -> None:
         """`names` are written in place of words. Words `left_out` are drawn only while they are
         chosen, and an ellipsis says that there are more; they can be typed, if they are numbers."""
-        super().__init__(id=id)
-        self.tooltip = tooltip
-        self._label = label.ljust(_LABEL)
+        super().__init__(label, id=id, tooltip=tooltip)
         self._names = names or {}
         self._left_out = frozenset(left_out)
         self.words: tuple[str, ...] = ()
@@ -79,7 +49,7 @@ class Segments(Widget, can_focus=True):
             self.refresh()
 
     def render(self) -> Content:
-        line = Content.styled(self._label, self.get_visual_style("segments--label"))
+        line = Content.styled(self._label, self.get_visual_style("knob--label"))
         for word, name in self._drawn():
             style = self.get_visual_style(f"segments--{self._kind(word)}")
             line = Content.assemble(line, (name, style), " ")
@@ -132,14 +102,6 @@ class Segments(Widget, can_focus=True):
                     self._take(word)
                 return
             cell += len(name) + 1
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.action_step(1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.action_step(-1)
 
     def _take(self, word: str) -> None:
         if word != self.chosen:

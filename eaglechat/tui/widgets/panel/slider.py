@@ -3,56 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from textual import events
 from textual.content import Content
-from textual.message import Message
 from textual.reactive import reactive
-from textual.widget import Widget
 
-from eaglechat.tui.commands.bindings import moves
+from eaglechat.tui.widgets.panel.knob import Knob
 
 _OWN = " model's"
 _NARROWEST_TRACK = 3
+_VALUE_CELLS = 5
 
 
-class Slider(Widget, can_focus=True):
+class Slider(Knob):
     """`label  ━━━●────  value` on one line.
 
     The user moves it in whole `step`s between `minimum` and `maximum`; a value set by the program
     is shown as it is, even outside of them.
     """
 
-    # The keyboard reaches it; a click leaves the focus to whoever is typing.
-    FOCUS_ON_CLICK = False
-    COMPONENT_CLASSES = {
-        "slider--label", "slider--filled", "slider--track", "slider--value", "slider--own",
-    }  # fmt: skip
-
-    BINDINGS = moves(
-        {
-            "left,down": "step(-1)",
-            "right,up": "step(1)",
-            "home": "end(-1)",
-            "end": "end(1)",
-        }
-    )
+    COMPONENT_CLASSES = {"slider--filled", "slider--track", "slider--value", "slider--own"}
 
     value: reactive[float] = reactive(0.0, init=False)
     own: reactive[float | None] = reactive(None, init=False)
     """The value that the model's maker recommends, said where it is the one in force."""
-
-    @dataclass
-    class Changed(Message):
-        """The user moved the slider."""
-
-        slider: Slider
-        value: float
-
-        @property
-        def control(self) -> Slider:
-            return self.slider
 
     def __init__(
         self,
@@ -63,18 +37,13 @@ class Slider(Widget, can_focus=True):
         step: float,
         value: float,
         show: Callable[[float], str],
-        label_width: int = 9,
-        value_width: int = 5,
         id: str | None = None,
-        tooltip: str | None = None,
+        tooltip: str = "",
     ) -> None:
         """`show` writes a value, for instance `"{:.2f}".format`."""
-        super().__init__(id=id)
-        self._label = label.ljust(label_width)
+        super().__init__(label, id=id, tooltip=tooltip)
         self._show = show
-        self._value_width = value_width
         self.minimum, self.maximum, self.step = minimum, maximum, step
-        self.tooltip = tooltip
         self.set_reactive(Slider.value, value)
 
     def render(self) -> Content:
@@ -83,7 +52,7 @@ class Slider(Widget, can_focus=True):
             return self._without_track()
         filled = self.get_visual_style("slider--filled")
         track = self.get_visual_style("slider--track")
-        label = self.get_visual_style("slider--label")
+        label = self.get_visual_style("knob--label")
         share = (self.value - self.minimum) / (self.maximum - self.minimum)
         cells = round(min(max(share, 0.0), 1.0) * (width - 1))
         knob, shown = "━" * cells + "●", self._show(self.value)
@@ -91,7 +60,7 @@ class Slider(Widget, can_focus=True):
             (self._label, label),
             (knob, filled),
             ("─" * (width - len(knob)), track),
-            (shown.rjust(self._value_width), self.get_visual_style("slider--value")),
+            (shown.rjust(_VALUE_CELLS), self.get_visual_style("slider--value")),
             (self._said_of_own, self.get_visual_style("slider--own")),
         )
 
@@ -106,7 +75,7 @@ class Slider(Widget, can_focus=True):
         shown = self._show(self.value)
         label = self._label.strip()[: max(0, self.content_size.width - len(shown) - 1)]
         return Content.assemble(
-            (label, self.get_visual_style("slider--label")),
+            (label, self.get_visual_style("knob--label")),
             " " * (self.content_size.width - len(label) - len(shown)),
             (shown, self.get_visual_style("slider--value")),
         )
@@ -128,18 +97,10 @@ class Slider(Widget, can_focus=True):
     def on_mouse_up(self, event: events.MouseUp) -> None:
         self.release_mouse()
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.action_step(1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.action_step(-1)
-
     @property
     def _track_width(self) -> int:
         said = len(self._said_of_own)
-        return self.content_size.width - len(self._label) - self._value_width - said
+        return self.content_size.width - len(self._label) - _VALUE_CELLS - said
 
     def _set_from_column(self, x: int) -> None:
         if self._track_width < _NARROWEST_TRACK:

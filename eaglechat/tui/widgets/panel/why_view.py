@@ -8,6 +8,7 @@ from textual.widget import Widget
 
 from eaglechat.chat.recording import Plain
 from eaglechat.tui.texts.bars import bar
+from eaglechat.tui.texts.headline import tilde
 from eaglechat.tui.texts.numbers import RoundMeans
 from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats
 
@@ -76,8 +77,7 @@ def _drafted_round(means: RoundMeans) -> list[_Part]:
 def _plain_round(plain: Plain | None) -> list[_Part]:
     if plain is None:
         return []
-    mark = "" if plain.source in ("reply", "auto") else "~"
-    head = f"plain {mark}{_ms(1000.0 / plain.speed.tokens_per_second)} ms"
+    head = f"plain {tilde(plain)}{_ms(1000.0 / plain.speed.tokens_per_second)} ms"
     return [*_split(f"{head:<25}= 1 tok")]
 
 

@@ -31,8 +31,7 @@ async def test_the_last_round_then_those_before_it(drive: Drive, size: tuple[int
         inspecting(user)
         await user.open_chat()
         await user.ask("Which colour?")
-        await user.command("chat.inspect")
-        await user.on(InsideScreen)
+        await user.command("chat.inspect", to=InsideScreen)
         await user.press("home")
         await user.sees("Round 1 of")
         await user.sees("3 tokens drafted (EAGLE-3), 3 tested, 3 accepted; 4 tokens gained.")
@@ -44,8 +43,7 @@ async def test_the_last_round_then_those_before_it(drive: Drive, size: tuple[int
         await user.sees("Drafted, not tested: “ umbrella” 80%")
         await user.press("left", "left")
         await user.sees("Round 1 of")
-        await user.press("escape")
-        await user.on(ChatScreen)
+        await user.press("escape", to=ChatScreen)
 
 
 async def test_without_a_record_i_answers_again_with_one_and_shows_the_same_round(
@@ -55,8 +53,7 @@ async def test_without_a_record_i_answers_again_with_one_and_shows_the_same_roun
         await user.open_chat()
         await user.ask("Which colour?")
         first = user.messages[-1]
-        await user.command("chat.inspect")
-        await user.on(InsideScreen)
+        await user.command("chat.inspect", to=InsideScreen)
         await user.press("home", "right")
         await user.sees("were not recorded: i records them from now on and answers again.")
         assert "parasol" not in user.text
@@ -68,12 +65,9 @@ async def test_without_a_record_i_answers_again_with_one_and_shows_the_same_roun
         await user.sees("parasol")
         await user.idle()
         asked, again = user.engine.requests(protocol.Chat)
-        assert isinstance(asked, protocol.Chat)
-        assert isinstance(again, protocol.Chat)
         assert (asked.top, again.top > 0, again.sampling.seed is None) == (0, True, False)
         assert user.messages[-1] == first
-        await user.press("i", "escape")
-        await user.on(ChatScreen)
+        await user.press("i", "escape", to=ChatScreen)
         assert len(user.engine.requests(protocol.Chat)) == 2
     assert load(tmp_path / "config.toml")[0].interface.inspect
 
@@ -120,8 +114,7 @@ async def test_a_wide_terminal_lists_the_rounds_and_opens_one(drive: Drive) -> N
         await user.ask("Which colour?")
         await user.sees("2 ✗ ")
         assert "umbrella → " in user.text
-        await user.press("tab", "up", "enter")
-        await user.on(InsideScreen)
+        await user.press("tab", "up", "enter", to=InsideScreen)
         count = len(user.chat.session.turns.last_reply.recording.rounds)
         await user.sees(f"Round {count - 1} of {count}")
 

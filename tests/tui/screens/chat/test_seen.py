@@ -22,8 +22,7 @@ async def test_the_prompt_is_shown_with_what_is_typed(drive: Drive, size: tuple[
         await user.open_chat()
         await user.ask("Which colour?")
         await user.type("And another?")
-        await user.command("chat.prompt")
-        await user.on(SeenScreen)
+        await user.command("chat.prompt", to=SeenScreen)
         await user.sees("60 of 8,192 tokens.")
         await user.sees("And another?")
         await user.sees("<|assistant|>")
@@ -33,8 +32,7 @@ async def test_the_prompt_is_shown_with_what_is_typed(drive: Drive, size: tuple[
         assert copied.startswith("<|user|>\nWhich colour?\n<|assistant|>\nThe Pythagorean")
         assert copied.endswith("<|user|>\nAnd another?\n<|assistant|>")
 
-        await user.press("escape")
-        await user.on(ChatScreen)
+        await user.press("escape", to=ChatScreen)
         assert user.prompt.text == "And another?"
         assert len(user.messages) == 2
 
@@ -51,10 +49,8 @@ async def test_it_is_asked_for_as_the_next_reply_would_be(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
         user.chat.action_control("thinking", "off")
-        await user.command("chat.prompt")
-        await user.on(SeenScreen)
+        await user.command("chat.prompt", to=SeenScreen)
         (render,) = user.engine.requests(protocol.Render)
-        assert isinstance(render, protocol.Render)
         assert render.thinking.enabled is False
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,25 +20,10 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", f"{sys.executable} {script}")
 
 
-def suspendable(user: Driver) -> list[str]:
-    """A terminal that can be given to another program; what was done with it, as Textual does it:
-    it is not taken back where something is raised."""
-    done: list[str] = []
-
-    @contextlib.contextmanager
-    def suspend() -> Iterator[None]:
-        done.append("given")
-        yield
-        done.append("taken back")
-
-    user.app.suspend = suspend  # type: ignore[method-assign]
-    return done
-
-
 @pytest.mark.usefixtures("editor")
 async def test_the_draft_is_edited(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
-        suspendable(user)
+        user.lend_terminal()
         await user.open_chat()
         await user.type("some")
         await user.command("chat.editor")
@@ -62,7 +46,7 @@ async def test_what_goes_wrong_is_said_and_the_draft_stays(
         monkeypatch.setenv("EDITOR", "no-such-editor")
         await user.command("chat.editor")
         await user.sees("There is no terminal")
-        done = suspendable(user)
+        done = user.lend_terminal()
         await user.command("chat.editor")
         await user.sees("no-such-editor could not be used")
         assert done == ["given", "taken back"]

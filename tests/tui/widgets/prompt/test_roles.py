@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,17 +29,13 @@ def roles(tmp_path: Path) -> Path:
 async def test_a_role_is_chosen_from_a_list(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await user.open_chat()
-        await user.command("chat.role")
-        await user.on(RolesScreen)
+        await user.command("chat.role", to=RolesScreen)
         await user.sees("Talks like one")
         await user.sees("temperature 9 must be")
-        await user.type("pir")
-        await user.press("enter")
-        await user.on(ChatScreen)
+        await user.type("pir", "enter", to=ChatScreen)
         await user.sees("role pirate")
         await user.ask("why?")
         request = user.engine.requests(protocol.Chat)[-1]
-        assert isinstance(request, protocol.Chat)
         assert request.messages[0].content == "Arr."
 
 
@@ -52,12 +47,10 @@ async def test_a_role_is_typed(drive: Drive) -> None:
         await user.sees("Talks like one")
         await user.press("enter")
         await user.sees("role pirate")
-        user.prompt.load_text("/role bad")
-        user.prompt.action_send()
+        await user.type("/role bad", "enter")
         await user.sees("must be")
         assert user.chat.session.role is not None
-        user.prompt.load_text("/role none")
-        user.prompt.action_send()
+        await user.type("/role none", "enter")
         await user.until(lambda: user.chat.session.role is None, "no role")
         await user.until(lambda: "role pirate" not in user.text, "the title")
 
@@ -70,22 +63,16 @@ async def test_a_role_is_written(
     monkeypatch.setenv("EDITOR", f"{sys.executable} {script}")
     monkeypatch.delenv("VISUAL", raising=False)
 
-    @contextlib.contextmanager
-    def suspend() -> Iterator[None]:
-        yield
-
     async with drive(size=(80, 24)) as user:
-        user.app.suspend = suspend  # type: ignore[method-assign]
+        user.lend_terminal()
         await user.open_chat()
-        user.prompt.load_text("/role terse")
-        user.prompt.action_send()
+        await user.type("/role terse", "enter")
         await user.on(RolesScreen)
         await user.press("enter")
         await user.until(lambda: user.chat.controls.temperature == 0.1, "the role")
         await user.sees("· role terse")
         assert (tmp_path / "roles" / "terse.toml").is_file()
-        user.prompt.load_text("/role ../x")
-        user.prompt.action_send()
+        await user.type("/role ../x", "enter")
         await user.on(RolesScreen)
         await user.press("enter")
         await user.sees("cannot be the name of a role")
@@ -97,15 +84,10 @@ async def test_an_editor_that_is_left_without_a_change_writes_no_role(
     monkeypatch.setenv("EDITOR", "true")
     monkeypatch.delenv("VISUAL", raising=False)
 
-    @contextlib.contextmanager
-    def suspend() -> Iterator[None]:
-        yield
-
     async with drive(size=(80, 24)) as user:
-        user.app.suspend = suspend  # type: ignore[method-assign]
+        user.lend_terminal()
         await user.open_chat()
-        user.prompt.load_text("/role terse")
-        user.prompt.action_send()
+        await user.type("/role terse", "enter")
         await user.on(RolesScreen)
         await user.press("enter")
         await user.sees("Nothing was written")
