@@ -18,8 +18,11 @@ import stat
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import msgspec
 
 from eaglechat.gguf.shards import shard_of, shard_paths
 from eaglechat.wire.protocol import ModelInfo
@@ -122,8 +125,7 @@ class Array:
     is_text: bool
 
 
-@dataclass(frozen=True)
-class TensorInfo:
+class TensorInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the header says of a tensor."""
 
     name: str
@@ -194,7 +196,7 @@ class GGUFHeader:
         extra = self.number("{arch}.nextn_predict_layers")
         return max(self.number("{arch}.block_count") - extra, 0)
 
-    @property
+    @cached_property
     def n_mtp_heads(self) -> int:
         """The multi-token-prediction heads that it has; fewer than it declares if they were
         stripped."""
@@ -375,12 +377,12 @@ def read_shards(path: Path) -> list[GGUFHeader]:
             f"{path} is named as file {shard.number} of {shard.count}, which no split model has; "
             "give it another name"
         )
-    if shard.number != 1:
+    paths = shard_paths(path)
+    here = {other.number for other in map(shard_of, (p.name for p in paths)) if other}
+    if shard.number != 1 and 1 in here:
         raise GGUFError(
             f"{path} is not the first of a model in {shard.count} files; give {shard.file(1)}"
         )
-    paths = shard_paths(path)
-    here = {other.number for other in map(shard_of, (p.name for p in paths)) if other}
     missing = [number for number in range(1, shard.count + 1) if number not in here]
     if missing:
         named = ", ".join(map(shard.file, missing[:3]))

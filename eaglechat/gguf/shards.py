@@ -33,6 +33,12 @@ def shard_of(name: str) -> Shard | None:
     return Shard(match["stem"], int(match["number"]), int(match["count"])) if match else None
 
 
+def plain_name(name: str) -> str:
+    """The name of a whole model: a shard's, or its path as text, without its number."""
+    shard = shard_of(name)
+    return f"{shard.stem}.gguf" if shard is not None and shard.is_possible else name
+
+
 def shard_paths(path: Path) -> list[Path]:
     """The files of a split model that exist, in order, or `path` alone. Raises OSError."""
     shard = shard_of(path.name)

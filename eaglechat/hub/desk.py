@@ -72,7 +72,7 @@ class HubDesk:
         wanted = set(begun_pairs()) - {install.name for install in self.snapshots()}
         return [
             (entry, status)
-            for entry, status in self.catalogue()[0]
+            for entry, status in (self.catalogue()[0] if wanted else ())
             if entry.name in wanted and status.state != "installed"
         ]
 
@@ -189,14 +189,33 @@ class HubDesk:
         """
         from eaglechat.hub import catalogue
         from eaglechat.hub.downloads import install
-        from eaglechat.hub.downloads.queue import Downloads
 
         install.check_access(self.hub, plan)
+        self._queue().install(plan)
+        catalogue.remember(plan.entry)
+
+    def _queue(self) -> Downloads:
+        from eaglechat.hub.downloads.queue import Downloads
+
         with self._lock:
             if self.downloads is None:
                 self.downloads = Downloads(self.hub)
-        self.downloads.install(plan)
-        catalogue.remember(plan.entry)
+            return self.downloads
+
+    def newer(self, models: Sequence[LocalModel]) -> set[str]:
+        """The names of the models of which the Hub has another version. Raises OfflineError."""
+        from eaglechat.hub.downloads import newer
+
+        return newer.newer(self.hub, models)
+
+    def get_newer(self, model: LocalModel) -> None:
+        """Download the Hub's version of a model in the background; the one here stays.
+
+        Raises HubError, InvalidReferenceError.
+        """
+        from eaglechat.hub.downloads import newer
+
+        self._queue().fetch(model.name, newer.files(self.hub, model))
 
     def snapshots(self) -> list[InstallSnapshot]:
         return self.downloads.snapshots() if self.downloads else []
@@ -210,7 +229,7 @@ class HubDesk:
     def targets(self, folders: Sequence[str | Path]) -> list[LocalTarget]:
         """The targets on this machine, with what drafts for each; the built-in draft is among it.
 
-        Takes 1.5 ms per model, ten times that for one seen for the first time.
+        Takes 0.4 ms per model, and the reading of its header for one seen for the first time.
         """
         from eaglechat.hub.local import library
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from eaglechat.gguf.shards import shard_of
+from eaglechat.gguf.shards import plain_name, shard_of
 from eaglechat.paths import expanded
 
 DEFAULT_QUANTIZATIONS = ("Q4_K_M", "Q8_0")
@@ -196,7 +196,7 @@ def choose(reference: HubReference, files: Sequence[str], *, is_target: bool = F
         raise InvalidReferenceError(f"{reference.repo} holds no complete GGUF model.")
     if reference.file:
         for model in models:
-            if reference.file in model.files:
+            if reference.file in (*model.files, plain_name(model.first)):
                 return model
         raise InvalidReferenceError(
             f"{reference.repo} has no complete model {reference.file}; it has {_names(models)}."

@@ -32,6 +32,7 @@ from eaglechat.train.target import (
     chats_side_by_side,
     check_layers,
     default_layers,
+    fingerprint,
     working_copy,
 )
 from eaglechat.train.trainer import (
@@ -90,6 +91,7 @@ class TrainingRun:
         self._paused = paused
         self._target = read_target(settings.target)
         self._matrices = VocabularyMatrices(self._target)
+        self._fingerprint = fingerprint(self._target)
         check_out(settings.out)
         if settings.compare is not None and not settings.compare.is_file():
             raise TrainingError(f"the draft to compare with, {settings.compare}, does not exist")
@@ -269,7 +271,8 @@ class TrainingRun:
     @cached_property
     def _store(self) -> FeatureStore:
         layers = "-".join(map(str, self._layers))
-        return FeatureStore(self._settings.work / f"features-{layers}", self._target.n_embd)
+        folder = self._settings.work / f"features-{self._fingerprint}-{layers}"
+        return FeatureStore(folder, self._target.n_embd)
 
     def _prepare(
         self, training: Sequence[Sample], features: Features
@@ -299,7 +302,7 @@ class TrainingRun:
         )
         trainer = Trainer(setup, preparation.to_training(draft, setup))
         identity = preparation.Identity(
-            target=f"{self._target.name}, {self._target.size_bytes} bytes",
+            target=self._fingerprint,
             layers=draft.layers,
             draft_vocabulary=_digest(draft.d2t.tobytes()),
             data=_digest("".join(sample.digest for sample in training).encode()),
@@ -308,6 +311,7 @@ class TrainingRun:
             precision=str(self._dtype).removeprefix("torch."),
         )
         preparation.resume(trainer, settings.work, identity)
+        preparation.forget_other_targets(settings.work, self._fingerprint)
         return trainer, draft
 
     def _train(self, trainer: Trainer, training: Sequence[Sample], features: Features) -> None:

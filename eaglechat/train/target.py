@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from eaglechat.train.rope import DEFAULT_BASE, Rope, plain_rope
 from eaglechat.train.settings import TrainingError
 
 _CHUNK_ROWS = 8192
+_SAMPLED_BYTES = 4096
 _CHATS_SHARE = 0.75
 """The share of the free memory for chats. The rest is for their features and other programs."""
 _MOST_CHATS = 64
@@ -79,6 +81,19 @@ def shape_of(target: GGUFHeader) -> DraftShape:
         rope=plain_rope(float(target.get("{arch}.rope.freq_base") or DEFAULT_BASE), head_dim),
         n_ctx=target.n_ctx_train,
     )
+
+
+def fingerprint(target: GGUFHeader) -> str:
+    """Tells a target from all others, also from another fine-tune of the same model: a digest of
+    its headers and of the first bytes of each tensor. Raises GGUFError, OSError."""
+    digest = hashlib.blake2b(digest_size=8)
+    for header in read_shards(target.path):
+        with header.path.open("rb") as file:
+            digest.update(file.read(header.data_start))
+            for tensor in header.tensors:
+                file.seek(header.data_start + tensor.offset)
+                digest.update(file.read(_SAMPLED_BYTES))
+    return digest.hexdigest()
 
 
 def default_layers(target: GGUFHeader) -> tuple[int, int, int]:
@@ -172,7 +187,7 @@ def working_copy(
         or n_bytes > min(_LARGEST_BYTES, shutil.disk_usage(directory).free // 4)
     ):
         return target.path
-    copy = directory / "target-bf16.gguf"
+    copy = directory / f"target-{fingerprint(target)}-bf16.gguf"
     if _is_whole(copy):
         return copy
     part = copy.with_suffix(".part")

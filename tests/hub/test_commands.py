@@ -138,6 +138,24 @@ def test_what_another_program_has_is_not_downloaded_again(
     assert (blob.exists(), draft.exists()) == (True, False)
 
 
+def test_what_is_in_a_folder_of_the_users_is_not_downloaded_again(commands: Commands) -> None:
+    own = commands.home / "own" / "under-another-name.gguf"
+    other = own.with_name("of-the-same-size.gguf")
+    own.parent.mkdir()
+    own.write_bytes(TARGET)
+    other.write_bytes(TARGET[:-1] + b"\1")
+    config = commands.home / "eaglechat" / "config" / "config.toml"
+    config.write_text(f"[library]\nfolders = [{json.dumps(str(own.parent))}]\n")
+    pulled = commands.run("pull", "tiny")
+    assert pulled.stdout.splitlines()[0] == str(own)
+    assert not list(commands.cache.rglob("tiny-Q4_K_M.gguf"))
+    assert listed(commands)[1]["tiny"] == "installed"
+    assert commands.run("pull", "tiny", offline=True).stdout == pulled.stdout
+    own.write_bytes(other.read_bytes())
+    assert listed(commands)[1]["tiny"] == "partly"
+    assert commands.run("pull", "tiny").stdout.splitlines()[0].startswith(str(commands.cache))
+
+
 def test_a_half_file_of_another_program_is_downloaded_whole(
     commands: Commands, fake: FakeHub
 ) -> None:

@@ -4,18 +4,21 @@ who drafts for what, and why nothing does."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from eaglechat.engine.drafters.pairing import kind_of
-from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
+from eaglechat.hub.catalogue import NO_DRAFT, CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import Where, find_drafts
+from eaglechat.hub.local.installed import status
 from eaglechat.hub.local.library import LocalModel, ModelKind, find, fitting, look_at, scan
 from eaglechat.hub.references import ModelFiles
+from eaglechat.tui.texts import ways
 from eaglechat.tui.texts.wording import DRAFTERS
 from tests import ggufs
 from tests.hub.commands import Commands
@@ -50,6 +53,11 @@ DRAFTERS_OF = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_one_of_each(tmp_path_factory.mktemp("kinds") / "own")
+
+
+def not_in(folder: Path, name: str) -> bytes:
+    """A file of this kind that differs from the folder's own: that one would not be downloaded."""
+    return (folder / f"{name}.gguf").read_bytes() + b"\0"
 
 
 @pytest.fixture
@@ -150,7 +158,7 @@ def test_a_file_given_twice_is_looked_at_once(folder: Path) -> None:
 def test_pull_says_what_a_model_drafts_with(
     commands: Commands, fake: FakeHub, folder: Path, name: str, said: str
 ) -> None:
-    fake.add("org/one", {"model.gguf": (folder / f"{name}.gguf").read_bytes()})
+    fake.add("org/one", {"model.gguf": not_in(folder, name)})
     result = commands.run("pull", "org/one")
     assert result.returncode == 0
     assert f"model.gguf: {said}" in result.stderr.splitlines()[-1]
@@ -169,7 +177,7 @@ def test_pull_says_what_a_model_drafts_with(
 def test_pull_says_what_in_the_repository_would_draft(
     commands: Commands, fake: FakeHub, folder: Path, named: dict[str, str], said: str
 ) -> None:
-    files = {f"{name}.gguf": (folder / f"{kind}.gguf").read_bytes() for kind, name in named.items()}
+    files = {f"{name}.gguf": not_in(folder, kind) for kind, name in named.items()}
     fake.add("org/one", files)
     result = commands.run("pull", "org/one/model-Q4_K_M.gguf")
     assert f"Its repository has {said}" in result.stderr.splitlines()[-1]
@@ -215,6 +223,24 @@ def test_a_version_with_heads_is_named_if_it_has_them(
     named = ModelFiles(("model-MTP-Q4_K_M.gguf",))
     *_, found = find_drafts(hub, target)
     assert found.with_heads == (named if has_heads else None)
+
+
+@pytest.mark.parametrize(("model", "named"), [("plain", True), ("heads", False)])
+def test_the_same_model_with_heads_is_named_from_the_catalogue(
+    hub: Hub, folder: Path, model: str, named: bool
+) -> None:
+    mine = targets.of_file(folder / f"{model}.gguf", [], [])
+    of_lab = replace(mine, base_models=("lab/model",))
+    entry = CatalogueEntry(
+        name="with-heads",
+        target=GGUFSource(repo="org/model-MTP-GGUF", size=4_900_000_000),
+        draft=NO_DRAFT,
+        base_model="lab/model",
+        drafter="mtp",
+    )
+    *_, found = find_drafts(hub, of_lab, [(entry, status(entry, hub.cache_dir))])
+    assert found.twin == (entry if named else None)
+    assert ways.twin(entry) == "The same model with MTP heads: with-heads, 4.9 GB"
 
 
 @pytest.mark.parametrize(

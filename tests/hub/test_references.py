@@ -113,7 +113,8 @@ def test_a_split_model_is_one_and_an_incomplete_one_is_none() -> None:
     assert model.files == tuple(sorted(shards))
     assert model.name == "m-Q8_0"
     assert choose(HubReference("u/r", "Q8_0"), shards).first.endswith("00001-of-00003.gguf")
-    assert choose(HubReference("u/r", file=shards[1]), shards) == model
+    for file in (shards[1], "q8/m-Q8_0.gguf"):
+        assert choose(HubReference("u/r", file=file), shards) == model
     with pytest.raises(InvalidReferenceError, match="no complete"):
         choose(HubReference("u/r"), shards[:2])
 

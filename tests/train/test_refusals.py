@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="training needs the extra train")
 
 from eaglechat import cli
-from eaglechat.train.settings import Budget
+from eaglechat.train.settings import Budget, RunSettings
 from tests import tiny
 from tests.train.test_training import settings, trained
 
@@ -165,3 +165,34 @@ def test_a_run_goes_on_only_with_what_it_began_with(target: Path, tmp_path: Path
     )  # fmt: skip
     with pytest.raises(TrainingError, match="another draft vocabulary"):
         trained(other)
+
+
+def test_another_target_shares_nothing_of_a_folder(target: Path, tmp_path: Path) -> None:
+    """Not even one of the same name and size, whose features would fit."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"line {i} of a text {i * i} that goes on\n" for i in range(80)))
+
+    def wanted(target: Path) -> RunSettings:
+        return settings(
+            tmp_path, target, self_written_tokens=0, text=(text,), budget=Budget(tokens=2_000)
+        )
+
+    def features() -> dict[str, bytes]:
+        files = (tmp_path / "work").glob("features-*/*.f16")
+        return {file.name: file.read_bytes() for file in files}
+
+    trained(wanted(target))
+    first = features()
+    fine_tune = tiny.write_target(tmp_path / "fine-tune.gguf", looks_back=False)
+    assert fine_tune.stat().st_size == target.stat().st_size
+
+    from eaglechat.train.preparation import forget_run
+    from eaglechat.train.settings import TrainingError
+
+    with pytest.raises(TrainingError, match="another target"):
+        trained(wanted(fine_tune))
+    forget_run(tmp_path / "work")
+    trained(wanted(fine_tune))
+    assert features().keys() == first.keys()
+    assert features() != first
+    assert len(list((tmp_path / "work").glob("features-*"))) == 1

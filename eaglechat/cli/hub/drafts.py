@@ -81,6 +81,7 @@ def _document(found: Found) -> dict[str, Any]:
         },
         "ways": [_way(target, way) for way in found.ways],
         "version_with_heads": found.with_heads.first if found.with_heads else None,
+        "pair_with_heads": found.twin.name if found.twin else None,
         "problem": found.trouble or None,
     }
 
@@ -125,3 +126,5 @@ def _print(found: Found) -> None:
     if found.with_heads is not None:
         file = f"{target.repo}/{found.with_heads.first}"
         print(f"\nA version of it with MTP heads: `eaglechat pull {file}`")
+    if found.twin is not None:
+        print(f"\n{ways.twin(found.twin)}: `eaglechat pull {found.twin.name}`")

@@ -139,6 +139,8 @@ def _of_pair(
     ]
     kept = [f"{path} is kept: another installed pair uses it" for path in own & needed if path]
     kept += [
-        f"{model.name} is kept: it is Ollama's" for model in found if model.source is Source.OLLAMA
+        f"{model.name} is kept: it is Ollama's, and `ollama rm {model.name}` removes it"
+        for model in found
+        if model.source is Source.OLLAMA
     ]
     return [model for model in found if model.source is not Source.OLLAMA], kept

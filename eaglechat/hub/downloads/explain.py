@@ -30,10 +30,9 @@ def explain(error: Exception, name: str, purpose: str = "") -> HubError:
     if isinstance(error, httpx2.RequestError):
         return _explain_transport(error, name, purpose or f"for {name}")
     if isinstance(error, hub.OfflineModeIsEnabled):
-        return OfflineError(
-            f"{name} is not on this machine, and HF_HUB_OFFLINE forbids asking the Hub: unset it "
-            "to download."
-        )
+        missing = "" if purpose else f"{name} is not on this machine, and "
+        asking = f"asking the Hub {purpose}".rstrip()
+        return OfflineError(f"{missing}HF_HUB_OFFLINE forbids {asking}: unset it.")
     if isinstance(error, OSError):
         return _explain_disk(error, name)
     if isinstance(error, hub.HFValidationError):

@@ -67,6 +67,8 @@ class Way:
     files: tuple[str, ...] = ()
     path: Path | None = None
     """Of a draft on this machine."""
+    name: str = ""
+    """What that is called: a blob of Ollama is named by its hash."""
     is_checkpoint: bool = False
     size_bytes: int = 0
     licence: str | None = None
@@ -113,6 +115,8 @@ class Found:
     """Why the search on the Hub ended early, if it did."""
     with_heads: ModelFiles | None = None
     """A model of the target's repository that has MTP heads, if the target has none."""
+    twin: CatalogueEntry | None = None
+    """A pair of the catalogue of the same base model whose target has MTP heads, likewise."""
 
 
 def what_helps(hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeader) -> str | None:
@@ -182,6 +186,7 @@ class _Search:
     ) -> None:
         self._hub, self._target, self._header = hub, target, target.header
         self._bases = target.base_models
+        self._catalogue = [entry for entry, _ in catalogue]
         self._with_heads: ModelFiles | None = None
         known = [(entry, status) for entry, status in catalogue if _is_for(entry, target)]
         converted = {
@@ -210,7 +215,14 @@ class _Search:
             for way in (*self._here, *self._remote.values())
         ]
         target = replace(self._target, base_models=self._bases)
-        return Found(target, tuple(sorted(ways, key=_rank)), asking, trouble, self._with_heads)
+        ranked = tuple(sorted(ways, key=_rank))
+        return Found(target, ranked, asking, trouble, self._with_heads, self._twin())
+
+    def _twin(self) -> CatalogueEntry | None:
+        if self._header is None or self._header.n_mtp_heads:
+            return None
+        with_heads = (e for e in self._catalogue if e.drafter == "mtp" and e.draft == NO_DRAFT)
+        return next((e for e in with_heads if e.base_model in self._bases), None)
 
     def _reported_of(self, way: Way) -> str | None:
         """What the catalogue has of it; of the target's own heads, under no draft's name."""
@@ -322,6 +334,7 @@ def _ways_here(
                 repo=checkpoint or model.repo or "",
                 files=tuple(str(in_repo / file.name) for file in model.files),
                 path=model.path,
+                name=model.short_name,
                 is_checkpoint=bool(checkpoint),
                 size_bytes=model.size_bytes,
                 fits=True,

@@ -1,14 +1,15 @@
-"""Which models on this machine the Hub has another version of."""
+"""Which models on this machine the Hub has another version of, and its files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from eaglechat.hub.downloads.client import Hub, RemoteRepo
+from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.library import LocalModel
 from eaglechat.hub.local.stores import Source
+from eaglechat.hub.references import HubReference, choose
 
 
 def newer(hub: Hub, models: Sequence[LocalModel]) -> set[str]:
@@ -29,6 +30,14 @@ def newer(hub: Hub, models: Sequence[LocalModel]) -> set[str]:
             is_other = any(_is_other(repo, model, file) for file in model.files)
             others.setdefault(model.name, []).append(is_other)
     return {name for name, versions in others.items() if all(versions)}
+
+
+def files(hub: Hub, model: LocalModel) -> list[RemoteFile]:
+    """The files of a model as the Hub has them now. Raises HubError, InvalidReferenceError."""
+    assert model.repo is not None
+    repo = hub.repo(model.repo)
+    reference = HubReference(model.repo, file=model.name.removeprefix(f"{model.repo}/"))
+    return [repo.file(path) for path in choose(reference, repo.paths).files]
 
 
 def _ask(hub: Hub, repo: str) -> RemoteRepo | None:

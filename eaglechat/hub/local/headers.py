@@ -18,7 +18,7 @@ from eaglechat.gguf.header import Array, GGUFHeader, TensorInfo, read_header
 from eaglechat.paths import write_atomically
 
 _Stamp = tuple[int, int]
-_Tensors = list[tuple[str, tuple[int, ...], str, int, int | None]]
+_Tensors = tuple[TensorInfo, ...]
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -81,27 +81,23 @@ def _packed(header: GGUFHeader, stamp: _Stamp) -> _Kept:
             key: [value.length, value.values, value.is_text] if isinstance(value, Array) else value
             for key, value in header.fields.items()
         },
-        _told(header.tensors),
+        header.tensors,
         header.data_start,
         header.size_bytes,
         dict(header.spans),
-        _told(header.tensors_elsewhere),
+        header.tensors_elsewhere,
     )
-
-
-def _told(tensors: Sequence[TensorInfo]) -> _Tensors:
-    return [(one.name, one.shape, one.type, one.offset, one.n_bytes) for one in tensors]
 
 
 def _unpacked(path: Path, kept: _Kept) -> GGUFHeader:
     return GGUFHeader(
         path,
         {key: _value(value) for key, value in kept.fields.items()},
-        tuple(TensorInfo(*one) for one in kept.tensors),
+        kept.tensors,
         kept.data_start,
         kept.size_bytes,
         kept.spans,
-        tuple(TensorInfo(*one) for one in kept.elsewhere),
+        kept.elsewhere,
     )
 
 

@@ -19,7 +19,7 @@ from eaglechat import paths
 from eaglechat.engine.drafters.pairing import check_headers, kind_of, kinds, takes_drafts
 from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
 from eaglechat.gguf.preflight import PreflightError
-from eaglechat.gguf.shards import shard_of, shard_paths
+from eaglechat.gguf.shards import plain_name, shard_of, shard_paths
 from eaglechat.hub.local import ollama
 from eaglechat.hub.local.cache import RepoCache, cache_dir, repo_of
 from eaglechat.hub.local.headers import HeaderBook
@@ -135,11 +135,8 @@ def pair_of_models(target: LocalModel, draft: LocalModel | None = None) -> Pair:
 def targets(models: Sequence[LocalModel]) -> list[LocalTarget]:
     """The targets among `models`, with what drafts for each."""
     drafts = [model for model in models if model.kind is ModelKind.DRAFT]
-    return [
-        LocalTarget(model, drafters_of(model, drafts), tuple(fitting(model, drafts)))
-        for model in models
-        if model.is_target
-    ]
+    paired = [(model, fitting(model, drafts)) for model in models if model.is_target]
+    return [LocalTarget(model, drafters_of(model, its), tuple(its)) for model, its in paired]
 
 
 def pair_of_target(target: LocalTarget) -> InspectedPair:
@@ -174,7 +171,7 @@ def _file(path: Path) -> LocalModel:
         files = tuple(shard_paths(path))
     except OSError:
         files = ()
-    return _recognise(path.name, files or (path,), Source.FOLDER, None, _read)
+    return _recognise(plain_name(path.name), files or (path,), Source.FOLDER, None, _read)
 
 
 def _each_once(models: Iterable[LocalModel]) -> list[LocalModel]:
@@ -237,7 +234,7 @@ def _in_cache(cache: Path, read: ReadHeader) -> Iterator[LocalModel]:
         repo = repo_of(folder)
         for snapshot in sorted(folder.glob("snapshots/*"), key=_modified, reverse=True):
             for files in _models_under(snapshot):
-                name = f"{repo}/{files[0].relative_to(snapshot).as_posix()}"
+                name = plain_name(f"{repo}/{files[0].relative_to(snapshot).as_posix()}")
                 yield _recognise(name, files, Source.HUGGING_FACE, repo, read)
             checkpoint = _checkpoint(snapshot, repo)
             if checkpoint:
@@ -286,7 +283,7 @@ def _copies(read: ReadHeader) -> Iterator[LocalModel]:
 def _in_folder(folder: Path, source: Source, read: ReadHeader) -> Iterator[LocalModel]:
     repos = repos_in_llama_cpp(folder) if source is Source.LLAMA_CPP else []
     for files in _models_under(folder):
-        relative = files[0].relative_to(folder)
+        relative = Path(plain_name(files[0].relative_to(folder).as_posix()))
         repo = None
         name = relative.as_posix() if len(relative.parts) > 1 else relative.stem
         if source is Source.LM_STUDIO and len(relative.parts) > 2:

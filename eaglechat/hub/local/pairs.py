@@ -17,6 +17,7 @@ from eaglechat.engine.drafters.pairing import check_pair, kinds
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import f16_bytes
 from eaglechat.gguf.preflight import PreflightError
+from eaglechat.gguf.shards import plain_name
 from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local.pair import Pair
@@ -232,8 +233,8 @@ def none_here() -> str:
 
 def pair_of_files(target: Path, draft: Path | None, name: str = "") -> Pair:
     """A pair of local files; without a name, it is named after them."""
-    named = target.stem if draft is None else f"{target.stem} + {draft.stem}"
-    return Pair(name or named, target, draft, "files")
+    named = (Path(plain_name(file.name)).stem for file in (target, draft) if file is not None)
+    return Pair(name or " + ".join(named), target, draft, "files")
 
 
 def inspect(pair: Pair) -> InspectedPair:

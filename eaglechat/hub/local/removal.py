@@ -42,12 +42,19 @@ class Removal:
         return list(dict.fromkeys(users))
 
     def takes(self, file: str | Path) -> bool:
-        """Whether a file, or what it is a link to, is deleted."""
-        return os.path.realpath(file) in self._real_files
+        """Whether a file, or what it is a link to, is deleted. What a deleted link leads to stays,
+        unless it is one of the files too."""
+        return bool({_place(file), os.path.realpath(file)} & self._places)
 
     @cached_property
-    def _real_files(self) -> frozenset[str]:
-        return frozenset(map(os.path.realpath, self.files))
+    def _places(self) -> frozenset[str]:
+        return frozenset(map(_place, self.files))
+
+
+def _place(file: str | Path) -> str:
+    """A file's only name, of a link its own."""
+    path = Path(file)
+    return str(Path(os.path.realpath(path.parent), path.name))
 
 
 def plan_removal(models: Sequence[LocalModel]) -> Removal:
@@ -61,9 +68,10 @@ def plan_removal(models: Sequence[LocalModel]) -> Removal:
     for model in models:
         if model.source is Source.OLLAMA:
             names = " ".join(one.name for one in model.everywhere if one.source is Source.OLLAMA)
-            raise PermissionError(
-                errno.EPERM, f"it is in Ollama's store; `ollama rm {names}` removes it", model.name
+            said = (
+                f"it is in Ollama's store, which is only read here; `ollama rm {names}` removes it"
             )
+            raise PermissionError(errno.EPERM, said, model.name)
         is_unfinished = model.kind is ModelKind.UNFINISHED
         if is_unfinished and _cache_of(model).is_downloading(model.path):
             raise OSError(errno.EBUSY, "it is being downloaded; cancel that first", model.name)

@@ -1,7 +1,8 @@
 """Where programs keep models, and which files of a repository on the Hub are there.
 
 LM Studio has PUBLISHER/REPOSITORY/FILE in its folder, llama.cpp PUBLISHER_REPOSITORY_FILE in its
-own (before it used the Hugging Face cache), and Ollama blobs named by their SHA-256.
+own (before it used the Hugging Face cache), and Ollama blobs named by their SHA-256. Of a file in
+the user's folders the hash must have been computed (own_files.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 
 from eaglechat.gguf.shards import shard_of
-from eaglechat.hub.local import ollama
+from eaglechat.hub.local import ollama, own_files
 from eaglechat.hub.references import HubReference, InvalidReferenceError, choose
 
 
@@ -56,9 +57,10 @@ def llama_cpp_folder() -> Path:
 def find_model(
     reference: HubReference, sha256: str | None = None, *, is_target: bool = False
 ) -> Path | None:
-    """A model of a repository that another program has: its first file. `sha256` is that file's."""
-    if sha256 is not None and (blob := ollama.blob_with(sha256)):
-        return blob
+    """A model of a repository that another program or the user has: its first file, which has this
+    `sha256`."""
+    if sha256 is not None and (found := _with_hash(sha256)):
+        return found
     for names in _of_repo(reference.repo):
         try:
             return names[choose(reference, list(names), is_target=is_target).first]
@@ -68,11 +70,11 @@ def find_model(
 
 
 def find_file(repo: str, path: str, size: int, sha256: str | None) -> Path | None:
-    """A file of a repository that another program has, of this size. A shard of a split model is
-    found only beside the others."""
+    """A file of a repository that another program or the user has, of this size. A shard of a split
+    model is found only beside the others."""
     reference = HubReference(repo, file=path)
-    blob = ollama.blob_with(sha256) if sha256 is not None and shard_of(path) is None else None
-    found = [blob] if blob is not None else []
+    same = _with_hash(sha256) if sha256 is not None and shard_of(path) is None else None
+    found = [same] if same is not None else []
     for names in _of_repo(repo):
         with suppress(InvalidReferenceError):
             if path in choose(reference, list(names)).files:
@@ -84,6 +86,10 @@ def find_file(repo: str, path: str, size: int, sha256: str | None) -> Path | Non
     return None
 
 
+def _with_hash(sha256: str) -> Path | None:
+    return ollama.blob_with(sha256) or own_files.file_with(sha256)
+
+
 def _of_repo(repo: str) -> Iterator[dict[str, Path]]:
     """The GGUF files of a repository in each place that has some, by their path in it."""
     for folder in lm_studio_folders():
@@ -92,7 +98,7 @@ def _of_repo(repo: str) -> Iterator[dict[str, Path]]:
         if names:
             yield names
     before = repo.replace("/", "_") + "_"
-    flat = [path for path in _ggufs(llama_cpp_folder(), "*.gguf") if path.name.startswith(before)]
+    flat = _ggufs(llama_cpp_folder(), f"{before}*.gguf")
     if flat:
         yield {path.name.removeprefix(before): path for path in flat}
 

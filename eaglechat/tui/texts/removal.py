@@ -6,12 +6,20 @@ from collections.abc import Iterable
 
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.removal import Removal
+from eaglechat.hub.local.stores import Source
 from eaglechat.tui.texts.wording import plural
+
+_SHARED = {
+    Source.HUGGING_FACE: "It is in the Hugging Face cache, where other programs find it too.",
+    Source.LM_STUDIO: "It is in LM Studio's folder: LM Studio loses it too.",
+    Source.LLAMA_CPP: "It is in llama.cpp's folder: llama.cpp loses it too.",
+}
 
 
 def consequences(removal: Removal, pairs: Iterable[Pair], n_chats: int) -> list[str]:
-    """What else loses the files of a removal, or keeps them, in sentences."""
-    said = []
+    """Whose the files of a removal are, and what else loses or keeps them, in sentences."""
+    owners = {model.source for model in removal.models}
+    said = [text for source, text in _SHARED.items() if source in owners]
     if removal.revisions > 1:
         said.append(f"It goes from {removal.revisions} revisions of its repository.")
     if users := removal.used_by(pairs):

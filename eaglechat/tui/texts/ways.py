@@ -10,6 +10,7 @@ from eaglechat.tui.texts.wording import drafter
 
 if TYPE_CHECKING:
     # At run time this would bring the Hub's client.
+    from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.find_drafts import Target, Way
 
 _NAMES = {
@@ -26,11 +27,11 @@ _NOTES = {
 
 
 def name(way: Way) -> str:
-    """What it is; of a draft, its repository or its file."""
+    """What it is; of a draft, its name here, or its repository and file."""
     if (general := _NAMES.get(way.where.name)) is not None:
         return general.format(drafter(way.kind))
     if way.path is not None:
-        return way.path.name
+        return way.name
     return way.repo if way.is_checkpoint or not way.files else f"{way.repo}/{way.files[0]}"
 
 
@@ -55,6 +56,13 @@ def judgement(way: Way) -> str:
     """Whether it fits, or why not."""
     fits = _NOTES.get(way.where.name) or f"fits; found {way.where.value}"
     return way.problem or "; ".join(filter(None, (way.warning or fits, way.note)))
+
+
+def twin(entry: CatalogueEntry) -> str:
+    """That the catalogue has the same model with heads, and its size if that is known."""
+    size = entry.size or entry.target.size
+    named = f"{entry.name}, {format_bytes(size)}" if size else entry.name
+    return f"The same model with MTP heads: {named}"
 
 
 def command(target: Target, way: Way) -> str:

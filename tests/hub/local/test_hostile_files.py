@@ -172,7 +172,7 @@ def test_a_vocabulary_map_of_a_shape_of_its_own_is_refused(shape: Shape, says: s
         ("x-00000-of-00002.gguf", "is named as file 0 of 2"),
         ("x-00003-of-00002.gguf", "is named as file 3 of 2"),
         ("x-00001-of-99999.gguf", "x-00004-of-99999.gguf and 99,995 more"),
-        ("x-00002-of-00003.gguf", "not the first of a model in 3 files; give x-00001-of-00003"),
+        ("x-00002-of-00003.gguf", "part of a model in 3 files; missing: x-00001-of-00003.gguf, "),
     ],
 )
 def test_impossible_names_of_split_models_are_told_in_a_sentence(name: str, says: str) -> None:

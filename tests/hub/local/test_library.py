@@ -83,11 +83,28 @@ def test_a_split_model_is_one_and_says_which_part_is_missing(tmp_path: Path, hub
     for shard in SPLIT:
         put(own / shard)
     (model,) = scan([own], hub.cache_dir)
-    assert (model.name, model.size_bytes) == (SPLIT[0], 2 * len(TARGET))
-    (own / SPLIT[1]).unlink()
-    (model,) = scan([own], hub.cache_dir)
-    assert model.kind is ModelKind.BROKEN
-    assert "missing: m-Q8_0-00002-of-00002.gguf" in (model.problem or "")
+    assert (model.name, model.size_bytes) == ("q8/m-Q8_0.gguf", 2 * len(TARGET))
+    for missing, there in ((1, 0), (0, 1)):
+        (own / SPLIT[missing]).unlink()
+        (model,) = scan([own], hub.cache_dir)
+        assert (model.name, model.kind) == ("q8/m-Q8_0.gguf", ModelKind.BROKEN)
+        assert f"missing: {SPLIT[missing][3:]}." in (model.problem or "")
+        put(own / SPLIT[missing])
+        assert model.files == (own / SPLIT[there],)
+
+
+def test_a_split_model_of_another_program_has_a_plain_name(hub: Hub, home: Path) -> None:
+    for number in (1, 2):
+        shard = f"m-0000{number}-of-00002.gguf"
+        put(home / ".lmstudio" / "models" / "lm" / "repo" / shard)
+        put(home / ".cache" / "llama.cpp" / f"user_repo_{shard}", DRAFT)
+    found = by_name(scan([], hub.cache_dir))
+    assert found.keys() == {"lm/repo/m.gguf", "user_repo_m"}
+    assert found["user_repo_m"].path.name == "user_repo_m-00001-of-00002.gguf"
+    assert found["user_repo_m"].size_bytes == 2 * len(DRAFT)
+    assert find([*found.values()], "lm/repo/m.gguf") == [found["lm/repo/m.gguf"]]
+    put(home / ".cache" / "llama.cpp" / "manifest=user=repo=latest.json", b"{}")
+    assert "user/repo/m.gguf" in by_name(scan([], hub.cache_dir))
 
 
 def test_a_link_into_the_cache_is_not_a_second_model(

@@ -17,7 +17,7 @@ from eaglechat.hub.local import headers, ollama
 from eaglechat.hub.local.library import ModelKind, find, scan, targets
 from eaglechat.hub.local.ollama import ManifestError, weights
 from eaglechat.hub.local.pairs import pair_of_files
-from eaglechat.hub.local.removal import plan_removal
+from eaglechat.hub.local.removal import plan_removal, remove
 from eaglechat.hub.local.stores import Source
 from eaglechat.tui.texts.removal import consequences
 from tests import ggufs
@@ -178,8 +178,26 @@ def test_the_same_file_under_three_roofs_is_one_model(store: Path, tmp_path: Pat
     assert model.disk_bytes == 2 * len(TARGET)
     planned = plan_removal([model])
     assert planned.freed_bytes == len(TARGET)
+    shared = "It is in the Hugging Face cache, where other programs find it too."
     stays = "A copy stays: hard (folder), linked (folder), qwen3:8b (Ollama)."
-    assert consequences(planned, [pair_of_files(blob, None)], 0) == [stays]
+    assert consequences(planned, [pair_of_files(blob, None)], 0) == [shared, stays]
+
+
+def test_deleting_a_link_to_ollamas_file_costs_ollama_nothing(store: Path, tmp_path: Path) -> None:
+    blob = put(store, "qwen3/8b", TARGET)
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "linked.gguf").symlink_to(blob)
+    (model,) = scan([own], tmp_path)
+    planned = plan_removal([model])
+    pairs = [pair_of_files(blob, None, "blob"), pair_of_files(own / "linked.gguf", None, "link")]
+    assert consequences(planned, pairs, 0) == [
+        "Pairs that need it: link.",
+        "A copy stays: qwen3:8b (Ollama).",
+    ]
+    assert planned.freed_bytes == 0
+    remove(planned)
+    assert blob.exists()
 
 
 def test_what_is_ollamas_is_removed_by_ollama(store: Path, tmp_path: Path) -> None:

@@ -253,7 +253,8 @@ def test_the_verdict_claims_no_noise(
 def test_an_auto_that_was_slower_is_not_the_best_where_noise_cannot_tell_it_from_others() -> None:
     speeds = {"chat": {"plain": 10.0, "1": 10.9, "auto": 5.2}}
     verdict = judge(measured(speeds, 2, noise=0.1))
-    assert verdict is not None and verdict.gain.error is not None
+    assert verdict is not None
+    assert verdict.gain.error is not None
     assert verdict.best.speed_up - verdict.gain.error < 0.52
     assert (verdict.best.setting, verdict.advice) == ("1", "auto")
 

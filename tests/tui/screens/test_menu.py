@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from textual.widgets import OptionList
 
 from eaglechat.hub.local import pairs
-from eaglechat.hub.local.library import look_at
+from eaglechat.hub.local.library import LocalModel, look_at
 from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
 from eaglechat.hub.local.speeds import Gain
 from eaglechat.tui.screens.chat.screen import ChatScreen
@@ -80,6 +81,29 @@ async def test_a_model_of_another_program_is_a_row_and_many_are_found_by_typing(
         await user.on(ChatScreen)
         load = user.engine.requests(protocol.Load)[-1]
         assert (load.target, load.draft) == (str(many[-1].path), None)
+
+
+async def test_the_menu_does_not_wait_for_the_headers_of_what_is_here(
+    drive: Drive, tmp_path: Path
+) -> None:
+    models = look_at([write_one_of_each(tmp_path / "own")])
+    read = threading.Event()
+
+    class SlowDesk(ScriptedDesk):
+        def models(self, folders: Sequence[str | Path]) -> list[LocalModel]:
+            read.wait()
+            return models
+
+    desk = SlowDesk()
+    desk.offer(entry("small"), known=facts(3000))
+    async with drive(size=(80, 24), desk=desk) as user:
+        try:
+            await user.sees_row("smollm2-135m", "fits", "EAGLE-3")
+            await user.sees_row("small", "3.0 GB", "fits")
+            assert "heads" not in user.text
+        finally:
+            read.set()
+        await user.sees_row("heads", "fits", "MTP heads")
 
 
 async def test_the_last_chats_are_resumed_from_the_menu(drive: Drive) -> None:

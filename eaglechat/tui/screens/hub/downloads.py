@@ -134,7 +134,8 @@ class DownloadsScreen(EagleModal[Pair]):
         pause.display = stage in ("downloading", "paused")
         pause.label = "Resume" if stage == "paused" else "Pause"
         cancel.display = install is not None and stage != "installed"
-        choose.display = unfinished is not None or stage in ("installed", "failed")
+        is_pair = install is not None and install.pair is not None
+        choose.display = unfinished is not None or is_pair or stage == "failed"
         choose.label = {"installed": "Load", "failed": "Try again"}.get(stage, "Resume")
 
     @property
@@ -220,7 +221,7 @@ def _state(install: InstallSnapshot) -> str:
     if stage == "converting":
         return f"{install.step} the draft" if install.bytes_total else str(install.step)
     how = {
-        "installed": f" · {ENTER} loads it",
+        "installed": f" · {ENTER} loads it" if install.pair is not None else "",
         "paused": f" · {key_of('downloads.pause')} resumes",
         "failed": f" · {ENTER} tries again",
     }

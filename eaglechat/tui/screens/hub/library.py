@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
 
 from eaglechat.chat.history.listing import count_of
+from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.library import (
     LocalModel,
     ModelKind,
@@ -22,17 +23,21 @@ from eaglechat.hub.local.library import (
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, inspect, none_here
 from eaglechat.hub.local.removal import Removal, plan_removal, remove
+from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
-from eaglechat.tui.screens.dialogs import ConfirmDialog
+from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import drafting, wording
 from eaglechat.tui.texts.removal import consequences
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import DrafterKind
+
+_NEWER = ("newer on the Hub · ", "$text-accent")
+"""Before a name: behind it there may be no room."""
 
 
 class LibraryScreen(EagleModal[Pair]):
@@ -47,6 +52,8 @@ class LibraryScreen(EagleModal[Pair]):
         self._services = services
         self._models: list[LocalModel] | None = None
         self._rows: list[Content] = []
+        self._newer: set[str] | None = None
+        """Names of models that are newer on the Hub; None before it was asked."""
         self._drafts: list[LocalModel] = []
         self._known_pairs: list[Pair] = []
         self._pairs: list[InspectedPair] = []
@@ -64,6 +71,7 @@ class LibraryScreen(EagleModal[Pair]):
             with Horizontal(classes="buttons"):
                 yield Button("Load", id="load", variant="primary", compact=True)
                 yield Button("Find drafts", id="drafts", compact=True)
+                yield Button("Newer?", id="newer", compact=True)
                 yield Button("Delete…", id="delete", compact=True)
                 yield Button("Back", id="back", compact=True)
         yield TooSmall()
@@ -124,7 +132,8 @@ class LibraryScreen(EagleModal[Pair]):
             said = consequences(planned, self._known_pairs, n_chats)
             yield partial(self._confirm, model, planned, said)
         except OSError as error:
-            yield partial(self._fail, f"{model.name} cannot be deleted: {error.strerror}.")
+            why = MessageDialog(f"{model.name} stays", wording.sentence(str(error.strerror)))
+            yield partial(self.open, why)
 
     def _confirm(self, model: LocalModel, planned: Removal, said: Sequence[str]) -> None:
         frees = f"This frees {format_bytes(planned.freed_bytes)}."
@@ -159,10 +168,17 @@ class LibraryScreen(EagleModal[Pair]):
         if self._models is None:
             return
         highlighted = self.query_one("#models", OptionList).highlighted or 0
-        rows = list(map(_pair_row, self._pairs)) or self._rows
+        rows = list(map(_pair_row, self._pairs)) or [
+            Content.assemble(_NEWER, row) if model.name in (self._newer or ()) else row
+            for row, model in zip(self._rows, self._models, strict=True)
+        ]
         self.query_one(Filter).show(rows, highlight=highlighted)
-        self.query_one("#said", Static).update(self._heading())
-        self.query_one("#delete").display = not self._pairs
+        self._say(self._heading())
+        for button in ("#delete", "#drafts"):
+            self.query_one(button).display = not self._pairs
+        from_hub = any(model.source is Source.HUGGING_FACE for model in self._models)
+        self.query_one("#newer").display = from_hub and not self._pairs
+        self._name_button()
 
     def _heading(self) -> str:
         if self._pairs:
@@ -170,7 +186,10 @@ class LibraryScreen(EagleModal[Pair]):
         if not self._models:
             return f"{none_here()} The menu downloads pairs."
         total = format_bytes(sum(model.disk_bytes for model in self._models))
-        return f"{wording.plural(len(self._models), 'model')}, {total} in all"
+        said = f"{wording.plural(len(self._models), 'model')}, {total} in all"
+        if self._newer is None:
+            return said
+        return f"{said}; {len(self._newer) or 'none'} newer on the Hub"
 
     # What the keys do
 
@@ -208,6 +227,50 @@ class LibraryScreen(EagleModal[Pair]):
             self.open(SearchScreen(self._services, of=model.path), self.dismiss)
         else:
             self._say(f"{model.name} takes no drafts.", bad=True)
+
+    @on(OptionList.OptionHighlighted)
+    def _name_button(self) -> None:
+        self.query_one("#newer", Button).label = (
+            "Get newer" if self._highlighted_newer else "Newer?"
+        )
+
+    @property
+    def _highlighted_newer(self) -> LocalModel | None:
+        index = self.query_one(Filter).chosen
+        if index is None or not self._newer or not self._models or self._pairs:
+            return None
+        return self._models[index] if self._models[index].name in self._newer else None
+
+    @on(Button.Pressed, "#newer")
+    def _ask_or_get(self) -> None:
+        """Ask the Hub which models are newer there, or get the highlighted one of them."""
+        model, models = self._highlighted_newer, self._models or []
+        if model is not None:
+            self._say(f"Asking the Hub for {model.name}…")
+            self.in_background(lambda: self._get_newer(model))
+        else:
+            self._say("Asking the Hub which models it has newer versions of…")
+            self.in_background(lambda: self._find_newer(models))
+
+    def _find_newer(self, models: Sequence[LocalModel]) -> Iterator[Update]:
+        try:
+            yield partial(self._take_newer, self._services.desk.newer(models))
+        except HubError as error:
+            yield partial(self._say, str(error), bad=True)
+
+    def _take_newer(self, newer: set[str]) -> None:
+        self._newer = newer
+        self._list_anew()
+
+    def _get_newer(self, model: LocalModel) -> Iterator[Update]:
+        from eaglechat.tui.screens.hub.downloads import DownloadsScreen
+
+        try:
+            self._services.desk.get_newer(model)
+        except (HubError, ValueError) as error:
+            yield partial(self._say, str(error), bad=True)
+        else:
+            yield partial(self.open, DownloadsScreen(self._services), self.dismiss)
 
     @on(Button.Pressed, "#delete")
     def action_remove(self) -> None:

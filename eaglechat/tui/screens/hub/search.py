@@ -119,7 +119,8 @@ class SearchScreen(EagleModal[Pair]):
         words.focus()
         if (of := self._of) is not None:
             words.placeholder = "type to filter"
-            self._ask("Looking for drafts…", lambda: self._find_drafts(of))
+            # The rows are laid out for the list's width, which it has then.
+            self.call_after_refresh(self._ask, "Looking for drafts…", lambda: self._find_drafts(of))
 
     # Asking
 
@@ -331,6 +332,8 @@ def _heading(step: Step) -> str:
     if found.asking:
         return f"{said}. {found.asking}"
     hint = f" {other.name} in its repository has MTP heads of its own." if other else ""
+    if found.twin is not None:
+        hint += f" {ways.twin(found.twin)}: choose it in the menu."
     return f"{said}.{hint}{f' {found.trouble}' if found.trouble else ''}"
 
 
