@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 
 from textual._compositor import Compositor, CompositorMap
@@ -30,6 +31,19 @@ def _write(thread: WriterThread) -> None:
 
 
 WriterThread.run = _write  # type: ignore[assignment,method-assign]
+
+
+if sys.platform != "win32":
+    from textual.drivers.linux_driver import LinuxDriver
+
+    def _resume(driver: LinuxDriver, *_: object) -> None:
+        """Stands in for `LinuxDriver._sigcont_application`. A terminal that is closed sends SIGHUP
+        and SIGCONT. At any SIGCONT Textual starts its threads again, and if nothing had suspended
+        them, the first ones may never end: the app outlived its window, with a core busy."""
+        if driver._must_signal_resume:
+            driver.resume_application_mode()
+
+    LinuxDriver._sigcont_application = _resume  # type: ignore[assignment,method-assign]
 
 
 class KeptStylesheet(Stylesheet):

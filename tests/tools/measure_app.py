@@ -2,7 +2,8 @@
 
     python -m tests.tools.measure_app cpu       share of a core that the app's process takes
     python -m tests.tools.measure_app speed     the app against `eaglechat run`, interleaved
-    python -m tests.tools.measure_app start     seconds to the first row of the menu
+    python -m tests.tools.measure_app start     seconds to the first row of the menu, and to the
+                                                rows of models in Ollama's store
 
 Each prints a table. They need tmux and a quiet machine.
 """
@@ -18,11 +19,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
 
+from tests.ggufs import target
+from tests.hub import ollama_store
 from tests.terminal.tmux import Terminal
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +44,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--n", default="3,auto,0", help="values of n_draft_max")
     parser.add_argument("--max-tokens", type=int, default=256)
+    parser.add_argument("--models", default="0,2000", help="models in Ollama's store, for start")
     args = parser.parse_args()
     {"cpu": cpu, "speed": speed, "start": start}[args.what](args)
 
@@ -108,15 +112,39 @@ def _run_speed(options: list[str]) -> float:
 
 
 def start(args: argparse.Namespace) -> None:
-    times = []
-    for _ in range(args.repeat):
-        with _home("") as home:
-            began = time.monotonic()
-            with _app(home, "80x24") as terminal:
-                terminal.wait_for("smollm2-135m", LOADING_S, every=0.005)
-                times.append(time.monotonic() - began)
-                terminal.keys("C-q")
-    print(f"first row of the menu: median {statistics.median(times):.2f} s of {sorted(times)}")
+    """Interleaved. The first start of each store reads every header; the others know them."""
+    with ExitStack() as stack:
+        homes = {int(n): stack.enter_context(_home("")) for n in args.models.split(",")}
+        for n, home in homes.items():
+            _fill(home / "ollama", n)
+        times: dict[int, list[tuple[float, float]]] = {n: [] for n in homes}
+        for _ in range(args.repeat + 1):
+            for n, home in homes.items():
+                times[n].append(_start(home, n > 0))
+    print("models  first row  their rows  at the first start (seconds; medians; all values)")
+    for n, (first, *others) in times.items():
+        row, rows = (statistics.median(values) for values in zip(*others, strict=True))
+        print(f"{n:6}  {row:9.2f}  {rows:10.2f}  {first[0]:.2f}, {first[1]:.2f}  {others}")
+
+
+def _fill(store: Path, n: int) -> None:
+    tensors = [(f"blk.{i}.weight", (8,)) for i in range(300)]
+    for i in range(n):
+        data = target(tensors=tensors, **{"general.name": f"Model {i}"})
+        ollama_store.put(store, f"a{i:04}/latest", data)
+
+
+def _start(home: Path, has_models: bool) -> tuple[float, float]:
+    """Seconds to the first row, and to those of the models, which are shown all at once."""
+    began = time.monotonic()
+    with _app(home, "80x24") as terminal:
+        terminal.wait_for("smollm2-135m", LOADING_S, every=0.005)
+        row = time.monotonic() - began
+        if has_models:
+            terminal.wait_for("a0000", LOADING_S, every=0.02)
+        rows = time.monotonic() - began
+        terminal.keys("C-q")
+    return row, rows
 
 
 @contextmanager
@@ -131,7 +159,12 @@ def _home(config: str) -> Iterator[Path]:
 def _app(home: Path, size: str, *options: str) -> Terminal:
     width, height = map(int, size.split("x"))
     command = [sys.executable, "-m", "eaglechat", *options]
-    env = {"EAGLECHAT_HOME": str(home), "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    env = {
+        "EAGLECHAT_HOME": str(home),
+        "OLLAMA_MODELS": str(home / "ollama"),
+        "PYTHONPATH": str(ROOT),
+        "HF_HUB_OFFLINE": "1",
+    }
     return Terminal(command, width=width, height=height, env=env)
 
 
