@@ -224,7 +224,9 @@ class ScriptedEngine(Link):
             return
         if not job.is_cancelled:
             self._pair, self._n_past = None, 0
-            yield [protocol.Loading(id=load.id, stage="target", fraction=0.3)]
+            # Textual rounds it to the half cells of a bar that may not have its width yet: a half
+            # looks alike at any.
+            yield [protocol.Loading(id=load.id, stage="target", fraction=0.5)]
         while self.hold_load and not job.is_cancelled:
             yield []
         if job.is_cancelled:

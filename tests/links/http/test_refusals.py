@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -64,12 +65,17 @@ def test_a_command_for_a_key_ends_with_the_link(monkeypatch: pytest.MonkeyPatch)
     client = client_of("http://127.0.0.1:9", key_command=("sleep", "3600"))
     client.link.start()
 
-    def running() -> list[psutil.Process]:
-        return [one for one in psutil.Process().children() if one.name() == "sleep"]
+    commands: list[psutil.Process] = []
 
-    client.until(running, "the command")
+    def has_begun() -> bool:
+        with suppress(psutil.NoSuchProcess):  # Another child of the tests may end meanwhile.
+            commands[:] = [one for one in psutil.Process().children() if one.name() == "sleep"]
+        return bool(commands)
+
+    client.until(has_begun, "the command")
     client.link.close()
-    client.until(lambda: not running(), "its end")
+    _, left = psutil.wait_procs(commands, 20)
+    assert left == []
 
 
 def test_a_key_that_cannot_be_a_key_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
