@@ -100,10 +100,12 @@ async def test_the_menu_does_not_wait_for_the_headers_of_what_is_here(
         try:
             await user.sees_row("smollm2-135m", "fits", "EAGLE-3")
             await user.sees_row("small", "3.0 GB", "fits")
+            await user.sees("Looking for models on this machine…")
             assert "heads" not in user.text
         finally:
             read.set()
         await user.sees_row("heads", "fits", "MTP heads")
+        assert "Looking" not in user.text
 
 
 async def test_the_last_chats_are_resumed_from_the_menu(drive: Drive) -> None:

@@ -71,7 +71,8 @@ class MenuScreen(EagleScreen[None]):
         self._chats: list[ChatSummary] | None = None
         self._offers: dict[str, OfferedPair] = {}
         self._catalogue: list[tuple[CatalogueEntry, Status]] | None = None
-        self._here: list[tuple[str, Pair]] = []
+        self._here: list[tuple[str, Pair]] | None = None
+        """None until the files on this machine have been looked at."""
         self._statuses: dict[tuple[str, str], InspectedPair] = {}
         self._facts: dict[str, Facts] = {}
         self._troubles: dict[str, str] = {}
@@ -321,17 +322,19 @@ class MenuScreen(EagleScreen[None]):
 
     def _say(self) -> None:
         """What blocks, and at the first start what to press."""
-        said = ""
+        said = []
         if self._offline is not None:
             is_away = isinstance(self._offline, OfflineError)
-            said = f"Hub {'offline' if is_away else 'not answering'}: sizes as last seen"
-        self.query_one("#banner", Line).show(said)
+            said.append(f"Hub {'offline' if is_away else 'not answering'}: sizes as last seen")
+        if self._here is None:
+            said.append("Looking for models on this machine…")
+        self.query_one("#banner", Line).show(" · ".join(said))
         hint = ""
         builtin = self._services.pairs.pairs()[0]
         status = self._statuses.get((str(builtin.target), str(builtin.draft)))
         runnable = sum(offer.pair is not None for offer in self._offers.values())
-        is_new = self._chats == [] and self._catalogue is not None and runnable == 1
-        if is_new and status is not None:
+        is_read = None not in (self._chats, self._catalogue, self._here)
+        if is_read and not self._chats and runnable == 1 and status is not None:
             hint = _NEW_WITHOUT if status.problem else with_keys(_NEW)
         line = self.query_one("#hint", Line)
         line.show(hint)
@@ -348,7 +351,7 @@ class MenuScreen(EagleScreen[None]):
         options = self.query_one("#pairs", OptionList)
         before, place = options.highlighted_option, options.highlighted or 0
         served = self._servers.pairs(self._services.settings.current.server)
-        listed = offers(self._services.pairs, self._catalogue or [], served, self._here)
+        listed = offers(self._services.pairs, self._catalogue or [], served, self._here or [])
         self._offers = {offer.key: offer for offer in listed}
         typed = self.query_one(Filter).value
         models = map(self._known, self._offers.values())
