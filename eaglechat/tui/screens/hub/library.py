@@ -71,7 +71,7 @@ class LibraryScreen(EagleModal[Pair]):
             with Horizontal(classes="buttons"):
                 yield Button("Load", id="load", variant="primary", compact=True)
                 yield Button("Find drafts", id="drafts", compact=True)
-                yield Button("Newer?", id="newer", compact=True)
+                yield Button("Find newer", id="newer", compact=True)
                 yield Button("Delete…", id="delete", compact=True)
                 yield Button("Back", id="back", compact=True)
         yield TooSmall()
@@ -231,7 +231,7 @@ class LibraryScreen(EagleModal[Pair]):
     @on(OptionList.OptionHighlighted)
     def _name_button(self) -> None:
         self.query_one("#newer", Button).label = (
-            "Get newer" if self._highlighted_newer else "Newer?"
+            "Get newer" if self._highlighted_newer else "Find newer"
         )
 
     @property
