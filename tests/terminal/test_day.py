@@ -11,7 +11,7 @@ import pytest
 
 from eaglechat.hub.local import pairs
 from tests.terminal.test_app import LOADING_TIMEOUT, open_terminal
-from tests.terminal.tmux import Terminal
+from tests.terminal.tmux import REPLIED, Terminal
 
 pytestmark = [
     pytest.mark.terminal,
@@ -36,7 +36,7 @@ def leader(terminal: Terminal, key: str) -> None:
 
 def answered(terminal: Terminal) -> None:
     """Wait for the note below the last reply."""
-    terminal.says(r"\d+ tokens?, [\d.]+ tok/s")
+    terminal.says(REPLIED)
     terminal.wait_for("ready")
 
 

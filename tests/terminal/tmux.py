@@ -13,6 +13,9 @@ from pathlib import Path
 
 import psutil
 
+REPLIED = r"token limit reached|\d+ tokens?, [\d.]+ tok/s"
+"""The line below a reply, or the part of it that no panel beside it can cut in two."""
+
 
 class Terminal:
     """A tmux session of a given size running one command; close it to kill everything in it."""
