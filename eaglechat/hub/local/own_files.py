@@ -27,18 +27,31 @@ class _Hash(msgspec.Struct, frozen=True):
 
 def file_with(sha256: str) -> Path | None:
     """A file whose hash was computed and is this one, if it has not changed since."""
-    of_it = (Path(path) for path, one in _kept().items() if one.sha256 == sha256)
-    return next((path for path in of_it if _known(path) is not None), None)
+    for name, kept in _kept().items():
+        if kept.sha256 == sha256:
+            with suppress(OSError):
+                if _is_of(kept, Path(name)):
+                    return Path(name)
+    return None
 
 
 def find(size: int, sha256: str, on_read: Callable[[Path, int], None]) -> Path | None:
     """The file with this size and hash. Those of this size are read if their hash is not known;
     `on_read` gets each and how much of it is read, and may raise."""
+    known = _kept()
     for path in _of_size(size):
         with suppress(OSError):
-            if (_known(path) or _read(path, on_read)) == sha256:
+            kept = known.get(str(path))
+            if kept is None or not _is_of(kept, path):
+                kept = _read(path, on_read)
+            if kept.sha256 == sha256:
                 return path
     return None
+
+
+def _is_of(kept: _Hash, path: Path) -> bool:
+    stat = path.stat()
+    return (kept.size, kept.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
 
 
 def _of_size(size: int) -> Iterator[Path]:
@@ -51,7 +64,7 @@ def _of_size(size: int) -> Iterator[Path]:
                         yield path
 
 
-def _read(path: Path, on_read: Callable[[Path, int], None]) -> str:
+def _read(path: Path, on_read: Callable[[Path, int], None]) -> _Hash:
     digest, before = hashlib.sha256(), path.stat()
     with path.open("rb") as file:
         while data := file.read(_READ_BYTES):
@@ -60,16 +73,7 @@ def _read(path: Path, on_read: Callable[[Path, int], None]) -> str:
     found = _Hash(before.st_size, before.st_mtime_ns, digest.hexdigest())
     with suppress(OSError):
         write_atomically(_file(), msgspec.json.encode({**_kept(), str(path): found}))
-    return found.sha256
-
-
-def _known(path: Path) -> str | None:
-    one = _kept().get(str(path))
-    with suppress(OSError):
-        stat = path.stat()
-        if one is not None and (one.size, one.mtime_ns) == (stat.st_size, stat.st_mtime_ns):
-            return one.sha256
-    return None
+    return found
 
 
 def _kept() -> dict[str, _Hash]:
