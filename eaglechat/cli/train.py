@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--restart",
         action="store_true",
-        help="train again from the start; chats are kept, and the features of this target",
+        help="train again from the start; chats and features are kept",
     )
     data = parser.add_argument_group("what it learns from (default: chats the target writes)")
     data.add_argument(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -196,11 +195,3 @@ def forget_run(work: Path) -> None:
     """Delete the checkpoint. Chats and features stay. Raises OSError."""
     for path in (checkpoint_in(work), work / _RECORD, work / "training.jsonl"):
         path.unlink(missing_ok=True)
-
-
-def forget_other_targets(work: Path, fingerprint: str) -> None:
-    """Delete the features and copies of other targets, which this run cannot use. Raises
-    OSError."""
-    for kept in (*work.glob("features-*"), *work.glob("target-*bf16.gguf")):
-        if f"-{fingerprint}-" not in kept.name:
-            shutil.rmtree(kept) if kept.is_dir() else kept.unlink()

@@ -311,7 +311,6 @@ class TrainingRun:
             precision=str(self._dtype).removeprefix("torch."),
         )
         preparation.resume(trainer, settings.work, identity)
-        preparation.forget_other_targets(settings.work, self._fingerprint)
         return trainer, draft
 
     def _train(self, trainer: Trainer, training: Sequence[Sample], features: Features) -> None:
