@@ -234,28 +234,27 @@ async def test_what_is_found_is_marked_where_it_is_drawn(view: View) -> None:
         assert "needle" in row
 
 
+class LinkApp(TranscriptApp):
+    """Keeps the addresses that were chosen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chosen: list[str] = []
+
+    def on_link_chosen(self, event: LinkChosen) -> None:
+        self.chosen.append(event.address)
+
+
 async def test_links_are_opened_from_the_last_to_the_first() -> None:
-    chosen: list[str] = []
-
-    class LinkApp(TranscriptApp):
-        def on_link_chosen(self, event: LinkChosen) -> None:
-            chosen.append(event.address)
-
     app = LinkApp()
     async with app.run_test(size=(60, 24)) as pilot:
         await shown_code(app, pilot)
         app.transcript.open_link()
-        await until(pilot, lambda: chosen == ["https://example.com"])
+        await until(pilot, lambda: app.chosen == ["https://example.com"])
 
 
 @pytest.mark.parametrize("view", ["live", "read"])
 async def test_a_click_on_a_link_chooses_it(view: View) -> None:
-    chosen: list[str] = []
-
-    class LinkApp(TranscriptApp):
-        def on_link_chosen(self, event: LinkChosen) -> None:
-            chosen.append(event.address)
-
     app = LinkApp()
     async with app.run_test(size=(60, 24)) as pilot:
         app.transcript.view = view
@@ -264,8 +263,8 @@ async def test_a_click_on_a_link_chooses_it(view: View) -> None:
         )
         for words in ("a page", "example.com/c", "a:b"):
             await click_on(app, pilot, words)
-        await until(pilot, lambda: len(chosen) == 2)
-        assert chosen == ["https://example.com/a_(b)", "https://example.com/c"]
+        await until(pilot, lambda: len(app.chosen) == 2)
+        assert app.chosen == ["https://example.com/a_(b)", "https://example.com/c"]
 
 
 async def test_a_reply_is_read_while_it_is_written_and_seen_as_tokens_at_any_time() -> None:

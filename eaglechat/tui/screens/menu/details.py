@@ -23,8 +23,7 @@ from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire.neutral import neutralise
 
 _ASKING = "asking the Hub…"
-_NOT_TRIED = "not by eaglechat's makers; the figures are their sources'"
-"""Nothing of the catalogue was run by those who wrote it: the Hub was out of their reach."""
+_NOT_TRIED = "not by eaglechat's makers; the figures come from the sources named here"
 _NOT_KNOWN = "not known"
 """The line above the rows says why."""
 _LABEL = 14
