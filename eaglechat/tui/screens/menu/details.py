@@ -23,7 +23,6 @@ from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire.neutral import neutralise
 
 _ASKING = "asking the Hub…"
-_NOT_TRIED = "not by eaglechat's makers; the figures come from the sources named here"
 _NOT_KNOWN = "not known"
 """The line above the rows says why."""
 _LABEL = 14
@@ -147,7 +146,7 @@ def _catalogue_lines(known: Known, width: int) -> list[Part]:
         ("trained for", entry.trained_for),
         ("acceptance", entry.acceptance),
         ("speed-up", f"{entry.speed_up:.2f}x, published" if entry.speed_up else ""),
-        ("tried", "" if known.gain else _NOT_TRIED),
+        ("tried", "" if known.gain else "not by eaglechat's makers"),
     ]
     return _table(rows, width)
 
