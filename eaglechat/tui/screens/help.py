@@ -20,7 +20,7 @@ from eaglechat.tui.commands.search import Entry
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.screens.palette import found, keys_in_words, run_of
 from eaglechat.tui.texts.wording import GLOSSARY
-from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.filter import Filter, Rows
 
 TERM_CELLS = 16
 """Cells of the first column."""
@@ -42,7 +42,7 @@ class HelpScreen(EagleModal[Entry]):
         with Vertical(classes="dialog", id="help") as dialog:
             dialog.border_title = "Help"
             dialog.border_subtitle = with_keys("{list.choose} runs it, {dialog.back} closes")
-            rows = OptionList(id="list", compact=True)
+            rows = Rows(id="list")
             words = Filter(rows, id="filter")
             words.placeholder = "search keys, commands, settings and words"
             yield words

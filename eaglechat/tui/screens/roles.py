@@ -16,7 +16,7 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.texts.failures import wrong_role
-from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.readouts import MUTED
 
 
@@ -56,7 +56,7 @@ class RolesScreen(EagleModal[RoleChoice]):
             dialog.border_subtitle = with_keys(
                 "{list.choose} chooses, {chat.editor} writes, {dialog.back} back"
             )
-            rows = OptionList(id="list", compact=True)
+            rows = Rows(id="list")
             yield Filter(rows, id="filter")
             yield rows
             said = [f"{wrong_role(one)}; the role is skipped." for one in self._problems]

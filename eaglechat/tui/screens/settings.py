@@ -19,7 +19,7 @@ from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
-from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.readouts import MUTED, Line
 
 _NOTES = {
@@ -48,7 +48,7 @@ class SettingsScreen(EagleModal[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="settings") as dialog:
             dialog.border_title = f"Settings, saved in {self._settings.file}"
-            rows = OptionList(id="rows", compact=True)
+            rows = Rows(id="rows")
             yield Filter(rows, id="filter")
             yield rows
             with Vertical(id="about"):

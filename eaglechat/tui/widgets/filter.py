@@ -10,6 +10,23 @@ from textual.widgets.option_list import Option
 
 from eaglechat.tui.commands.bindings import bindings_of, moves
 
+_PAGES = ("page_up", "page_down")
+
+
+class Rows(OptionList):
+    """A list of texts without markup. Its pages are turned only where it has a place on the screen:
+    Textual raises a KeyError in a list that was filled while it was hidden."""
+
+    def __init__(self, *rows: Content | Option, id: str) -> None:
+        super().__init__(*rows, id=id, compact=True, markup=False)
+
+    @property
+    def has_pages(self) -> bool:
+        return self.display and bool(self.scrollable_content_region)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.has_pages if action in _PAGES else super().check_action(action, parameters)
+
 
 class Filter(Input):
     """Has the focus instead of its list; `Submitted` means that the highlighted row is chosen."""
@@ -29,7 +46,7 @@ class Filter(Input):
         ),
     ]
 
-    def __init__(self, rows: OptionList, *, id: str | None = None) -> None:
+    def __init__(self, rows: Rows, *, id: str | None = None) -> None:
         super().__init__(placeholder="type to filter", id=id, compact=True)
         self._rows = rows
         rows.can_focus = False
@@ -61,6 +78,9 @@ class Filter(Input):
         return int(option.id) if option is not None and option.id is not None else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "row" and parameters[0] in _PAGES and not self._rows.has_pages:
+            # The key is the screen's: it may show something else in the place of the list.
+            return False
         if action == "row":
             return None if self._rows.option_count < 2 else True
         # Without text to clear, the key is the screen's.

@@ -21,6 +21,7 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts.bars import bar
+from eaglechat.tui.widgets.filter import Rows
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class DownloadsScreen(EagleModal[Pair]):
                 f"{ENTER} loads, {{dialog.back}} back"
             )
             yield Static(_NOTHING, id="nothing", classes="muted", markup=False)
-            yield OptionList(id="list", compact=True)
+            yield Rows(id="list")
             with Horizontal(classes="buttons"):
                 yield Button("Pause", id="pause", compact=True)
                 yield Button("Cancel", id="cancel", compact=True)

@@ -32,7 +32,7 @@ from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import drafting, wording
 from eaglechat.tui.texts.removal import consequences
-from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import DrafterKind
 
@@ -64,7 +64,7 @@ class LibraryScreen(EagleModal[Pair]):
             dialog.border_subtitle = with_keys(
                 "{list.choose} loads, {list.remove} deletes, {dialog.back} back"
             )
-            rows = OptionList(id="models", compact=True)
+            rows = Rows(id="models")
             yield Filter(rows, id="filter")
             yield Static("Scanning the folders…", id="said", markup=False)
             yield rows

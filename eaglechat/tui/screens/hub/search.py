@@ -41,7 +41,7 @@ from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import ways, wording
-from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class SearchScreen(EagleModal[Pair]):
         with Vertical(classes="dialog", id="search") as dialog:
             dialog.border_title = "Search the Hub" if self._of is None else "Find drafts"
             dialog.border_subtitle = with_keys("{list.choose} chooses, {dialog.back} a step back")
-            rows = OptionList(id="found", compact=True)
+            rows = Rows(id="found")
             words = Filter(rows, id="words")
             yield words
             yield Static(_ASK, id="said", markup=False)

@@ -28,7 +28,7 @@ from eaglechat.hub.local.pairs import (
     offers,
 )
 from eaglechat.links.base import Lifecycle, Ready
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.navigation import LoadInstead, Resume
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall, Update
@@ -38,7 +38,7 @@ from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.servers import ServerNews, ServerWatch
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
-from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import Line
 
@@ -58,7 +58,10 @@ _NEW_WITHOUT = "New here? Choose under Get: what it takes is said before the dow
 class MenuScreen(EagleScreen[None]):
     """A list that typing filters. The filter keeps the focus; arrows move in the list."""
 
-    BINDINGS = bindings_of("menu")
+    BINDINGS = [
+        *bindings_of("menu"),
+        *moves({"pageup": "page_details(-1)", "pagedown": "page_details(1)"}),
+    ]
     # From the last of these on, there is room for the details beside the list.
     HORIZONTAL_BREAKPOINTS = [
         (0, "-too-narrow"), (44, "-narrow"), (100, "-wide"), (160, "-roomy")
@@ -87,7 +90,7 @@ class MenuScreen(EagleScreen[None]):
     def compose(self) -> ComposeResult:
         yield TitleBar("a target writes, a small draft guesses ahead, the target checks")
         yield Line(id="hint")
-        pairs = OptionList(id="pairs", compact=True)
+        pairs = Rows(id="pairs")
         yield Filter(pairs, id="filter")
         yield Line(id="banner")
         with Horizontal(id="choice"):
@@ -527,6 +530,10 @@ class MenuScreen(EagleScreen[None]):
         """In a narrow terminal the pane takes the list's place; arrows still move."""
         self.toggle_class("-details")
         self.call_after_refresh(self._show_details)
+
+    def action_page_details(self, direction: int) -> None:
+        pane = self.query_one("#details-scroll")
+        pane.scroll_relative(y=direction * pane.scrollable_content_region.height, animate=False)
 
     def state_of(self, id: str) -> str:
         shown = self.query_one("#details-scroll").display

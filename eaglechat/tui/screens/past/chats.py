@@ -28,7 +28,7 @@ from eaglechat.tui.screens.dialogs import AskDialog
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import failures, wording
-from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
 
@@ -65,7 +65,7 @@ class ChatsScreen(EagleModal[SavedChat]):
                 "{list.choose} opens, {chats.rename} renames, {list.remove} deletes, "
                 "{app.leader} more"
             )
-            rows = OptionList(id="list", compact=True)
+            rows = Rows(id="list")
             words = Filter(rows, id="filter")
             words.placeholder = "search titles and messages"
             yield words

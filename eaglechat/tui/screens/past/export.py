@@ -20,6 +20,7 @@ from eaglechat.tui.export.formats import Format, free_file, render, write
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.texts import failures
+from eaglechat.tui.widgets.filter import Rows
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
@@ -62,7 +63,7 @@ class ExportScreen(EagleModal[None]):
                 Content.assemble((f"{choice.name:<20}", "bold"), (choice.explanation, MUTED))
                 for choice in _CHOICES
             ]
-            yield OptionList(*rows, id="formats", compact=True)
+            yield Rows(*rows, id="formats")
             yield Tick("with the reasoning", False, id="reasoning")
             yield Static("Folder", classes="muted")
             yield Input(_here(), id="folder", compact=True)
