@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import platform
 import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import eaglechat
-from eaglechat import paths, settings
+from eaglechat import own_python, paths, settings
 from eaglechat.cli.status import FAILED, OK
 from eaglechat.gguf.memory import default_context, memory_need
 from eaglechat.settings import Settings
@@ -396,12 +395,12 @@ def _look_at(given: Sequence[Path]) -> int:
 def _crash_at_start() -> str | None:
     """The signal with which llama.cpp crashes when it is loaded, or None.
 
-    It is loaded in a child process, because a crash would end this one.
+    An engine loads it, because a crash would end this process. It ends with its empty input.
     """
-    code = "from eaglechat.engine.llama import backend; backend.start_backend(4); backend.devices()"
-    quiet = subprocess.DEVNULL
-    command = [sys.executable, "-c", code]
-    return crash(subprocess.run(command, stdout=quiet, stderr=quiet, check=False).returncode)
+    none = subprocess.DEVNULL
+    engine = own_python.command("eaglechat", "engine")
+    ended = subprocess.run(engine, stdin=none, stdout=none, stderr=none, check=False)
+    return crash(ended.returncode)
 
 
 def _left_out() -> Iterator[str]:

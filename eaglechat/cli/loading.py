@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from eaglechat import paths
+from eaglechat import own_python, paths
 from eaglechat.cli import options
 from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import CommandError, complain
@@ -80,9 +79,10 @@ def engine_command(settings: Settings) -> tuple[str, ...]:
     """The command line that starts an engine."""
     if settings.engine.command:
         return tuple(settings.engine.command)
-    own = (sys.executable, "-m", "eaglechat", "engine")
     program = settings.engine.llama_server
-    return (*own, "--llama-server", program) if program else own
+    return tuple(
+        own_python.command("eaglechat", "engine", *(("--llama-server", program) if program else ()))
+    )
 
 
 def start_engine(settings: Settings) -> Link:

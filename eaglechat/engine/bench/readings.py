@@ -1,9 +1,9 @@
 """Measures which of two readings of an EAGLE-3 draft its target accepts more of.
 
 A checkpoint may not say whether a state that the draft feeds back to itself passes the output norm,
-as in EAGLE-3.1, or stays as it is, as in EAGLE-3. `python -m eaglechat.engine.bench.readings TARGET
-DRAFT`, where the header of DRAFT names that norm, prints the mean accepted length without it and
-with it, or a clause that says why there is none.
+as in EAGLE-3.1, or stays as it is, as in EAGLE-3. Run with the arguments TARGET DRAFT, where the
+header of DRAFT names that norm, this module prints the mean accepted length without it and with it,
+or a clause that says why there is none.
 """
 
 from __future__ import annotations

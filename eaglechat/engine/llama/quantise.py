@@ -1,8 +1,8 @@
 """Quantises a GGUF with llama.cpp in a process of its own.
 
 The native call cannot be stopped, and a failed assertion in it ends its process. A child process
-can be killed, and its crash is an error message here. `python -m eaglechat.engine.llama.quantise
-SOURCE OUT FILE_TYPE` is that child.
+can be killed, and its crash is an error message here. That child runs this module, with the
+arguments SOURCE OUT FILE_TYPE.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from eaglechat import own_python
 from eaglechat.wire.errors import EngineError
 
 _POLL_S = 0.1
@@ -40,9 +41,10 @@ def quantise(
     `on_progress` gets the bytes written and their total, several times a second. If it raises, the
     child is killed and the exception goes on. Raises QuantiseError.
     """
-    command = [sys.executable, "-m", "eaglechat.engine.llama.quantise", str(source), str(out)]
     with subprocess.Popen(
-        [*command, str(file_type)],
+        own_python.command(
+            "eaglechat.engine.llama.quantise", str(source), str(out), str(file_type)
+        ),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from eaglechat import own_python
 from eaglechat.engine import crash_memory
 from eaglechat.engine.crash_memory import Workaround
 from eaglechat.engine.llama import backend
@@ -134,7 +135,7 @@ def probe(left_out: tuple[LeaveOut, ...] = ()) -> str | None:
     """
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "eaglechat.engine.llama.probe"],
+            own_python.command("eaglechat.engine.llama.probe"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Renders chat templates: a program of its own, `python -m` this module, started by `sandbox.py`.
+"""Renders chat templates: a program of its own, started by `sandbox.py`.
 
 A template comes with a model file, so it is a stranger's program. Jinja's sandbox keeps it from
 touching anything, the operating system limits the memory of this process, and a thread of C ends

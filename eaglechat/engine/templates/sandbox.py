@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import queue
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from typing import IO, Any
 
 import msgspec
 
+from eaglechat import own_python
 from eaglechat.wire.errors import PromptCancelledError, PromptError
 
 DEADLINE_S = 5.0
@@ -118,7 +118,7 @@ class _Renderer:
         if self._process is None:
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "eaglechat.engine.templates.renderer"],
+                    own_python.command("eaglechat.engine.templates.renderer"),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

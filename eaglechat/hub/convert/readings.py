@@ -9,11 +9,11 @@ with its target under both readings.
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from eaglechat import own_python
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import NORM_OUTPUT
 from eaglechat.hub.convert.config import DraftConfig
@@ -60,7 +60,7 @@ def _measured(draft: Path, target: Path, on_poll: Callable[[], None]) -> tuple[i
     """The exit status of the measuring process, and the last line that it printed. A crash of
     llama.cpp ends only that process."""
     with subprocess.Popen(
-        [sys.executable, "-m", "eaglechat.engine.bench.readings", str(target), str(draft)],
+        own_python.command("eaglechat.engine.bench.readings", str(target), str(draft)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
