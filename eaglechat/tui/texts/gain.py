@@ -1,0 +1,31 @@
+"""A gain over plain decoding in words: the same ones wherever a speed-up is told."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from eaglechat.wire.gain import verdict_of
+
+
+def in_words(speed_up: float, error: float | None, how: str = "") -> str:
+    """`1.4x ±0.1 as fast as plain`, `same as plain` or `can't tell yet: 0.8x ±0.3`. `how` is put
+    behind plain, such as `with length 3`."""
+    number, how = figure(speed_up, error), f" {how}" if how else ""
+    verdict = verdict_of(speed_up, error)
+    if verdict == "unclear":
+        return f"can't tell yet: {number}{how}"
+    return f"same as plain{how}" if verdict == "same" else f"{number} as fast as plain{how}"
+
+
+def figure(speed_up: float, error: float | None) -> str:
+    """`1.4x ±0.1`: as many decimals as the error leaves, and the error rounded up."""
+    if error is None:
+        return times(speed_up)
+    digits = 0 if error >= 5 else 1 if error >= 0.05 else 2
+    rounded = ceil(error * 10**digits) / 10**digits
+    return f"{speed_up:.{digits}f}x ±{rounded:.{digits}f}"
+
+
+def times(ratio: float) -> str:
+    """`1.42x`"""
+    return f"{ratio:.2f}x"
