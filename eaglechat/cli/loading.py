@@ -156,24 +156,29 @@ class CommandEngine:
         return loaded.pair
 
     def _target(self, pair: Pair) -> str:
-        """The path of the target, or of its F16 copy, which verifies drafts faster."""
+        """The path of the target, or of its copy in the form that drafts fastest here."""
         if self._settings.engine.command or not pair.reencode:
             return pair.to_load[0]
-        from eaglechat.hub.local.reencoded import target_to_load
+        from eaglechat.hub.local.forms import target_to_load
 
-        waiting = Waiting()
+        waiting, is_new = Waiting(), False
 
         def follow(fraction: float) -> None:
+            nonlocal is_new
+            is_new = True
             if self._interrupt.happened:
-                raise LoadCancelledError("the target was not yet re-encoded")
-            waiting.re_encodes(fraction)
+                raise LoadCancelledError("the form of the target was not yet chosen")
+            waiting.chooses_form(fraction)
 
+        options, sampling = self._settings.to_load_options(), self._settings.to_sampling()
         try:
-            found = target_to_load(pair, follow)
+            found = target_to_load(pair, options, sampling, follow)
         finally:
             waiting.close()
         if found.problem:
             complain(found.problem)
+        elif found.note and is_new:
+            complain(found.note)
         return str(found.target)
 
     def ask(self, request: AnsweredRequest, waiting: Waiting | None = None) -> Iterator[Answer]:
@@ -244,9 +249,9 @@ class Waiting:
         elif not isinstance(event, WindowMoved):
             self.close()
 
-    def re_encodes(self, fraction: float) -> None:
-        """Show the progress of writing the F16 copy, which happens before the first load only."""
-        self._draw("re-encoding the target (only once)", fraction, 1.0, "")
+    def chooses_form(self, fraction: float) -> None:
+        """Show how far measuring the forms of the target is, which the first load does."""
+        self._draw("measuring which form drafts fastest (only once)", fraction, 1.0, "")
 
     def close(self) -> None:
         """Erase the bar; nothing is drawn from here on."""

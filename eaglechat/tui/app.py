@@ -213,7 +213,7 @@ class EagleApp(KeysInOrder):
         """Load a pair, then open a chat with it: a saved one or a new one."""
         from eaglechat.tui.screens.loading import LoadingScreen
 
-        def loaded(info: PairInfo) -> None:
+        def loaded(pair: Pair, info: PairInfo) -> None:
             from eaglechat.tui.screens.chat.screen import ChatScreen
 
             self.services.pairs.remember(pair)
@@ -255,7 +255,7 @@ class EagleApp(KeysInOrder):
     def on_load_again(self, message: LoadAgain) -> None:
         from eaglechat.tui.screens.loading import LoadingScreen
 
-        def loaded(info: PairInfo) -> None:
+        def loaded(_pair: Pair, info: PairInfo) -> None:
             self.pop_screen()
             message.then(info)
 

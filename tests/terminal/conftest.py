@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the first app writes the F16 copy of its target: 270 MB."""
+    """Where the first app writes copies of its target, and what it measured of them."""
     return tmp_path_factory.mktemp("reencoded")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from eaglechat.engine.auto.calibration import Calibration, calibrate
+from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration, calibrate
 from eaglechat.engine.drafters.base import DraftModel, Opening
 from eaglechat.engine.drafters.kinds import KINDS
 from eaglechat.engine.drafters.mtp import pairing as mtp
@@ -67,13 +67,17 @@ class LoadedPair:
         options: LoadOptions,
         on_progress: OnProgress = lambda _stage, _fraction: True,
         leave_out: tuple[LeaveOut, ...] | None = None,
+        *,
+        calibrates: bool = True,
     ) -> None:
         """Load the models of these headers, which `preflight.check_pair` has accepted.
 
-        `leave_out` is what llama.cpp does without; None for what this process leaves out.
+        `leave_out` is what llama.cpp does without; None for what this process leaves out. Without
+        `calibrates`, nothing is timed for the automatic draft length.
 
         Raises ModelLoadError, InitError, LoadCancelledError, PromptError (no valid template).
         """
+        self._calibrates = calibrates
         with ExitStack() as owned:
             report = _Progress(headers, on_progress)
             self.info = self._load(owned, headers, options, leave_out, report)
@@ -162,7 +166,9 @@ class LoadedPair:
         # After that: heads that share the target's KV cache would find it emptied.
         _warm_up(context)
         if off is None:
-            calibrations = _calibrations(context, models, report.is_cancelled)
+            calibrations = (
+                _calibrations(context, models, report.is_cancelled) if self._calibrates else {}
+            )
             ngram = NgramDrafter()
         report.stage("context", 1.0)
         self.generator = Generator(
@@ -262,7 +268,9 @@ def _with_limits(
     """The drafters, with the most tokens that each drafts and the target can take back."""
     most = N_DRAFT_MAX_LIMIT if n_rollback is None else n_rollback
     return tuple(
-        msgspec.structs.replace(one, longest=min(most, calibrations[model.name].longest))
+        msgspec.structs.replace(
+            one, longest=min(most, calibrations.get(model.name, NOT_CALIBRATED).longest)
+        )
         for one, model in zip(drafters, models, strict=True)
     )
 

@@ -25,7 +25,7 @@ class Pair:
     n_draft_max: int | Auto | None = None
     note: str = ""
     reencode: bool = False
-    """An F16 copy of the target is loaded, which verifies drafts faster (see reencoded.py)."""
+    """The target is loaded in the form that drafts fastest on this machine (see forms.py)."""
     server: ServerSettings | None = None
     """The server that has the model; None for the engine of the settings."""
     model: str = ""

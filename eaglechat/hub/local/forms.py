@@ -1,0 +1,237 @@
+"""The form in which the built-in target is loaded: its packaged file, or a copy in another type.
+
+A draft pays where llama.cpp verifies several rows in little more than the time of one. For Q4_1, as
+packaged, its CPU kernels take nearly three times as long for four rows as for one; for other types
+less, on each processor in another way. So the first load writes copies, measures all forms for at
+most 3 seconds, and keeps the one that drafts fastest. What was measured is forms.json, beside the
+copy; it is measured again with another llama.cpp or on another processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import filelock
+import msgspec
+from gguf import LlamaFileType
+
+from eaglechat.engine.bench.forms import FormsToMeasure, measure_apart
+from eaglechat.engine.llama.quantise import QuantiseError, quantise
+from eaglechat.gguf.header import GGUFError, read_header
+from eaglechat.gguf.memory import f16_bytes
+from eaglechat.hub.local.cache import free_bytes
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.units import format_bytes
+from eaglechat.paths import reencoded_dir, write_atomically
+from eaglechat.wire.errors import EngineError
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import Sampling
+
+_LOCK_S = 0.2
+_BLOCK_BYTES = 1 << 20
+_TYPES = {
+    "Q4_0": LlamaFileType.MOSTLY_Q4_0,
+    "F16": LlamaFileType.MOSTLY_F16,
+    "BF16": LlamaFileType.MOSTLY_BF16,
+}
+_WRITTEN = 0.6
+"""The share of the progress that writing the copies takes; the rest is measuring."""
+
+
+class _Measured(msgspec.Struct, frozen=True):
+    """forms.json. Speeds are in tokens per second."""
+
+    key: str
+    form: str
+    """The fastest with the draft: a name of `_TYPES`, or empty for the packaged file."""
+    drafted: float
+    plain: float
+    """Of the packaged file."""
+
+
+@dataclass(frozen=True)
+class LoadFile:
+    """The file to load. `problem` says why its form was not chosen by measuring, if that failed;
+    `note` what was measured, if it was."""
+
+    target: Path
+    problem: str | None = None
+    note: str | None = None
+
+
+def target_to_load(
+    pair: Pair, options: LoadOptions, sampling: Sampling, on_progress: Callable[[float], None]
+) -> LoadFile:
+    """The target of a pair in the form that drafts fastest on this machine, which is measured now
+    if that was not done; or the target itself for pairs of which there is one form.
+
+    `on_progress` gets a fraction several times per second; an exception it raises stops everything
+    and is passed on.
+    """
+    if not pair.reencode:
+        return LoadFile(pair.target)
+    try:
+        copies = _Copies(pair)
+        key = f"{copies.digest} {_machine()} {options.n_threads} {options.n_gpu_layers}"
+        with copies.locked(on_progress):
+            measured = copies.measured(key)
+            if measured is None:
+                measured = _measure(copies, key, options, sampling, on_progress)
+            if measured is None:
+                return LoadFile(
+                    pair.target,
+                    f"This machine was too busy to measure which form of {pair.target.name} drafts "
+                    "fastest: the packaged file is loaded. The next load measures again.",
+                )
+            target = copies.path(measured.form)
+            if not target.is_file():
+                copies.write(measured.form, on_progress)
+    except (OSError, GGUFError, QuantiseError) as error:
+        why = str(error)
+        if isinstance(error, OSError) and error.strerror:
+            why = f"{error.filename}: {error.strerror}"
+        return LoadFile(
+            pair.target,
+            f"No copy of {pair.target.name} in another form can be written ({why}). The packaged "
+            "file is loaded: its replies are as good, and drafting gains less.",
+        )
+    return LoadFile(target, note=_note(measured, read_header(pair.target).quantization))
+
+
+def _measure(
+    copies: _Copies,
+    key: str,
+    options: LoadOptions,
+    sampling: Sampling,
+    on_progress: Callable[[float], None],
+) -> _Measured | None:
+    """None if there was not enough time. Raises OSError, GGUFError, QuantiseError."""
+    draft, n_draft_max = copies.pair.draft, copies.pair.n_draft_max
+    assert draft is not None
+    assert isinstance(n_draft_max, int)
+    # BF16 holds the same weights as F16, and is faster only where the processor computes with it.
+    names = ["Q4_0", "BF16" if _has_bf16() else "F16"]
+    for index, name in enumerate(names):
+        if not copies.path(name).is_file():
+            start, share = _WRITTEN * index / len(names), _WRITTEN / len(names)
+            copies.write(name, lambda done, s=start, w=share: on_progress(s + w * done))  # type: ignore[misc]
+    forms = {str(copies.path(name)): name for name in ("", *names)}
+    wanted = FormsToMeasure(tuple(forms), str(draft), n_draft_max, options, sampling)
+    try:
+        speeds = measure_apart(wanted, lambda done: on_progress(_WRITTEN + (1 - _WRITTEN) * done))
+    except EngineError as error:
+        raise QuantiseError(f"the forms could not be compared: {error}") from error
+    if speeds is None:
+        return None
+    fastest = max(speeds.drafted, key=speeds.drafted.__getitem__)
+    measured = _Measured(key, forms[fastest], speeds.drafted[fastest], speeds.plain)
+    for name in _TYPES:
+        if name != measured.form:
+            copies.path(name).unlink(missing_ok=True)
+    copies.note(measured)
+    return measured
+
+
+class _Copies:
+    """The copies of a pair's target, and what was measured of them."""
+
+    def __init__(self, pair: Pair) -> None:
+        """Reads the target for its hash, which is in the names of its copies. Raises OSError."""
+        self.pair, digest = pair, hashlib.sha256()
+        with pair.target.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
+        self.digest = digest.hexdigest()[:16]
+        self._target = pair.target
+        self._record = reencoded_dir() / "forms.json"
+
+    def path(self, name: str) -> Path:
+        """The file of a form; empty is the packaged one."""
+        if not name:
+            return self._target
+        return reencoded_dir() / f"{self._target.stem}-{self.digest}.{name.lower()}.gguf"
+
+    def measured(self, key: str) -> _Measured | None:
+        """What was measured under the same conditions."""
+        with suppress(OSError, msgspec.DecodeError):
+            found = msgspec.json.decode(self._record.read_bytes(), type=_Measured)
+            if found.key == key and found.form in ("", *_TYPES):
+                return found
+        return None
+
+    def note(self, measured: _Measured) -> None:
+        """Raises OSError."""
+        write_atomically(self._record, msgspec.json.format(msgspec.json.encode(measured)))
+
+    def write(self, name: str, on_progress: Callable[[float], None]) -> None:
+        """Write a copy completely or not at all. Raises OSError, GGUFError, QuantiseError."""
+        copy = self.path(name)
+        needed, free = f16_bytes(read_header(self._target)), free_bytes(copy.parent)
+        if needed > free:
+            raise OSError(
+                f"it takes {format_bytes(needed)}, and {copy.parent} has {format_bytes(free)} free"
+            )
+        part = copy.with_name(copy.name + ".part")
+        try:
+            quantise(
+                self._target, part, _TYPES[name], lambda done, total: on_progress(done / total)
+            )
+            with part.open("rb+") as file:
+                os.fsync(file.fileno())
+            part.replace(copy)
+        finally:
+            part.unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self, on_progress: Callable[[float], None]) -> Iterator[None]:
+        """Wait while another eaglechat writes or measures the same copies. Raises OSError."""
+        reencoded_dir().mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(reencoded_dir() / f"{self.digest}.lock")
+        while True:
+            try:
+                lock.acquire(timeout=_LOCK_S)
+                break
+            except filelock.Timeout:
+                on_progress(0.0)
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def _note(measured: _Measured, packaged: str) -> str:
+    of_plain = f"the packaged {packaged} runs plainly at {measured.plain:,.0f}"
+    where = f"a {measured.form} copy" if measured.form else "the packaged file"
+    said = f"Drafted {measured.drafted:,.0f} tokens/s in {where}; {of_plain} tokens/s."
+    if measured.drafted <= measured.plain:
+        said += " Plain decoding is fastest here: this small pair is there to show the mechanism."
+    return said
+
+
+def _machine() -> str:
+    """What the speeds depend on besides the files: the processor, and llama.cpp's build."""
+    return f"{_cpuinfo('model name') or platform.processor()} {version('llama-cpp-python')}"
+
+
+def _has_bf16() -> bool:
+    flags = _cpuinfo("flags").split()
+    return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def _cpuinfo(field: str) -> str:
+    """A field of the first processor, empty where Linux does not tell it."""
+    with suppress(OSError):
+        for line in (
+            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        ):
+            name, _, value = line.partition(":")
+            if name.strip() == field:
+                return value.strip()
+    return ""

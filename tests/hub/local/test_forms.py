@@ -1,0 +1,176 @@
+"""The form in which the built-in target is loaded: measured once, written whole, kept while it is
+right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eaglechat import paths
+from eaglechat.engine.bench.forms import FormSpeeds, FormsToMeasure
+from eaglechat.engine.llama.quantise import QuantiseError, quantise
+from eaglechat.gguf.header import read_header
+from eaglechat.hub.local import forms
+from eaglechat.hub.local.forms import LoadFile, target_to_load
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import builtin_pair, inspect, pair_of_files
+from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import Sampling
+from tests import tiny
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    target = tiny.write_target(tmp_path / "target.gguf")
+    draft = tiny.write_draft(tmp_path / "draft.gguf")
+    return replace(pair_of_files(target, draft), reencode=True, n_draft_max=3)
+
+
+def to_load(pair: Pair, follow: Callable[[float], None] = lambda _: None) -> LoadFile:
+    return target_to_load(pair, LoadOptions(), Sampling(), follow)
+
+
+class Stopwatch:
+    """Says what each form's speed is, by its type; notes what it was asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, plain: float, **drafted: float) -> None:
+        self.asked: list[FormsToMeasure] = []
+        self._plain, self._drafted = plain, drafted
+        monkeypatch.setattr(forms, "measure_apart", self._measure)
+
+    def _measure(self, wanted: FormsToMeasure, follow: Callable[[float], None]) -> FormSpeeds:
+        self.asked.append(wanted)
+        follow(0.5)
+        types = {one: read_header(Path(one)).quantization for one in wanted.targets}
+        return FormSpeeds(
+            self._plain, {one: self._drafted.get(types[one], 1.0) for one in wanted.targets}
+        )
+
+
+def test_the_forms_are_really_measured_by_replies(pair: Pair) -> None:
+    fractions: list[float] = []
+    found = to_load(pair, fractions.append)
+    # A busy machine may not get through in its time, and says so.
+    if found.problem is not None:
+        assert "too busy" in found.problem
+        return
+    assert re.fullmatch(r"Drafted [\d,]+ tokens/s in .+ at [\d,]+ tokens/s\..*", found.note or "")
+    assert fractions == sorted(fractions)
+    assert len(list(paths.reencoded_dir().glob("*.gguf"))) <= 1
+
+
+def test_the_form_that_drafts_fastest_is_kept_and_measured_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Stopwatch(monkeypatch, plain=165.0, Q4_0=231.0)
+    first = to_load(pair)
+    assert read_header(first.target).quantization == "Q4_0"
+    packaged = read_header(pair.target).quantization
+    assert first.note == (
+        "Drafted 231 tokens/s in a Q4_0 copy; "
+        f"the packaged {packaged} runs plainly at 165 tokens/s."
+    )
+    assert [one.name for one in paths.reencoded_dir().glob("*.gguf")] == [first.target.name]
+    assert to_load(pair) == first
+    assert len(watch.asked) == 1
+    # The copy may be deleted: it is written again, and what was measured of it stands.
+    first.target.unlink()
+    assert to_load(pair) == first
+    assert first.target.is_file()
+    assert len(watch.asked) == 1
+
+
+def test_where_the_packaged_file_is_fastest_no_copy_stays(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged = read_header(pair.target).quantization
+    Stopwatch(monkeypatch, plain=165.0, **{packaged: 120.0})
+    found = to_load(pair)
+    assert found.target == pair.target
+    assert "Plain decoding is fastest here" in (found.note or "")
+    assert not list(paths.reencoded_dir().glob("*.gguf"))
+
+
+@pytest.mark.parametrize("change", ["target", "llama.cpp", "threads"])
+def test_what_changes_the_speeds_has_them_measured_again(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    watch = Stopwatch(monkeypatch, plain=165.0, Q4_0=231.0)
+    to_load(pair)
+    options = LoadOptions()
+    if change == "target":
+        pair.target.write_bytes(pair.target.read_bytes() + b"\0")
+    elif change == "llama.cpp":
+        monkeypatch.setattr(forms, "version", lambda _package: "9.9")
+    else:
+        options = LoadOptions(n_threads=7)
+    target_to_load(pair, options, Sampling(), lambda _: None)
+    assert len(watch.asked) == 2
+
+
+def test_what_stops_the_writing_leaves_nothing(pair: Pair) -> None:
+    def stop(_fraction: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        to_load(pair, stop)
+    assert not list(paths.reencoded_dir().glob("*.gguf*"))
+
+
+def test_where_no_copy_can_be_written_the_target_itself_is_loaded(
+    pair: Pair, tmp_path: Path
+) -> None:
+    home = tmp_path / "eaglechat"
+    home.write_text("a file where the folder should be")
+    found = to_load(pair)
+    assert found.target == pair.target
+    assert f"can be written ({home}" in (found.problem or "")
+    assert "Errno" not in (found.problem or "")
+
+
+def test_a_damaged_target_is_left_to_the_loader(tmp_path: Path, pair: Pair) -> None:
+    target = tmp_path / "damaged.gguf"
+    target.write_bytes(b"GGUF, but not for long")
+    found = to_load(replace(pair, target=target))
+    assert found.target == target
+    assert "this program reads 2 and 3" in (found.problem or "")
+
+
+def test_a_disk_too_small_for_a_copy_is_told_before_it_is_written(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forms, "free_bytes", lambda _folder: 1000)
+    found = to_load(pair)
+    assert found.target == pair.target
+    assert re.search(r"written \(it takes .+ kB, and .+ has 1 kB free\)", found.problem or "")
+    assert not list(paths.reencoded_dir().glob("*.part"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk that is always full")
+def test_a_disk_that_fills_up_meanwhile_is_named(pair: Pair, tmp_path: Path) -> None:
+    out = tmp_path / "out.gguf"
+    out.symlink_to("/dev/full")
+    with pytest.raises(QuantiseError, match=f"could not write out.gguf: the disk of {tmp_path} is"):
+        quantise(pair.target, out, 1, lambda _done, _total: None)
+
+
+def test_a_pair_is_weighed_with_its_largest_form(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forms, "_has_bf16", lambda: False)
+    Stopwatch(monkeypatch, plain=1.0, F16=2.0)
+    weighed = inspect(pair).loaded_target
+    assert weighed is not None
+    assert weighed.size_bytes == pytest.approx(to_load(pair).target.stat().st_size, rel=0.02)
+    plain = inspect(replace(pair, reencode=False))
+    assert plain.loaded_target == plain.target
+
+
+def test_only_the_built_in_pair_has_forms(pair: Pair) -> None:
+    assert builtin_pair().reencode
+    assert to_load(replace(pair, reencode=False)).target == pair.target
+    assert not paths.reencoded_dir().exists()
