@@ -31,6 +31,7 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\:]")
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])\Z", re.I)
 
 _HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
+OLLAMA_HOSTS = ("registry.ollama.ai", "ollama.com", "www.ollama.com")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SIDECAR = re.compile(
     r"(^|[-_.])(eagle-?3|dflash2?|dspark|mmproj|mtp|imatrix)([-_.]|$)", re.IGNORECASE
@@ -106,6 +107,12 @@ def parse(text: str) -> LocalReference | HubReference:
         raise InvalidReferenceError(f"The reference is empty: {_FORMS}.")
     hosts = hub_hosts()
     text = re.sub("^hf:(//)?", "hf.co/", text)
+    host, _, rest = text.rpartition("://")[2].partition("/")
+    if host.lower() in OLLAMA_HOSTS:
+        raise InvalidReferenceError(
+            f"{text} is a model of Ollama: `ollama pull {rest.removeprefix('library/')}` downloads "
+            "it, and it is found in Ollama's store."
+        )
     if "://" in text:
         address = urlsplit(text)
         before = hosts.get(address.netloc.lower())
@@ -135,6 +142,10 @@ def _is_local(text: str) -> bool:
 
 def _parse_hub(path: str, text: str) -> HubReference:
     path, _, quantization = path.strip("/").partition(":")
+    if quantization.lower() == "latest":
+        quantization = ""
+    elif quantization.lower().endswith(".gguf"):
+        path, quantization = f"{path}/{quantization}", ""
     parts = path.split("/")
     if parts[:1] in (["datasets"], ["spaces"]):
         raise InvalidReferenceError(f"{text} is a {parts[0][:-1]}, not a model: {_FORMS}.")
@@ -208,6 +219,12 @@ def choose(reference: HubReference, files: Sequence[str], *, is_target: bool = F
     plain = plain or models
     if reference.quantization:
         found = _with_quantization(reference.quantization, plain)
+        if not found and len(plain) == 1:
+            # A repository of one quantisation may name it, and its file not.
+            is_repos = re.search(
+                rf"[-_.]{re.escape(reference.quantization)}([-.]|$)", reference.repo, re.IGNORECASE
+            )
+            found = plain if is_repos else []
         if not found:
             raise InvalidReferenceError(
                 f"{reference.repo} has no {reference.quantization}; it has {_names(plain)}."
@@ -225,11 +242,25 @@ def choose(reference: HubReference, files: Sequence[str], *, is_target: bool = F
 
 
 def _with_quantization(quantization: str, models: list[ModelFiles]) -> list[ModelFiles]:
-    """Models whose name ends in the quantisation; UD-Q4_K_M matches Q4_K_M if no exact one does."""
-    ending = re.compile(rf"(?:^|[-_.]){re.escape(quantization)}$", re.IGNORECASE)
-    found = [model for model in models if ending.search(model.name)]
-    dynamic = re.compile(rf"[-_.]UD[-_.]{re.escape(quantization)}$", re.IGNORECASE)
-    return [model for model in found if not dynamic.search(model.name)] or found
+    """Models whose name ends in the quantisation, else those that have it as a word of their name,
+    else as their folder; UD-Q4_K_M matches Q4_K_M if no exact one does."""
+    word = rf"(?:^|[-_.]){re.escape(quantization)}"
+    for pattern, name_of in (
+        (rf"{word}$", _name), (rf"{word}(?=[-.])", _name), (rf"{word}$", _folder),
+    ):  # fmt: skip
+        found = [m for m in models if re.search(pattern, name_of(m), re.IGNORECASE)]
+        dynamic = re.compile(rf"[-_.]UD[-_.]{re.escape(quantization)}", re.IGNORECASE)
+        if found:
+            return [model for model in found if not dynamic.search(name_of(model))] or found
+    return []
+
+
+def _name(model: ModelFiles) -> str:
+    return model.name
+
+
+def _folder(model: ModelFiles) -> str:
+    return PurePosixPath(model.first).parent.name
 
 
 def _names(models: Sequence[ModelFiles]) -> str:

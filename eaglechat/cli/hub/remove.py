@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.local.library import LocalModel
     from eaglechat.hub.local.pair import Pair
@@ -36,20 +35,27 @@ def run(args: argparse.Namespace) -> int:
     models = library.scan(loaded.library.folders)
     entries, _ = catalogue.load()
     entry = next((e for e in entries if e.name == args.name), None)
+    found = library.copies(models, args.name)
     if entry is not None:
-        found, kept = _of_pair(entry, entries, models)
+        of_pair, kept = _of_pair(entry, entries, models)
+        others = [str(one.path) for one in found if one.path not in {m.path for m in of_pair}]
+        if others and of_pair:
+            own = [str(model.path) for model in of_pair]
+            raise WrongUsageError(
+                f"{args.name} could be the pair ({', '.join(own)}) or {', '.join(others)}; name "
+                "one of the files"
+            )
         for sentence in kept:
             complain(sentence)
-        if kept and not found:
+        if kept and not of_pair:
             return FAILED
-    else:
-        found = library.find(models, args.name)
+        found = of_pair or found
     if not found:
         raise CommandError(_not_here(args.name))
     if entry is None and len(found) > 1:
         # Two versions of a file have one name: only their paths differ.
-        same = len({model.name for model in found}) == 1
-        names = ", ".join(str(model.path) if same else model.name for model in found)
+        is_one_name = len({model.name for model in found}) < len(found)
+        names = ", ".join(str(one.path) if is_one_name else one.name for one in found)
         raise WrongUsageError(f"{args.name} could be {names}; name one of them")
     own = [entry.name] if entry is not None else []
     known = [here.pair for here in map(status, entries) if here.pair is not None]
@@ -71,14 +77,13 @@ def _delete(models: Sequence[LocalModel], pairs: Sequence[Pair], unasked: bool) 
     from eaglechat.chat.history.listing import count_of
     from eaglechat.hub.local import removal
     from eaglechat.hub.units import format_bytes
-    from eaglechat.tui.texts.removal import consequences
+    from eaglechat.tui.texts.removal import consequences, what_goes
 
     try:
         planned = removal.plan_removal(models)
     except OSError as error:
         raise _undeletable(error) from error
-    for model in models:
-        print(f"{model.name}  {format_bytes(model.size_bytes)}  {model.path}")
+    print("\n".join(what_goes(planned)))
     for sentence in consequences(planned, pairs, count_of(paths.chats_dir(), planned.takes)):
         print(sentence)
     freed = format_bytes(planned.freed_bytes)
@@ -90,7 +95,7 @@ def _delete(models: Sequence[LocalModel], pairs: Sequence[Pair], unasked: bool) 
         if not unasked and not _agreed(f"Delete, freeing {freed}?"):
             print("Nothing was deleted.")
             return OK
-        removal.remove(planned)
+        freed = format_bytes(removal.remove(planned))
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
@@ -118,29 +123,30 @@ def _of_pair(
     """What is here of a pair, and in sentences what of it stays: what another installed pair needs,
     and what is Ollama's."""
     from eaglechat.hub.local.installed import status
-    from eaglechat.hub.local.library import ModelKind
+    from eaglechat.hub.local.library import copy_of
+    from eaglechat.hub.local.removal import plan_removal
     from eaglechat.hub.local.stores import Source
 
-    needed: set[Path | None] = set()
+    here, needed = status(entry), set[Path]()
     for other in entries:
-        here = status(other)
-        if other is not entry and here.pair is not None:
-            needed |= {here.target, here.draft}
-    here = status(entry)
+        its = status(other)
+        if other is not entry and its.pair is not None:
+            needed |= {path for path in (its.target, its.draft) if path is not None}
     # A target by its path was not downloaded for the pair.
-    target = None if entry.target.path else here.target
-    own = {target, here.draft, here.checkpoint} - {None}
-    repos = {entry.target.repo, entry.draft.repo, entry.draft.checkpoint} - {""}
-    found = [
-        model
-        for model in models
-        if any(one.path in own - needed for one in model.everywhere)
-        or (model.kind is ModelKind.UNFINISHED and model.repo in repos)
-    ]
-    kept = [f"{path} is kept: another installed pair uses it" for path in own & needed if path]
-    kept += [
-        f"{model.name} is kept: it is Ollama's, and `ollama rm {model.name}` removes it"
-        for model in found
-        if model.source is Source.OLLAMA
-    ]
-    return [model for model in found if model.source is not Source.OLLAMA], kept
+    own = {None if entry.target.path else here.target, here.draft, here.checkpoint, *here.begun}
+    found: dict[Path, LocalModel] = {}
+    kept: dict[Path, str] = {}
+    for model in models:
+        for one in model.everywhere:
+            if one.path not in own or one.path in found:
+                continue
+            copy = copy_of(model, one)
+            if one.source is Source.OLLAMA:
+                kept[one.path] = (
+                    f"{one.name} is kept: it is Ollama's, and `ollama rm {one.name}` removes it"
+                )
+            elif any(map(plan_removal([copy]).takes, needed)):
+                kept[one.path] = f"{one.path} is kept: another installed pair uses it"
+            else:
+                found[one.path] = copy
+    return [*found.values()], [*kept.values()]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.library import LocalModel
 from eaglechat.hub.local.stores import Source
 from eaglechat.hub.references import HubReference, choose
@@ -55,6 +56,7 @@ def _is_other(repo: RemoteRepo, model: LocalModel, file: Path) -> bool:
     if path not in repo.paths:
         return False
     remote = repo.file(path)
-    if file.is_symlink() and remote.sha256 is not None:
-        return file.resolve().name != remote.sha256
+    blob = RepoCache.of(file).blob_of(file)
+    if blob is not None and remote.sha256 is not None:
+        return blob.name != remote.sha256
     return file.stat().st_size != remote.size

@@ -1,6 +1,7 @@
 """Files in the Hugging Face cache, in huggingface_hub's layout, so that other tools share them.
 
-models--user--repo/ holds blobs/<etag> (the bytes), snapshots/<commit>/<file> (links to blobs) and
+models--user--repo/ holds blobs/<etag> (the bytes, or a link to blobs/ of the whole cache, the store
+that huggingface_hub shares between repositories), snapshots/<commit>/<file> (links to blobs) and
 refs/<revision> (a commit). eaglechat adds three files during a download: blobs/<etag>.part and
 .part.map (see partial_file.py) and .part.json (which file of which revision it is).
 huggingface_hub writes links and refs in private functions only, so they are written here.
@@ -64,6 +65,12 @@ class RepoCache:
     cache_dir: Path
     repo: str
 
+    @classmethod
+    def of(cls, file: Path) -> RepoCache:
+        """The repository in whose folder a file of the cache is."""
+        folder = next(up for up in file.parents if up.name.startswith("models--"))
+        return cls(folder.parent, repo_of(folder))
+
     @property
     def folder(self) -> Path:
         return self.cache_dir / f"models--{self.repo.replace('/', '--')}"
@@ -81,16 +88,14 @@ class RepoCache:
 
     def is_downloading(self, partial: Path) -> bool:
         """Whether a program is writing this partial file now."""
-        lock = self.lock(partial.name.removesuffix(PARTIAL))
-        if not lock.exists():
-            return False
-        try:
-            with WeakFileLock(lock, timeout=_LOCK_TRY_S):
-                return False
-        except Timeout:
-            return True
-        except OSError:
-            return False
+        return _is_held(self.lock(partial.name.removesuffix(PARTIAL)))
+
+    @property
+    def has_downloads(self) -> bool:
+        """Whether a download into this repository has not ended, of any program."""
+        begun = (self.folder.glob(f"blobs/*{ending}") for ending in (PARTIAL, ".incomplete"))
+        locks = (self.cache_dir / ".locks" / self.folder.name).glob("*.lock")
+        return any(map(any, begun)) or any(map(_is_held, locks))
 
     def pointer(self, commit: str, path: str) -> Path:
         """Where a file of a commit is. Raises HubError for an unsafe name."""
@@ -127,17 +132,22 @@ class RepoCache:
         folders = [path for path in self.folder.glob("snapshots/*") if path.is_dir()]
         return sorted(folders, key=lambda p: (p.name == commit, p.stat().st_mtime), reverse=True)
 
+    def blob_of(self, file: Path) -> Path | None:
+        """The blob of this repository that a file is or is a link to, itself perhaps a link to the
+        store of the whole cache. None for what leads elsewhere: that is another program's."""
+        blobs = Path(os.path.realpath(self.folder / "blobs"))
+        return next((hop for hop in hops(file) if hop.parent == blobs), None)
+
     def links_to(self, blob: Path) -> list[Path]:
         """The files, in any commit, that are links to this blob."""
-        real = os.path.realpath(blob)
         files = (self.folder / "snapshots").rglob("*")
-        return [path for path in files if path.is_symlink() and os.path.realpath(path) == real]
+        place = next(hops(blob))
+        return [path for path in files if path.is_symlink() and place in hops(path)]
 
     def delete(self, file: Path) -> None:
         """Delete a file with the blob that it is a link to, but not what is outside of the cache:
         that is another program's."""
-        blob = file.resolve()
-        (blob if blob.is_relative_to(self.folder.resolve()) else file).unlink()
+        (self.blob_of(file) or file).unlink()
 
     def _commit(self, revision: str) -> str | None:
         if _COMMIT.fullmatch(revision):
@@ -187,6 +197,31 @@ class RepoCache:
         """Delete the files of a download that are not the blob."""
         for file in _files_of(self.partial(etag)):
             file.unlink(missing_ok=True)
+
+
+def hops(file: Path) -> Iterator[Path]:
+    """Where a file is and, if it is a link, what it leads to, one link at a time. Folders are
+    resolved, so that a file has one path."""
+    seen = set[Path]()
+    while (place := Path(os.path.realpath(file.parent), file.name)) not in seen:
+        yield place
+        seen.add(place)
+        try:
+            file = place.parent / place.readlink()
+        except OSError:
+            return
+
+
+def _is_held(lock: Path) -> bool:
+    if not lock.exists():
+        return False
+    try:
+        with WeakFileLock(lock, timeout=_LOCK_TRY_S):
+            return False
+    except Timeout:
+        return True
+    except OSError:
+        return False
 
 
 def _files_of(partial: Path) -> tuple[Path, Path, Path]:

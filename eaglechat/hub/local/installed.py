@@ -34,6 +34,8 @@ class Status:
     checkpoint: Path | None
     bytes_here: int = 0
     """Bytes downloaded so far, unfinished files included."""
+    begun: tuple[Path, ...] = ()
+    """The partial files of its downloads that have not ended."""
 
 
 def status(entry: CatalogueEntry, cache: Path | None = None) -> Status:
@@ -48,15 +50,18 @@ def status(entry: CatalogueEntry, cache: Path | None = None) -> Status:
         checkpoint = _cached_checkpoint(folder, entry.draft)
     else:
         draft = None
+    begun = list(_unfinished(folder, entry))
+    partial = tuple(left.partial for left in begun)
     if target and (draft or entry.draft == NO_DRAFT):
         pair = Pair(entry.name, target, draft, "catalogue", note=entry.note)
-        return Status("installed", pair, target, draft, checkpoint)
+        return Status("installed", pair, target, draft, checkpoint, begun=partial)
     downloaded = checkpoint or (draft if gguf is not None else None)
     here = _bytes_of(None if entry.target.path else target) + _bytes_of(downloaded)
-    begun = list(_unfinished(folder, entry))
     here += sum(left.bytes_done for left in begun)
     is_partly = bool((target and not entry.target.path) or downloaded or draft or begun)
-    return Status("partly" if is_partly else "available", None, target, draft, checkpoint, here)
+    return Status(
+        "partly" if is_partly else "available", None, target, draft, checkpoint, here, partial
+    )
 
 
 def _unfinished(cache: Path, entry: CatalogueEntry) -> Iterator[Unfinished]:

@@ -21,7 +21,7 @@ from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import plain_name, shard_of, shard_paths
 from eaglechat.hub.local import ollama
-from eaglechat.hub.local.cache import RepoCache, cache_dir, repo_of
+from eaglechat.hub.local.cache import RepoCache, cache_dir, hops, repo_of
 from eaglechat.hub.local.headers import HeaderBook
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, builtin_pair, pair_of_files
@@ -32,7 +32,13 @@ from eaglechat.hub.local.stores import (
     name_in_llama_cpp,
     repos_in_llama_cpp,
 )
-from eaglechat.hub.references import HubReference, choose, group_models
+from eaglechat.hub.references import (
+    InvalidReferenceError,
+    LocalReference,
+    choose,
+    group_models,
+    parse,
+)
 from eaglechat.wire.protocol import DrafterKind
 
 _MAX_DEPTH = 6
@@ -71,7 +77,7 @@ class LocalModel:
     header: GGUFHeader | None = field(default=None, repr=False)
     problem: str | None = None
     also: tuple[LocalModel, ...] = field(default=(), repr=False)
-    """The same model under other names; of no bytes where its file is the same."""
+    """Duplicates. A duplicate that is a link to the same file counts 0 bytes."""
 
     @property
     def is_target(self) -> bool:
@@ -85,7 +91,7 @@ class LocalModel:
 
     @property
     def everywhere(self) -> tuple[LocalModel, ...]:
-        """It and its others."""
+        """This model and its duplicates."""
         return (self, *self.also)
 
     @property
@@ -189,10 +195,11 @@ def _each_once(models: Iterable[LocalModel]) -> list[LocalModel]:
 
 
 def _identity(model: LocalModel) -> tuple[object, str | None]:
-    """What identifies a model's first file, and its hash if the file is named by it."""
+    """What identifies a model's first file, and its hash if a blob on the way to it is named so."""
     real = Path(os.path.realpath(model.path))
-    named = _NAMED_BY_HASH.fullmatch(real.name) if len(model.files) == 1 else None
-    sha256 = named[1] if named and real.parent.name == "blobs" else None
+    blobs = (hop.name for hop in hops(model.path) if hop.parent.name == "blobs")
+    named = next(filter(None, map(_NAMED_BY_HASH.fullmatch, blobs)), None)
+    sha256 = named[1] if named and len(model.files) == 1 else None
     try:
         stat = real.stat()
     except OSError:
@@ -391,34 +398,67 @@ def _checkpoint(snapshot: Path, repo: str) -> LocalModel | None:
 
 
 def find(models: Sequence[LocalModel], text: str) -> list[LocalModel]:
-    """The models that `text` may mean: a listed name, a path, a file name or a Hub reference."""
-    path = paths.expanded(text)
-    # As in Ollama, a name without a tag means the latest, and the Hub's host may be left out.
-    names = {text, f"{text}:latest", f"hf.co/{text}"}
-    exact = [
-        model
-        for model in models
-        if any(one.name in names or path in (one.path, *one.files) for one in model.everywhere)
+    """The models that `text` may mean: a listed name, a path, a file name, a Hub reference or a
+    name of Ollama. Copies of the same bytes are one model."""
+    return list({id(model): model for model, _ in _meant(models, text)}.values())
+
+
+def copies(models: Sequence[LocalModel], text: str) -> list[LocalModel]:
+    """As `find`, but the very copies that are meant, each with the others as its duplicates."""
+    found = {(one.name, _own_path(one)): (model, one) for model, one in _meant(models, text)}
+    return [copy_of(model, one) for model, one in found.values()]
+
+
+def copy_of(model: LocalModel, one: LocalModel) -> LocalModel:
+    """One of a model's copies, with the others as its duplicates."""
+    others = tuple(replace(other, also=()) for other in model.everywhere if other is not one)
+    return replace(one, also=others)
+
+
+def _own_path(model: LocalModel) -> Path:
+    """The path of a model's first file; two commits of a repository have one blob."""
+    is_cached = model.source is Source.HUGGING_FACE
+    blob = RepoCache.of(model.path).blob_of(model.path) if is_cached else None
+    return blob or next(hops(model.path))
+
+
+def _meant(models: Sequence[LocalModel], text: str) -> list[tuple[LocalModel, LocalModel]]:
+    """The copies that `text` may mean, each behind its model: by its exact name or path, else by a
+    name of Ollama, else by the name of its file, else by its repository."""
+    everything = [(model, one) for model in models for one in model.everywhere]
+    place, lower = next(hops(paths.expanded(text.strip() or "."))), text.strip().lower()
+    tagged = ollama.tagged(lower)
+    by_reference = {id(one) for one in _by_reference([one for _, one in everything], text, tagged)}
+    meant: list[Callable[[LocalModel], bool]] = [
+        lambda one: one.name == text or place in (next(hops(file)) for file in _paths(one)),
+        lambda one: one.name.lower() in (lower, tagged),
+        lambda one: lower in (one.path.name.lower(), one.path.stem.lower()),
+        lambda one: id(one) in by_reference,
     ]
-    if exact:
-        return exact
-    stems = [
-        model
-        for model in models
-        if any(text in (one.path.name, one.path.stem) for one in model.everywhere)
-    ]
-    if stems:
-        return stems
-    repo, _, quantization = text.partition(":")
-    in_repo = {
-        one.name.removeprefix(f"{repo}/"): model
-        for model in models
-        for one in model.everywhere
-        if one.repo == repo
-    }
-    if not quantization:
-        return list({id(model): model for model in in_repo.values()}.values())
+    stages = ([pair for pair in everything if is_meant(pair[1])] for is_meant in meant)
+    return next(filter(None, stages), [])
+
+
+def _paths(model: LocalModel) -> tuple[Path, ...]:
+    return (model.path, *model.files)
+
+
+def _by_reference(models: Sequence[LocalModel], text: str, tagged: str) -> list[LocalModel]:
+    """The models in the repository that `text` refers to; those of Ollama have a tag of it."""
     try:
-        return [in_repo[choose(HubReference(repo, quantization.upper()), list(in_repo)).first]]
-    except (ValueError, KeyError):
+        reference = parse(text)
+    except InvalidReferenceError:
         return []
+    if isinstance(reference, LocalReference):
+        return []
+    repo, of_hub = reference.repo.lower(), f"hf.co/{tagged.removeprefix('hf.co/')}"
+    in_repo = [one for one in models if (one.repo or "").lower() == repo]
+    of_ollama = [one for one in in_repo if one.source is Source.OLLAMA]
+    files = {one.name[len(repo) + 1 :]: one for one in in_repo if one.source is not Source.OLLAMA}
+    found = list(files.values())
+    if reference.file or reference.quantization:
+        try:
+            found = [files[choose(reference, list(files)).first]]
+        except (InvalidReferenceError, KeyError):
+            found = []
+    return [*found, *(one for one in of_ollama if one.name.lower() == of_hub)]

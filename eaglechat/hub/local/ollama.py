@@ -16,14 +16,13 @@ from pathlib import Path
 
 import msgspec
 
-from eaglechat.hub.references import hub_hosts
+from eaglechat.hub.references import OLLAMA_HOSTS, hub_hosts
 
 _MODEL = "application/vnd.ollama.image.model"
 _ADAPTER = "application/vnd.ollama.image.adapter"
 _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})", re.IGNORECASE)
 _LARGEST_MANIFEST = 4 << 20
 """Bytes. A manifest has a kilobyte, or a layer per tensor in formats other than GGUF."""
-_PUBLIC_HOSTS = ("registry.ollama.ai", "ollama.com")
 
 
 class ManifestError(ValueError):
@@ -70,6 +69,19 @@ def stores() -> list[Path]:
         Path("/usr/share/ollama/.ollama/models"),
         Path("/var/lib/ollama"),
     ]
+
+
+def tagged(text: str) -> str:
+    """What `ollama list` calls the model of this name, in lower case: the host and the library of
+    Ollama are left out, and a name without a tag means the latest."""
+    name = text.lower().rpartition("://")[2]
+    host, _, rest = name.partition("/")
+    if rest and host in OLLAMA_HOSTS:
+        name = rest
+    elif rest and host in hub_hosts():
+        name = f"hf.co/{rest}"
+    name = name.removeprefix("library/")
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
 def blob_with(sha256: str) -> Path | None:
@@ -125,7 +137,7 @@ def _model(store: Path, root: Path, path: Path) -> OllamaModel:
     host, space, model, tag = path.relative_to(root).parts
     repo = f"{space}/{model}" if host in hub_hosts() else None
     parts = [host, space, model]
-    if host in _PUBLIC_HOSTS:
+    if host in OLLAMA_HOSTS:
         parts = [model] if space == "library" else [space, model]
     name = f"{'/'.join(parts)}:{tag}"
     is_whole = False

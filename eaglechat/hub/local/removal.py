@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from stat import S_ISREG
 
-from huggingface_hub import scan_cache_dir
+from huggingface_hub import DeleteCacheStrategy
 
-from eaglechat.hub.local.cache import RepoCache
+from eaglechat.hub.local.cache import RepoCache, hops
 from eaglechat.hub.local.library import LocalModel, ModelKind
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.stores import Source
@@ -23,13 +24,16 @@ from eaglechat.hub.local.stores import Source
 
 @dataclass(frozen=True)
 class Removal:
-    """The files that a removal deletes, and the bytes that it frees."""
+    """The files that a removal deletes, each with the bytes that this frees."""
 
     models: tuple[LocalModel, ...]
-    files: tuple[Path, ...]
-    freed_bytes: int
+    files: Mapping[Path, int]
     revisions: int = 1
     """The most revisions of a repository that lose the same file."""
+
+    @property
+    def freed_bytes(self) -> int:
+        return sum(self.files.values())
 
     def used_by(self, pairs: Iterable[Pair]) -> list[str]:
         """The names of the pairs that need one of the files."""
@@ -42,53 +46,48 @@ class Removal:
         return list(dict.fromkeys(users))
 
     def takes(self, file: str | Path) -> bool:
-        """Whether a file, or what it is a link to, is deleted. What a deleted link leads to stays,
-        unless it is one of the files too."""
-        return bool({_place(file), os.path.realpath(file)} & self._places)
-
-    @cached_property
-    def _places(self) -> frozenset[str]:
-        return frozenset(map(_place, self.files))
-
-
-def _place(file: str | Path) -> str:
-    """A file's only name, of a link its own."""
-    path = Path(file)
-    return str(Path(os.path.realpath(path.parent), path.name))
+        """Whether a file, or a link on the way to it, is deleted. What a deleted link leads to
+        stays, unless it is one of the files too."""
+        return any(hop in self.files for hop in hops(Path(file)))
 
 
 def plan_removal(models: Sequence[LocalModel]) -> Removal:
-    """The files to delete to remove these models.
+    """The files to delete to remove these models, and nothing of their copies elsewhere.
 
-    In the Hugging Face cache, a blob is deleted with every link to it, in all commits.
+    In the Hugging Face cache, a blob is deleted with every link to it, in all commits; what it is
+    itself a link to, if no other repository has a link to that.
     Raises OSError, also if one of them is Ollama's or is being downloaded now.
     """
     files: dict[Path, int] = {}
     revisions = 1
     for model in models:
         if model.source is Source.OLLAMA:
-            names = " ".join(one.name for one in model.everywhere if one.source is Source.OLLAMA)
             said = (
-                f"it is in Ollama's store, which is only read here; `ollama rm {names}` removes it"
+                "it is in Ollama's store, which is only read here; "
+                f"`ollama rm {model.name}` removes it"
             )
             raise PermissionError(errno.EPERM, said, model.name)
         is_unfinished = model.kind is ModelKind.UNFINISHED
-        if is_unfinished and _cache_of(model).is_downloading(model.path):
+        if is_unfinished and RepoCache.of(model.path).is_downloading(model.path):
             raise OSError(errno.EBUSY, "it is being downloaded; cancel that first", model.name)
         for file in model.files:
             found = [file]
             if model.source is Source.HUGGING_FACE and file.is_symlink():
-                cache, blob = _cache_of(model), file.resolve()
-                found = cache.links_to(blob)
-                revisions = max(revisions, len(found))
-                # What a link of somebody's own leads to is not the cache's to delete.
-                if blob.is_relative_to(cache.folder.resolve()):
-                    found.append(blob)
-            files |= {path: _freed(path) for path in found}
+                cache = RepoCache.of(file)
+                if (blob := cache.blob_of(file)) is not None:
+                    found = [*cache.links_to(blob), blob]
+                    revisions = max(revisions, len(found) - 1)
+            files |= {path: _freed(path) for path in (next(hops(one)) for one in found)}
         if is_unfinished:
             # The file is sparse: its gaps take no disk space.
-            files[model.path] = model.size_bytes
-    return Removal(tuple(models), tuple(files), sum(files.values()), revisions)
+            files[next(hops(model.path))] = model.size_bytes
+    for store in {RepoCache.of(model.path).cache_dir for model in _in_cache(models)}:
+        files |= _orphaned(store, files)
+    return Removal(tuple(models), files, revisions)
+
+
+def _in_cache(models: Iterable[LocalModel]) -> Iterator[LocalModel]:
+    return (model for model in models if model.source is Source.HUGGING_FACE)
 
 
 def _freed(file: Path) -> int:
@@ -100,31 +99,65 @@ def _freed(file: Path) -> int:
     return stat.st_size if S_ISREG(stat.st_mode) and stat.st_nlink == 1 else 0
 
 
-def remove(removal: Removal) -> None:
-    """Delete the files, and commits of the cache that are empty then. Raises OSError."""
-    for file in removal.files:
-        file.unlink(missing_ok=True)
-    for model in removal.models:
-        if model.source is Source.HUGGING_FACE:
-            _delete_empty_commits(_cache_of(model).folder)
+def _shared(cache_dir: Path) -> Path:
+    """The folder of the blobs that several repositories of a cache may have links to."""
+    return Path(os.path.realpath(cache_dir)) / "blobs"
 
 
-def _cache_of(model: LocalModel) -> RepoCache:
-    parents = model.files[0].parents
-    folder = next(parent for parent in parents if parent.name.startswith("models--"))
-    return RepoCache(folder.parent, model.repo or "")
+def _orphaned(cache_dir: Path, deleted: Mapping[Path, int]) -> dict[Path, int]:
+    """The shared blobs to which no link is left once these files are deleted."""
+    gone, kept = set[Path](), set[Path]()
+    for link in cache_dir.glob("*--*/blobs/*"):
+        place, *_, blob = (next(hops(link)), *hops(link))
+        if blob.is_relative_to(_shared(cache_dir)):
+            (gone if place in deleted else kept).add(blob)
+    return {blob: _freed(blob) for blob in gone - kept}
 
 
-def _delete_empty_commits(folder: Path) -> None:
-    """Let huggingface_hub delete the commits of a repository that have no files left."""
-    if not folder.is_dir() or any(folder.glob("blobs/*.part")):
+def remove(removal: Removal) -> int:
+    """Delete the files, and commits of the cache that are empty then; the bytes that were freed.
+
+    Raises OSError.
+    """
+    caches = {RepoCache.of(model.path) for model in _in_cache(removal.models)}
+    stores = {_shared(cache.cache_dir) for cache in caches}
+    files = [file for file in removal.files if stores.isdisjoint(file.parents)]
+    links = frozenset(
+        file
+        for file in files
+        if file.is_symlink() and any(cache.blob_of(file) == file for cache in caches)
+    )
+    for file in files:
+        if file not in links:
+            file.unlink(missing_ok=True)
+    for store in stores:
+        # Other programs may be making links to the same shared blobs: huggingface_hub has the lock.
+        DeleteCacheStrategy(
+            expected_freed_size=0,
+            blobs=links,
+            refs=frozenset(),
+            repos=frozenset(),
+            snapshots=frozenset(),
+            cache_dir=store.parent,
+        ).execute()
+    for cache in caches:
+        _delete_empty_commits(cache)
+    return sum(size for file, size in removal.files.items() if not os.path.lexists(file))
+
+
+def _delete_empty_commits(cache: RepoCache) -> None:
+    """Delete the commits of a repository that have no files left, and its folder with the last
+    file; nothing while a program downloads into it."""
+    snapshots, blobs = cache.folder / "snapshots", cache.folder / "blobs"
+    if cache.has_downloads or not snapshots.is_dir():
         return
-    info = scan_cache_dir(folder.parent)
-    empty = [
-        revision.commit_hash
-        for repo in info.repos
-        for revision in repo.revisions
-        if repo.repo_path == folder.resolve() and not revision.files
-    ]
-    if empty:
-        info.delete_revisions(*empty).execute()
+    for folder in sorted(snapshots.rglob("*"), reverse=True):
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()
+    left = {commit.name for commit in snapshots.iterdir()}
+    if not left and not (blobs.is_dir() and any(blobs.iterdir())):
+        shutil.rmtree(cache.folder)
+        return
+    for reference in (cache.folder / "refs").rglob("*"):
+        if reference.is_file() and reference.read_text() not in left:
+            reference.unlink()

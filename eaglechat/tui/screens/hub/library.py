@@ -31,7 +31,7 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import drafting, wording
-from eaglechat.tui.texts.removal import consequences
+from eaglechat.tui.texts.removal import consequences, what_goes
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import DrafterKind
@@ -137,7 +137,7 @@ class LibraryScreen(EagleModal[Pair]):
 
     def _confirm(self, model: LocalModel, planned: Removal, said: Sequence[str]) -> None:
         frees = f"This frees {format_bytes(planned.freed_bytes)}."
-        text = f"{model.name}\n{model.path}\n\n" + "\n".join([frees, *said])
+        text = "\n".join([frees, *said, "", *what_goes(planned)])
 
         def delete(_agreed: bool) -> None:
             self.in_background(lambda: self._delete(model, planned))
@@ -146,11 +146,10 @@ class LibraryScreen(EagleModal[Pair]):
 
     def _delete(self, model: LocalModel, planned: Removal) -> Iterator[Update]:
         try:
-            remove(planned)
+            freed = format_bytes(remove(planned))
         except OSError as error:
             yield partial(self._fail, f"{error.filename} cannot be deleted: {error.strerror}.")
         else:
-            freed = format_bytes(planned.freed_bytes)
             yield partial(self.notify, f"{model.name} is deleted; {freed} freed.", markup=False)
         yield self._after_deleting
 
