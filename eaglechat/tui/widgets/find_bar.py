@@ -114,7 +114,7 @@ class FindBar(Horizontal):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.action_step(1)
+        self.action_step(-1)
 
     def action_step(self, by: int) -> None:
         """Show the next match (1) or the previous one (-1)."""

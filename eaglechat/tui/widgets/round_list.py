@@ -114,7 +114,11 @@ class RoundList(TokenStyled, can_focus=True):
         drawn, strip = self._strips.get(index) or (None, Strip.blank(width))
         if drawn is not round_:
             segments = [Segment(text, style) for text, style in self._drawn(round_)]
-            strip = Strip(segments).adjust_cell_length(width, self.rich_style)
+            strip = Strip(segments)
+            if strip.cell_length > width:
+                faint = self.get_component_rich_style("rounds--faint")
+                strip = Strip([*strip.crop(0, width - 1), Segment("…", faint)])
+            strip = strip.adjust_cell_length(width, self.rich_style)
             self._strips[index] = round_, strip
         if self.has_focus and index == self._chosen:
             ground = self.get_component_rich_style("rounds--cursor").bgcolor

@@ -49,10 +49,10 @@ def test_formats_keep_the_ink_of_each_token() -> None:
 
 def test_marks_at_the_growing_end_are_taken_to_be_closed_until_the_line_ends() -> None:
     drawn = FormattedText(40)
-    drawn.update([Run("some **bo", TEXT)], [Run("ld", TEXT), Run("er", "rejected", copied=False)])
-    assert drawn.wrapping.rows[0].text == "some bolder"
-    assert drawn.wrapping.rows[0].pieces[-2].style == "text strong"
-    drawn.update([Run("ld", TEXT)], [Run("\n", TEXT)])
+    drawn.update([Run("some **bo", TEXT), Run("ld", TEXT)])
+    assert drawn.wrapping.rows[0].text == "some bold"
+    assert drawn.wrapping.rows[0].pieces[-1].style == "text strong"
+    drawn.update([Run("\n", TEXT)])
     assert drawn.wrapping.rows[0].text == "some **bold"
 
 
@@ -87,9 +87,8 @@ def test_what_grows_ends_as_what_is_drawn_at_once(words: list[str], data: st.Dat
     grown, left = FormattedText(16), list(words)
     while left:
         size = data.draw(st.integers(1, 5)) if data else 1
-        tail = [run for word in left[size : size + 3]
-                for run in (Run("no", "rejected", copied=False), Run(word, TEXT))]  # fmt: skip
-        first = grown.update([Run(word, TEXT) for word in left[:size]], tail)
+        guess = [Run("no", "rejected", copied=False)]
+        first = grown.update([Run(word, TEXT) for word in left[:size]], guess)
         assert 0 <= first <= len(grown.wrapping.rows)
         del left[:size]
     grown.end((), ())
@@ -98,6 +97,18 @@ def test_what_grows_ends_as_what_is_drawn_at_once(words: list[str], data: st.Dat
     at_once.end([Run(text, TEXT)], ())
     assert [row.text for row in grown.wrapping.rows] == [row.text for row in at_once.wrapping.rows]
     assert grown.wrapping.text == text
+
+
+@given(texts, st.text("a 漢↵", min_size=1, max_size=20))
+def test_a_rejected_guess_moves_nothing(words: list[str], guess: str) -> None:
+    with_guess, without = FormattedText(16), FormattedText(16)
+    for word in words:
+        with_guess.update([Run(word, TEXT)], [Run(guess, "rejected", copied=False)])
+        without.update([Run(word, TEXT)])
+        *above, last = [row.text for row in with_guess.wrapping.rows]
+        *expected, end = [row.text for row in without.wrapping.rows]
+        assert above == expected
+        assert last.startswith(end)
 
 
 @given(texts)

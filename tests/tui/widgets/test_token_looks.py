@@ -64,15 +64,15 @@ async def test_a_rejected_token_without_a_correction_after_it_is_still_shown() -
         assert drawn_rows(reply) == ["• a b c"]
 
 
-async def test_live_a_guess_is_struck_out_where_it_failed_until_rounds_stand_after_it() -> None:
+async def test_live_a_rejected_guess_is_struck_out_behind_the_text_until_the_next_round() -> None:
     app = TranscriptApp("live")
     async with app.run_test() as pilot:
         reply = await shown_reply(app, pilot, ROUNDS[:1])
-        for round_ in ROUNDS[1:]:
-            assert "one two tree three" in drawn_rows(reply)[0]
-            app.write(reply, [round_])
-        app.write(reply, [make_round([" eight"], " nine", rejected=" mine")])
-        assert drawn_rows(reply) == ["• one two three four five six seven eight mine nine"]
+        assert drawn_rows(reply) == ["• one two three tree"]
+        app.write(reply, [ROUNDS[1]])
+        assert drawn_rows(reply) == ["• one two three four five six"]
+        app.write(reply, [ROUNDS[2], make_round([" eight"], " nine", rejected="mine")])
+        assert drawn_rows(reply) == ["• one two three four five six seven eight nine mine"]
         app.end(reply, make_end(), "stopped")
         await until(pilot, lambda: reply.size.height == 2)
         assert drawn_rows(reply)[0] == "• one two three four five six seven eight nine"

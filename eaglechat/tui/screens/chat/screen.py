@@ -14,6 +14,7 @@ from textual import events, on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
+from textual.widgets import Static
 
 from eaglechat.chat.controls import (
     CONTROLS,
@@ -170,6 +171,7 @@ class ChatScreen(PromptScreen[None]):
                 transcript = Transcript(id="transcript")
                 transcript.view = settings.interface.view
                 yield transcript
+                yield Static("[@click=screen.end]↓ new text below: Ctrl+End[/]", id="new-below")
                 yield FindBar(transcript, lambda: self.session.turns.path)
                 yield Notices()
                 yield StatusLine(id="status")
@@ -208,6 +210,7 @@ class ChatScreen(PromptScreen[None]):
         )
         self._has_session = True
         self.watch(self.transcript, "selected", self._follow_selection, init=False)
+        self.watch(self.transcript, "has_new_below", self._follow_growth)
         self._show_opened()
         self._show_passage(self._saved.opened_at if self._saved else None)
         self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
@@ -548,6 +551,8 @@ class ChatScreen(PromptScreen[None]):
     def offers(self) -> Sequence[Offer]:
         if not self._has_session:
             return []
+        if self.query_one(FindBar).is_open:
+            return [Offer("dialog.back", "back"), Offer("chat.find", "stay here")]
         session = self.session
         offers = [Offer("chat.stop", self._to_stop)] if self._to_stop else []
         last = session.turns.last
@@ -629,11 +634,14 @@ class ChatScreen(PromptScreen[None]):
         selected = transcript.selected
         place = ids.index(selected) + by if selected in ids else len(ids) + min(by, 0)
         if place < len(ids):
-            transcript.selected = ids[max(place, 0)]
+            transcript.select(ids[max(place, 0)])
             transcript.take_focus()
         else:
             transcript.selected = None
             transcript.action_scroll_end()
+
+    def _follow_growth(self, has_new_below: bool) -> None:
+        self.query_one("#new-below").display = has_new_below
 
     def _follow_selection(self, selected: TurnId | None) -> None:
         if selected is None and self.focused is self.transcript:
@@ -677,14 +685,15 @@ class ChatScreen(PromptScreen[None]):
         return self._turn_to_change()
 
     def _step(self, id: TurnId, by: int) -> None:
+        transcript = self.transcript
+        row, is_selected = transcript.row_in_sight(id), transcript.selected is not None
         sibling = self.session.step(id, by)
         if sibling is None:
             return
         self._draw()
-        if self.transcript.selected is not None:
-            self.transcript.selected = sibling
-        else:
-            self.transcript.reveal(sibling)
+        if is_selected:
+            transcript.selected = sibling
+        transcript.reveal(sibling, row=row)
 
     def action_delete_turn(self) -> None:
         if self.transcript.selected is None and self.session.forget_given_back():
@@ -724,7 +733,7 @@ class ChatScreen(PromptScreen[None]):
         """Put `text` in the prompt, to be asked in place of the question. The prompt gets `before`
         back afterwards."""
         self.editing = Editing(question.id, self.prompt.marks.text(question.parts), before)
-        self.transcript.selected = question.id
+        self.transcript.select(question.id)
         self.prompt.replace_all(text)
         self.prompt.take_focus()
         self.prompt.border_title = with_keys(_EDITING)
@@ -921,11 +930,13 @@ class ChatScreen(PromptScreen[None]):
             self._end_finding()
         else:
             bar.open()
+            self.refresh_bindings()
 
     @on(FindBar.Closed)
     def _end_finding(self) -> None:
         self.query_one(FindBar).close()
         self.prompt.take_focus()
+        self.refresh_bindings()
 
     # Completing what is typed, and attaching files
 

@@ -78,23 +78,28 @@ class _State:
 
 
 class FormattedText:
-    """Rows of a text that grows. What has settled is drawn once, line by line; only its last line,
-    and text that may still change, are drawn again."""
+    """Rows of a text that grows. Complete lines are drawn once; only the last line is drawn
+    again."""
 
     def __init__(self, width: int) -> None:
         self.wrapping = Wrapping(width)
         self._open: list[Run] = []
-        """What has settled of the line that is not complete."""
+        """What is known of the line that is not complete."""
         self._state, self._base = _State(), self.wrapping.here()
         """Those at the beginning of the open text."""
 
-    def update(self, settled: Iterable[Run], tail: Iterable[Run]) -> int:
-        """Add text that has settled, and draw `tail` after it until the next call. Returns the
-        first row that is not as it was."""
+    def update(self, added: Iterable[Run], rejected: Iterable[Run] = ()) -> int:
+        """Add text, and show rejected guesses behind it until the next call: only as far as the
+        last row has room, so that they move nothing. Returns the first row that is not as it
+        was."""
         first = self._base.rows - 1
         before = self.wrapping.rows[first:]
-        self._settle(settled)
-        self._draw([*self._open, *tail], is_over=False)
+        self._settle(added)
+        self._draw_open(is_over=False)
+        last = self.wrapping.rows[-1].pieces[-1:]
+        for run in rejected if not last or last[0].style != COPY else ():
+            text = neutralise(run.text)
+            self.wrapping.append_if_it_fits(text if text[:1] == " " else f" {text}", run.kind)
         return first + _same(before, self.wrapping.rows[first:])
 
     def end(self, settled: Iterable[Run], notes: Iterable[Run]) -> int:
@@ -102,7 +107,7 @@ class FormattedText:
         first = self._base.rows - 1
         before = self.wrapping.rows[first:]
         self._settle(settled)
-        self._draw(self._open, is_over=True)
+        self._draw_open(is_over=True)
         for run in notes:
             self.wrapping.append(neutralise(run.text), run.kind, copied=run.copied)
         return first + _same(before, self.wrapping.rows[first:])
@@ -131,14 +136,9 @@ class FormattedText:
             self._state = replace(state, line=line)
             self._open, self._base = [], self.wrapping.here()
 
-    def _draw(self, runs: Sequence[Run], *, is_over: bool) -> None:
+    def _draw_open(self, *, is_over: bool) -> None:
         self.wrapping.go_back(self._base)
-        *complete, last = _lines(runs)
-        state = self._state
-        for line in complete:
-            state = self._draw_line(line, state, is_over=True)
-            self.wrapping.append("\n", TEXT)
-        self._draw_line(last, state, is_over=is_over)
+        self._draw_line(self._open, self._state, is_over=is_over)
 
     def _draw_line(self, runs: Sequence[Run], state: _State, *, is_over: bool) -> _State:
         """Draw a line, or the rest of one, and return the state after it. `is_over` says that it

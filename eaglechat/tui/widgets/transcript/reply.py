@@ -52,8 +52,6 @@ and at least RENDERING_PAUSE times the duration of the last rendering."""
 _GUESSES = (Origin.ACCEPTED.value, NGRAM_KIND)
 _FORMATS = {STRONG: Style(bold=True), EMPHASIS: Style(italic=True)}
 _WORD = re.compile(r"\S+")
-STRUCK_ROUNDS = 3
-"""In the live view, a rejected guess is struck out until this many rounds stand after it."""
 
 
 @dataclass
@@ -118,7 +116,7 @@ class ReplyEntry(TranscriptEntry):
         self._formatted: FormattedText | None = None
         """The rows of the live view, and of the others where there is no Markdown to read yet."""
         self._rounds_formatted = 0
-        """How many rounds have settled in them."""
+        """How many rounds they hold."""
         self._has_settled = False
         self._renderer: MarkdownRenderer | None = None
         self._rendered: RenderedMarkdown | None = None
@@ -242,23 +240,21 @@ class ReplyEntry(TranscriptEntry):
 
     def _format(self, formatted: FormattedText) -> int:
         """Add what is new to the formatted rows. Returns the first one that changed."""
-        rounds, begun = self._recording.rounds, self._rounds_formatted
+        begun = self._rounds_formatted
         if self._note is not None:
-            self._rounds_formatted = len(rounds)
-            settled = [*self._inked(rounds[begun:]), *self._tail_runs()]
-            return formatted.end(settled, self._note_runs())
-        end = max(begun, self._rounds_drawn - STRUCK_ROUNDS)
-        self._rounds_formatted = end
-        tail = self._inked(rounds[end : self._rounds_drawn], rejected=self._view == "live")
-        return formatted.update(self._inked(rounds[begun:end]), tail)
+            rounds = self._recording.rounds[begun:]
+            self._rounds_formatted += len(rounds)
+            return formatted.end([*self._inked(rounds), *self._tail_runs()], self._note_runs())
+        rounds = self._recording.rounds[begun : self._rounds_drawn]
+        self._rounds_formatted = self._rounds_drawn
+        runs = self._runs_of(rounds[-1:]) if self._view == "live" else ()
+        rejected = [run for run in runs if run.kind == REJECTED]
+        return formatted.update(self._inked(rounds), rejected)
 
-    def _inked(self, rounds: Sequence[Round], *, rejected: bool = False) -> Iterator[Run]:
+    def _inked(self, rounds: Sequence[Round]) -> Iterator[Run]:
         """The text of rounds in the two inks of the live view, or without any to be read."""
         for run in self._runs_of(rounds):
-            if run.kind == REJECTED:
-                if rejected:
-                    yield run
-            else:
+            if run.kind != REJECTED:
                 is_guess = self._view == "live" and run.kind in _GUESSES
                 yield Run(run.text, GUESSED if is_guess else TEXT)
 

@@ -75,6 +75,9 @@ class Transcript(RowScroll):
     selected: reactive[TurnId | None] = reactive(None)
     """The turn that commands work on; None for the last one."""
 
+    has_new_below: reactive[bool] = reactive(False)
+    """Whether text came after the reader had scrolled up, away from the end."""
+
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._unfolded: set[str] = set()
@@ -90,6 +93,8 @@ class Transcript(RowScroll):
         """Show these entries. Widgets of entries that are still there stay and draw what was
         added."""
         begun = [e for e in wanted if e.recording and e.note is None and self._is_begun(e)]
+        if wanted and wanted[-1].key not in self.rows.place_of:
+            self._grew()
         if not self.is_following:
             self.aim = self.aim or self.in_sight()
         self.rows.take(wanted)
@@ -114,9 +119,19 @@ class Transcript(RowScroll):
 
     def follow(self, entry: timeline.Entry) -> None:
         """Draw what was added to the reply of this entry."""
+        if entry.note is None:
+            self._grew()
         made = self.made.get(entry.key)
         if isinstance(made, ReplyEntry) and not made.is_over:
             made.follow(entry.below())
+
+    def _grew(self) -> None:
+        self.has_new_below = not (self.is_following or self.has_class("-at-end"))
+
+    def _scrolled(self) -> None:
+        super()._scrolled()
+        if self.has_class("-at-end"):
+            self.has_new_below = False
 
     def clear(self) -> None:
         """Remove every entry, before another chat is shown."""
@@ -124,6 +139,7 @@ class Transcript(RowScroll):
         self.rows = Rows()
         self._unfolded.clear()
         self.aim = self.marked = None
+        self.has_new_below = False
         self.anchor()
 
     @property
@@ -208,15 +224,13 @@ class Transcript(RowScroll):
         span: tuple[int, int] | None = None,
         *,
         in_reasoning: bool = False,
+        row: int | None = None,
     ) -> None:
-        """Scroll to a turn of the path and mark the passage of its text that begins and ends at
-        `span`. Its entry need not have a widget. The next call removes the mark."""
+        """Scroll to a turn of the path, so that it begins in this row of the view, or by default at
+        a third of its height, and mark the passage of its text that begins and ends at `span`. Its
+        entry need not have a widget. The next call removes the mark."""
         self.unmark()
-        place_of = self.rows.place_of
-        keys = [f"turn {turn}", f"thought {turn}"]
-        if in_reasoning or span is None:
-            keys.reverse()
-        key = next((key for key in keys if key in place_of), None)
+        key = self._key_of(turn, in_reasoning=in_reasoning or span is None)
         if key is None:
             return
         if span is not None:
@@ -226,7 +240,21 @@ class Transcript(RowScroll):
             made = self.made.get(key)
             if made is not None:
                 made.mark(span)
-        self.go(Aim(key, 0, span[0] if span else None, self.size.height // 3))
+        row = self.size.height // 3 if row is None else row
+        self.go(Aim(key, 0, span[0] if span else None, row))
+
+    def _key_of(self, turn: TurnId, *, in_reasoning: bool) -> str | None:
+        """The key of the entry with the answer of a turn, or with its reasoning, or of the other if
+        there is only that."""
+        keys = [f"turn {turn}", f"thought {turn}"]
+        keys = keys[::-1] if in_reasoning else keys
+        return next((key for key in keys if key in self.rows.place_of), None)
+
+    def row_in_sight(self, turn: TurnId) -> int | None:
+        """The row of the view in which a turn begins; None if its beginning is out of sight."""
+        key = self._key_of(turn, in_reasoning=True)
+        row = self.rows.top(key) - round(self.scroll_y) if key is not None else -1
+        return row if 0 <= row < self.size.height else None
 
     def unmark(self) -> None:
         """Remove the mark of a passage."""
@@ -245,8 +273,11 @@ class Transcript(RowScroll):
     def watch_selected(self) -> None:
         for entry in self.made.values():
             entry.set_class(entry.turn is not None and entry.turn == self.selected, "-selected")
-        if self.selected is not None:
-            self.reveal(self.selected)
+
+    def select(self, turn: TurnId) -> None:
+        """Select a turn and scroll to it."""
+        self.selected = turn
+        self.reveal(turn)
 
     def take_focus(self) -> None:
         """Take the focus, as a turn is selected by a key."""

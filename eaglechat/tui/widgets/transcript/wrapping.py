@@ -163,6 +163,12 @@ class Wrapping:
             else:
                 self._add_word(atom, style, copied)
 
+    def append_if_it_fits(self, text: str, style: str | Style) -> None:
+        """Show neutralised text without line breaks, which is not copied, if the last row has room
+        for all of it."""
+        if cell_len(text) <= self.width - self._column:
+            self._push(text, style, 0)
+
     def _end_line(self, copied: bool) -> None:
         if copied:
             self._line += 1

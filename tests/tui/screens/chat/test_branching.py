@@ -108,6 +108,49 @@ async def test_a_click_selects_a_turn_and_an_arrow_steps(drive: Drive) -> None:
         assert user.chat.transcript.selected is None
 
 
+async def test_a_click_moves_nothing_on_the_screen(drive: Drive) -> None:
+    """Wherever it falls: on a word far below the beginning of its turn, or on a turn's arrows."""
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        user.engine.reply = "\n".join(f"line {number}" for number in range(60))
+        await user.ask("one")
+        transcript = user.chat.transcript
+        reply = user.chat.query(TranscriptEntry).last()
+        await user.sees("line 59")
+        before = user.text.splitlines()[:10]
+        await user.pilot.click(transcript, offset=(8, 5))
+        await user.until(lambda: transcript.selected == reply.turn, "the click")
+        await user.pilot.pause()
+        assert user.text.splitlines()[:10] == before
+        await user.press("escape")
+        await user.command("chat.again")
+        await user.idle()
+        await user.press("ctrl+home")
+        await user.sees("◂ 2/2 ▸")
+        row = next(y for y, line in enumerate(user.text.splitlines()) if "◂ 2/2 ▸" in line)
+        await user.pilot.click(offset=(3, row))
+        await user.sees("◂ 1/2 ▸")
+        assert "◂ 1/2 ▸" in user.text.splitlines()[row]
+
+
+async def test_what_comes_below_the_view_of_a_reader_is_told(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        user.engine.reply = "\n".join(f"line {number}" for number in range(200))
+        await user.ask("one", rounds=20)
+        assert "new text below" not in user.text
+        await user.press("pageup")
+        await user.more_rounds(1)
+        await user.sees("new text below")
+        line = user.text.splitlines()[1]
+        await user.more_rounds(20)
+        assert user.text.splitlines()[1] == line
+        await user.pilot.click("#new-below", offset=(4, 0))
+        await user.until(lambda: "new text below" not in user.text, "the end")
+        await user.more_rounds(5)
+        assert "new text below" not in user.text
+
+
 async def test_a_turn_is_deleted_and_comes_back(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await asked(user, "one", "two")

@@ -35,10 +35,15 @@ async def test_places_are_shown_one_by_one_and_escape_goes_back(drive: Drive) ->
         assert transcript.marked is not None
         await user.press("up")
         await user.until(lambda: "2 of 3" in found(user), "the one before")
-        await user.press("up", "up")
-        await user.until(lambda: "3 of 3" in found(user), "around")
         await user.press("enter")
+        await user.until(lambda: "1 of 3" in found(user), "the first place")
+        await user.press("enter")
+        await user.until(lambda: "3 of 3" in found(user), "around")
+        await user.press("down")
         await user.until(lambda: "1 of 3" in found(user), "around again")
+        last_line = user.text.splitlines()[-1]
+        assert "Esc back" in last_line
+        assert "quit" not in last_line
         await user.press("escape")
         await user.until(lambda: transcript.scroll_y == 5, "the place before")
         assert not user.chat.query_one(FindBar).is_open
