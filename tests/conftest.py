@@ -2,14 +2,23 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from eaglechat.engine.llama import workarounds
-from eaglechat.hub.local.pairs import BUILTIN_INSTALL, builtin_pair
-from tests import tiny
+from tests import environment
+
+HOMES = environment.isolate()
+
+import only_this_machine  # noqa: E402
+
+from eaglechat.engine.llama import workarounds  # noqa: E402
+from eaglechat.hub.local.pairs import BUILTIN_INSTALL, builtin_pair  # noqa: E402
+from tests import tiny  # noqa: E402
 
 # How long an example takes says how busy the machine is, and nothing else. A run has the examples
 # of the run before, so that it fails for what was changed; `--hypothesis-profile=new` tries others.
@@ -26,10 +35,8 @@ def pytest_configure() -> None:
         os.environ[workarounds.VARIABLE] = ",".join(workarounds.for_this_process())
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores: a third of the time, a test waits for a process or a terminal."""
-    return (os.cpu_count() or 1) + 1
+def pytest_unconfigure() -> None:
+    shutil.rmtree(HOMES, ignore_errors=True)
 
 
 def pytest_collection_finish() -> None:
@@ -37,6 +44,26 @@ def pytest_collection_finish() -> None:
     that are freed later. What is there now stays to the end and is not looked through at all."""
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
+
+
+@pytest.fixture(autouse=True)
+def home() -> Iterator[Path]:
+    """The user's home, empty; the program's own files are in its `eaglechat`."""
+    folder = Path(tempfile.mkdtemp(dir=HOMES))
+    # Not the test's own patches: what those change is put back before its fixtures end.
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.variables_of(folder).items():
+            patch.setenv(name, value)
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def only_loopback_is_asked() -> Iterator[None]:
+    """Fails where the program took the refusal of a connection for an answer, too."""
+    yield
+    asked = [*only_this_machine.refused]
+    only_this_machine.refused.clear()
+    assert not asked, f"asked for on the network: {asked}"
 
 
 @pytest.fixture(scope="session")

@@ -64,20 +64,20 @@ def test_every_module_that_is_named_is_there(page: Path) -> None:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, real_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+def shell(
+    tmp_path: Path, home: Path, real_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """A directory with the files that the pages name; what is written there is a few tokens."""
-    home, programs = tmp_path / "home", tmp_path / ".venv" / "bin"
-    monkeypatch.setenv("EAGLECHAT_HOME", str(home))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    own, programs = home / "eaglechat", tmp_path / ".venv" / "bin"
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     programs.mkdir(parents=True)
     program = programs / "eaglechat"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m eaglechat "$@"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    chat = Headless(home / "data")
+    chat = Headless(own / "data")
     chat.ask("What is a steam engine?")
     chat.session.leave("")
-    config = home / "config" / "config.toml"
+    config = own / "config" / "config.toml"
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text("[generation]\nmax_tokens = 4\n[engine]\nn_ctx = 512\n")
     (tmp_path / "model.gguf").symlink_to(real_files[0])

@@ -17,7 +17,7 @@ import pytest
 from eaglechat.cli import loading, main
 from tests import tiny
 from tests.cli.engines import engine_that, engine_that_dies_after
-from tests.cli.run.running import ROOT, in_this_process
+from tests.cli.run.running import in_this_process
 
 PATIENCE_S = 60
 PROMPTS = "=== cat\nthe cat sat on the mat\n=== fox\nthe quick brown fox\n"
@@ -43,7 +43,6 @@ def bench(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dict[str, Any]]:
     """Runs it with the engine in this process; what it wrote as JSON."""
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(loading, "start_engine", in_this_process)
 
     def run(*more: str) -> dict[str, Any]:
@@ -184,10 +183,10 @@ def test_the_reference_is_asked_what_the_engine_is(
 
 
 def test_a_target_without_a_draft_has_nothing_to_compare(
-    tiny_files: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    tiny_files: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
+) -> None:
     monkeypatch.setattr(loading, "start_engine", in_this_process)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
 
@@ -201,9 +200,8 @@ def test_a_target_without_a_draft_has_nothing_to_compare(
 
 def test_a_target_without_a_draft_is_measured_with_n_grams_alone(
     tiny_files: tuple[Path, Path], prompts: Path, capsys: pytest.CaptureFixture[str],
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(loading, "start_engine", in_this_process)
     how = ["--n", "4", "--ngram", "off,on", "--repeat", "1", "--prompts", str(prompts)]
 
@@ -234,7 +232,7 @@ def process(arguments: list[str], home: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "EAGLECHAT_HOME": str(home), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "EAGLECHAT_HOME": str(home)},
         cwd=home,
     )
 

@@ -20,20 +20,19 @@ def server() -> Iterator[FaultServer]:
 
 
 @pytest.fixture
-def home(server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(server: FaultServer, home: Path) -> Path:
     """Where config.toml names the server twice: with a model for comparisons, and without."""
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
-    config = tmp_path / "config" / "config.toml"
-    config.parent.mkdir()
+    config = home / "eaglechat" / "config" / "config.toml"
+    config.parent.mkdir(parents=True)
     entry = f'[[server]]\nurl = "{server.url}"\nname = '
     config.write_text(f'{entry}"box"\nplain_model = "p"\n{entry}"bare"\n')
-    return tmp_path
+    return home
 
 
-def measured(home: Path, *words: str) -> dict[str, Any]:
-    prompts = home / "prompts.txt"
+def measured(folder: Path, *words: str) -> dict[str, Any]:
+    prompts = folder / "prompts.txt"
     prompts.write_text("=== cat\nthe cat sat\n")
-    out = home / "out.json"
+    out = folder / "out.json"
     how = ["--repeat", "2", "--prompts", str(prompts), "--json", str(out)]
     assert main(["bench", *words, *how]) == 0
     found: dict[str, Any] = json.loads(out.read_bytes())
@@ -41,9 +40,9 @@ def measured(home: Path, *words: str) -> dict[str, Any]:
 
 
 def test_both_models_take_turns_and_the_server_is_named(
-    server: FaultServer, home: Path, capsys: pytest.CaptureFixture[str]
+    server: FaultServer, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = measured(home, "--server", "box")
+    found = measured(folder, "--server", "box")
 
     order = [(run["repeat"], run["setting"]) for run in found["report"]["runs"]]
     assert order == [(0, "plain"), (0, "as started"), (1, "as started"), (1, "plain")]
@@ -57,9 +56,9 @@ def test_both_models_take_turns_and_the_server_is_named(
 
 
 def test_without_a_plain_model_it_says_why_there_is_no_comparison(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = measured(home, "--server", "bare")
+    found = measured(folder, "--server", "bare")
 
     assert {run["setting"] for run in found["report"]["runs"]} == {"as started"}
     printed = capsys.readouterr().out
@@ -68,12 +67,12 @@ def test_without_a_plain_model_it_says_why_there_is_no_comparison(
 
 
 def test_what_a_server_counts_of_whole_replies_is_in_the_bench(
-    server: FaultServer, home: Path, capsys: pytest.CaptureFixture[str]
+    server: FaultServer, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counts = {"draft_rounds": 3, "draft_n": 9, "draft_n_accepted": 6, "draft_kind": "mtp"}
     server.chat = lambda handler: handler.reply(*"abcdefgh", timings=counts)
 
-    found = measured(home, "--server", "bare")
+    found = measured(folder, "--server", "bare")
 
     (result,) = found["report"]["settings"]
     assert (result["acceptance_rate"], result["mean_accepted_length"]) == (None, 3.0)
@@ -84,10 +83,10 @@ def test_what_a_server_counts_of_whole_replies_is_in_the_bench(
 
 
 def test_a_reply_that_comes_at_once_has_no_speed(
-    server: FaultServer, home: Path, capsys: pytest.CaptureFixture[str]
+    server: FaultServer, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.chat = lambda handler: handler.reply("all at once")
-    prompts = home / "prompts.txt"
+    prompts = folder / "prompts.txt"
     prompts.write_text("=== cat\nthe cat sat\n")
     assert main(["bench", "--server", "bare", "--prompts", str(prompts)]) == 1
     said = capsys.readouterr()
@@ -98,7 +97,7 @@ def test_a_reply_that_comes_at_once_has_no_speed(
 
 
 def test_what_only_the_own_engine_can_do_is_refused(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["bench", "--server", "box", "--n", "3"]) == 2
     assert "--n does not go with --server" in capsys.readouterr().err

@@ -6,13 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from eaglechat.cli.loading import Interrupt
 
-ROOT = Path(__file__).parents[2]
 INTERRUPT_AT = """
 import os, runpy, signal, sys
 class Hook:
@@ -30,10 +28,9 @@ runpy.run_module("eaglechat", run_name="__main__")
     "module",
     ["eaglechat.cli", "eaglechat.cli.run", "eaglechat.settings", "eaglechat.hub.catalogue"],
 )
-def test_ctrl_c_while_the_program_is_read_is_no_traceback(module: str, tmp_path: Path) -> None:
+def test_ctrl_c_while_the_program_is_read_is_no_traceback(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPT_AT.format(module=module)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "EAGLECHAT_HOME": str(tmp_path)},
         capture_output=True,
         check=False,
     )

@@ -67,9 +67,8 @@ def test_the_usage_has_what_must_be_given_and_80_columns_hold_it(
 
 
 def test_a_file_that_cannot_be_opened_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
     odd = tmp_path / "odd"
     odd.write_bytes(b"\xff")
     for arguments, said in (

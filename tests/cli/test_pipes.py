@@ -13,14 +13,11 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("command", ["models", "doctor"])
-def test_a_closed_pipe_is_no_traceback(tmp_path: Path, command: str) -> None:
-    environment = {**os.environ, "EAGLECHAT_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+def test_a_closed_pipe_is_no_traceback(command: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "eaglechat", command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment,
-        cwd=ROOT,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -35,7 +32,7 @@ def eaglechat(home: Path, command: str, **environment: str) -> subprocess.Comple
     """Run in a shell, which can close streams."""
     return subprocess.run(
         ["sh", "-c", f"{sys.executable} -m eaglechat {command}"],
-        env={**os.environ, "EAGLECHAT_HOME": str(home), "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "EAGLECHAT_HOME": str(home), **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -13,11 +13,6 @@ from tests.engine.templates.dialects import FOLDER
 SWITCHED = str(FOLDER / "switched.jinja")
 
 
-@pytest.fixture(autouse=True)
-def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
-
-
 @pytest.fixture
 def conversation(tmp_path: Path) -> str:
     file = tmp_path / "messages.json"
@@ -77,8 +72,8 @@ def test_thinking_is_switched_off(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.endswith("assistant\n<think>\n\n</think>\n\n\n")
 
 
-def test_a_role_counts_as_for_a_reply(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    roles = tmp_path / "home" / "config" / "roles"
+def test_a_role_counts_as_for_a_reply(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    roles = home / "eaglechat" / "config" / "roles"
     roles.mkdir(parents=True)
     (roles / "pirate.toml").write_text('system_prompt = "Arr."')
 

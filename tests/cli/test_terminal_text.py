@@ -6,13 +6,11 @@ import os
 import pty
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from eaglechat.cli.status import complain
 
-ROOT = Path(__file__).parents[2]
 HOSTILE = "a\x1b]0;pwned\x07b\x9b31m\u202ec"
 PRINTS = f"from eaglechat.cli import doctor, main\ndoctor.run = lambda _: print({HOSTILE!r}) or 0\n"
 
@@ -20,7 +18,7 @@ PRINTS = f"from eaglechat.cli import doctor, main\ndoctor.run = lambda _: print(
 def printed(*, on_terminal: bool) -> bytes:
     """What a command that prints something hostile leaves on its standard output."""
     command = [sys.executable, "-c", PRINTS + "main(['doctor'])"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     if not on_terminal:
         return subprocess.run(command, env=environment, capture_output=True, check=True).stdout
     ours, theirs = pty.openpty()

@@ -13,8 +13,8 @@ import pytest
 from huggingface_hub import constants
 
 from eaglechat.cli import main
+from tests.environment import variables_of
 
-ROOT = Path(__file__).parents[2]
 _RUN = "import sys; from eaglechat.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -24,16 +24,8 @@ class Commands:
     def __init__(self, home: Path, endpoint: str) -> None:
         self.home, self.endpoint = home, endpoint
         self.cache = home / "hf" / "hub"
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
-            "HOME": str(home),
-            "HF_HOME": str(home / "hf"),
-            "HF_ENDPOINT": endpoint,
-            "EAGLECHAT_HOME": str(home / "eaglechat"),
-            "PYTHONPATH": str(ROOT),
-        }
-        for name in ("XDG_CACHE_HOME", "LLAMA_CACHE", "OLLAMA_MODELS"):
-            self.environment.pop(name, None)
+        self.environment = {**os.environ, **variables_of(home), "HF_ENDPOINT": endpoint}
+        del self.environment["HF_HUB_OFFLINE"]
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Run a command in a process that a test can kill."""

@@ -17,16 +17,9 @@ def fake() -> Iterator[FakeHub]:
 
 
 @pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty home: no model that somebody has, no token, and no file of eaglechat."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "eaglechat"))
-    for variable in ("LLAMA_CACHE", "OLLAMA_MODELS", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
-    return tmp_path / "home"
+def online(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loopback Hub may be asked."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
 
 
 @pytest.fixture

@@ -23,8 +23,9 @@ from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
 from tests import ggufs
 from tests.cli.redrawn import Terminal
+from tests.environment import ROOT
 from tests.hub import ollama_store
-from tests.hub.commands import ROOT, Commands
+from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub, sha256
 
 TARGET, DRAFT = ggufs.target(), ggufs.draft()

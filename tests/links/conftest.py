@@ -13,7 +13,7 @@ from eaglechat.links.http.server_worker import server_link
 from eaglechat.links.process import ProcessLink
 from eaglechat.settings.servers import ServerSettings
 from tests.engine_client import Client, engine_in_this_process, engine_process
-from tests.links.engines import ENGINE, OUR_OWN, ROOT
+from tests.links.engines import ENGINE, OUR_OWN
 from tests.llama_server import llama_server
 from tests.tui.scripted import ScriptedEngine
 
@@ -31,23 +31,20 @@ def connected(
     request: pytest.FixtureRequest, files: tuple[Path, Path], folder: Path
 ) -> Iterator[Client]:
     """A client of the kind of engine that the fixture's parameter names."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
-        patch.setenv("EAGLECHAT_HOME", str(folder / "home"))
-        if request.param == "process":
-            process = ProcessLink(ENGINE, folder / "log")
-            client = Client(process, files, kill=lambda: psutil.Process(process.pid).kill())
-        elif request.param == "local":
-            client = Client(engine_in_this_process(), files)
-        elif request.param == "http":
-            server = ServerSettings(name="box", url=request.getfixturevalue("server_url"))
-            client = Client(server_link(server), files)
-        else:
-            script = ScriptedEngine()
-            client = Client(script, files, kill=lambda: script.die("the end", exit_status=-9))
-        client.kind = request.param
-        yield client
-        client.link.close()
+    if request.param == "process":
+        process = ProcessLink(ENGINE, folder / "log")
+        client = Client(process, files, kill=lambda: psutil.Process(process.pid).kill())
+    elif request.param == "local":
+        client = Client(engine_in_this_process(), files)
+    elif request.param == "http":
+        server = ServerSettings(name="box", url=request.getfixturevalue("server_url"))
+        client = Client(server_link(server), files)
+    else:
+        script = ScriptedEngine()
+        client = Client(script, files, kill=lambda: script.die("the end", exit_status=-9))
+    client.kind = request.param
+    yield client
+    client.link.close()
 
 
 @pytest.fixture(params=[*OUR_OWN, "http"])
@@ -69,8 +66,6 @@ def loaded(client: Client) -> Client:
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Client]]:
     """Starts engines, anywhere but in the repository, and ends them."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     started: list[Client] = []
 

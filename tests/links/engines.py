@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
 from eaglechat.wire import protocol as p
 from eaglechat.wire.bench_records import BenchPrompt
 
-ROOT = Path(__file__).parent.parent.parent
 ENGINE = [sys.executable, "-m", "eaglechat", "engine"]
 OUR_OWN = ["process", "local", "scripted"]
 of_our_own = pytest.mark.parametrize("client", OUR_OWN, indirect=True)

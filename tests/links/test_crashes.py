@@ -15,7 +15,6 @@ from eaglechat.wire import protocol as p
 from eaglechat.wire.left_out import LADDER
 from tests.engine_client import Client, engine_process, load
 
-ROOT = Path(__file__).parents[2]
 STEPS = tuple(LADDER)
 Start = Callable[..., Client]
 
@@ -24,8 +23,6 @@ Start = Callable[..., Client]
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts an engine that crashes."""
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     clients: list[Client] = []
 
     def begin(signal: str, when: str, cure: str) -> Client:
@@ -77,7 +74,7 @@ def test_a_crash_ends_once_what_causes_it_is_left_out(
 
 
 def test_what_worked_is_remembered_and_the_second_start_does_not_crash(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
+    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, home: Path
 ) -> None:
     start("SIGSEGV", "1", "amx").answer(load(tiny_files))
     (tmp_path / "loads").unlink()
@@ -92,7 +89,7 @@ def test_what_worked_is_remembered_and_the_second_start_does_not_crash(
     assert loads(tmp_path) == [STEPS[:1]]
 
     # Another llama.cpp tries everything again.
-    memory = tmp_path / "home" / "state" / "llama-cpp.json"
+    memory = home / "eaglechat" / "state" / "llama-cpp.json"
     (kept,) = msgspec.json.decode(memory.read_bytes())
     memory.write_bytes(msgspec.json.encode([{**kept, "library": "0.3.99 of another build"}]))
     (tmp_path / "loads").unlink()
@@ -103,9 +100,9 @@ def test_what_worked_is_remembered_and_the_second_start_does_not_crash(
 
 
 def test_a_memory_that_is_no_json_is_none(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
+    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, home: Path
 ) -> None:
-    memory = tmp_path / "home" / "state" / "llama-cpp.json"
+    memory = home / "eaglechat" / "state" / "llama-cpp.json"
     memory.parent.mkdir(parents=True)
     memory.write_bytes(b"[" * 100_000)
 
@@ -129,7 +126,7 @@ def test_a_setting_of_the_users_is_kept_and_named_as_the_likely_cause(
 
 
 def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
+    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, home: Path
 ) -> None:
     client = start("SIGILL", "2", "nothing that can be left out")
     answer = client.answer(load(tiny_files)).last
@@ -139,7 +136,7 @@ def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
     assert "built for a CPU with instructions that yours lacks" in answer.message
     assert "pip install --force-reinstall --no-deps --no-binary" in answer.message
     assert loads(tmp_path) == [STEPS[:count] for count in range(5)]
-    assert not (tmp_path / "home" / "state" / "llama-cpp.json").exists()
+    assert not (home / "eaglechat" / "state" / "llama-cpp.json").exists()
 
 
 @pytest.mark.parametrize("signal", ["SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.slow)])

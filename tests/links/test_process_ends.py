@@ -20,13 +20,13 @@ from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import decode_event, encode
 from eaglechat.wire.records import FinishReason
 from tests.engine_client import PATIENCE_S, Client, load
-from tests.links.engines import ENGINE, ROOT, chat
+from tests.links.engines import ENGINE, chat
 
 
 def test_the_engine_ends_with_its_client(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
     """In the middle of a reply too: the end of its input is the end of its client."""
     requests = load(tiny_files), chat(id=2, max_tokens=None)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ}
     with (
         (tmp_path / "log").open("wb") as log,
         subprocess.Popen(

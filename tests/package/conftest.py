@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+
+from tests.environment import of_the_user
 
 ROOT = Path(__file__).parents[2]
 OLDEST = "python3.10"
@@ -60,8 +61,8 @@ class Installed:
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without what leads Python back to the checkout."""
-    return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    """The environment without what leads Python back to the checkout; with the caches of pip."""
+    return {name: value for name, value in of_the_user().items() if name != "PYTHONPATH"}
 
 
 def pip(folder: Path, *arguments: str) -> None:

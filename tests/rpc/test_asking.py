@@ -107,15 +107,15 @@ def test_devices_elsewhere_are_named_to_llama_cpp_before_those_here() -> None:
 
 
 def test_the_doctor_shows_servers_and_those_that_cannot_be_reached(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
     monkeypatch.setattr(backend, "backends", lambda: ("RPC", "CPU"))
     gone = nobody()
     with serving([(3 * GIB, 4 * GIB)]) as one, serving([(1 * GIB, 2 * GIB)]) as two:
-        (tmp_path / "config").mkdir()
+        config = home / "eaglechat" / "config" / "config.toml"
+        config.parent.mkdir(parents=True)
         servers = f'rpc_servers = ["{one}", "{gone}", "{two}"]'
-        (tmp_path / "config" / "config.toml").write_text(f"[engine]\n{servers}\n")
+        config.write_text(f"[engine]\n{servers}\n")
         assert main(["doctor"]) == 1
     shown = capsys.readouterr().out
     assert f"RPC server {one}: " in shown

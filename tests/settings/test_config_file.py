@@ -16,10 +16,9 @@ from eaglechat.settings.config_file import SettingsFileError, from_mapping, save
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
-    path = tmp_path / "config" / "config.toml"
-    path.parent.mkdir()
+def config(home: Path) -> Path:
+    path = home / "eaglechat" / "config" / "config.toml"
+    path.parent.mkdir(parents=True)
     return path
 
 

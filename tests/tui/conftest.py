@@ -27,12 +27,6 @@ def quiet_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parse_styles_once(monkeypatch)
 
 
-@pytest.fixture(autouse=True)
-def no_desktop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the tests copy stays out of the clipboard of whoever runs them."""
-    monkeypatch.setenv("SSH_CONNECTION", "1.2.3.4 5 6.7.8.9 22")
-
-
 @pytest.fixture
 def engine() -> ScriptedEngine:
     return ScriptedEngine()

@@ -23,8 +23,7 @@ def used_chat(question: str, used: float) -> Path:
 
 
 @pytest.fixture
-def chats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
+def chats() -> list[Path]:
     return [used_chat("What is a steam engine?", 1e9), used_chat("What is a haiku?", 2e9)]
 
 
@@ -110,10 +109,7 @@ def test_what_cannot_be_exported_is_said(
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_without_chats_it_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
+def test_without_chats_it_is_said(capsys: Captured) -> None:
     assert main(["chats"]) == 0
     assert "no chats in" in capsys.readouterr().err
     assert main(["export", "last"]) == 1

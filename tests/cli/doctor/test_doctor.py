@@ -13,14 +13,16 @@ from eaglechat.engine.loading import machine
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
-    return tmp_path
+def own(home: Path) -> Path:
+    """The folder of the program's own files."""
+    folder = home / "eaglechat"
+    folder.mkdir()
+    return folder
 
 
 @pytest.mark.real
 def test_the_doctor_shows_build_devices_and_paths_and_finds_nothing(
-    home: Path, real_files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    own: Path, real_files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["doctor"]) == 0
 
@@ -31,18 +33,18 @@ def test_the_doctor_shows_build_devices_and_paths_and_finds_nothing(
         assert device.description in shown
     assert "free of" in shown
     for path in ("config/config.toml", "config/themes", "data/chats", "log/engine.log", "state"):
-        assert str(home / path) in shown
+        assert str(own / path) in shown
     assert "smollm2-135m: can run" in shown
     assert "Nothing is wrong." in shown
 
 
 def test_the_doctor_names_what_is_wrong(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (home / "config").mkdir()
-    (home / "config" / "config.toml").write_text("[generation]\ntemperature = 9\n")
-    (home / "state").mkdir()
-    (home / "state" / "recent-pairs.json").write_text("[{")
+    (own / "config").mkdir()
+    (own / "config" / "config.toml").write_text("[generation]\ntemperature = 9\n")
+    (own / "state").mkdir()
+    (own / "state" / "recent-pairs.json").write_text("[{")
     monkeypatch.setattr("eaglechat.hub.local.pairs.BUILTIN_TARGET_PACKAGE", "no_such_package")
 
     assert main(["doctor"]) == 1
@@ -119,14 +121,14 @@ def card(name: str, gigabytes: int) -> Device:
     ],
 )
 def test_the_doctor_says_what_goes_to_which_gpu(
-    home: Path,
+    own: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     told: tuple[str, int, str],
 ) -> None:
     config, cards, layers = told
-    (home / "config").mkdir()
-    (home / "config" / "config.toml").write_text(f"[engine]\n{config}\n")
+    (own / "config").mkdir()
+    (own / "config" / "config.toml").write_text(f"[engine]\n{config}\n")
     found = tuple(card(f"CUDA{index}", 24) for index in range(cards))
     monkeypatch.setattr(backend, "devices", lambda: (*found, *REAL_DEVICES))
     monkeypatch.setattr(backend, "backends", lambda: ("CUDA", "CPU"))
@@ -142,7 +144,7 @@ def test_the_doctor_says_what_goes_to_which_gpu(
 
 
 def test_a_backend_that_finds_no_gpu_is_named(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(backend, "devices", lambda: REAL_DEVICES)
     monkeypatch.setattr(backend, "backends", lambda: ("CUDA", "CPU"))
@@ -151,21 +153,21 @@ def test_a_backend_that_finds_no_gpu_is_named(
 
 
 def test_the_doctor_shows_the_threads_and_why(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(machine, "choose_threads", lambda: machine.ThreadChoice(8, 4, 4, quota=2.5))
     main(["doctor"])
     default = "2: 8 logical CPUs on 4 cores; a control group grants 2.5 of them Paths"
     assert f"Threads {default}" in words(capsys)
 
-    (home / "config").mkdir()
-    (home / "config" / "config.toml").write_text("[engine]\nn_threads = 7\n")
+    (own / "config").mkdir()
+    (own / "config" / "config.toml").write_text("[engine]\nn_threads = 7\n")
     main(["doctor"])
     assert f"Threads 7, as engine.n_threads says the default would be {default}" in words(capsys)
 
 
 @pytest.mark.parametrize("command", ["doctor", "engine"])
-def test_without_llama_cpp_doctor_and_engine_say_so(home: Path, command: str) -> None:
+def test_without_llama_cpp_doctor_and_engine_say_so(command: str) -> None:
     """The import fails, as it does where the package is missing or its library cannot load."""
     code = (
         "import sys; sys.modules['llama_cpp'] = None; from eaglechat.cli import main;"

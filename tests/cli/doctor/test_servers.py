@@ -14,12 +14,11 @@ KEY = "hidden-key"
 
 
 def test_each_server_is_named_with_what_is_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
     monkeypatch.setenv("BOX_KEY", KEY)
-    config = tmp_path / "config" / "config.toml"
-    config.parent.mkdir()
+    config = home / "eaglechat" / "config" / "config.toml"
+    config.parent.mkdir(parents=True)
     with fault_server() as there, fault_server() as locked:
         locked.models = lambda handler: handler.json({"error": f"wrong key: {KEY}"}, 401)
         entries = {

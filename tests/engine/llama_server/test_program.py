@@ -209,10 +209,8 @@ def test_a_program_whose_kernel_crashes_is_started_without_repacked_weights(
     start: Callable[[str], Client],
     tiny_files: tuple[Path, Path],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("xllamacpp")
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
     for starts in (2, 1):
         client = start("kernel")
         loaded = client.answer(load(tiny_files)).last
@@ -228,12 +226,8 @@ def test_a_program_whose_kernel_crashes_is_started_without_repacked_weights(
 
 
 def test_a_program_that_always_crashes_names_what_the_user_set(
-    start: Callable[[str], Client],
-    tiny_files: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
     error = start("doomed").answer(load(tiny_files, flash_attention="on")).last
 
     assert isinstance(error, p.Error)

@@ -43,7 +43,7 @@ def test_every_place_is_searched(hub: Hub, fake: FakeHub, home: Path, tmp_path: 
     pull(hub, "user/model", "m.gguf")
     put(home / ".lmstudio" / "models" / "lm" / "repo" / "l.gguf")
     put(home / ".cache" / "llama.cpp" / "user_repo_c.gguf")
-    put(tmp_path / "eaglechat" / "data" / "drafts" / "eagle3-mine-Q8_0.gguf", DRAFT)
+    put(home / "eaglechat" / "data" / "drafts" / "eagle3-mine-Q8_0.gguf", DRAFT)
     put(tmp_path / "own" / "o.gguf")
     found = scan([tmp_path / "own", tmp_path / "nowhere"], hub.cache_dir)
     assert {(model.name, model.source, model.kind) for model in found} == {

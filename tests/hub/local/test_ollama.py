@@ -227,7 +227,7 @@ def test_the_built_in_draft_is_known_as_a_draft(
 
 
 def test_a_header_is_read_once_as_long_as_its_file_stays(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blob = put(store, "qwen3/8b", TARGET)
     (first,) = scan([], tmp_path)
@@ -237,6 +237,6 @@ def test_a_header_is_read_once_as_long_as_its_file_stays(
     blob.write_bytes(DRAFT)
     (changed,) = scan([], tmp_path)
     assert changed.kind is ModelKind.DRAFT
-    (book,) = (tmp_path / "eaglechat" / "state").iterdir()
+    (book,) = (home / "eaglechat" / "state").iterdir()
     book.write_bytes(b"\x81\xc4\x00\xc4\x00")
     assert scan([], tmp_path) == [changed]

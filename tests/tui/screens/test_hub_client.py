@@ -54,16 +54,13 @@ def big(header: bytes) -> bytes:
 
 
 @pytest.fixture
-def desk(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubDesk:
+def desk(fake: FakeHub, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubDesk:
     cache = tmp_path / "cache"
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
-    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     # The shipped pairs are not on this Hub.
     monkeypatch.setattr(catalogue, "SHIPPED", tmp_path / "nothing-shipped.toml")
-    config = tmp_path / "home" / "config"
+    config = home / "eaglechat" / "config"
     config.mkdir(parents=True)
     (config / "catalogue.toml").write_text(CATALOGUE)
     return HubDesk(lambda: Hub(fake.endpoint, cache, Timeouts(2.0, 5.0), (0.01,)))
