@@ -106,3 +106,21 @@ def _turns(user: Driver) -> int:
     """Of the chat that is open."""
     chats = [one for one in user.app.screen_stack if isinstance(one, ChatScreen)]
     return len(chats[0].session.turns) if chats else 0
+
+
+async def test_a_reply_of_a_thousand_unclosed_marks_is_shown_and_shown_again(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        user.engine.reply = "**Note: " * 1100
+        await user.ask("loop")
+        await user.press("ctrl+o", to=MenuScreen)
+        await user.sees_row("loop")
+        await user.press("ctrl+t")
+        await user.sees("1 chat")
+        await user.press("enter", to=ChatScreen)
+        for _ in range(3):
+            await user.command("chat.view")
+            await user.sees("**Note: **Note:")
+        await user.pilot.resize_terminal(60, 20)
+        await user.sees("Note:")
+        assert user.messages[-1].content == user.engine.reply

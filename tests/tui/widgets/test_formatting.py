@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+from unittest.mock import patch
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from eaglechat.tui.widgets.transcript import formatting, marks
 from eaglechat.tui.widgets.transcript.formatting import FormattedText
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Run, Wrapping
 
@@ -76,27 +81,68 @@ texts = st.lists(
             "\t",
         ]
     ),
-    max_size=60,
+    max_size=300,
 )
 
 
-@given(texts, st.data())
-@example(["1. **", *[" the word"] * 300, "**", " end"], None)
-def test_what_grows_ends_as_what_is_drawn_at_once(words: list[str], data: st.DataObject) -> None:
-    """Whatever was struck out meanwhile, and in whatever pieces it came."""
-    grown, left = FormattedText(16), list(words)
-    while left:
-        size = data.draw(st.integers(1, 5)) if data else 1
-        guess = [Run("no", "rejected", copied=False)]
-        first = grown.update([Run(word, TEXT) for word in left[:size]], guess)
-        assert 0 <= first <= len(grown.wrapping.rows)
-        del left[:size]
-    grown.end((), ())
-    text = "".join(words)
-    at_once = FormattedText(16)
-    at_once.end([Run(text, TEXT)], ())
-    assert [row.text for row in grown.wrapping.rows] == [row.text for row in at_once.wrapping.rows]
+def cells(drawn: FormattedText) -> list[list[tuple[str, object]]]:
+    """The characters of each row, with their styles."""
+    return [
+        [(char, piece.style) for piece in row.pieces for char in piece.shown]
+        for row in drawn.wrapping.rows
+    ]
+
+
+@given(texts, st.data(), st.sampled_from([(400, 2000), (250, 30)]))
+@example(["1. **", *[" the word"] * 300, "**", " end"], None, (400, 2000))
+@example(["- **a ", *["b* *c ``"] * 300, "**", " end"], None, (400, 2000))
+@example(["```x ", *["word"] * 70, "`**a** "], None, (250, 30))
+def test_what_grows_ends_as_what_is_drawn_at_once(
+    words: list[str], data: st.DataObject, limits: tuple[int, int]
+) -> None:
+    """Whatever was struck out meanwhile, in whatever pieces it came, and wherever it was drawn for
+    good."""
+    with patch.object(formatting, "_CUT_FROM", limits[0]), patch.object(marks, "REACH", limits[1]):
+        grown, left = FormattedText(16), list(words)
+        while left:
+            size = data.draw(st.integers(1, 5)) if data else 1
+            guess = [Run("no", "rejected", copied=False)]
+            first = grown.update([Run(word, TEXT) for word in left[:size]], guess)
+            assert 0 <= first <= len(grown.wrapping.rows)
+            del left[:size]
+        grown.end((), ())
+        text = "".join(words)
+        at_once = FormattedText(16)
+        at_once.end([Run(text, TEXT)], ())
+    assert cells(grown) == cells(at_once)
     assert grown.wrapping.text == text
+
+
+@pytest.mark.parametrize(
+    "mark", ["**a ", "a** ", "*a ", "***", "**a *b ", "`", "`a ``b ", "[](", "_a~~", "> ", "x"]
+)
+@pytest.mark.parametrize("grows", [False, True])
+def test_thousands_of_marks_take_few_calls_each(mark: str, grows: bool) -> None:
+    def calls(count: int) -> int:
+        """How many functions are called, which is the same on every machine."""
+        taken = 0
+
+        def step(_frame: FrameType, _event: str, _arg: object) -> None:
+            nonlocal taken
+            taken += 1
+
+        drawn = FormattedText(80)
+        sys.setprofile(step)
+        try:
+            for _ in range(count // 500 if grows else 0):
+                drawn.update([Run(mark * 500, TEXT)], [Run("no", "rejected", copied=False)])
+            drawn.end([] if grows else [Run(mark * count, TEXT)], ())
+        finally:
+            sys.setprofile(None)
+        assert drawn.wrapping.text == mark * count
+        return taken
+
+    assert calls(10_000) < 500 * 10_000
 
 
 @given(texts, st.text("a 漢↵", min_size=1, max_size=20))

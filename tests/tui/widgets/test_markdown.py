@@ -20,6 +20,7 @@ from eaglechat.tui.widgets.transcript.markdown import (
     MarkdownLook,
     MarkdownRenderer,
     code_blocks,
+    link_at,
     links,
     same_passage,
 )
@@ -51,6 +52,22 @@ PARTS = (
 
 def look(width: int = 30) -> MarkdownLook:
     return MarkdownLook(width, True, Style(), Style(bold=True), Style(), Style(dim=True))
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["**a ", "a** ", "**a *b ", "*_", "~~", "[", "](", "![](", "`", "<a ", "http://a", "> ", "|-"],
+)
+def test_ten_thousand_marks_are_drawn_and_searched_for_links(mark: str) -> None:
+    text = mark * 10_000
+    assert MarkdownRenderer(look()).whole(text, "").rows
+    assert link_at(text, 0, 1) is None
+
+
+def test_a_link_is_found_beside_a_long_word() -> None:
+    text = "x" * 300_000 + " see [it](http://a) http://b"
+    places = [len(text) - length for length in (300_000, 20, 2)]
+    assert [link_at(text, 0, place) for place in places] == [None, "http://a", "http://b"]
 
 
 @settings(deadline=None, max_examples=25)

@@ -7,40 +7,29 @@ that offsets in it are those of the reply: of its tokens, and of what is found i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from eaglechat.tui.widgets.transcript.marks import STRONG, marks_of
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Run, Wrapping
 from eaglechat.wire.neutral import neutralise
 
 FAINT = "faint"
-STRONG, EMPHASIS, CODE = "strong", "emphasis", "code"
-"""Formats of text. They stand after its ink in the name of its kind: `guessed strong`."""
+"""The formats of `marks.py` stand after the ink in the name of a kind: `guessed strong`."""
 COPY = "copy"
 """The kind of the word at the end of a code block, which a click copies."""
 
 _CUT_FROM = 400
 """A line longer than this, in characters, is drawn for good up to a place where no format is open:
 the open part of a line is drawn again for every frame."""
-_CUT_AT_LAST = 2000
 _HIDDEN = "hidden"
 
-_FENCE = re.compile(r"\s*(?P<marks>`{3,}|~{3,})(?P<language>[^`]*)$")
+_FENCE = re.compile(r"\s{0,99}(?P<marks>`{3,}|~{3,})(?P<language>[^`]{0,99})$")
 _HEADING = re.compile(r"#{1,6}(?: +|$)")
 _QUOTE = re.compile(r" {0,3}(?:> ?)+")
-_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)]) +")
-_CLOSED = re.compile(
-    r"(?P<code>`+)(?!`)(?P<in_code>.+?)(?<!`)(?P=code)(?!`)"
-    r"|(?P<strong>\*\*)(?=\S)(?P<in_strong>.+?)(?<=\S)\*\*(?!\*)"
-    r"|(?<![\w*])(?P<emphasis>\*)(?=[^\s*])(?P<in_emphasis>.+?)(?<=[^\s*])\*(?!\*)"
-)
-# Marks at the end of a line that still grows: what they begin is most often closed.
-_OPEN = re.compile(
-    r"(?P<code>`+)(?!`)(?P<in_code>[^`]*)$"
-    r"|(?P<strong>\*\*)(?=\S|$)(?P<in_strong>.*)$"
-    r"|(?<![\w*])(?P<emphasis>\*)(?=[^\s*]|$)(?P<in_emphasis>.*)$"
-)
+_ITEM = re.compile(r"\s{0,99}(?:[-*+]|\d{1,9}[.)]) +")
 
 
 class _Span(NamedTuple):
@@ -75,6 +64,8 @@ class _State:
     """The marks that opened the code block; empty outside of one."""
     line: _Line | None = None
     """Set if the line has begun: its beginning is drawn for good."""
+    before: str = ""
+    """The last character of that beginning."""
 
 
 class FormattedText:
@@ -95,6 +86,8 @@ class FormattedText:
         first = self._base.rows - 1
         before = self.wrapping.rows[first:]
         self._settle(added)
+        if sum(len(run.text) for run in self._open) > _CUT_FROM:
+            self._cut()
         self._draw_open(is_over=False)
         last = self.wrapping.rows[-1].pieces[-1:]
         for run in rejected if not last or last[0].style != COPY else ():
@@ -121,20 +114,18 @@ class FormattedText:
                 self._state = self._draw_line(line, self._state, is_over=True)
                 self.wrapping.append("\n", TEXT)
             self._open, self._base = last, self.wrapping.here()
-        if sum(len(run.text) for run in self._open) > _CUT_FROM:
-            self._cut()
 
     def _cut(self) -> None:
-        source = _source(self._open)
-        line = self._state.line or _line_of(source, self._state.fence, is_over=False)
-        start = 0 if self._state.line else line.mark
-        *before_last, _ = _spans(source, start, line, is_over=False)
-        is_open = bool(before_last) and before_last[-1].stop == len(source)
-        if not is_open or len(source) > _CUT_AT_LAST:
+        source, state = _source(self._open), self._state
+        line = state.line or _line_of(source, state.fence, is_over=False)
+        _, place = _spans(source, state, line, is_over=False)
+        if place > (0 if state.line else line.mark):
+            drawn, self._open = _split(self._open, place)
             self.wrapping.go_back(self._base)
-            state = self._draw_line(self._open, self._state, is_over=False)
-            self._state = replace(state, line=line)
-            self._open, self._base = [], self.wrapping.here()
+            self._draw_spans(drawn, state, line, is_over=True)
+            fence = state.fence if state.line else _fence_after(source, state.fence)
+            self._state = _State(fence, line, before=source[place - 1])
+            self._base = self.wrapping.here()
 
     def _draw_open(self, *, is_over: bool) -> None:
         self.wrapping.go_back(self._base)
@@ -145,8 +136,14 @@ class FormattedText:
         is complete."""
         source = _source(runs)
         line = state.line or _line_of(source, state.fence, is_over)
+        self._draw_spans(runs, state, line, is_over=is_over)
+        return _State(state.fence if state.line else _fence_after(source, state.fence))
+
+    def _draw_spans(
+        self, runs: Sequence[Run], state: _State, line: _Line, *, is_over: bool
+    ) -> None:
         self.wrapping.indent(line.margin, FAINT, now="" if state.line else line.now)
-        spans = _spans(source, 0 if state.line else line.mark, line, is_over)
+        spans, _ = _spans(_source(runs), state, line, is_over)
         for text, kind, copied in _merged(_formatted(runs, spans)):
             if kind == _HIDDEN:
                 self.wrapping.hide(text)
@@ -154,7 +151,6 @@ class FormattedText:
                 self.wrapping.append(text, kind, copied=copied)
         if line.ends_code:
             self.wrapping.append("copy", COPY, copied=False)
-        return _State(state.fence if state.line else _fence_after(source, state.fence))
 
 
 def _lines(runs: Iterable[Run]) -> list[list[Run]]:
@@ -209,39 +205,33 @@ def _line_of(source: str, fence: str, is_over: bool) -> _Line:
     return line
 
 
-def _spans(source: str, start: int, line: _Line, is_over: bool) -> Iterator[_Span]:
-    if start:
-        yield _Span(start, "" if line.shows_mark else _HIDDEN)
+def _spans(source: str, state: _State, line: _Line, is_over: bool) -> tuple[list[_Span], int]:
+    """The spans of a line, or of the rest of one, and up to where no text that follows can change
+    them."""
+    start = 0 if state.line else line.mark
+    spans = [_Span(start, "" if line.shows_mark else _HIDDEN)] if start else []
     if line.is_literal:
-        yield _Span(len(source), line.format)
-    else:
-        yield from _inline(source[start:], start, line.format, is_over)
+        return [*spans, _Span(len(source), line.format)], len(source)
+    marks, place = marks_of(source, start, state.before, is_over)
+    open_formats = Counter([line.format] if line.format else [])
+    for mark in marks:
+        spans.append(_Span(mark.start, " ".join(open_formats)))
+        spans.append(_Span(mark.stop, _HIDDEN))
+        open_formats[mark.format] += 1 if mark.opens else -1
+        open_formats += Counter()  # drops what is closed
+    return [*spans, _Span(len(source), " ".join(open_formats))], place
 
 
-def _inline(text: str, begin: int, format: str, is_over: bool) -> Iterator[_Span]:
-    """The spans of text in a line, where it begins at `begin` and has `format`."""
-    at = 0
-    while at < len(text):
-        found = _CLOSED.search(text, at)
-        if not is_over:
-            opened = _OPEN.search(text, at)
-            if opened and (found is None or opened.start() < found.start()):
-                found = opened
-        if found is None:
-            break
-        name = next(name for name in (STRONG, EMPHASIS, CODE) if found[name])
-        first, end = found.span(f"in_{name}")
-        yield _Span(begin + found.start(), format)
-        yield _Span(begin + first, _HIDDEN)
-        within = format if name in format.split() else f"{format} {name}".strip()
-        if name == CODE:
-            yield _Span(begin + end, within)
-        else:
-            is_closed = is_over or end < found.end()
-            yield from _inline(text[first:end], begin + first, within, is_closed)
-        yield _Span(begin + found.end(), _HIDDEN)
-        at = found.end()
-    yield _Span(begin + len(text), format)
+def _split(runs: Iterable[Run], place: int) -> tuple[list[Run], list[Run]]:
+    """The runs before and after a character of their source."""
+    before: list[Run] = []
+    after: list[Run] = []
+    for run in runs:
+        size = min(place, len(run.text)) if run.copied else 0
+        before += [run._replace(text=run.text[:size])] if size else []
+        after += [run._replace(text=run.text[size:])] if size < len(run.text) else []
+        place -= size
+    return before, after
 
 
 def _formatted(runs: Iterable[Run], spans: Iterable[_Span]) -> Iterator[Run]:
@@ -249,17 +239,18 @@ def _formatted(runs: Iterable[Run], spans: Iterable[_Span]) -> Iterator[Run]:
     formats = iter(spans)
     span, at = _Span(0, ""), 0
     for run in runs:
-        text = run.text
         if not run.copied:
             yield run
             continue
-        while text:
+        begin, end = at, at + len(run.text)
+        while at < end:
             while span.stop <= at:
                 span = next(formats)
-            size = min(len(text), span.stop - at)
             kind = f"{run.kind} {span.format}" if span.format else run.kind
-            yield Run(text[:size], span.format if span.format in (_HIDDEN, FAINT) else kind)
-            text, at = text[size:], at + size
+            stop = min(end, span.stop)
+            shown = run.text[at - begin : stop - begin]
+            yield Run(shown, span.format if span.format in (_HIDDEN, FAINT) else kind)
+            at = stop
 
 
 def _merged(runs: Iterable[Run]) -> Iterator[Run]:

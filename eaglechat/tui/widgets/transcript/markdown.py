@@ -30,7 +30,7 @@ CODE, LINK = "code", "link"
 copy, that of LINK is the address to open."""
 _RAIL = "│ "
 _CODE_TYPES = ("fence", "code_block")
-_WRITTEN_LINK = re.compile(r"\[[^\[\]]*\]\([^()]*(?:\([^()]*\)[^()]*)*\)|\w+:\S+")
+_WRITTEN_LINK = re.compile(r"\[[^\[\]]*\]\([^()]*(?:\([^()]*\)[^()]*)*\)|\b\w+:\S+")
 
 
 def _newline(state: StateInline, silent: bool) -> bool:
@@ -43,13 +43,27 @@ def _newline(state: StateInline, silent: bool) -> bool:
 
 _DEEPEST = 20
 """markdown-it drops blocks that are nested deeper than this."""
-_options = {"html": False, "linkify": True, "maxNesting": _DEEPEST}
-_parser = MarkdownIt("commonmark", _options).enable(["strikethrough", "table", "linkify"])
-assert _parser.linkify is not None
-# Only addresses with a scheme become links: many file names look like host names (README.md).
-_parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
-_parser.linkify.add("//", None)
-_parser.inline.ruler.at("newline", _newline)
+_MOST_SCHEMES = 20
+"""Addresses in one word. Finding them takes time that grows with the square of their number."""
+
+
+def _parser(*others: str) -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "linkify": True, "maxNesting": _DEEPEST})
+    parser.enable(["strikethrough", "table", *others])
+    parser.inline.ruler.at("newline", _newline)
+    assert parser.linkify is not None
+    # Only addresses with a scheme become links: many file names look like host names (README.md).
+    parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
+    parser.linkify.add("//", None)
+    return parser
+
+
+_linking, _plain = _parser("linkify"), _parser()
+
+
+def _parse(text: str) -> list[Token]:
+    is_plain = any(word.count("://") > _MOST_SCHEMES for word in text.split())
+    return (_plain if is_plain else _linking).parse(text)
 
 
 @dataclass(frozen=True)
@@ -86,7 +100,7 @@ class RenderedMarkdown:
 
 def code_blocks(text: str) -> list[Code]:
     """The code blocks of a Markdown text, in order."""
-    return _codes(_parser.parse(text))
+    return _codes(_parse(text))
 
 
 def _codes(tokens: Sequence[Token]) -> list[Code]:
@@ -96,22 +110,22 @@ def _codes(tokens: Sequence[Token]) -> list[Code]:
 
 def code_ending_at(text: str, line: int) -> Code | None:
     """The code block whose closing fence is this line of a Markdown text, counted from 0."""
-    blocks = [token for token in _parser.parse(text) if token.type == "fence"]
+    blocks = [token for token in _parse(text) if token.type == "fence"]
     return next((_codes([one])[0] for one in blocks if one.map and one.map[1] - 1 == line), None)
 
 
 def link_at(text: str, line: int, character: int) -> str | None:
     """The address of the link that is written at a character of a line of a Markdown text."""
     for found in _WRITTEN_LINK.finditer(text.split("\n")[line]):
-        address = next(iter(links(found.group())), None)
-        if found.start() <= character < found.end() and address in links(text):
-            return address
+        if found.start() <= character < found.end():
+            address = next(iter(links(found.group())), None)
+            return address if address in links(text) else None
     return None
 
 
 def links(text: str) -> list[str]:
     """The addresses of the links in a Markdown text, in order."""
-    inline = (child for token in _parser.parse(text) for child in token.children or ())
+    inline = (child for token in _parse(text) for child in token.children or ())
     return [_address(child) for child in inline if child.type == "link_open"]
 
 
@@ -156,7 +170,7 @@ class MarkdownRenderer:
         """Render neutralised text, which must begin with the text of the previous call."""
         rest = text[self._end :]
         lines = rest.split("\n")
-        blocks = [*_blocks(_parser.parse(rest))]
+        blocks = [*_blocks(_parse(rest))]
         for block in blocks[:-1]:
             self._write(block, lines, self._settled)
         if len(blocks) > 1:

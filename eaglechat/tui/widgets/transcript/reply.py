@@ -20,16 +20,7 @@ from eaglechat.settings.model import View
 from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.entry import Body, TranscriptEntry
-from eaglechat.tui.widgets.transcript.formatting import (
-    CODE as CODE_FORMAT,
-)
-from eaglechat.tui.widgets.transcript.formatting import (
-    COPY,
-    EMPHASIS,
-    FAINT,
-    STRONG,
-    FormattedText,
-)
+from eaglechat.tui.widgets.transcript.formatting import COPY, FAINT, FormattedText
 from eaglechat.tui.widgets.transcript.markdown import (
     CODE,
     LINK,
@@ -41,6 +32,8 @@ from eaglechat.tui.widgets.transcript.markdown import (
     link_at,
     same_passage,
 )
+from eaglechat.tui.widgets.transcript.marks import CODE as CODE_FORMAT
+from eaglechat.tui.widgets.transcript.marks import EMPHASIS, STRONG
 from eaglechat.tui.widgets.transcript.token_styles import GUESSED, NGRAM_KIND
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Run
 from eaglechat.wire.neutral import neutralise

@@ -23,7 +23,8 @@ _WIDE = (
     "\u1100-\u115f\u2e80-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3"
     "\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6\U0001f300-\U0001faff\U00020000-\U0003fffd"
 )
-_ATOM = re.compile(rf"\n|\t| +|[{_WIDE}]|[^\n\t {_WIDE}]+")
+# A long word comes in parts: each row measures what is left of a part.
+_ATOM = re.compile(rf"\n|\t| {{1,256}}|[{_WIDE}]|[^\n\t {_WIDE}]{{1,256}}")
 _IS_WIDE = re.compile(rf"[{_WIDE}]")
 # A row does not begin with these when they follow an East Asian character.
 _CLOSERS = frozenset(
