@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -94,7 +95,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     place = Path(os.path.realpath(path))
     place.parent.mkdir(parents=True, exist_ok=True)
-    new = place.with_name(f"{place.name}.{os.getpid()}.tmp")
+    new = place.with_name(f"{place.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         with new.open("wb") as file:
             file.write(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,19 @@ def test_a_link_to_a_file_that_is_not_there_yet_is_filled(tmp_path: Path) -> Non
 
     assert link.is_symlink()
     assert (tmp_path / "later" / "real.toml").read_bytes() == b"new"
+
+
+def test_two_threads_may_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+
+    def write(number: int) -> None:
+        for _ in range(20):
+            write_atomically(path, bytes([number]) * 10_000)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert len(set(path.read_bytes())) == 1
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows keeps no such permissions")

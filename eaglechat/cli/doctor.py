@@ -284,7 +284,8 @@ class Doctor:
                 yield from _prose(f"  {line}")
             if status.target is not None:
                 self._targets.append((status.pair, status.target))
-            if status.problem:
+            # A pair whose files were moved or not installed is told above, and nothing is broken.
+            if status.problem and all(f.exists() for f in (pair.target, pair.draft) if f):
                 self.wrong.append(f"the pair {pair.name} cannot run: {status.problem}")
         if library.problem:
             self.wrong.append(library.problem)
@@ -352,18 +353,11 @@ class Doctor:
         """Advice on speed; none if llama.cpp could not be loaded."""
         if not self._has_llama_cpp:
             return
-        from eaglechat.cli.faster import advice, newer_release
+        from eaglechat.cli.faster import advice
         from eaglechat.engine.llama import backend
-        from eaglechat.engine.llama.bindings import REQUIREMENT
 
         has_gpu = any(device.is_gpu for device in self._devices)
         yield from advice(has_gpu, backend.backends(), self._targets)
-        python, _ = backend.versions()
-        if newer := newer_release(python, REQUIREMENT):
-            yield (
-                f"llama-cpp-python {newer} is available, this is {python}: install it as you did "
-                "this one"
-            )
 
 
 def _look_at(given: Sequence[Path]) -> int:

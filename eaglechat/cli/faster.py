@@ -1,4 +1,4 @@
-"""The doctor's advice on speed: a build for the GPU, other weights, a newer llama.cpp."""
+"""The doctor's advice on speed: a build for the GPU, other weights."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import httpx2
-from huggingface_hub import constants
-from packaging.requirements import Requirement
-from packaging.version import Version
-
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.local.pair import Pair
 
@@ -19,9 +14,6 @@ SLOW_TYPES = ("Q4_1", "Q5_1")
 """Types for which llama.cpp has no CPU kernel for several rows at once."""
 _SAID = {"MTL": "Metal"}
 """The usual names of backends that llama.cpp calls otherwise."""
-_INDEX = "https://pypi.org/simple/"
-_ACCEPTED = "application/vnd.pypi.simple.v1+json"
-_PATIENCE_S = 2.0
 
 
 def advice(
@@ -54,25 +46,3 @@ def gpu_of_machine(root: Path = Path("/")) -> tuple[str, str] | None:
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         return "an Apple GPU", "MTL"
     return None
-
-
-def newer_release(installed: str, usable: str) -> str | None:
-    """The newest release of a package that meets the requirement `usable`, if it is newer than the
-    one installed. None also if the package index gives no answer or HF_HUB_OFFLINE is set.
-    Source: PEP 691."""
-    if constants.HF_HUB_OFFLINE:
-        return None
-    requirement = Requirement(usable)
-    try:
-        answer = httpx2.get(
-            f"{_INDEX}{requirement.name}/",
-            headers={"Accept": _ACCEPTED},
-            timeout=_PATIENCE_S,
-            follow_redirects=True,
-        )
-        answer.raise_for_status()
-        versions = [Version(version) for version in answer.json()["versions"]]
-    except (httpx2.HTTPError, ImportError, OSError, ValueError, KeyError, TypeError):
-        return None
-    newest = max(requirement.specifier.filter(versions), default=None)
-    return str(newest) if newest is not None and newest > Version(installed) else None

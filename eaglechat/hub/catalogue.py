@@ -70,6 +70,11 @@ class GGUFSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.path or str(self.reference)
 
     @property
+    def local(self) -> Path:
+        """Where `path` leads."""
+        return paths.expanded(self.path)
+
+    @property
     def reference(self) -> HubReference:
         return HubReference(self.repo, self.quantization, self.file, self.revision)
 

@@ -191,8 +191,8 @@ class HubDesk:
         from eaglechat.hub.downloads import install
 
         install.check_access(self.hub, plan)
-        self._queue().install(plan)
         catalogue.remember(plan.entry)
+        self._queue().install(plan)
 
     def _queue(self) -> Downloads:
         from eaglechat.hub.downloads.queue import Downloads

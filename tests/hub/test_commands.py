@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import json
 import re
@@ -20,7 +21,7 @@ from eaglechat.cli.hub import remove
 from eaglechat.cli.hub.progress import ProgressPrinter
 from eaglechat.hub.downloads.client import RemoteFile
 from eaglechat.hub.downloads.download import FileState
-from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
+from eaglechat.hub.downloads.queue import Downloads, FileSnapshot, InstallSnapshot, Stage
 from tests import ggufs
 from tests.cli.redrawn import Terminal
 from tests.environment import ROOT
@@ -41,6 +42,16 @@ name = "tiny-other"
 target = { repo = "org/tiny-GGUF", quantization = "Q4_K_M" }
 draft = { repo = "lab/draft", file = "d.gguf" }
 """
+OTHERS = """
+[[pair]]
+name = "tiny-open"
+target = { repo = "org/tiny-GGUF" }
+
+[[pair]]
+name = "tiny-own"
+target = { path = "~/own/o.gguf" }
+draft = { repo = "lab/draft", file = "d.gguf" }
+"""
 
 
 @pytest.fixture
@@ -58,6 +69,16 @@ def listed(commands: Commands) -> tuple[dict[str, str], dict[str, str]]:
     models = {model["name"]: model["kind"] for model in document["models"]}
     pairs = {pair["name"]: pair["state"] for pair in document["pairs"]}
     return models, {name: pairs[name] for name in ("tiny", "tiny-other")}
+
+
+@pytest.fixture
+def others(commands: Commands) -> None:
+    (commands.home / "eaglechat" / "config" / "catalogue.toml").write_text(OTHERS)
+
+
+def state_of(commands: Commands, pair: str) -> str:
+    pairs = json.loads(commands.run("models", "--json").stdout)["pairs"]
+    return next(one["state"] for one in pairs if one["name"] == pair)
 
 
 def test_a_model_is_pulled_with_plain_lines_off_a_terminal(commands: Commands) -> None:
@@ -139,22 +160,36 @@ def test_what_another_program_has_is_not_downloaded_again(
     assert (blob.exists(), draft.exists()) == (True, False)
 
 
-def test_what_is_in_a_folder_of_the_users_is_not_downloaded_again(commands: Commands) -> None:
-    own = commands.home / "own" / "under-another-name.gguf"
-    other = own.with_name("of-the-same-size.gguf")
+@pytest.mark.usefixtures("others")
+def test_a_pair_without_a_file_stays_installed_where_ollama_has_it(commands: Commands) -> None:
+    blob = ollama_store.put(commands.home / ".ollama" / "models", "tiny/q4", TARGET)
+    pulled = commands.run("pull", "tiny-open")
+    assert (pulled.returncode, pulled.stdout) == (0, f"{blob}\n")
+    assert state_of(commands, "tiny-open") == "installed"
+    assert commands.run("pull", "tiny-open", offline=True).stdout == pulled.stdout
+    assert not list(commands.cache.rglob("*.gguf"))
+
+
+@pytest.mark.usefixtures("others")
+def test_a_target_by_a_path_in_the_home_is_found(commands: Commands) -> None:
+    own = commands.home / "own" / "o.gguf"
+    assert "has gone: ~/own/o.gguf" in commands.run("pull", "tiny-own").stderr
     own.parent.mkdir()
     own.write_bytes(TARGET)
-    other.write_bytes(TARGET[:-1] + b"\1")
-    config = commands.home / "eaglechat" / "config" / "config.toml"
-    config.write_text(f"[library]\nfolders = [{json.dumps(str(own.parent))}]\n")
-    pulled = commands.run("pull", "tiny")
-    assert pulled.stdout.splitlines()[0] == str(own)
-    assert not list(commands.cache.rglob("tiny-Q4_K_M.gguf"))
-    assert listed(commands)[1]["tiny"] == "installed"
-    assert commands.run("pull", "tiny", offline=True).stdout == pulled.stdout
-    own.write_bytes(other.read_bytes())
-    assert listed(commands)[1]["tiny"] == "partly"
-    assert commands.run("pull", "tiny").stdout.splitlines()[0].startswith(str(commands.cache))
+    assert commands.run("pull", "tiny-own").stdout.splitlines()[0] == str(own)
+    assert state_of(commands, "tiny-own") == "installed"
+
+
+def test_what_cannot_be_remembered_is_said_before_anything_is_fetched(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(entry: object) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", "catalogue.toml")
+
+    monkeypatch.setattr("eaglechat.hub.catalogue.remember", refuse)
+    monkeypatch.setattr(Downloads, "install", lambda *_: pytest.fail("begun"))
+    refused = commands.run("pull", "tiny")
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
 
 
 def test_a_half_file_of_another_program_is_downloaded_whole(
@@ -220,14 +255,6 @@ def test_the_end_of_input_is_no_agreement_to_delete(
     assert remove.run(argparse.Namespace(name="mine", yes=False)) == 0
     assert "Nothing was deleted." in capsys.readouterr().out
     assert draft.exists()
-
-
-def test_a_damaged_file_is_found_on_demand_and_fetched_again(commands: Commands) -> None:
-    path = Path(commands.run("pull", "org/tiny-GGUF").stdout.strip())
-    path.resolve().write_bytes(TARGET[:-1] + b"!")
-    result = commands.run("pull", "--check", "org/tiny-GGUF")
-    assert "tiny-Q4_K_M.gguf is damaged; downloading it again" in result.stderr
-    assert path.read_bytes() == TARGET
 
 
 @pytest.mark.parametrize(

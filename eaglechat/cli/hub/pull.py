@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from eaglechat.wire.neutral import neutralise
 if TYPE_CHECKING:
     from eaglechat.cli.hub.progress import ProgressPrinter
     from eaglechat.hub.catalogue import CatalogueEntry
-    from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
+    from eaglechat.hub.downloads.client import Hub, RemoteRepo
     from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
     from eaglechat.hub.fit import Machine
     from eaglechat.hub.local.pair import Pair
@@ -51,11 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="draft_type",
         metavar="TYPE",
         help="quantisation of a draft that is converted after the download (default: q8_0)",
-    )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="check the files that are here, and download damaged ones again",
     )
 
 
@@ -178,8 +173,6 @@ def _pull_model(
         raise WrongUsageError("--type is for drafts that are converted")
     model = _choose(reference, listing, hub)
     files = [listing.file(name) for name in model.files]
-    if args.check:
-        _drop_damaged(hub, files)
     downloads.fetch("pull", files)
     snapshot = _follow(downloads, printer)
     paths = [file.path for file in snapshot.files if file.path]
@@ -260,10 +253,9 @@ def _pull_pair(
             raise
         _print_pair(here.pair)
         return OK
-    if args.check:
-        _drop_damaged(hub, plan.files)
+    is_new = catalogue.remember(entry)
     downloads.install(plan)
-    if catalogue.remember(entry):
+    if is_new:
         complain(f"the pair is {entry.name}: `eaglechat run --pair {entry.name}` loads it")
     snapshot = _follow(downloads, printer)
     if snapshot.pair is None:
@@ -310,14 +302,3 @@ def _say_what_drafts(paths: list[Path], hub: Hub, listing: RemoteRepo, remote: M
         with suppress(HubError, GGUFError):
             if (helps := what_helps(hub, listing, remote, model.header)) is not None:
                 print(helps, file=sys.stderr)
-
-
-def _drop_damaged(hub: Hub, files: Iterable[RemoteFile]) -> None:
-    from eaglechat.hub.local.cache import RepoCache, matches_etag
-
-    for file in files:
-        cache = RepoCache(hub.cache_dir, file.repo)
-        path = cache.find(file.path, file.revision)
-        if path is not None and not matches_etag(path, file.sha256):
-            complain(f"{file.name} is damaged; downloading it again")
-            cache.delete(path)

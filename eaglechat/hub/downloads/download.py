@@ -19,13 +19,12 @@ from filelock import Timeout
 from huggingface_hub import constants
 from huggingface_hub.utils import WeakFileLock
 
-from eaglechat.gguf.shards import shard_of
 from eaglechat.hub.downloads.client import FileMetadata, Hub, RemoteFile
 from eaglechat.hub.downloads.explain import explain
 from eaglechat.hub.downloads.transfer import StopSignal, Transfer, XetTransfer
 from eaglechat.hub.errors import HubError, OfflineError, disk_full
-from eaglechat.hub.local import own_files
 from eaglechat.hub.local.cache import Hasher, RepoCache, free_bytes
+from eaglechat.hub.local.installed import note_hash
 from eaglechat.hub.local.partial_file import PartialFile, bytes_received
 from eaglechat.hub.local.stores import find_file
 
@@ -83,8 +82,8 @@ def download(
     policy: RetryPolicy | None = None,
     reserved: Callable[[], int] = lambda: 0,
 ) -> Path:
-    """Download a file at its commit into the cache unless it is there, or another program or the
-    user has it, and return its path.
+    """Download a file at its commit into the cache unless it is there or another program has it,
+    and return its path.
 
     `reserved` returns how many bytes of the free disk space other downloads will take.
     Raises HubError, StoppedError.
@@ -92,15 +91,8 @@ def download(
     stop, policy = stop or StopSignal(), policy or RetryPolicy()
     if not RepoCache(hub.cache_dir, file.repo).pointer(file.commit, file.path).exists():
         elsewhere = find_file(file.repo, file.path, file.size, file.sha256)
-        if elsewhere is None and file.sha256 is not None and shard_of(file.path) is None:
-
-            def on_read(path: Path, count: int) -> None:
-                stop.check()
-                note = f"comparing it with {path}"
-                on_progress(FileProgress(FileState.CHECKING, count, note))
-
-            elsewhere = own_files.find(file.size, file.sha256, on_read)
         if elsewhere is not None:
+            note_hash(file.repo, file.revision, file.path, file.sha256)
             return elsewhere
     return _Download(hub, file, on_progress, stop, policy, reserved).run()
 

@@ -29,7 +29,6 @@ from eaglechat.hub.local.installed import (
     converted_path,
     note_begun,
     note_ended,
-    note_hash,
     status,
 )
 from eaglechat.hub.local.pair import Pair
@@ -79,7 +78,7 @@ def plan(
     listings: dict[str, RemoteRepo] = {}
     target: tuple[RemoteFile, ...] = ()
     draft: tuple[RemoteFile, ...] = ()
-    if entry.target.path and not Path(entry.target.path).is_file():
+    if entry.target.path and not entry.target.local.is_file():
         raise InvalidReferenceError(f"The target of {entry.name} has gone: {entry.target.path}.")
     if (gguf := entry.draft.gguf) is not None:
         listing = hub.repo(gguf.repo, gguf.revision)
@@ -168,7 +167,6 @@ def why_unfit(hub: Hub, plan: Plan) -> str | None:
 def _model(repo: RemoteRepo, source: GGUFSource) -> tuple[RemoteFile, ...]:
     """The files of a model. The first has the hash that the catalogue pins, if it pins one."""
     first, *others = (repo.file(name) for name in choose(source.reference, repo.paths).files)
-    note_hash(source, None if others else first.sha256)
     return (replace(first, sha256=source.sha256 or first.sha256), *others)
 
 
@@ -268,6 +266,6 @@ def drafters_of(hub: Hub, plan: Plan) -> tuple[DrafterKind, ...]:
 def _target(hub: Hub, plan: Plan) -> GGUFHeader:
     """As `read_target`; the whole header of a file on this machine."""
     if not plan.target:
-        return read_header(Path(plan.entry.target.path))
+        return read_header(plan.entry.target.local)
     target = read_target(hub, plan.target)
     return replace(target, size_bytes=sum(file.size for file in plan.target))

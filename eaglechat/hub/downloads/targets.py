@@ -60,7 +60,7 @@ def named(
     reference = parse(text)
     if isinstance(reference, LocalReference):
         return of_file(reference.path, catalogue, models)
-    cached = cached_model(hub.cache_dir, reference) or find_model(reference, None)
+    cached = cached_model(hub.cache_dir, reference) or find_model(reference)
     if cached is not None:
         return of_model(replace(library.look_at([cached])[0], repo=reference.repo), catalogue)
     listing = hub.repo(reference.repo, reference.revision)

@@ -114,7 +114,9 @@ class Transfer:
                 thread.join(max(deadline - time.monotonic(), 0.0))
         self._stop.check()
         if self._partial.received < self._metadata.size:
-            raise min(self._errors, key=_is_transient)
+            # A server that ignores ranges leaves no connection to go on after one that broke.
+            broke = self._error("ended early: try again to resume")
+            raise min(self._errors, key=_is_transient, default=broke)
 
     def _disconnect(self) -> None:
         """Wake the threads that wait for bytes."""

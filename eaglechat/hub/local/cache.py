@@ -31,7 +31,6 @@ from eaglechat.paths import write_atomically
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _RECORD = ".part.json"
 _LOCK_TRY_S = 0.05
-_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -271,20 +270,3 @@ class Hasher:
 
     def matches(self) -> bool:
         return self.digest() == self.etag
-
-
-def matches_etag(file: Path, sha256: str | None = None) -> bool:
-    """Whether a file of the cache still has the hash that its blob is named by.
-
-    On a disk without symbolic links the file is not in blobs/ and its etag is unknown: it is
-    compared with the Hub's `sha256`. True if that is None too (a small file): it cannot be checked.
-    """
-    blob = file.resolve()
-    etag = blob.name if blob.parent.name == "blobs" else sha256
-    if etag is None:
-        return True
-    hasher = Hasher(etag, blob.stat().st_size)
-    with blob.open("rb") as content:
-        while chunk := content.read(_READ_BYTES):
-            hasher.update(chunk)
-    return hasher.matches()

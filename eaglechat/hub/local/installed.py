@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Literal
 
 import msgspec
@@ -18,6 +19,8 @@ from eaglechat.hub.local.cache import RepoCache, Unfinished, cache_dir
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.stores import find_model
 from eaglechat.hub.references import HubReference, InvalidReferenceError, choose
+
+_hashes_change = Lock()
 
 DEFAULT_DRAFT_TYPE = "q8_0"
 """Half the size of f16; drafts with fewer bits have a lower acceptance (llama.cpp issue 15039)."""
@@ -91,18 +94,19 @@ def _find(cache: Path, source: GGUFSource, *, is_target: bool = False) -> Path |
     """A source's first file: in the cache, or where another program has it. If its hash is known, a
     file with that hash in any commit will do."""
     if source.path:
-        return path if (path := Path(source.path)).is_file() else None
+        return source.local if source.local.is_file() else None
     found = cached_model(cache, source.reference, is_target=is_target)
     if found is not None:
         return found
-    sha256 = source.sha256 or _known_hashes().get(_hash_key(source))
-    if sha256 is not None:
+    hashes = _known_hashes().get(_hash_key(source.repo, source.revision), {})
+    if source.sha256 is not None and source.file is not None:
+        hashes = {source.file: source.sha256}
         repo = RepoCache(cache, source.repo)
-        links = repo.links_to(repo.blob(sha256))
+        links = repo.links_to(repo.blob(source.sha256))
         whole = (path for path in links if path.exists() and shard_of(path.name) is None)
         if (found := next(whole, None)) is not None:
             return found
-    return find_model(source.reference, sha256, is_target=is_target)
+    return find_model(source.reference, hashes, is_target=is_target)
 
 
 def cached_model(cache: Path, reference: HubReference, *, is_target: bool = False) -> Path | None:
@@ -148,25 +152,29 @@ def _converted(entry: CatalogueEntry) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def note_hash(source: GGUFSource, sha256: str | None) -> None:
-    """Remember the hash that the Hub gives for a source of one file whose hash is not pinned, so
-    that the same file is known where it has another name."""
-    known = _known_hashes()
-    if source.sha256 is None and sha256 is not None and known.get(_hash_key(source)) != sha256:
+def note_hash(repo: str, revision: str, path: str, sha256: str | None) -> None:
+    """Remember the hash of a file of the Hub that is here under another name, as Ollama's blobs
+    are: by this hash it is found again."""
+    key, shard = _hash_key(repo, revision), shard_of(path)
+    with _hashes_change:
+        known = _known_hashes()
+        if sha256 is None or shard is not None or known.get(key, {}).get(path) == sha256:
+            return
+        hashes = {**known, key: {**known.get(key, {}), path: sha256}}
         with suppress(OSError):
-            hashes = {**known, _hash_key(source): sha256}
             paths.write_atomically(_hashes_file(), msgspec.json.encode(hashes))
 
 
-def _known_hashes() -> dict[str, str]:
+def _known_hashes() -> dict[str, dict[str, str]]:
+    """By repository and revision, the hash of each file."""
     try:
-        return msgspec.json.decode(_hashes_file().read_bytes(), type=dict[str, str])
+        return msgspec.json.decode(_hashes_file().read_bytes(), type=dict[str, dict[str, str]])
     except (OSError, msgspec.DecodeError):
         return {}
 
 
-def _hash_key(source: GGUFSource) -> str:
-    return f"{source.reference} {source.revision}"
+def _hash_key(repo: str, revision: str) -> str:
+    return f"{repo} {revision}"
 
 
 def _hashes_file() -> Path:

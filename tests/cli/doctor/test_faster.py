@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import httpx2
 import pytest
 
 from eaglechat.cli import faster
@@ -60,41 +58,3 @@ def test_a_target_whose_batches_are_slow_here_is_named(
     assert said.startswith("the target of target is in Q4_1")
     assert not list(faster.advice(False, ["CPU"], [(replace(pair, reencode=True), slow)]))
     assert not list(faster.advice(True, ["CUDA"], [(pair, slow)]))
-
-
-@pytest.mark.parametrize(
-    ("answer", "newest"),
-    [
-        ({"versions": ["0.3.9", "0.3.36", "0.3.40", "0.4.0", "0.3.41rc1"]}, "0.3.40"),
-        ({"versions": ["0.3.36", "0.3.9"]}, None),
-        ({"versions": ["no version"]}, None),
-        ({}, None),
-        (httpx2.ConnectError("no network"), None),
-    ],
-)
-def test_a_newer_release_that_can_be_used_is_named(
-    monkeypatch: pytest.MonkeyPatch, answer: Any, newest: str | None
-) -> None:
-    def get(url: str, **_: Any) -> httpx2.Response:
-        if isinstance(answer, Exception):
-            raise answer
-        return httpx2.Response(200, json=answer, request=httpx2.Request("GET", url))
-
-    monkeypatch.setattr(faster.httpx2, "get", get)
-    monkeypatch.setattr(faster.constants, "HF_HUB_OFFLINE", False)
-    assert faster.newer_release("0.3.36", "llama-cpp-python >= 0.3.36, < 0.4") == newest
-
-
-def test_nobody_is_asked_for_a_newer_release_offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faster.httpx2, "get", lambda *_, **__: pytest.fail("asked"))
-    monkeypatch.setattr(faster.constants, "HF_HUB_OFFLINE", True)
-    assert faster.newer_release("0.3.36", "llama-cpp-python >= 0.3.36, < 0.4") is None
-
-
-def test_a_proxy_that_cannot_be_used_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faster.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setenv("ALL_PROXY", "gopher://127.0.0.1:9")
-    assert faster.newer_release("0.3.36", "llama-cpp-python >= 0.3.36, < 0.4") is None
-    monkeypatch.delenv("ALL_PROXY")
-    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
-    assert faster.newer_release("0.3.36", "llama-cpp-python >= 0.3.36, < 0.4") is None

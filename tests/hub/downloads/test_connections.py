@@ -171,6 +171,15 @@ def test_a_resume_without_ranges_loses_nothing_when_it_is_cut_again(
     assert pull(hub).read_bytes() == DATA
 
 
+@pytest.mark.parametrize("times", [1, 3, 9])
+def test_a_server_without_ranges_that_breaks_is_asked_again(
+    hub: Hub, fake: FakeHub, times: int
+) -> None:
+    fake.fail(ignore_range=True, close_after=5000, times=times)
+    fake.fail(ignore_range=True, times=99)
+    assert pull(hub).read_bytes() == DATA
+
+
 def test_a_page_in_place_of_the_file_is_not_written(hub: Hub, fake: FakeHub) -> None:
     leave(hub, blocks=(0,))
     fake.fail(status=200, times=99)

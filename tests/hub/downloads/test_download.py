@@ -19,7 +19,7 @@ from eaglechat.hub.downloads.download import (
 )
 from eaglechat.hub.downloads.transfer import StopSignal
 from eaglechat.hub.errors import GatedError, HubError, OfflineError
-from eaglechat.hub.local.cache import RepoCache, Unfinished, matches_etag
+from eaglechat.hub.local.cache import RepoCache, Unfinished
 from eaglechat.hub.local.partial_file import PartialFile
 from tests.hub.downloads.stopping import stop_at
 from tests.hub.fakehub import FakeHub, sha256
@@ -296,21 +296,6 @@ def test_a_file_here_that_is_too_short_is_fetched_again(hub: Hub, fake: FakeHub)
     path = pull(hub)
     path.resolve().write_bytes(DATA[:10])
     assert pull(hub).read_bytes() == DATA
-
-
-def test_a_changed_file_here_is_told_by_its_hash(hub: Hub) -> None:
-    path = pull(hub)
-    blob = path.resolve()
-    assert matches_etag(path)
-    blob.write_bytes(DATA[:-1] + b"!")
-    assert not matches_etag(path)
-    # Without symbolic links the file is not among the blobs: the Hub's hash is compared.
-    path.unlink()
-    blob.rename(path)
-    assert not matches_etag(path, sha256(DATA))
-    assert matches_etag(path)
-    path.write_bytes(DATA)
-    assert matches_etag(path, sha256(DATA))
 
 
 def test_without_a_network_it_ends_at_once(hub: Hub) -> None:
