@@ -141,5 +141,5 @@ def _sizes(arch: str, n_embd: int, *, n_layers: int) -> dict[str, Any]:
 
 def _write(path: Path, fields: Mapping[str, Any], n_vocab: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gguf(fields, n_vocab=n_vocab, tensors=()))
+    path.write_bytes(gguf(fields, n_vocab=n_vocab, tensors=(("token_embd.weight", (8,)),)))
     return path

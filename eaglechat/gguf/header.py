@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from eaglechat.gguf.shards import shard_of, shard_paths
+from eaglechat.gguf.shards import Shard, shard_of, shard_paths
 from eaglechat.wire.protocol import ModelInfo
 
 MAGIC = b"GGUF"
@@ -370,6 +370,7 @@ def read_shards(path: Path) -> list[GGUFHeader]:
     """
     header = _read_file(path)
     shard = shard_of(path.name)
+    _check_split(header, shard)
     if shard is None:
         return [header]
     if not shard.is_possible:
@@ -389,6 +390,19 @@ def read_shards(path: Path) -> list[GGUFHeader]:
         more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
         raise GGUFError(f"{path} is part of a model in {shard.count} files; missing: {named}{more}")
     return [header, *map(_read_file, paths[1:])]
+
+
+def _check_split(header: GGUFHeader, shard: Shard | None) -> None:
+    """Raises GGUFError if the header says that this is another file of a split model than the name
+    does; llama.cpp finds the other files by their names."""
+    count, number = header.number("split.count"), header.number("split.no") + 1
+    if count < 2 or (shard is not None and (shard.number, shard.count) == (number, count)):
+        return
+    name = f"…-{number:05d}-of-{count:05d}.gguf"
+    raise GGUFError(
+        f"{header.path} is part {number} of a model split into {count} files and not named so; "
+        f"name it {name} beside the others, or join them with `llama-gguf-split --merge`, not cat"
+    )
 
 
 def _read_file(path: Path) -> GGUFHeader:

@@ -10,11 +10,10 @@ from eaglechat.engine.drafters.dflash import pairing as dflash
 from eaglechat.engine.drafters.eagle3 import pairing as eagle3
 from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.vocabulary_map import check_vocabulary_map
+from eaglechat.gguf.chat_model import why_no_chat_model
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, TARGET_ARCHITECTURES, PreflightError
 from eaglechat.wire.protocol import DrafterChoice, DrafterKind
-
-_NOT_CHAT_MODELS = frozenset({"clip", "bert", "nomic-bert", "jina-bert-v2", "t5encoder"})
 
 _CHECKS: Mapping[DrafterKind | None, Callable[[GGUFHeader, GGUFHeader], None]] = {
     "eagle3": eagle3.check,
@@ -108,11 +107,11 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
         raise PreflightError(
             f"{message}; are target and draft swapped? (the draft given is {draft.path})"
         )
-    if target.architecture in _NOT_CHAT_MODELS:
-        raise PreflightError(
-            f"{target.path} is a {target.architecture} model, which cannot chat; "
-            "the target must be a language model"
-        )
+    if (other := why_no_chat_model(target)) is not None:
+        named = f" ({target.architecture})" if target.architecture else ""
+        raise PreflightError(f"{target.path}{named} cannot chat, it is {other}")
+    if not target.architecture:
+        raise PreflightError(f"the header of {target.path} does not name its architecture")
     if draft is not None:
         _CHECKS[kind_of(draft)](target, draft)
 
@@ -127,6 +126,4 @@ def _read(path: Path, role: str) -> GGUFHeader:
         raise PreflightError(f"the {role} {path} cannot be read: {why}") from error
     except GGUFError as error:
         raise PreflightError(f"the {role} cannot be read: {error}") from error
-    if not header.architecture:
-        raise PreflightError(f"the {role} {path} does not name its architecture")
     return header

@@ -365,8 +365,6 @@ def _recognise(
 def _kind(header: GGUFHeader) -> tuple[ModelKind, str | None]:
     if kind_of(header) is not None:
         return ModelKind.DRAFT, None
-    if not header.architecture:
-        return ModelKind.OTHER, "Its header does not name its architecture."
     try:
         check_headers(header, None)
     except PreflightError as error:
