@@ -121,18 +121,59 @@ async def test_a_race_is_measured_played_and_its_winner_used(
         assert (gain.n_draft_max, gain.by) == (3, "chat")
 
 
-async def test_what_is_typed_during_a_reply_stays(drive: Drive) -> None:
+def asked(user: Driver) -> list[str]:
+    requests = user.engine.requests(protocol.Chat)
+    return [request.messages[-1].content for request in requests]
+
+
+@pytest.mark.parametrize("edits", [False, True])
+async def test_a_question_sent_during_a_reply_is_asked_when_that_ends(
+    drive: Drive, edits: bool
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("first", rounds=2)
+        if edits:
+            await user.command("chat.edit")
+        await user.type(" second", "enter")
+        await user.sees("Sent when the reply ends")
+        typed = user.prompt.text
+        assert asked(user) == ["first"]
+        # Whatever is typed then is kept, and nothing is sent without being asked for.
+        await user.type("!")
+        await user.until(lambda: "Sent when" not in user.text, "not sent")
+        await user.press("backspace", "enter")
+        await user.sees("Sent when the reply ends")
+        await user.press("escape")
+        await user.until(lambda: "Sent when" not in user.text, "not sent")
+        assert user.prompt.text == typed
+        assert not user.engine.requests(protocol.Cancel)
+        await user.press("enter")
+        await user.sees("Sent when the reply ends")
+        user.engine.budget = None
+        await user.until(lambda: len(asked(user)) == 2, "the second question")
+        assert asked(user)[-1] == typed.strip()
+        await user.until(lambda: user.prompt.text == "", "an empty prompt")
+        await user.idle()
+        assert len(asked(user)) == 2
+
+
+@pytest.mark.parametrize("ends", ["dies", "leaves"])
+async def test_a_question_that_waits_for_a_reply_is_never_lost(drive: Drive, ends: str) -> None:
     async with drive() as user:
         await user.open_chat()
         await user.ask("first", rounds=2)
         await user.type("second", "enter")
+        await user.sees("Sent when the reply ends")
+        if ends == "dies":
+            user.engine.die()
+            await user.sees("The engine stopped by itself")
+        else:
+            await user.command("chat.new")
+            await user.until(lambda: not user.messages, "a new chat")
+        await user.until(lambda: "Sent when" not in user.text, "not sent")
         assert user.prompt.text == "second"
-        assert len(user.engine.requests(protocol.Chat)) == 1
-        user.engine.budget = None
-        await user.idle()
-        await user.press("enter")
-        await user.until(lambda: len(user.engine.requests(protocol.Chat)) == 2, "a second request")
-        assert user.prompt.text == ""
+        assert asked(user) == ["first"]
 
 
 async def test_an_empty_prompt_is_not_sent_and_escape_only_stops(drive: Drive) -> None:

@@ -118,8 +118,7 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
         await user.ask("hello", rounds=2)
         await user.sees("^X stop")
         assert "Esc stop" not in user.text
-        await user.type("more")
-        await user.press("enter")
+        await user.command("chat.again")
         await user.sees("A reply is being written: Ctrl+X stops it")
         await user.press("escape")
         assert user.chat.session.running is not None

@@ -106,6 +106,7 @@ TABLE_FROM = 48
 """The least height, in rows, at which the panel shows the table of the automatic draft length."""
 _NO_TURNS = "Nothing has been asked in this chat yet."
 _EDITING = "Editing: {prompt.send} sends it, {chat.stop} cancels"
+_QUEUED = "Sent when the reply ends; {chat.stop} keeps it here"
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,8 @@ class ChatScreen(PromptScreen[None]):
         self.session: ChatSession
         """Set when the screen is mounted."""
         self.editing: Editing | None = None
+        self._queued: str | None = None
+        """The text of the prompt that is sent as soon as the reply ends; None if none is."""
         self._pair, self._info, self._saved = pair, info, saved
         self._has_session = False
         self._drawn_version = -1
@@ -275,6 +278,8 @@ class ChatScreen(PromptScreen[None]):
         elif session.running is not None:
             for entry in entries_of(session, session.running.turn):
                 self.transcript.follow(entry)
+        if self._queued is not None and session.running is None:
+            self._send_queued()
 
     def _follow_numbers(self) -> None:
         if self.session.running is not None and self._numbers_pace.is_due():
@@ -346,6 +351,7 @@ class ChatScreen(PromptScreen[None]):
     # Opening, leaving and saving chats
 
     def _show_opened(self) -> None:
+        self._queue(None)
         self._end_edit()
         if self.query_one(FindBar).is_open:
             # The passages it found are those of the previous chat.
@@ -464,6 +470,8 @@ class ChatScreen(PromptScreen[None]):
             self.notify(f"{', '.join(self._being_read)}: still being read.", markup=False)
         elif not text.strip():
             self.notify(wording.write_first())
+        elif self.session.running is not None:
+            self._queue(event.text)
         elif self._is_too_much(text):
             return
         elif self.editing is not None:
@@ -474,11 +482,33 @@ class ChatScreen(PromptScreen[None]):
             self.prompt.take()
             self.transcript.selected = None
 
+    def _queue(self, text: str | None) -> None:
+        """Send this text of the prompt when the reply ends; None sends nothing then."""
+        self._queued = text
+        self._title_prompt()
+        self.refresh_bindings()
+
+    def _send_queued(self) -> None:
+        queued, prompt = self._queued, self.prompt
+        self._queue(None)
+        if prompt.text == queued and not self.session.is_engine_gone:
+            self._prompt_sent(Prompt.Sent(prompt, queued))
+
+    @on(Prompt.Changed)
+    def _prompt_changed(self) -> None:
+        if self._queued is not None and self.prompt.text != self._queued:
+            self._queue(None)
+
+    def _title_prompt(self) -> None:
+        title = _EDITING if self.editing is not None else None
+        title = title if self._queued is None else _QUEUED
+        self.prompt.border_title = with_keys(title) if title else None
+
     def _is_too_much(self, text: str) -> bool:
         """Whether the question would fill the context. If so the user is warned once: sent again,
         the question is asked."""
         warning = context.warning(self._context_use(text))
-        if not warning or self._warned_about == text or self.session.running is not None:
+        if not warning or self._warned_about == text:
             return False
 
         def warn(_prompt: protocol.Rendered | None = None) -> None:
@@ -517,6 +547,8 @@ class ChatScreen(PromptScreen[None]):
     def action_stop(self) -> None:
         if self._is_covered:
             self._uncovered()
+        elif self._queued is not None:
+            self._queue(None)
         elif self.editing is not None:
             self._end_edit()
         elif self.transcript.selected is not None:
@@ -537,6 +569,8 @@ class ChatScreen(PromptScreen[None]):
         """What the key that stops does now; empty if there is nothing to stop."""
         if self._is_covered:
             return "close"
+        if self._queued is not None:
+            return "keep"
         if self.editing is not None:
             return "cancel"
         if self.transcript.selected is not None:
@@ -736,7 +770,7 @@ class ChatScreen(PromptScreen[None]):
         self.transcript.select(question.id)
         self.prompt.replace_all(text)
         self.prompt.take_focus()
-        self.prompt.border_title = with_keys(_EDITING)
+        self._title_prompt()
         self.refresh_bindings()
 
     def _end_edit(self) -> None:
@@ -747,7 +781,7 @@ class ChatScreen(PromptScreen[None]):
                 self.prompt.remember(slash.escaped(self.prompt.text))
             self.prompt.replace_all(self.editing.before)
             self.editing = None
-            self.prompt.border_title = None
+            self._title_prompt()
             self.transcript.selected = None
             self.refresh_bindings()
 
