@@ -99,7 +99,11 @@ async def test_a_race_is_measured_played_and_its_winner_used(
         user.engine.accepted_of_each_round = (1,)
         user.engine.budget = None
         await user.press("c", to=ContendersDialog)
-        await user.press(*["down"] * 7, "space", "tab", "enter")
+        ticked = user.text.count("▐X▌")
+        await user.press(*["down"] * 7, "space")
+        await user.until(lambda: user.text.count("▐X▌") == ticked + 1, "one more tick")
+        assert user.text.count("▐ ▌") > ticked
+        await user.press("tab", "enter")
         await user.sees("length 8")
         await user.sees("Any key skips it")
         await user.press("x")

@@ -42,6 +42,7 @@ from eaglechat.tui.texts.bench import (
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.meters import Bar
 from eaglechat.tui.widgets.readouts import Line
+from eaglechat.tui.widgets.tick_list import TickList
 from eaglechat.wire import protocol
 from eaglechat.wire.bench_records import PLAIN, BenchRun
 from eaglechat.wire.protocol import AUTO, Auto, Bench, BenchProgress, PairInfo
@@ -142,7 +143,7 @@ class BenchScreen(EagleScreen[None]):
         with VerticalScroll(id="bench", can_focus=False):
             with Horizontal(id="choices"):
                 prompts = [(prompt.name, i, True) for i, prompt in enumerate(self._prompts)]
-                yield SelectionList(*prompts, id="prompts", compact=True)
+                yield TickList(*prompts, id="prompts", compact=True)
                 with Vertical(id="fields"):
                     for id, label in _FIELDS.items():
                         yield Static(label, classes="muted")

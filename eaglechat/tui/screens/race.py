@@ -32,6 +32,7 @@ from eaglechat.tui.texts.bench import in_short
 from eaglechat.tui.texts.replies import before_writing
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import Line
+from eaglechat.tui.widgets.tick_list import TickList
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import AUTO, Hello, PairInfo, Speculation
 
@@ -350,7 +351,7 @@ class ContendersDialog(EagleModal[tuple[Speculation, ...]]):
                 f"Space chooses, {TAB} and {ENTER} race, {{dialog.back}} back"
             )
             rows = [(racing.name(who), i, who in self._chosen) for i, who in enumerate(self._who)]
-            yield SelectionList(*rows, id="contenders", compact=True)
+            yield TickList(*rows, id="contenders", compact=True)
             with Horizontal(classes="buttons"):
                 yield Button("Race", id="race", variant="primary", compact=True)
         yield TooSmall()
