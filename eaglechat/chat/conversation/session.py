@@ -434,6 +434,11 @@ class ChatSession:
         self._touch()
         return True
 
+    @property
+    def has_deleted(self) -> bool:
+        """Whether something was deleted that can be restored."""
+        return bool(self._deleted)
+
     def undo_delete(self) -> TurnId | None:
         """Restore what was deleted last since the chat was opened; return its root, or None."""
         if self._is_busy():

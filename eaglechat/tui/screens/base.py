@@ -159,6 +159,11 @@ class EagleScreen(Screen[Result]):
 
         threading.Thread(target=run, name="background", daemon=True).start()
 
+    @property
+    def without_object(self) -> frozenset[str]:
+        """The ids of commands that hold here, and now have nothing to work on. They say so."""
+        return frozenset()
+
     def state_of(self, id: str) -> str:
         """The state of the switch that a command turns, such as `on`; empty if it turns none."""
         return ""

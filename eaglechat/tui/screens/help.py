@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +16,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from eaglechat.tui.commands.bindings import active_commands
+from eaglechat.tui.commands.command import Group
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.commands.search import Entry
 from eaglechat.tui.screens.base import EagleModal, TooSmall
@@ -24,6 +26,7 @@ from eaglechat.tui.widgets.filter import Filter, Rows
 
 TERM_CELLS = 16
 """Cells of the first column."""
+_NO_GROUP = "Keys"
 
 
 class HelpScreen(EagleModal[Entry]):
@@ -41,7 +44,6 @@ class HelpScreen(EagleModal[Entry]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="help") as dialog:
             dialog.border_title = "Help"
-            dialog.border_subtitle = with_keys("{list.choose} runs it, {dialog.back} closes")
             rows = Rows(id="list")
             words = Filter(rows, id="filter")
             words.placeholder = "search keys, commands, settings and words"
@@ -56,20 +58,33 @@ class HelpScreen(EagleModal[Entry]):
     @on(Input.Changed)
     def _list(self) -> None:
         query = self.query_one(Filter).value
+        groups: dict[str, list[Entry]] = self._groups()
         if query.strip():
-            self.entries = [entry for _, entry in found(self.app, self._about, query)]
-        else:
-            words = (Entry("", meaning, mark=word) for word, meaning in GLOSSARY)
-            self.entries = [*self._commands(), *words]
+            groups = {"": [entry for _, entry in found(self.app, self._about, query)]}
+        self.entries = [entry for group in groups.values() for entry in group]
         rows = self.query_one("#list", OptionList)
         rows.clear_options()
-        rows.add_options(_option(place, entry) for place, entry in enumerate(self.entries))
-        rows.highlighted = 0 if self.entries else None
+        rows.add_options(_options(groups))
+        rows.action_first()
+        self._say_what_enter_does()
 
-    def _commands(self) -> Iterator[Entry]:
+    def _groups(self) -> dict[str, list[Entry]]:
+        """The commands, in the groups of the leader's columns, those without one first; then the
+        words."""
+        groups: dict[str, list[Entry]] = {name: [] for name in (_NO_GROUP, *get_args(Group))}
         for active in active_commands(self._about):
             keys, run = keys_in_words(active), run_of(self.app, active)
-            yield Entry("", active.command.help, mark=keys, run=run)
+            entry = Entry("", active.command.help, mark=keys, run=run)
+            groups[active.command.group or _NO_GROUP].append(entry)
+        groups["Words"] = [Entry("", meaning, mark=word) for word, meaning in GLOSSARY]
+        return groups
+
+    @on(OptionList.OptionHighlighted)
+    def _say_what_enter_does(self) -> None:
+        chosen = self.query_one(Filter).chosen
+        runs = chosen is not None and self.entries[chosen].run is not None
+        said = "{list.choose} runs it, {dialog.back} closes" if runs else "{dialog.back} closes"
+        self.query_one("#help").border_subtitle = with_keys(said)
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
@@ -77,6 +92,15 @@ class HelpScreen(EagleModal[Entry]):
         chosen = self.query_one(Filter).chosen
         if chosen is not None and self.entries[chosen].run is not None:
             self.dismiss(self.entries[chosen])
+
+
+def _options(groups: dict[str, list[Entry]]) -> Iterator[Option]:
+    """A heading for each group that has entries and a name, and its entries below it."""
+    places = itertools.count()
+    for name, entries in groups.items():
+        if name and entries:
+            yield Option(Text(name, "bold"), disabled=True)
+        yield from (_option(next(places), entry) for entry in entries)
 
 
 def _option(place: int, entry: Entry) -> Option:

@@ -42,10 +42,11 @@ class MoreScreen(EagleModal[Active]):
             group: [one for one in held if one.command.group == group] for group in get_args(Group)
         }
         self._state = {one.command.id: about.state_of(one.command.id) for one in held}
+        self._dim = about.without_object
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog", id="more", can_focus=False) as dialog:
-            dialog.border_title = f"{key_of('app.leader')} and"
+            dialog.border_title = f"{key_of('app.leader')}, then"
             dialog.border_subtitle = with_keys(
                 f"{name_of(SEARCH_KEY)} searches everything, {{dialog.back}} back"
             )
@@ -68,8 +69,8 @@ class MoreScreen(EagleModal[Active]):
         width = max(map(len, keys))
         return [
             Content.assemble(
-                (f"{key:>{width}}", "bold $accent"),
-                f"  {one.command.title} ",
+                (f"{key:>{width}}", MUTED if one.command.id in self._dim else "bold $accent"),
+                (f"  {one.command.title} ", MUTED if one.command.id in self._dim else ""),
                 (self._state[one.command.id], f"bold {MUTED}"),
             )
             for key, one in zip(keys, held, strict=True)

@@ -17,10 +17,7 @@ class TickList(SelectionList[Choice]):
     def render_line(self, y: int) -> Strip:
         strip = super().render_line(y)
         place = self.scroll_offset.y + y
-        if (
-            place < self.option_count
-            and self.get_option_at_index(place).value not in self.selected
-        ):
+        if place < self.option_count and self.get_option_at_index(place).value not in self.selected:
             left, (text, style, _), *rest = strip
             strip = Strip([left, Segment(" " * len(text), style), *rest])
         return strip

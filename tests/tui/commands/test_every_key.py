@@ -316,7 +316,7 @@ async def test_a_dialog_names_keys_it_has_and_the_help_lists_each_command_once(
             return
         await user.on(HelpScreen)
         listed = [entry.sentence for entry in user.app.screen.entries]
-        assert listed[: len(meant)] == meant
+        assert sorted(listed[: len(meant)]) == sorted(meant)
         assert len(listed) == len(set(listed))
         await user.press("escape")
         await user.until(lambda: not isinstance(user.app.screen, HelpScreen), "the screen again")

@@ -8,10 +8,11 @@ from pathlib import Path
 from textual.command import CommandPalette
 
 from eaglechat.settings import load
+from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.search import Entry, ranked
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.help import HelpScreen
-from eaglechat.tui.screens.more import MoreScreen
+from eaglechat.tui.screens.more import Column, MoreScreen
 from eaglechat.tui.screens.palette import found
 from tests.tui.driving import Driver
 
@@ -72,6 +73,55 @@ async def test_the_list_behind_the_leader_shows_states_and_searches(
         await user.until(lambda: user.app.theme == "eagle-light", "the theme")
         await user.on(ChatScreen)
         assert load(tmp_path / "config.toml")[0].interface.theme == "eagle-light"
+
+
+async def test_what_has_nothing_to_work_on_is_dim_behind_the_leader_and_says_so(
+    drive: Drive,
+) -> None:
+    def dim(user: Driver) -> set[str]:
+        columns = user.app.screen.query(Column)
+        rows = [row for column in columns for row in column.options]
+        muted = [
+            row.prompt
+            for row in rows
+            if not any("$accent" in one.style for one in row.prompt.spans)
+        ]
+        return {" ".join(row.plain.split()[1:]) for row in muted}
+
+    async with drive() as user:
+        await user.open_chat()
+        await user.command("app.leader", to=MoreScreen)
+        in_empty_chat = dim(user)
+        assert {"Continue", "Copy code", "Answer now", "Undo a deletion"} <= in_empty_chat
+        await user.press("escape")
+        by_title = {one.command.title: one.command for one in active_commands(user.chat)}
+        said = 0
+        for title in sorted(in_empty_chat):
+            await user.command(by_title[title].id)
+            assert len(user.notices) > said, title
+            said = len(user.notices)
+        assert user.app.screen is user.chat
+        assert user.messages == ()
+        user.engine.reply = "```\ncode\n```\nhttps://example.org"
+        await user.ask("hello")
+        await user.command("app.leader", to=MoreScreen)
+        assert dim(user) == {
+            "Answer now", "Continue", "Expand a paste", "Fold reasoning", "Newer version",
+            "Older version", "Undo a deletion",
+        }  # fmt: skip
+
+
+async def test_the_help_is_in_groups_and_uses_the_room(drive: Drive) -> None:
+    async with drive(size=(120, 60)) as user:
+        await user.open_chat()
+        await user.press("f1", to=HelpScreen)
+        rows = [line.strip(" │") for line in user.text.splitlines()]
+        groups = [row for row in rows if row in ("Keys", "Reply", "Turn", "View", "Words")]
+        assert groups == ["Keys", "Reply", "Turn", "View"]
+        assert "Enter runs it" in user.text
+        await user.press("end")
+        await user.until(lambda: "Enter runs it" not in user.text, "a word, which is read")
+        await user.sees("Words")
 
 
 async def test_the_help_runs_what_it_finds(drive: Drive) -> None:

@@ -32,7 +32,7 @@ from eaglechat.chat.conversation.session import ChatSession, Said, Severity
 from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.history.saved_chat import Passage, SavedChat
 from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.refusals import ChainsOnly, Remark, no_prompt, not_yet
+from eaglechat.chat.refusals import ChainsOnly, Remark, cannot_answer_now, no_prompt, not_yet
 from eaglechat.chat.search import parse
 from eaglechat.chat.writing.context_use import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
@@ -89,6 +89,7 @@ from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.round_list import RoundList
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.tui.widgets.transcript.entry import TranscriptEntry
+from eaglechat.tui.widgets.transcript.markdown import code_blocks, links
 from eaglechat.tui.widgets.transcript.reply import LinkChosen, ReplyEntry
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
@@ -614,6 +615,39 @@ class ChatScreen(PromptScreen[None]):
             yield Offer("chat.auto", "auto")
         for id in ("app.leader", "chats.open", "chat.new", "chat.menu", "app.quit"):
             yield Offer(id, BY_ID[id].footer)
+
+    @property
+    def without_object(self) -> frozenset[str]:
+        session, turns = self.session, self.session.turns
+        last, siblings = turns.last, [turns.siblings(turn.id) for turn in turns.path]
+        replies = [turn for turn in turns.path if isinstance(turn, Reply)]
+        is_idle = session.running is None
+        is_free = is_idle and not session.is_engine_gone
+        is_thinking = not is_idle and cannot_answer_now(session.shown, session.reasoning) is None
+        has_turns, has_versions = bool(turns.path), any(len(one) > 1 for one in siblings)
+        can = {
+            "chat.again": is_free and has_turns,
+            "chat.answer_now": is_thinking,
+            "chat.bench": is_free,
+            "chat.compare": is_free and has_turns,
+            "chat.copy": bool(replies),
+            "chat.copy_code": any(code_blocks(neutralise(one.text)) for one in reversed(replies)),
+            "chat.delete_turn": is_idle and has_turns,
+            "chat.edit": has_turns,
+            "chat.export": has_turns,
+            "chat.go_on": is_free and last is not None and self._is_cut_off(last),
+            "chat.inspect": bool(replies),
+            "chat.newer_version": has_versions,
+            "chat.older_version": has_versions,
+            "chat.open_link": any(links(neutralise(one.text)) for one in reversed(replies)),
+            "chat.prompt": is_free,
+            "chat.thought": any(one.recording.has_reasoning for one in replies),
+            "chat.turn_after": has_turns,
+            "chat.turn_before": has_turns,
+            "chat.undo_delete": is_idle and session.has_deleted,
+            "prompt.open_part": bool(self.prompt.marks.spans(self.prompt.text)),
+        }
+        return frozenset(id for id, has_object in can.items() if not has_object)
 
     def state_of(self, id: str) -> str:
         controls = self.controls
