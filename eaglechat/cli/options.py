@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eaglechat import paths, settings
@@ -32,12 +32,25 @@ def add_pair_options(parser: argparse.ArgumentParser, *, draft: bool = True) -> 
         help="a pair by name, such as smollm2-135m, or a model of `eaglechat models`",
     )
     group.add_argument(
-        "--target", type=Path, metavar="FILE", help="the target: its GGUF, or a name as for --pair"
+        "--target",
+        type=_model,
+        metavar="FILE",
+        help="the target: its GGUF, or a name as for --pair",
     )
     if draft:
-        group.add_argument("--draft", type=Path, metavar="FILE", help="its draft, in the same way")
+        group.add_argument(
+            "--draft", type=_model, metavar="FILE", help="its draft: its GGUF, or its name"
+        )
     else:
         parser.set_defaults(draft=None)
+
+
+def _model(text: str) -> str:
+    """An argparse type for a model's name or path. It refuses an empty text, which an unset shell
+    variable leaves."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty; name a model or its file")
+    return text
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -114,18 +127,53 @@ def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
     return pair
 
 
-def _pair_of(target: Path, draft: Path | None) -> Pair:
-    """The pair of two files, or of two models by name."""
+def _pair_of(target: str, draft: str | None) -> Pair:
+    """The pair of two files, or of two models by name. Raises CommandError for a name that no model
+    here has; a path may be on the engine's machine."""
     from eaglechat.hub.local.pairs import pair_of_files
 
-    given = [path for path in (target, draft) if path is not None]
-    if all(path.exists() for path in given):
-        return pair_of_files(target, draft)
-    models = _models_here()
-    found = [(path, None if path.exists() else _named(models, str(path))) for path in given]
-    files = [model.path if model else path for path, model in found]
-    names = [model.short_name if model else path.stem for path, model in found]
-    return pair_of_files(files[0], files[1] if draft else None, " + ".join(names))
+    given = {text: paths.expanded(text) for text in (target, draft) if text is not None}
+    models = [] if all(path.is_file() for path in given.values()) else _models_here()
+    found = {text: None if path.is_file() else _named(models, text) for text, path in given.items()}
+    for text, model in found.items():
+        if model is None and not given[text].is_file():
+            _check_is_path(text, models)
+    files = {text: model.path if model else given[text] for text, model in found.items()}
+    names = [model.short_name if model else given[text].stem for text, model in found.items()]
+    name = " + ".join(names) if any(found.values()) else ""
+    return pair_of_files(files[target], files[draft] if draft is not None else None, name)
+
+
+def _check_is_path(text: str, models: Sequence[LocalModel]) -> None:
+    """Raise CommandError for what is no path, but the name of a model that is not here."""
+    from eaglechat.hub.references import HubReference, InvalidReferenceError, parse
+
+    if text.lower().endswith(".gguf") and "://" not in text:
+        return
+    try:
+        reference = parse(text)
+    except InvalidReferenceError as error:
+        near = did_you_mean(text, [one.name for one in models])
+        why = f"there is no model named {text!r}; `eaglechat models` lists what is here{near}"
+        raise CommandError(str(error).rstrip(".") if "/" in text else why) from error
+    if isinstance(reference, HubReference) and not paths.expanded(text).exists():
+        raise CommandError(
+            f"{text} is neither a file nor a model on this machine; `eaglechat pull {reference}` "
+            "downloads it if the Hub has it"
+        )
+
+
+def say_if_named(prompt: str) -> None:
+    """Say so if a prompt is the name of a model here, which was perhaps meant to reply."""
+    if re.fullmatch(r"[^\s:/.]+[:/.]\S+", prompt) is None:
+        return
+    from eaglechat.hub.local.library import find
+
+    if find(_models_here(), prompt):
+        complain(
+            f"{prompt} is sent as the prompt; `eaglechat run --target {prompt} PROMPT` sends a "
+            "prompt to this model"
+        )
 
 
 def _models_here() -> list[LocalModel]:

@@ -45,7 +45,8 @@ class CommandParser(argparse.ArgumentParser):
         """End the program with an error about arguments that the command does not have."""
         first = unknown[0]
         if not first.startswith("-"):
-            self.error(f"{first!r} is one argument too many; quote what has spaces in it")
+            named = ", and name a model with --target" if self.has("--target") else ""
+            self.error(f"{first!r} is one argument too many; quote what has spaces in it{named}")
         flags = _FLAG.findall(self.format_help())
         self.error(f"there is no {first}{did_you_mean(first.split('=')[0], flags)}")
 

@@ -136,9 +136,7 @@ def _target(args: argparse.Namespace) -> Path | None:
     is not installed: with --template no model is needed. Raises CommandError."""
     from eaglechat.cli.loading import choose_pair
 
-    if args.target is not None:
-        return Path(args.target)
-    named = args.pair is not None
+    named = args.pair is not None or args.target is not None
     try:
         return choose_pair(args).target
     except CommandError:

@@ -72,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
     if args.top and args.trace is None:
         raise WrongUsageError("--top is written to the trace: give --trace FILE too")
     options.check_pair(args)
+    if not any((args.target, args.pair, args.server)):
+        options.say_if_named(prompt)
     settings, problems = options.load_settings(args)
     options.report(problems)
     settings = options.in_role(args, settings)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.cli import options
+from eaglechat.cli.status import CommandError
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.settings import Settings, describe
@@ -46,9 +47,57 @@ def test_a_model_here_is_a_pair_by_its_name(
     for draft in ("draft", str(own)):
         named = ("--target", "qwen3:8b", "--draft", draft)
         assert chosen(*named) == ("qwen3:8b + draft", blob, own)
+    # A folder by that name in the current one is no model.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "qwen3:8b").mkdir()
+    for same in (
+        "qwen3:8b", "QWEN3:8B", "library/qwen3:8b", "registry.ollama.ai/library/qwen3:8b",
+        "https://ollama.com/library/qwen3:8b",
+    ):  # fmt: skip
+        assert chosen("--target", same)[1] == chosen("--pair", same)[1] == blob
     # What was loaded from a blob that `ollama pull` replaced is found again by its name.
     known.remember(Pair("qwen3:8b", tmp_path / "gone", None, "files"))
     assert chosen("--pair", "qwen3:8b")[1] == blob
+
+
+@pytest.mark.usefixtures("config")
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ("qwen3:9b", "there is no model named 'qwen3:9b'.*; did you mean qwen3:8b?"),
+        ("registry.ollama.ai/library/gone:1b", "`ollama pull gone:1b` downloads it"),
+        ("user/repo:Q4_K_M", "`eaglechat pull user/repo:Q4_K_M` downloads it"),
+        ("https://huggingface.co/user/repo", "`eaglechat pull user/repo` downloads it"),
+        ("https://example.com/model", "is not on the Hugging Face Hub"),
+    ],
+)
+def test_a_name_of_no_model_here_says_where_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, why: str
+) -> None:
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
+    ollama_store.put(tmp_path / "ollama", "qwen3/8b", ggufs.target())
+    made = argparse.ArgumentParser()
+    options.add_pair_options(made)
+    given = made.parse_args(["--target", named])
+    with pytest.raises(CommandError, match=why):
+        options.chosen_pair(given, PairLibrary(tmp_path / "state"))
+
+
+@pytest.mark.usefixtures("config")
+@pytest.mark.parametrize(
+    ("prompt", "is_name"), [("qwen3:8b", True), ("Qwen3:8B", True), ("2:1", False), ("a b", False)]
+)
+def test_a_prompt_that_is_a_models_name_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    prompt: str,
+    is_name: bool,
+) -> None:
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
+    ollama_store.put(tmp_path / "ollama", "qwen3/8b", ggufs.target())
+    options.say_if_named(prompt)
+    assert (f"`eaglechat run --target {prompt} PROMPT`" in capsys.readouterr().err) == is_name
 
 
 def parser(*tables: str) -> argparse.ArgumentParser:

@@ -9,6 +9,7 @@ import pytest
 
 from eaglechat.cli import main
 from tests.engine.templates.dialects import FOLDER
+from tests.hub import ollama_store
 
 SWITCHED = str(FOLDER / "switched.jinja")
 
@@ -33,6 +34,24 @@ def test_the_prompt_of_a_greeting_is_printed(
 ) -> None:
     assert main(["prompt", "--target", str(tiny_files[0])]) == 0
     assert capsys.readouterr().out == "hi x\n"
+
+
+def test_a_model_has_its_name_and_what_is_none_is_one_sentence(
+    tiny_files: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path / "eaglechat"))
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path))
+    ollama_store.put(tmp_path, "tiny/1b", tiny_files[0].read_bytes())
+    assert main(["prompt", "--target", "tiny:1b"]) == 0
+    assert capsys.readouterr().out == "hi x\n"
+    (tmp_path / "page.gguf").write_text("<html>")
+    for file, why in (("page.gguf", "is not a GGUF file"), ("gone.gguf", "does not exist")):
+        assert main(["prompt", "--target", str(tmp_path / file)]) == 1
+        said = capsys.readouterr().err
+        assert (why in said, said.count("\n")) == (True, 1)
 
 
 def test_a_template_takes_the_place_of_the_model_s_own(

@@ -204,3 +204,33 @@ def test_whatever_passes_stays_inside_on_every_system(text: str) -> None:
             assert ".." not in there.parts
             assert not any(PureWindowsPath(part).is_reserved() for part in there.parts)
             assert Path("/cache", text).is_relative_to("/cache")
+
+
+@pytest.mark.parametrize(
+    ("reference", "files", "wanted"),
+    [
+        ("u/r:IQ4_XS", ["m-IMAT-IQ4_XS-Q8nextn.gguf"], "m-IMAT-IQ4_XS-Q8nextn.gguf"),
+        ("u/r:Q8_0", ["A-Q4_K_M-imat.gguf", "A-Q8_0-imat.gguf"], "A-Q8_0-imat.gguf"),
+        ("u/r:Q8_0", ["A-Q8_0-b.gguf", "A-Q8_0.gguf"], "A-Q8_0.gguf"),
+        ("u/r:q8_0", ["Q4_0/m.gguf", "Q8_0/m.gguf"], "Q8_0/m.gguf"),
+        ("u/r-Q4_0-GGUF:Q4_0", ["m.gguf"], "m.gguf"),
+        ("u/r:m.gguf", ["m.gguf", "n.gguf"], "m.gguf"),
+        ("u/r:latest", ["m-Q8_0.gguf", "m-Q4_K_M.gguf"], "m-Q4_K_M.gguf"),
+        ("u/r:Q2_0", ["m-PQ2_0.gguf", "m-Q8_0.gguf"], None),
+        ("u/r:Q4_K", ["m-Q4_K_M.gguf"], None),
+        ("u/r:Q4_K", ["m-Q4_K_M-imat.gguf"], None),
+        ("u/r-Q4_0-GGUF:Q8_0", ["m.gguf"], None),
+        ("u/r-Q4_0:Q4_0", ["m.gguf", "n.gguf"], None),
+        ("u/r:Q8_0", ["m-Q8_0.gguf.part1of2", "m-Q8_0.gguf.part2of2", "m-Q4_0.gguf"], None),
+    ],
+)
+def test_a_quantisation_is_a_word_of_a_name(
+    reference: str, files: list[str], wanted: str | None
+) -> None:
+    parsed = parse(reference)
+    assert isinstance(parsed, HubReference)
+    if wanted is None:
+        with pytest.raises(InvalidReferenceError, match="has no "):
+            choose(parsed, files)
+    else:
+        assert choose(parsed, files).first == wanted

@@ -74,7 +74,7 @@ def stores() -> list[Path]:
 def tagged(text: str) -> str:
     """What `ollama list` calls the model of this name, in lower case: the host and the library of
     Ollama are left out, and a name without a tag means the latest."""
-    name = text.lower().rpartition("://")[2]
+    name = re.sub(r"^hf:(//)?", "hf.co/", text.lower()).rpartition("://")[2]
     host, _, rest = name.partition("/")
     if rest and host in OLLAMA_HOSTS:
         name = rest

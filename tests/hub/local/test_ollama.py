@@ -240,3 +240,32 @@ def test_a_header_is_read_once_as_long_as_its_file_stays(
     (book,) = (home / "eaglechat" / "state").iterdir()
     book.write_bytes(b"\x81\xc4\x00\xc4\x00")
     assert scan([], tmp_path) == [changed]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("smol", "smol:latest"),
+        ("SMOL:135M", "smol:135m"),
+        ("library/smol:135m", "smol:135m"),
+        ("ollama.com/library/smol", "smol:latest"),
+        ("registry.ollama.ai/library/smol:135m", "smol:135m"),
+        ("https://registry.ollama.ai/me/mine", "me/mine:latest"),
+        ("me/mine", "me/mine:latest"),
+        ("some/thing-gguf:q8_0", "hf.co/Some/Thing-GGUF:Q8_0"),
+        ("Some/Thing-GGUF", "hf.co/Some/Thing-GGUF:latest"),
+        ("HF.co/some/Thing-GGUF", "hf.co/Some/Thing-GGUF:latest"),
+        ("https://huggingface.co/Some/Thing-GGUF", "hf.co/Some/Thing-GGUF:latest"),
+        ("hf:Some/Thing-GGUF:Q8_0", "hf.co/Some/Thing-GGUF:Q8_0"),
+        ("smol:1b", None),
+        ("thing-gguf", None),
+    ],
+)
+def test_a_model_is_found_by_every_name_that_ollama_takes(
+    store: Path, tmp_path: Path, text: str, wanted: str | None
+) -> None:
+    names = ("smol/135m", "smol/latest", "registry.ollama.ai/me/mine/latest",
+             "hf.co/Some/Thing-GGUF/latest", "hf.co/Some/Thing-GGUF/Q8_0")  # fmt: skip
+    for number, name in enumerate(names):
+        put(store, name, ggufs.target(**{"general.name": str(number)}))
+    assert [one.name for one in find(scan([], tmp_path), text)] == ([wanted] if wanted else [])
