@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +14,7 @@ from eaglechat.links.worker import LocalLink
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import Round
-
-PATIENCE_S = 120.0
-"""The longest wait of a client for what it asked."""
+from tests.waiting import PATIENCE_S, until
 
 
 def load(files: tuple[Path, Path | None], **options: object) -> p.Load:
@@ -74,12 +71,12 @@ class Client:
         self.link.watch(self.heard.append)
 
     def until(self, condition: Callable[[], object], what: str = "what was waited for") -> None:
-        deadline = time.monotonic() + self.patience_s
-        while not condition():
-            assert time.monotonic() < deadline, (
-                f"never came: {what}; heard {self.heard[-5:]}; logged {self.link.log_tail()}"
-            )
-            self.link.pump(0.05)
+        until(
+            condition,
+            lambda: f"{what}; heard {self.heard[-5:]}; logged {self.link.log_tail()}",
+            self.patience_s,
+            lambda: self.link.pump(0.05),
+        )
 
     def ready(self) -> p.Hello:
         self.link.start()

@@ -19,8 +19,7 @@ from eaglechat.tui.texts.timeline import Entry, entries
 from eaglechat.wire import protocol
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.scripted_reports import pair_info
-
-MOST_PUMPS = 2000
+from tests.waiting import until
 
 
 class Headless:
@@ -81,11 +80,7 @@ class Headless:
     # Driving
 
     def pump_until(self, condition: Callable[[], object]) -> None:
-        for _ in range(MOST_PUMPS):
-            if condition():
-                return
-            self.engine.pump()
-        raise AssertionError("it never came to hold")
+        until(condition, "what was waited for", meanwhile=self.engine.pump)
 
     def finish(self) -> None:
         """Let the engine write to the end."""

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from eaglechat.engine.auto import calibration
-from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.drafters.base import Limits, Proposal
 from eaglechat.engine.drafters.dflash.drafter import DflashDrafter
 from eaglechat.engine.drafters.mtp.pairing import problem
@@ -259,26 +258,6 @@ def test_the_drafter_is_switched_between_replies_in_every_order(write: Write, ki
                 held = held[:150]
 
 
-def test_auto_takes_the_drafter_that_is_expected_to_be_fastest(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, prompt = write("qwen35, dflash"), cycle(20)
-    # Milliseconds that are expected of a reply, with each drafter and in turn.
-    hoped = iter([(2.0, 1.0), (1.0, 2.0), (1.0, 1.01), (1.01, 1.0)])
-    used = []
-    with files.loaded() as pair:
-        for ms in hoped:
-            of_each = iter(ms)
-            monkeypatch.setattr(Controller, "hoped_ms", lambda *_, of=of_each, **__: next(of))
-            reply = pair.reply(prompt, n="auto", length=40)
-            assert (reply.tokens, reply.offs) == (cycle(41, prompt[-1])[1:], [])
-            of_auto = pair.reply(prompt, length=12)
-            assert of_auto.tokens == cycle(13, prompt[-1])[1:]
-            used += {token.drafter for round_ in of_auto.rounds for token in round_.drafted}
-    first, second = files.kind.drafters
-    assert used == [second, first, first, first]
-
-
 @pytest.mark.parametrize(
     ("drafter", "between"), [("mtp", "none"), ("dflash", "ngram"), ("mtp", "dflash")]
 )
@@ -406,13 +385,6 @@ def test_heads_are_not_run_unless_they_are_as_declared_and_llama_cpp_has_a_graph
     assert problem(more) == "its file declares 2 MTP heads and has 1"
     other = replace(header, fields={**header.fields, "general.architecture": "deepseek4"})
     assert problem(other) == "llama.cpp cannot run the MTP heads of deepseek4 models"
-
-
-def test_heads_that_were_not_loaded_get_no_context(tmp_path: Path) -> None:
-    with Model(tiny_kinds.write_hy_v3(tmp_path / "hy_v3.gguf")) as model:
-        sizes = {"n_ctx": 256, "n_batch": 32, "n_threads": N_THREADS}
-        with Context(model, **sizes) as target, pytest.raises(AssertionError):
-            Context(model, **sizes, other=target, runs_heads=True)
 
 
 def test_inputs_that_were_not_exported_are_not_read(tmp_path: Path) -> None:

@@ -24,4 +24,11 @@ def online(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hub(fake: FakeHub, tmp_path: Path) -> Hub:
-    return Hub(fake.endpoint, tmp_path / "cache", Timeouts(connect=2.0, read=0.5), (0.01, 0.01))
+    return Hub(fake.endpoint, tmp_path / "cache", Timeouts(), (0.01, 0.01))
+
+
+@pytest.fixture
+def impatient(hub: Hub) -> Hub:
+    """Soon takes a pause for a stall, a busy machine's too: what it asked is not counted."""
+    hub.timeouts = Timeouts(read=0.5)
+    return hub

@@ -162,7 +162,7 @@ def test_what_is_gone_gated_or_renamed_is_said(
 def test_without_a_network_nothing_is_said_to_have_changed(
     script: ModuleType, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nowhere = Hub("http://127.0.0.1:9", tmp_path / "cache", Timeouts(0.5, 0.5), ())
+    nowhere = Hub("http://127.0.0.1:9", tmp_path / "cache", Timeouts(), ())
     before = file.read_text()
     assert script.main(["--write"], nowhere, file) == 2
     out, err = capsys.readouterr()

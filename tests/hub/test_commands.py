@@ -8,9 +8,7 @@ import io
 import json
 import re
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +22,10 @@ from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.queue import Downloads, FileSnapshot, InstallSnapshot, Stage
 from tests import ggufs
 from tests.cli.redrawn import Terminal
-from tests.environment import ROOT
 from tests.hub import ollama_store
 from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub, sha256
+from tests.waiting import PATIENCE_S, until
 
 TARGET, DRAFT = ggufs.target(), ggufs.draft()
 CATALOGUE = """
@@ -302,14 +300,13 @@ def test_a_full_disk_is_said_before_anything_is_fetched(
 def test_an_interrupt_keeps_what_came_and_says_so(commands: Commands, fake: FakeHub) -> None:
     fake.fail(stall_after=100)
     process = commands.start("pull", "org/tiny-GGUF")
-    deadline = time.monotonic() + 30
-    parts: list[Path] = []
-    while not any(part.stat().st_size == 100 for part in parts):
-        assert time.monotonic() < deadline
-        parts = list(commands.cache.glob("models--*/blobs/*.part"))
-        time.sleep(0.005)
+    parts = commands.cache.glob
+    until(
+        lambda: [part for part in parts("models--*/blobs/*.part") if part.stat().st_size == 100],
+        "the bytes before the stall",
+    )
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "what was downloaded stays" in err
     assert "Traceback" not in err
@@ -319,30 +316,17 @@ def test_an_interrupt_keeps_what_came_and_says_so(commands: Commands, fake: Fake
 
 def test_two_processes_share_one_download(commands: Commands, fake: FakeHub) -> None:
     def until_both_have_asked(*_: object) -> None:
-        deadline = time.monotonic() + 15
-        while len(fake.requests("hub", "HEAD")) < 2 and time.monotonic() < deadline:
-            time.sleep(0.005)
+        until(lambda: len(fake.requests("hub", "HEAD")) >= 2, "a question of both")
 
     fake.pace = until_both_have_asked
     first, second = (commands.start("pull", "org/tiny-GGUF") for _ in range(2))
-    outputs = [process.communicate(timeout=60)[0] for process in (first, second)]
+    outputs = [process.communicate(timeout=PATIENCE_S)[0] for process in (first, second)]
     assert outputs[0] == outputs[1]
     assert Path(outputs[0].strip()).read_bytes() == TARGET
     of_target = sha256(TARGET)
     heads = fake.requests("hub", "HEAD")
     assert len([seen for seen in heads if seen.path.endswith("/tiny-Q4_K_M.gguf")]) == 2
     assert len([seen for seen in fake.requests("storage") if of_target in seen.path]) == 1
-
-
-def test_the_commands_load_nothing_heavy_before_they_run() -> None:
-    script = (
-        "import sys; from eaglechat.cli import pull, models, remove; "
-        "print([m for m in ('textual', 'llama_cpp', 'huggingface_hub') if m in sys.modules])"
-    )
-    out = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert out.stdout.strip() == "[]"
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,8 +18,9 @@ from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import decode_event, encode
 from eaglechat.wire.records import FinishReason
-from tests.engine_client import PATIENCE_S, Client, load
+from tests.engine_client import Client, load
 from tests.links.engines import ENGINE, chat
+from tests.waiting import PATIENCE_S, until
 
 
 def test_the_engine_ends_with_its_client(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -217,41 +217,8 @@ def test_each_of_two_engines_keeps_its_own_log(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["engine.log"]
 
 
-def test_a_log_may_be_read_while_its_engine_ends() -> None:
-    """The reader of the process closes the log at any moment."""
-    failed: list[Exception] = []
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for _ in range(5):
-            link = ProcessLink([sys.executable, "-c", "pass"], None)
-            news: list[object] = []
-            link.watch(news.append)
-            link.start()
-            reader = threading.Thread(target=read_until_it_ends, args=(link, news, failed))
-            reader.start()
-            while not any(isinstance(one, Died) for one in news):
-                link.pump(0.01)
-            reader.join()
-            link.close()
-    finally:
-        sys.setswitchinterval(interval)
-    assert failed == []
-
-
 def wait_for_log(link: ProcessLink) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not link.log_tail():
-        assert time.monotonic() < deadline, "it never said anything"
-        time.sleep(0.01)
-
-
-def read_until_it_ends(link: ProcessLink, news: list[object], failed: list[Exception]) -> None:
-    while not any(isinstance(one, Died) for one in news):
-        try:
-            link.log_tail()
-        except ValueError as error:
-            failed.append(error)
+    until(link.log_tail, "a line in the log")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process without asking it")

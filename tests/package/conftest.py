@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -16,16 +14,12 @@ import pytest
 from tests.environment import of_the_user
 
 ROOT = Path(__file__).parents[2]
-OLDEST = "python3.10"
-"""The oldest Python that is promised; tried too where there is one."""
 
 
 @dataclass(frozen=True)
 class Built:
     sdist: Path
     wheel: Path
-    others: Path
-    """A folder with the wheel of llama-cpp-python, which is compiled once for every Python."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +67,9 @@ def pip(folder: Path, *arguments: str) -> None:
     )
 
 
-def environment(folder: Path, python: str = sys.executable) -> Path:
+def environment(folder: Path) -> Path:
     """A virtual environment."""
-    subprocess.run([python, "-m", "venv", str(folder)], env=clean_environment(), check=True)
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], env=clean_environment(), check=True)
     return folder
 
 
@@ -90,24 +84,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     (sdist,) = folder.glob("*.tar.gz")
     pip(tools, "wheel", "--no-cache-dir", "--no-deps", "--wheel-dir", str(folder), str(sdist))
     (wheel,) = folder.glob("*.whl")
-    others = folder / "others"
-    compiled = next(
-        one for one in requires("eaglechat") or () if one.startswith("llama-cpp-python")
-    )
-    pip(tools, "wheel", "--no-deps", "--wheel-dir", str(others), compiled)
-    return Built(sdist, wheel, others)
+    return Built(sdist, wheel)
 
 
-@pytest.fixture(scope="session", params=[False, True], ids=["this Python", "the oldest Python"])
-def installed(
-    request: pytest.FixtureRequest, built: Built, tmp_path_factory: pytest.TempPathFactory
-) -> Installed:
+@pytest.fixture(scope="session")
+def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The wheel in an environment of its own, with the newest of everything it needs."""
-    python = _oldest_python() if request.param else sys.executable
-    if python is None:
-        pytest.skip(f"{OLDEST} is not on this machine")
-    folder = environment(tmp_path_factory.mktemp("installed"), python)
-    pip(folder, "install", "--find-links", str(built.others), f"{built.wheel}[demo]")
+    folder = environment(tmp_path_factory.mktemp("installed"))
+    pip(folder, "install", f"{built.wheel}[demo]")
     return Installed(folder, tmp_path_factory.mktemp("home"))
 
 
@@ -118,14 +102,3 @@ def unpacked(built: Built, tmp_path: Path) -> Path:
         archive.extractall(tmp_path)
     (folder,) = tmp_path.glob("eaglechat-*")
     return folder
-
-
-def _oldest_python() -> str | None:
-    """On the path, or among pyenv's versions."""
-    found = [shutil.which(OLDEST), *map(str, Path.home().glob(f".pyenv/versions/*/bin/{OLDEST}"))]
-    return next((python for python in found if python and _starts(python)), None)
-
-
-def _starts(python: str) -> bool:
-    """False for the stand-in that pyenv leaves on the path."""
-    return subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from eaglechat.wire.errors import RpcError
 from eaglechat.wire.load_options import LoadOptions
 from tests.engine_client import Client, engine_process
 from tests.rpc.fake_server import nobody
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 BUILT = Path(os.environ.get("EAGLECHAT_LLAMA_RPC", "")).absolute()
@@ -52,13 +52,13 @@ class Server:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until = time.monotonic() + 60.0
-        while time.monotonic() < until:
-            with suppress(RpcError):
-                rpc.ask(self.endpoint)
-                return
-            time.sleep(0.1)
-        raise AssertionError("the server does not begin to answer")
+        until(self._answers, "an answer of the server")
+
+    def _answers(self) -> bool:
+        with suppress(RpcError):
+            rpc.ask(self.endpoint)
+            return True
+        return False
 
     def kill(self) -> None:
         if self._process is not None:

@@ -14,6 +14,7 @@ import pytest
 
 from eaglechat.hub.local import pairs
 from tests.terminal.tmux import REPLIED, Terminal
+from tests.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.terminal,
@@ -78,7 +79,7 @@ def test_a_first_chat_from_the_menu_to_quitting(wide: Terminal) -> None:
     wide.keys("Escape")
 
     wide.keys("C-q")
-    wide.wait_for(r"exit status 0", 20)
+    wide.wait_for(r"exit status 0")
 
 
 def test_a_race_shows_both_speeds_and_ends_in_a_sentence(home: Path) -> None:
@@ -101,14 +102,14 @@ def test_quitting_in_the_middle_of_a_reply_and_of_a_load(home: Path) -> None:
     with open_terminal(home, "--pair", "smollm2-135m", width=80, height=24) as terminal:
         terminal.wait_for("Loading smollm2-135m", LOADING_TIMEOUT)
         terminal.keys("C-q")
-        terminal.wait_for(r"exit status 0", 20)
+        terminal.wait_for(r"exit status 0")
     with open_terminal(home, "--pair", "smollm2-135m", width=80, height=24) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
         terminal.type(LONG_PROMPT)
         terminal.keys("Enter")
         terminal.wait_for(r"kept \d+%")
         terminal.keys("C-q")
-        terminal.wait_for(r"exit status 0", 20)
+        terminal.wait_for(r"exit status 0")
 
 
 @pytest.mark.parametrize("is_closed", [False, True], ids=["terminated", "window closed"])
@@ -124,9 +125,9 @@ def test_a_terminated_app_gives_the_terminal_back_and_keeps_what_was_typed(
             terminal.close()
         else:
             terminal.send(signal.SIGTERM)
-            screen = terminal.wait_for(f"exit status {128 + signal.SIGTERM}", 20)
+            screen = terminal.wait_for(f"exit status {128 + signal.SIGTERM}")
             assert "a last word" not in screen
-        _, left = psutil.wait_procs(app_and_engine, 20)
+        _, left = psutil.wait_procs(app_and_engine, PATIENCE_S)
         assert len(app_and_engine) >= 2
         assert left == []
     chats = [file.read_text() for file in home.rglob("*.jsonl")]
@@ -143,4 +144,4 @@ def test_what_is_typed_from_the_first_moment_is_asked(home: Path) -> None:
         terminal.wait_for("> Name a fruit.", LOADING_TIMEOUT)
         terminal.says(REPLIED)
         terminal.keys("C-q")
-        terminal.wait_for(r"exit status 0", 20)
+        terminal.wait_for(r"exit status 0")

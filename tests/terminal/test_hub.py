@@ -114,7 +114,7 @@ def test_a_pair_is_chosen_killed_in_mid_download_gone_on_with_converted_and_chat
         # The converted draft is the shipped one: the target accepts some of what it guesses.
         assert percent(terminal.screen(), "kept") > 0
         terminal.keys("C-q")
-        terminal.wait_for("exit status 0", 20)
+        terminal.wait_for("exit status 0")
 
     target = sha256(pairs.builtin_pair().target.read_bytes())
     fetched = [seen for seen in hub.requests("storage") if target in seen.path and not peeked(seen)]

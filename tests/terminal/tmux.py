@@ -13,6 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.waiting import PATIENCE_S, until
+
 REPLIED = r"token limit reached|\d+ tokens?, [\d.]+ tok/s"
 """The line below a reply, or the part of it that no panel beside it can cut in two."""
 
@@ -83,25 +85,32 @@ class Terminal:
     def wait_for(
         self,
         wanted: str | Callable[[str], bool],
-        timeout: float = 60.0,
+        timeout: float = PATIENCE_S,
         every: float = 0.05,
         *,
         unwrapped: bool = False,
     ) -> str:
         """The screen, once it shows a match of the pattern (or satisfies the predicate)."""
         holds = wanted if callable(wanted) else re.compile(wanted).search
-        deadline = time.monotonic() + timeout
-        while not holds(screen := self.screen(unwrapped=unwrapped)):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"never came: {wanted}\nthe screen shows:\n{self.screen()}")
-            time.sleep(every)
-        return screen
+
+        def matching() -> str | None:
+            screen = self.screen(unwrapped=unwrapped)
+            return screen if holds(screen) else None
+
+        found = until(
+            matching,
+            lambda: f"{wanted}\nthe screen shows:\n{self.screen()}",
+            timeout,
+            lambda: time.sleep(every),
+        )
+        assert found is not None
+        return found
 
     def copied(self) -> str:
         """What the command has put on the clipboard of the terminal, by OSC 52."""
         return self._tmux("show-buffer")
 
-    def says(self, wanted: str, timeout: float = 60.0, every: float = 0.05) -> str:
+    def says(self, wanted: str, timeout: float = PATIENCE_S, every: float = 0.05) -> str:
         """The screen as one line, once it shows a match: where a sentence wraps depends on how long
         its numbers are."""
         return self.wait_for(wanted, timeout, every, unwrapped=True)

@@ -13,6 +13,7 @@ import pytest
 from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.screen import Screen
+from textual.widgets import OptionList
 
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.commands.command import LEADER
@@ -24,12 +25,10 @@ from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire.protocol import Message
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.textual_private import drawn_strips, notices
+from tests.waiting import until_async
 
 WIDE = pytest.param((200, 50), marks=pytest.mark.slow)
 """A size that the slow tests have too."""
-
-PATIENCE = 600
-"""Frames waited for a condition before a test fails."""
 
 
 def pressed(key: str) -> list[str]:
@@ -63,11 +62,7 @@ class Driver:
         await self._stack.__aexit__(kind, error, trace)
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
-        for _ in range(PATIENCE):
-            if condition():
-                return
-            await self.pilot.pause(0.01)
-        raise AssertionError(f"never happened: {what}\n{self.text}")
+        await until_async(condition, lambda: f"{what}\n{self.text}", lambda: self.pilot.pause(0.01))
 
     async def press(self, *keys: str, to: type[Screen[Any]] | None = None) -> None:
         """Press keys; wait for the screen they lead `to`."""
@@ -93,6 +88,29 @@ class Driver:
 
         await self.until(at_rest, f"{selector} at rest")
         await self.pilot.click(selector)
+
+    async def choose(self, id: str, to: type[Screen[Any]] | None = None) -> None:
+        """Press Enter on a row of the menu, once it is there."""
+        rows = self.app.screen.query_one("#pairs", OptionList)
+        await self.until(lambda: id in {option.id for option in rows.options}, id)
+        rows.highlighted = rows.get_option_index(id)
+        await self.press("enter", to=to)
+
+    async def click_text(self, text: str) -> None:
+        """Click a text where it stands once it stays there."""
+        places: list[tuple[int, int] | None] = [None]
+
+        def at_rest() -> bool:
+            found = [
+                (line.index(text), y)
+                for y, line in enumerate(self.text.splitlines())
+                if text in line
+            ]
+            places.append(found[-1] if found else None)
+            return places[-1] is not None and places[-1] == places[-2]
+
+        await self.until(at_rest, f"“{text}” at rest on the screen")
+        await self.pilot.click(offset=places[-1])
 
     async def type(self, text: str, *then: str, to: type[Screen[Any]] | None = None) -> None:
         """Type a text, then press keys."""
@@ -203,5 +221,5 @@ class Driver:
         """After the app: its thread has closed the engine."""
         for thread in threading.enumerate():
             if thread.name == "engine-close":
-                thread.join(5)
+                thread.join()
         assert self.engine.closed

@@ -10,7 +10,6 @@ import pytest
 from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.chat.racing import FEWEST_HEATS
 from eaglechat.hub.local.pairs import pair_of_files
-from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import MessageDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
@@ -27,7 +26,6 @@ from eaglechat.wire.records import FinishReason
 from tests.ggufs import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted import REPLY
-from tests.tui.scripted_reports import pair_info
 
 Drive = Callable[..., Driver]
 
@@ -424,17 +422,6 @@ async def test_page_keys_scroll_the_transcript_while_the_prompt_has_the_focus(
         await user.press("ctrl+end")
         await user.until(lambda: transcript.scroll_y == bottom, "the end")
         assert user.prompt.has_focus
-
-
-def test_leaving_a_chat_that_has_not_opened_yet_is_nothing(
-    make_app: Callable[..., EagleApp], models: Path, tmp_path: Path
-) -> None:
-    pair = pair_of_files(models / "target.gguf", None)
-    app = make_app()
-    screen = ChatScreen(app.services, pair, pair_info("target.gguf", None, None))
-    screen.leave()
-    assert not screen.is_unsaved
-    assert not (tmp_path / "chats").exists()
 
 
 async def test_an_engine_that_reports_little_is_named_where_a_number_would_be(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -15,7 +13,6 @@ from hypothesis import strategies as st
 from textual.app import App
 from textual.color import Color, rgb_to_lab
 from textual.constants import DIM_FACTOR
-from textual.css import stylesheet
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Button, Footer, Markdown, TextArea
 
@@ -29,8 +26,6 @@ from eaglechat.tui.themes import (
     load_themes,
     read_theme,
 )
-from tests.tui.driving import Driver
-from tests.tui.textual_private import parsed_styles
 from tests.tui.widgets.transcript_app import until
 
 SHIPPED, SHIPPED_PROBLEMS = load_themes(builtin_themes_dir())
@@ -329,31 +324,6 @@ async def test_an_app_runs_on_whatever_the_loader_let_through(tmp_path: Path) ->
         app.theme = "mine"
         await until(pilot, lambda: "-theme-mine" in app.classes)
         assert app.current_theme is loaded.theme
-
-
-async def test_a_new_screen_has_only_its_own_styles_parsed(
-    drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parsed: list[tuple[Any, ...]] = []
-    parse = stylesheet.parse
-
-    def counting(*args: Any, **how: Any) -> Any:
-        parsed.append((*args, how["tie_breaker"]))
-        return parse(*args, **how)
-
-    monkeypatch.setattr(stylesheet, "parse", counting)
-    # Nothing is taken from the apps before it.
-    parsed_styles.clear()
-    async with drive() as user:
-        await user.open_chat()
-        await user.press("f1")
-        await user.sees("Help")
-        assert len(parsed) == len(set(parsed)) > 30
-        await user.press("escape")
-        before = user.chat.styles.background
-        user.app.theme = "eagle-light"
-        await user.until(lambda: user.chat.styles.background != before, "the other colours")
-        assert len(parsed) > len(set(parsed))
 
 
 @given(st.text(max_size=80))

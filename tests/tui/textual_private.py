@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from textual import app as textual_app
 from textual import pilot as textual_pilot
-from textual._compositor import ChopsUpdate, Compositor
 from textual._context import active_app, visible_screen_stack
 from textual.app import App
 from textual.cache import LRUCache
@@ -21,9 +19,8 @@ from textual.notifications import Notification
 from textual.screen import Screen
 from textual.strip import Strip
 
-PATIENCE_S = 1.0
-THREADS_PATIENCE_S = 0.04
-"""For a thread, which may be waiting for something that is still to come."""
+from tests.waiting import until_async
+
 IN_A_ROW = 3
 """How often an app has to be found at rest: a message may be between two queues."""
 
@@ -37,19 +34,24 @@ def wait_only_for_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textual_pilot.Pilot._wait_for_screen, "__defaults__", (600.0,))
 
 
-async def _quiet(min_sleep: float = 0.0, max_sleep: float = PATIENCE_S) -> None:
-    """Stands in for `textual._wait.wait_for_idle`."""
-    app = active_app.get()
-    begun, at_rest = time.monotonic(), 0
-    while at_rest < IN_A_ROW and time.monotonic() - begun < max_sleep:
-        await asyncio.sleep(0 if at_rest else 0.001)
-        waited = time.monotonic() - begun
-        busy = _is_busy(app) or (waited < THREADS_PATIENCE_S and _threads())
-        at_rest = 0 if busy else at_rest + 1
+async def _quiet(min_sleep: float = 0.0, max_sleep: float = 0.0) -> None:
+    """Stands in for `textual._wait.wait_for_idle`, without its limit."""
+    app, at_rest = active_app.get(), 0
+
+    def rests() -> bool:
+        nonlocal at_rest
+        at_rest = 0 if _busy(app) or _threads() else at_rest + 1
+        return at_rest == IN_A_ROW
+
+    await until_async(
+        rests,
+        lambda: f"an app at rest; busy are {_busy(app)} and {_threads()}",
+        lambda: asyncio.sleep(0 if at_rest else 0.001),
+    )
 
 
-def _is_busy(app: App[Any]) -> bool:
-    return any(one.message_queue_size or one._next_callbacks for one in _pumps(app))
+def _busy(app: App[Any]) -> list[MessagePump]:
+    return [one for one in _pumps(app) if one.message_queue_size or one._next_callbacks]
 
 
 def _pumps(app: App[Any]) -> Iterator[MessagePump]:
@@ -58,9 +60,27 @@ def _pumps(app: App[Any]) -> Iterator[MessagePump]:
         yield from screen.walk_children(with_self=True)
 
 
-def _threads() -> bool:
-    """Whether something is read or written in another thread."""
-    return any(one.name == "background" or "worker" in one.name for one in threading.enumerate())
+def _threads() -> list[threading.Thread]:
+    """Those that read or write something for the app."""
+    return [
+        one
+        for one in threading.enumerate()
+        if (one.name == "background" or "worker" in one.name) and one not in Gate.waiting
+    ]
+
+
+class Gate(threading.Event):
+    """Holds threads of the app, which is at rest meanwhile."""
+
+    waiting: set[threading.Thread] = set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        thread = threading.current_thread()
+        Gate.waiting.add(thread)
+        try:
+            return super().wait(timeout)
+        finally:
+            Gate.waiting.discard(thread)
 
 
 parsed_styles: dict[frozenset[tuple[str, str]], LRUCache[Any, Any]] = {}
@@ -93,23 +113,3 @@ def drawn_strips(screen: Screen[Any]) -> list[Strip]:
 def notices(app: App[Any]) -> list[Notification]:
     """The notices that stand on the screen."""
     return list(app._notifications)
-
-
-def has_stale_map(screen: Screen[Any]) -> bool:
-    """Whether the places of the widgets are to be computed again."""
-    return screen._compositor._full_map_invalidated
-
-
-def rows_drawn_again(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """Filled, from now on, with the rows that the screen draws again."""
-    rows: set[int] = set()
-    render = Compositor.render_partial_update
-
-    def rendered(compositor: Compositor) -> ChopsUpdate | None:
-        update = render(compositor)
-        if update is not None:
-            rows.update(row for row, _, _ in update.spans)
-        return update
-
-    monkeypatch.setattr(Compositor, "render_partial_update", rendered)
-    return rows

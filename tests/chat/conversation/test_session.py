@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.controls import CONTROLS
 from eaglechat.chat.conversation.session import Running
 from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.history.saved_chat import read_chat
@@ -31,17 +30,6 @@ def test_a_question_and_its_reply(chat: Headless) -> None:
     assert chat.session.controls.n_draft_max == 3
     chat.ask("and then?")
     assert [m.content for m in chat.last_request.messages] == ["why?", REPLY, "and then?"]
-
-
-def test_a_change_is_said_once_until_it_was_looked_at(chat: Headless) -> None:
-    chat.session.look()
-    chat.changes = 0
-    chat.ask("why?")
-    assert chat.changes == 1
-    chat.session.look()
-    chat.session.stop()
-    chat.session.change_controls(chat.session.controls)
-    assert chat.changes == 2
 
 
 def test_the_structure_has_a_version_that_rounds_do_not_change(chat: Headless) -> None:
@@ -232,13 +220,6 @@ def test_what_the_models_maker_recommends_holds_until_somebody_sets_it(tmp_path:
     assert chat.last_request.sampling.top_k == 9
     chat.session.follow_settings(settings, settings.with_value("generation", "temperature", 1.0))
     assert chat.session.controls.temperature == 1.0
-
-
-def test_every_control_is_a_setting_and_can_be_turned_in_a_running_reply() -> None:
-    names = {control.name for control in CONTROLS}
-    assert names <= set(protocol.Set.__struct_fields__)
-    for control in CONTROLS:
-        assert hasattr(getattr(Settings(), control.table), control.name)
 
 
 def test_the_numbers_are_of_the_running_reply_and_then_the_engines_own(chat: Headless) -> None:

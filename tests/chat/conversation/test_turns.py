@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from eaglechat.chat.conversation import turns as turns_module
 from eaglechat.chat.conversation.turns import Question, Reply, TurnError, Turns
 from eaglechat.chat.recording import TurnPart
 from eaglechat.wire.protocol import Message
@@ -111,38 +107,6 @@ def test_what_comes_back_to_a_place_that_is_empty_meanwhile_is_chosen() -> None:
     turns.delete(edited.id)
     turns.restore(first.id)
     assert texts(turns) == ["one", "1"]
-
-
-def test_what_is_done_near_the_end_of_a_long_chat_takes_no_more_steps_than_in_a_short_one() -> None:
-    assert lines_run(10) == lines_run(1000)
-
-
-def lines_run(n_turns: int) -> int:
-    """Lines of turns.py that it takes to answer the last question again, and to step back and forth
-    between its answers. Elsewhere the garbage collector may run some too."""
-    turns = chat(*["so"] * n_turns)
-    question, reply = turns.path[-2:]
-    n_lines = 0
-
-    def count(frame: FrameType, event: str, _argument: object) -> object:
-        nonlocal n_lines
-        if frame.f_code.co_filename != turns_module.__file__:
-            return None
-        n_lines += event == "line"
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(count)
-    try:
-        again = turns.answer(question.id, answering("once more"))
-        step(turns, again.id, -1)
-        assert turns.last == reply
-        turns.delete(reply.id)
-        turns.restore(reply.id)
-        assert turns.last == reply
-    finally:
-        sys.settrace(before)
-    return n_lines
 
 
 def test_ids_are_not_used_twice_and_may_be_given() -> None:

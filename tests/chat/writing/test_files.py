@@ -67,22 +67,6 @@ def test_a_directory_is_listed_hidden_things_on_request(tmp_path: Path) -> None:
     assert list_directory("~nobody-of-this-name/", tmp_path) == ()
 
 
-def test_a_full_directory_costs_no_time_for_every_pair_of_names() -> None:
-    compared = 0
-
-    class Name(str):
-        def __eq__(self, other: object) -> bool:
-            nonlocal compared
-            compared += 1
-            return str.__eq__(self, other)
-
-        __hash__ = str.__hash__
-
-    listed = [Listed(Name(f"file {number}"), 1) for number in range(200)]
-    assert fitting(listed, "fi") == listed
-    assert compared < 10 * len(listed)
-
-
 def test_a_text_file_is_a_part(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(b"\xef\xbb\xbfx = 1\r\n")
     part = read_part("a.py", tmp_path, 8192)

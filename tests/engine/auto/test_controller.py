@@ -62,7 +62,7 @@ def test_chats_are_as_fast_as_with_the_best_fixed_length_however_wrong_the_calib
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", range(1, 5))
 def test_shape_length_and_drafter_are_chosen_nearly_as_well_as_in_hindsight(seed: int) -> None:
     shares = []
     for name in PAIRS:
@@ -73,9 +73,7 @@ def test_shape_length_and_drafter_are_chosen_nearly_as_well_as_in_hindsight(seed
     assert mean(shares) >= 0.97
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 30))]
-)
+@pytest.mark.parametrize("seed", range(10))
 def test_the_ledger_holds_for_any_costs_and_any_acceptance(seed: int) -> None:
     rng = random.Random(seed)
     slope, bend, step = rng.uniform(0.0, 1.2), rng.uniform(0.4, 1.0), rng.randint(2, 17)

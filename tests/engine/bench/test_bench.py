@@ -206,14 +206,6 @@ def test_a_draft_that_gives_up_ends_the_bench_with_its_reason() -> None:
         measured(write, CHAT, settings=[Speculation(n_draft_max=3)])
 
 
-def test_the_built_in_prompts_cover_eight_kinds_of_work() -> None:
-    names = [prompt.name for prompt in bench_prompts.builtin_prompts()]
-    assert names == [
-        *("chat", "code", "mathematics", "summary"),
-        *("translation", "retrieval", "long file", "reasoning"),
-    ]
-
-
 def test_the_prompts_to_copy_from_are_another_set() -> None:
     work = {prompt.text for prompt in bench_prompts.builtin_prompts()}
     copies = bench_prompts.copy_prompts()

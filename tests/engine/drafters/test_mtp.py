@@ -365,10 +365,3 @@ def test_a_batch_that_does_not_follow_is_refused(files: Write) -> None:
             pair.drafter.propose(5, 1, Limits(3))
         with pytest.raises(ProcessError, match="saw 4 positions, the batch goes on at 0"):
             pair.drafter.see(batch)
-
-
-def test_a_closed_drafter_exports_nothing(files: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    exports: list[bool] = []
-    with opened(files("hy_v3")):
-        monkeypatch.setattr(Context, "export_nextn", lambda _self, on: exports.append(on))
-    assert exports == [False]

@@ -156,10 +156,10 @@ def test_rate_limit_waits_as_long_as_the_hub_asks(hub: Hub, fake: FakeHub) -> No
     assert any("too many requests" in note.note for note in notes)
 
 
-def test_a_stall_is_noticed_and_the_download_goes_on(hub: Hub, fake: FakeHub) -> None:
+def test_a_stall_is_noticed_and_the_download_goes_on(impatient: Hub, fake: FakeHub) -> None:
     fake.fail(stall_after=123_456)
-    assert pull(hub).read_bytes() == DATA
-    assert ranges(fake) == [None, "bytes=123456-"]
+    assert pull(impatient).read_bytes() == DATA
+    assert "bytes=123456-" in ranges(fake)
 
 
 def test_wrong_bytes_of_the_right_length_are_fetched_again(hub: Hub, fake: FakeHub) -> None:
@@ -305,9 +305,8 @@ def test_without_a_network_it_ends_at_once(hub: Hub) -> None:
 
 
 def test_stopping_interrupts_a_stalled_connection_and_keeps_what_came(
-    fake: FakeHub, tmp_path: Path
+    hub: Hub, fake: FakeHub
 ) -> None:
-    hub = Hub(fake.endpoint, tmp_path / "cache")  # would wait 20 s for the next byte
     fake.fail(stall_after=64_000)
     stop_at(64_000, partial(pull, hub))
     (left,) = RepoCache(hub.cache_dir, REPO).unfinished()

@@ -19,6 +19,7 @@ from eaglechat.hub.local.library import ModelKind, scan
 from eaglechat.hub.local.partial_file import BLOCK, PartialFile, bytes_received
 from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub, Seen, sha256
+from tests.waiting import until
 
 KILLS = int(os.environ.get("EAGLECHAT_KILLS", "12"))
 CHUNK = 64 << 10
@@ -47,8 +48,7 @@ def test_every_kill_is_resumed_at_the_byte_it_came_to(fake: FakeHub, tmp_path: P
 
     def stay_within_a_chunk_of_what_came(seen: Seen, offset: int) -> None:
         # The network's buffers must not count as fetched: only what the client could have read.
-        deadline = time.monotonic() + 20
-        while offset - bytes_received(part, SIZE) > CHUNK and time.monotonic() < deadline:
+        while offset - bytes_received(part, SIZE) > CHUNK and not fake.closing.is_set():
             time.sleep(0.0005)
 
     fake.pace = stay_within_a_chunk_of_what_came
@@ -90,7 +90,7 @@ class Held:
     def __call__(self, seen: Seen, offset: int) -> None:
         if sum(one.sent for one in self.fake.requests("storage")) > self.sent:
             self.reached.set()
-            self.gate.wait(20)
+            self.gate.wait()
 
 
 @pytest.mark.slow
@@ -127,13 +127,15 @@ def test_kills_lose_nothing_of_any_connection(fake: FakeHub, tmp_path: Path) -> 
 
 def wait_for_request(fake: FakeHub, number: int, sent: int) -> Seen:
     """A request for bytes by its number, once the server has sent so many of them."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+
+    def there() -> Seen | None:
         requests = fake.requests("storage")
-        if len(requests) > number and requests[number].sent >= max(sent, 0):
-            return requests[number]
-        time.sleep(0.001)
-    raise AssertionError("the download did not come this far")
+        is_there = len(requests) > number and requests[number].sent >= max(sent, 0)
+        return requests[number] if is_there else None
+
+    found = until(there, f"{sent} bytes of request {number}")
+    assert found is not None
+    return found
 
 
 def refetched(fake: FakeHub) -> list[int]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from eaglechat.hub.local.installed import begun_pairs, status
 from eaglechat.hub.local.pair import Pair
 from tests import ggufs
 from tests.hub.fakehub import FakeHub, Seen
+from tests.waiting import until
 
 SIZE, HALF = 100_000, 50_000
 FILES = {f"m{i}.gguf": random.Random(i).randbytes(SIZE) for i in range(4)}
@@ -58,15 +57,7 @@ def downloads(hub: Hub, fake: FakeHub) -> Downloads:
     fake.add("org/model", {"m-Q8_0.gguf": ggufs.target() + bytes(200_000)})
     fake.add("lab/one", {"one.gguf": ggufs.draft()})
     fake.add("lab/two", {"two.gguf": ggufs.draft() + b"2"})
-    hub.timeouts = type(hub.timeouts)(read=20.0)
     return Downloads(hub, policy=RetryPolicy(attempts=2, first_wait=0.01))
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.002)
 
 
 def fetch(downloads: Downloads, *numbers: int) -> None:

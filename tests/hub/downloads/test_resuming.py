@@ -48,7 +48,7 @@ class Downloads(RuleBasedStateMachine):
         self.fake.piece = 512
         self.every: list[bytes] = []
         self.renew(seed, size)
-        self.hub = Hub(self.fake.endpoint, self.folder / "cache", Timeouts(2.0, 0.5), ())
+        self.hub = Hub(self.fake.endpoint, self.folder / "cache", Timeouts(), ())
 
     def teardown(self) -> None:
         if hasattr(self, "own_block"):

@@ -13,12 +13,6 @@ from eaglechat.hub.local.pairs import PairLibrary, builtin_pair, inspect, pair_o
 from tests.ggufs import write_draft, write_target
 
 
-def test_the_draft_of_the_builtin_pair_is_package_data() -> None:
-    pair = builtin_pair()
-    assert pair.draft is not None
-    assert pair.draft.is_file()
-
-
 def test_without_its_package_the_builtin_pair_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +16,9 @@ from eaglechat.wire import protocol as p
 from eaglechat.wire.errors import EngineError
 from tests.links.engines import chat
 from tests.links.http.fault_server import client_of, why
+from tests.waiting import until
 
 PROGRAM = shutil.which("llama-server")
-PATIENCE_S = 30
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,10 +47,7 @@ def url(tiny_files: tuple[Path, Path], tmp_path: Path) -> Iterator[str]:
         [PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as router:
         url = f"http://127.0.0.1:{port}"
-        until = time.monotonic() + PATIENCE_S
-        while not _answers(url):
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        until(lambda: router.poll() is not None or _answers(url), "an answer of the router")
         yield url
         router.terminate()
 

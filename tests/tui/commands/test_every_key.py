@@ -295,10 +295,7 @@ async def test_a_key_that_is_shown_does_something_or_says_why_not(
                 )
 
 
-@pytest.mark.parametrize(
-    "place",
-    [place if place in FIRST else pytest.param(place, marks=pytest.mark.slow) for place in PLACES],
-)
+@pytest.mark.parametrize("place", FIRST)
 async def test_a_dialog_names_keys_it_has_and_the_help_lists_each_command_once(
     drive: Drive, desk: ScriptedDesk, place: str
 ) -> None:

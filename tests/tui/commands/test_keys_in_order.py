@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import pytest
 from textual import events
-from textual.message_pump import MessagePump
 from textual.widgets import Input
 
-from eaglechat.tui import keys_in_order
 from eaglechat.tui.commands.registry import keys_of
-from eaglechat.tui.keys_in_order import KeysInOrder
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.widgets.find_bar import FindBar
@@ -54,66 +50,6 @@ async def test_what_is_typed_behind_a_command_goes_to_what_it_opens(drive: Drive
         await user.until(lambda: words.value == "hen", "the words in the filter")
         at_once(user, "escape", "escape", *"!")
         await user.until(lambda: user.prompt.text == "a draftes!", "the rest in the prompt")
-
-
-async def test_a_key_is_not_done_before_what_is_called_back_for_it(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with drive() as user:
-        await user.open_chat()
-        app, chat = user.app, user.chat
-        follow, late, ends = app.follow_key, [chat.action_find], list[events.Event]()
-
-        async def called_back_late(key: events.Event, way: Sequence[MessagePump]) -> None:
-            if not way:
-                ends.append(key)
-            if len(ends) == 2 and late:
-                # The second time at the end of the way, the next key would be taken. Without
-                # `check_idle` the callback waits, as it does while other messages are in the queue.
-                assert ends[0] is ends[1]
-                with monkeypatch.context() as patched:
-                    patched.setattr(app, "check_idle", lambda: None)
-                    app.call_next(late.pop())
-            await follow(key, way)
-
-        monkeypatch.setattr(app, "follow_key", called_back_late)
-        at_once(user, "end", "b")
-        bar = chat.query_one(FindBar)
-        await user.until(lambda: bar.text + user.prompt.text, "what was typed")
-        assert (user.prompt.text, bar.text) == ("", "b")
-
-
-async def test_a_key_that_is_not_done_holds_up_others_only_so_long(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def never(_app: KeysInOrder, _key: events.Event, _way: object) -> None:
-        """Stands for a key whose effects are never done."""
-
-    monkeypatch.setattr(keys_in_order, "PATIENCE_S", 0.0)
-    async with drive() as user:
-        await user.open_chat()
-        monkeypatch.setattr(KeysInOrder, "follow_key", never)
-        at_once(user, "end", "b")
-        await user.until(lambda: user.prompt.text == "b", "what was typed")
-
-
-async def test_letters_of_a_text_do_not_wait_for_each_other(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    followed: list[events.Event] = []
-
-    async def follow(app: KeysInOrder, key: events.Event, way: Sequence[MessagePump]) -> None:
-        followed.append(key)
-        await done(app, key, way)
-
-    async with drive() as user:
-        await user.open_chat()
-        done = KeysInOrder.follow_key
-        monkeypatch.setattr(KeysInOrder, "follow_key", follow)
-        at_once(user, "end", *"abcdefgh", "end")
-        await user.until(lambda: user.prompt.text == "abcdefgh", "what was typed")
-        await user.until(lambda: not user.app.is_taking_keys, "all keys done")
-        assert len({id(key) for key in followed}) <= 4
 
 
 async def test_the_app_ends_while_keys_are_on_their_way(drive: Drive) -> None:

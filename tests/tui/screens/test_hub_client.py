@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from textual.widgets import Button, Input, OptionList
+from textual.widgets import Button, Input
 
 from eaglechat.hub import catalogue, facts
 from eaglechat.hub.desk import HubDesk
@@ -23,8 +23,9 @@ from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
 from tests import ggufs
-from tests.hub.fakehub import FakeHub, slowly
+from tests.hub.fakehub import FakeHub, Seen, slowly
 from tests.tui.driving import Driver
+from tests.tui.textual_private import Gate
 
 Drive = Callable[..., Driver]
 
@@ -63,14 +64,12 @@ def desk(fake: FakeHub, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     config = home / "eaglechat" / "config"
     config.mkdir(parents=True)
     (config / "catalogue.toml").write_text(CATALOGUE)
-    return HubDesk(lambda: Hub(fake.endpoint, cache, Timeouts(2.0, 5.0), (0.01,)))
+    return HubDesk(lambda: Hub(fake.endpoint, cache, Timeouts(), (0.01,)))
 
 
 async def install_small(user: Driver) -> None:
     await user.sees_row("small", "2.0 MB ")
-    rows = user.app.screen.query_one("#pairs", OptionList)
-    rows.highlighted = rows.get_option_index("entry:small")
-    await user.press("enter", to=PlanScreen)
+    await user.choose("entry:small", to=PlanScreen)
     await user.sees("Memory:")
     await user.press("enter")
 
@@ -81,7 +80,14 @@ async def test_a_pair_is_downloaded_paused_resumed_and_loaded(
     library = PairLibrary(tmp_path / "state")
     with pytest.raises(NotInstalledError, match="eaglechat pull small"):
         library.find("small")
-    fake.pace = slowly(400_000)
+    slow, paused = slowly(200_000), threading.Event()
+
+    def held(seen: Seen, offset: int) -> None:
+        slow(seen, offset)
+        if offset > 1_000_000:
+            paused.wait()
+
+    fake.pace = held
     async with drive(size=(80, 24), desk=desk, pairs=library) as user:
         await install_small(user)
         await user.on(DownloadsScreen)
@@ -89,6 +95,7 @@ async def test_a_pair_is_downloaded_paused_resumed_and_loaded(
         await user.press("space")
         await user.sees("paused · Space resumes")
         fake.pace = lambda seen, offset: None
+        paused.set()
         await user.press("space")
         # Where its download was watched, it is loaded at once.
         await user.on(ChatScreen)
@@ -229,7 +236,7 @@ async def test_a_gated_repository_says_where_to_accept_and_how_to_log_in(
     fake.repos["org/small-GGUF"].gated = True
     async with drive(size=(120, 40), desk=desk) as user:
         await user.sees_row("small", "gated")
-        await user.press("down", "down", "down", "enter")
+        await user.choose("entry:small")
         await user.sees("org/small-GGUF is gated")
         await user.press("enter")
         # Where the download would begin, and not after the draft has come.
@@ -257,8 +264,8 @@ async def test_words_that_no_pair_has_are_searched_for_on_the_hub(
 async def test_clearing_the_words_ends_the_search_for_them(
     drive: Drive, desk: HubDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = threading.Event()
-    monkeypatch.setattr(Hub, "search", lambda *_, **__: [] if answer.wait(10) else None)
+    answer = Gate()
+    monkeypatch.setattr(Hub, "search", lambda *_, **__: [] if answer.wait() else None)
     async with drive(size=(80, 24), desk=desk) as user:
         await user.command("menu.search", to=SearchScreen)
         await user.type("small")
@@ -275,6 +282,6 @@ async def test_what_the_hub_once_said_is_shown_without_a_network(
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees_row("small", "2.0 MB ")
     monkeypatch.setattr(facts, "_FRESH_S", 0.0)
-    offline = HubDesk(lambda: Hub(NOWHERE, None, Timeouts(1.0, 1.0)))
+    offline = HubDesk(lambda: Hub(NOWHERE, None, Timeouts()))
     async with drive(size=(80, 24), desk=offline) as user:
         await user.sees_row("small", "2.0 MB ")

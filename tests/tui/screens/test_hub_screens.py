@@ -101,7 +101,7 @@ async def test_a_plan_is_shown_before_anything_is_downloaded(
     desk.plans["small"] = a_plan("small", missing=1900, gated=("org/small-GGUF",))
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees_row("small", "3.0 GB")
-        await user.press("down", "down", "down", "enter", to=PlanScreen)
+        await user.choose("entry:small", to=PlanScreen)
         await user.sees("small-Q4_K_M.gguf  2.5 GB")
         await user.sees("Download: 1.9 GB, 1.1 GB of 3.0 GB are already here")
         await user.sees("is then converted to GGUF")
@@ -125,7 +125,7 @@ async def test_a_plan_follows_the_engine_that_says_what_the_machine_has(
     desk.plans["small"] = a_plan("small")
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees_row("small", "3.0 GB")
-        await user.press("down", "down", "down", "enter")
+        await user.choose("entry:small")
         await user.sees(" RAM. With KV caches: target 6.0 GB.")
         user.app.services.engine.start()
         await user.sees("of 8.0 GB GPU memory")
@@ -138,7 +138,7 @@ async def test_a_plan_that_fails_says_what_to_do_and_can_be_tried_again(
     desk.plans["small"] = GatedError("org/small is gated: accept its licence, then log in.")
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees_row("small", "3.0 GB")
-        await user.press("down", "down", "down", "enter")
+        await user.choose("entry:small")
         await user.sees("org/small is gated: accept its licence, then log in.")
         desk.plans["small"] = a_plan("small")
         await user.press("enter")
@@ -154,7 +154,7 @@ async def test_downloads_are_paused_resumed_and_cancelled_by_key_and_by_mouse(
     desk.downloads = halting = Halting(desk)  # type: ignore[assignment]
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees_row("qwen3-4b", "2.9 GB", "downloading 49%")
-        await user.press("down", "down", "down", "enter")
+        await user.choose("entry:qwen3-4b")
         await user.sees("25.0 MB/s    1:00 left")
         await user.sees("45%     1.1 GB of 2.5 GB")
         await user.press("space")
@@ -264,9 +264,7 @@ async def test_thirty_pairs_by_keyboard_alone_and_by_mouse_in_a_small_terminal(
         await user.press("escape", to=MenuScreen)
 
         await user.press("home")
-        await user.sees("pair-03")
-        row = next(y for y, line in enumerate(user.text.splitlines()) if "pair-03" in line)
-        await user.pilot.click(offset=(10, row))
+        await user.click_text("pair-03")
         await user.sees("pair-03-Q4_K_M.gguf")
         await user.click("#back")
         await user.on(MenuScreen)

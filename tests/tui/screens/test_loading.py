@@ -25,6 +25,7 @@ from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
 from tests.ggufs import write_target
 from tests.tui.driving import WIDE, Driver
+from tests.tui.textual_private import Gate
 
 Drive = Callable[..., Driver]
 
@@ -218,13 +219,13 @@ async def test_the_copy_of_a_slow_target_is_what_is_loaded(
 async def test_a_load_that_is_left_while_the_target_is_copied_never_begins(
     drive: Drive, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_left, ended = threading.Event(), threading.Event()
+    is_left, ended = Gate(), threading.Event()
 
     def copying(*asked: Any) -> LoadFile:
         follow: Callable[[float], None] = asked[-1]
         try:
             follow(0.5)
-            is_left.wait(60)
+            is_left.wait()
             follow(0.6)
         finally:
             ended.set()

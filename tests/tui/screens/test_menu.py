@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.ggufs import write_target
 from tests.one_of_each import write_one_of_each
 from tests.tui.driving import WIDE, Driver
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts
+from tests.tui.textual_private import Gate
 
 Drive = Callable[..., Driver]
 
@@ -87,7 +87,7 @@ async def test_the_menu_does_not_wait_for_the_headers_of_what_is_here(
     drive: Drive, tmp_path: Path
 ) -> None:
     models = look_at([write_one_of_each(tmp_path / "own")])
-    read = threading.Event()
+    read = Gate()
 
     class SlowDesk(ScriptedDesk):
         def models(self, folders: Sequence[str | Path]) -> list[LocalModel]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.services.engine import EngineService
-from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.protocol import Load
 from tests.tui.scripted import ScriptedEngine
 
@@ -31,16 +28,3 @@ def test_a_load_that_a_server_overtook_is_not_what_is_loaded() -> None:
         server.pump()
     assert service.loaded is not None
     assert service.loaded.target.path == "/served.gguf"
-
-
-def test_the_memory_of_this_machine_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-
-    def memory() -> Memory:
-        read.append(1)
-        return Memory(ram=2, ram_available=1, gpu=0)
-
-    monkeypatch.setattr("eaglechat.tui.services.engine.memory", memory)
-    service = EngineService(ScriptedEngine(), lambda: True, lambda _settings: ScriptedEngine())
-    assert service.machine == service.machine
-    assert len(read) == 1

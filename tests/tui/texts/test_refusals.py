@@ -12,12 +12,12 @@ from eaglechat.tui.texts.refusals import LIMITS, REASONS, SENTENCES, sentence_of
 
 
 def test_every_member_has_its_words() -> None:
-    assert [*SENTENCES] == [*Remark, *CannotContinue]
-    assert [*LIMITS] == [*Limit]
-    assert [*REASONS] == [*Off]
-    assert [*ATTACHING] == [*CannotAttach]
-    assert [*EDITING] == [*NotEdited]
-    assert [*ROLES] == [*WrongRole]
+    assert set(SENTENCES) == {*Remark, *CannotContinue}
+    assert set(LIMITS) == {*Limit}
+    assert set(REASONS) == {*Off}
+    assert set(ATTACHING) == {*CannotAttach}
+    assert set(EDITING) == {*NotEdited}
+    assert set(ROLES) == {*WrongRole}
 
 
 def test_a_sentence_ends_with_a_full_stop() -> None:

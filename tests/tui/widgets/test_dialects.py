@@ -33,11 +33,6 @@ def markers(engine: ScriptedEngine, family: Family) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "size",
-    [(80, 24), pytest.param((200, 50), marks=pytest.mark.slow)],
-    ids=["80x24", "200x50"],
-)
-@pytest.mark.parametrize(
     "family",
     [
         pytest.param(one, id=one.name, marks=[pytest.mark.slow] * (one.name not in QUICK))
@@ -45,9 +40,9 @@ def markers(engine: ScriptedEngine, family: Family) -> list[str]:
     ],
 )
 async def test_a_dialect_streams_is_stopped_and_is_reopened(
-    drive: Drive, markers: list[str], size: tuple[int, int]
+    drive: Drive, markers: list[str]
 ) -> None:
-    async with drive(size=size) as user:
+    async with drive(size=(80, 24)) as user:
         await user.open_chat()
         await user.ask("2 + 2?", rounds=6)
         await user.sees("~ Two and two are")

@@ -224,13 +224,12 @@ async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(
         await user.press("escape", "home")
         await user.until(lambda: options.option_count == WHOLE, "the whole list again")
         desk.plans["pair-00"] = HubError("org/pair-00-GGUF is not on the Hub.")
-        await user.pilot.pause()
-        await user.pilot.click(OptionList, offset=(5, 7))
+        await user.click_text("pair-00")
         await user.on(PlanScreen)
         await user.sees("org/pair-00-GGUF is not on the Hub.")
         await user.click("#back")
         await user.on(MenuScreen)
-        await user.pilot.click(OptionList, offset=(5, 2))
+        await user.click_text("smollm2-135m")
         await user.on(ChatScreen)
 
 

@@ -32,6 +32,7 @@ from eaglechat.wire.records import (
 )
 from tests.chat.records import answering
 from tests.tui.textual_private import drawn_strips
+from tests.waiting import until_async
 
 THEMES = {loaded.theme.name: loaded for loaded in load_themes(builtin_themes_dir())[0]}
 
@@ -169,11 +170,7 @@ def make_end(tail: str = "") -> ReplyEnd:
 
 async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
     """Let the app work until something holds."""
-    for _ in range(500):
-        if holds():
-            return
-        await pilot.pause()
-    raise AssertionError("it never came to hold")
+    await until_async(holds, "what was waited for", lambda: pilot.pause(0.01))
 
 
 async def shown_reply(app: TranscriptApp, pilot: Pilot[None], *batches) -> ReplyEntry:
