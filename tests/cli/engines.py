@@ -27,3 +27,17 @@ def engine_that_dies_after(n_rounds: int) -> list[str]:
         "    say(self, event)\n"
         "PairWorker.say = die"
     )
+
+
+def engine_that_takes_its_time() -> list[str]:
+    """It pauses after each round: a long reply ends when somebody ends it, and not before."""
+    return engine_that(
+        "import time\n"
+        "from eaglechat.engine.process.pair_worker import PairWorker\n"
+        "from eaglechat.wire.protocol import RoundDone\n"
+        "say = PairWorker.say\n"
+        "def pause(self, event):\n"
+        "    say(self, event)\n"
+        "    time.sleep(0.05 * isinstance(event, RoundDone))\n"
+        "PairWorker.say = pause"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.settings import Settings
 from eaglechat.tui.app import EagleApp
+from eaglechat.tui.commands import registry
 from eaglechat.tui.services import pace
 from tests.ggufs import write_draft, write_target
 from tests.tui.driving import Driver
@@ -25,6 +26,13 @@ from tests.tui.textual_private import parse_styles_once, wait_only_for_messages
 def quiet_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_only_for_messages(monkeypatch)
     parse_styles_once(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def own_keys() -> Iterator[None]:
+    """The keys in force are the process's, and each app sets them."""
+    yield
+    registry.use({})
 
 
 @pytest.fixture

@@ -21,12 +21,14 @@ def own(home: Path) -> Path:
 
 
 @pytest.mark.real
-def test_the_doctor_shows_build_devices_and_paths_and_finds_nothing(
+def test_the_doctor_shows_build_devices_and_paths(
     own: Path, real_files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["doctor"]) == 0
+    status = main(["doctor"])
 
     shown = capsys.readouterr().out
+    # Something may be wrong with the machine.
+    assert (status == 0) is ("Nothing is wrong." in shown)
     python, native = backend.versions()
     assert f"llama-cpp-python {python}, llama.cpp {native}" in shown
     for device in backend.devices():
@@ -35,7 +37,6 @@ def test_the_doctor_shows_build_devices_and_paths_and_finds_nothing(
     for path in ("config/config.toml", "config/themes", "data/chats", "log/engine.log", "state"):
         assert str(own / path) in shown
     assert "smollm2-135m: can run" in shown
-    assert "Nothing is wrong." in shown
 
 
 def test_the_doctor_names_what_is_wrong(

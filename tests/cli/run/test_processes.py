@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiny
-from tests.cli.engines import engine_that
+from tests.cli.engines import engine_that, engine_that_takes_its_time
 from tests.cli.run.running import (
     ASCII,
     PATIENCE_S,
@@ -33,7 +33,8 @@ def test_ctrl_c_during_generation_keeps_what_was_written(
     tiny_files: tuple[Path, Path], tmp_path: Path, as_json: bool, number: signal.Signals
 ) -> None:
     trace = tmp_path / "trace"
-    arguments = ["--trace", str(trace), *(["--json"] if as_json else [])]
+    how = [*engine_that_takes_its_time(), *(["--json"] if as_json else [])]
+    arguments = ["--trace", str(trace), *how]
     with process(["-m", "eaglechat", *command(tiny_files, *arguments)], tmp_path) as running:
         while running.poll() is None and not (trace.exists() and trace.stat().st_size):
             time.sleep(0.01)
@@ -77,7 +78,8 @@ def test_ctrl_c_during_the_load_ends_it(tiny_files: tuple[Path, Path], tmp_path:
 def test_a_reader_that_has_enough_ends_the_reply_quietly(
     tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    with process(["-m", "eaglechat", *command(tiny_files)], tmp_path) as running:
+    arguments = command(tiny_files, *engine_that_takes_its_time())
+    with process(["-m", "eaglechat", *arguments], tmp_path) as running:
         assert running.stdout is not None
         running.stdout.read(3)
         running.stdout.close()

@@ -11,7 +11,7 @@ import pytest
 from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.mtp import drafter
 from eaglechat.engine.llama import backend
-from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.errors import ProcessError
 from eaglechat.wire.protocol import Sampling
 from eaglechat.wire.records import FinishReason
@@ -293,23 +293,6 @@ def test_an_assistant_waits_until_the_keys_it_reads_have_shifted(files: Write) -
 
     assert at_once.ids == later.ids
     assert at_once.probabilities == pytest.approx(later.probabilities, abs=0.001)
-
-
-def test_an_assistant_s_context_made_too_late_would_empty_the_cache(files: Write) -> None:
-    """So a pair makes it before the target decodes anything."""
-    written = files("gemma4")
-    assert written.draft is not None
-    sizes = {"n_ctx": 512, "n_batch": 64, "n_threads": 1}
-    with (
-        Model(written.target) as model,
-        Model(written.draft, with_heads=True) as draft,
-        Context(model, **sizes) as target,
-        Batch(target) as batch,
-    ):
-        decode(target, batch, RANDOM[:9], 0, output=False)
-        assert target.last_position(0) == 8
-        with Context(draft, **sizes, other=target, runs_heads=True):
-            assert target.last_position(0) == -1
 
 
 def see(pair: Pair, batch: Batch, tokens: Sequence[int], states: Any, first: int) -> None:

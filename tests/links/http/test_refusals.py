@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -27,6 +26,7 @@ from tests.links.http.fault_server import (
     fault_server,
     why,
 )
+from tests.waiting import until
 
 
 def test_a_key_that_is_missing_or_wrong_is_said_and_never_quoted(
@@ -60,22 +60,18 @@ def test_a_key_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert reason == "the key_command of box, true, printed nothing"
 
 
-def test_a_command_for_a_key_ends_with_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_for_a_key_ends_with_the_link(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(http_client, "KEY_COMMAND_S", 3600.0)
-    client = client_of("http://127.0.0.1:9", key_command=("sleep", "3600"))
+    pid = tmp_path / "pid"
+    command = ("sh", "-c", f"echo $$ >{pid}; exec sleep 3600")
+    client = client_of("http://127.0.0.1:9", key_command=command)
     client.link.start()
-
-    commands: list[psutil.Process] = []
-
-    def has_begun() -> bool:
-        with suppress(psutil.NoSuchProcess):  # Another child of the tests may end meanwhile.
-            commands[:] = [one for one in psutil.Process().children() if one.name() == "sleep"]
-        return bool(commands)
-
-    client.until(has_begun, "the command")
+    client.until(lambda: pid.exists() and pid.read_text(), "the command")
+    sleep = int(pid.read_text())
     client.link.close()
-    _, left = psutil.wait_procs(commands, 20)
-    assert left == []
+    until(lambda: not psutil.pid_exists(sleep), "the end of the command")
 
 
 def test_a_key_that_cannot_be_a_key_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
