@@ -204,6 +204,17 @@ class GGUFHeader:
         return sum(tensor.name.endswith(_HEAD_TENSOR) for tensor in tensors)
 
     @property
+    def is_heads_alone(self) -> bool:
+        """Whether it has the multi-token-prediction heads of a model without its other layers.
+
+        llama.cpp tells by the same tensor. Opened as a target, such a file ends the process.
+        """
+        tensors = (*self.tensors, *self.tensors_elsewhere)
+        return self.n_mtp_heads > 0 and not any(
+            tensor.name == "blk.0.attn_norm.weight" for tensor in tensors
+        )
+
+    @property
     def n_ctx_train(self) -> int:
         return self.number("{arch}.context_length")
 
@@ -361,6 +372,32 @@ def read_tensor(header: GGUFHeader, tensor: TensorInfo) -> bytes:
     if len(data) < n_bytes:
         raise GGUFTruncatedError(f"{header.path} was cut short while it was read")
     return data
+
+
+def read_texts(header: GGUFHeader, key: str) -> list[bytes]:
+    """The values of a list of texts, which headers do not keep; empty if there is no such list.
+
+    Raises GGUFTruncatedError, OSError.
+    """
+    listed = header.get(key)
+    if not isinstance(listed, Array) or not listed.is_text:
+        return []
+    start, end = header.spans[key]
+    with header.path.open("rb") as file:
+        file.seek(start)
+        data = file.read(end - start)
+    # Behind the key stand the type of the field, the type of its values, and how many there are.
+    at = _LENGTH.size + len(key.encode()) + 4 + 4 + _LENGTH.size
+    texts = []
+    try:
+        for _ in range(listed.length):
+            (length,) = _LENGTH.unpack_from(data, at)
+            at += _LENGTH.size
+            texts.append(data[at : at + length])
+            at += length
+    except struct.error:
+        raise GGUFTruncatedError(f"{header.path} was cut short while it was read") from None
+    return texts
 
 
 def read_shards(path: Path) -> list[GGUFHeader]:

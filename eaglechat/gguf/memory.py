@@ -72,7 +72,7 @@ def memory_need(
 ) -> MemoryNeed:
     """What a target and its draft need at a context of `n_ctx` tokens."""
     # Its own heads draft too, but not beside those of a sidecar.
-    has_heads = target.n_mtp_heads > 0 and not (draft and draft.n_mtp_heads)
+    has_heads = target.n_mtp_heads > 0 and not (draft and draft.is_heads_alone)
     drafts = [*([draft] if draft else []), *([target] if has_heads else [])]
     compute = 0
     for header in [target, *drafts]:
@@ -110,7 +110,7 @@ def weights_read(target: GGUFHeader, n_tokens: int) -> int | None:
 
 
 def _draft_kv_bytes(draft: GGUFHeader, n_ctx: int, kv_type: KvType) -> int:
-    return (heads_kv_bytes if draft.n_mtp_heads else kv_bytes)(draft, n_ctx, kv_type)
+    return (heads_kv_bytes if draft.is_heads_alone else kv_bytes)(draft, n_ctx, kv_type)
 
 
 def f16_bytes(header: GGUFHeader) -> int:

@@ -42,6 +42,8 @@ class Kind:
     is_sidecar: bool = False
     """Whether the heads are in a file of their own."""
     block: tiny_kinds.Variant | None = None
+    is_model: bool = False
+    """Whether a whole model drafts."""
 
     @property
     def is_hybrid(self) -> bool:
@@ -51,7 +53,7 @@ class Kind:
         """The most tokens that a drafter proposes: a hybrid target can take back eight."""
         if drafter == "mtp":
             return self.heads if self.heads > 1 else 8 if self.is_hybrid else 16
-        return 8 if drafter == "dspark" else 7
+        return {"dspark": 8, "model": 8 if self.is_hybrid else 16}.get(drafter, 7)
 
     def wrong_after(self, drafter: str) -> frozenset[int]:
         """The tokens after which it is wrong in a pair that is not mixed."""
@@ -75,6 +77,12 @@ class Kind:
         make(target, **(of_heads if self.heads else of_target))
         if self.is_sidecar:
             return target, make(draft, mtp_only=True, **of_heads)
+        if self.is_model:
+            # Of a hybrid's family, whose state could not be taken back, none can draft.
+            of_draft: dict[str, Any] = {"wrong": WRONG}
+            if mixed:
+                of_draft = {} if self.is_hybrid else {"mix": 0.2}
+            return target, tiny_kinds.write_llama(draft, **of_draft)
         if self.block is None:
             return target, None
         wrong = 0.0 if mixed else WRONG
@@ -92,6 +100,8 @@ KINDS = {
     "llama, dflash": Kind("llama", 0.25, ("dflash",), block="dflash"),
     "llama, dspark": Kind("llama", 0.25, ("dspark",), block="dspark"),
     "llama, dflash2": Kind("llama", 0.25, ("dflash2",), block="dflash2"),
+    "llama, model": Kind("llama", 0.25, ("model",), is_model=True),
+    "qwen35, model": Kind("qwen35", 0.25, ("model", "mtp"), heads=1, is_model=True),
     "qwen35, dflash": Kind("qwen35", 0.25, ("dflash", "mtp"), heads=1, block="dflash"),
 }
 

@@ -36,7 +36,7 @@ from tests.engine.kind_pairs import (
 from tests.engine.rig import N_THREADS, Reply, decode
 from tests.tiny_kinds import accepted
 
-QUICK = ("hy_v3", "llama, dspark", "qwen35, dflash")
+QUICK = ("hy_v3", "llama, dspark", "llama, model", "qwen35, dflash")
 """The kinds that are not left to the slow tests."""
 
 
@@ -416,3 +416,12 @@ def test_a_block_drafter_is_not_opened_for_a_target_that_it_cannot_read(tmp_path
     # There llama.cpp would export the state behind the output norm.
     with pytest.raises(PreflightError, match=r"after the last layer \(4\).* offers .* 0 to 3"):
         check_pair(tiny_kinds.write_qwen35(tmp_path / "qwen35.gguf"), draft)
+
+
+def test_a_model_that_drafts_for_itself_is_always_right(write: Write) -> None:
+    files = write("llama, model", mixed=True)
+    with replace(files, draft=files.target).loaded() as pair:
+        reply = pair.reply(cycle(20, 7), drafter="model", n=5, length=25)
+    assert reply.offs == []
+    assert all(round_.n_accepted == len(round_.drafted) for round_ in reply.rounds)
+    assert sum(counts(reply)) >= 20

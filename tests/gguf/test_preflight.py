@@ -3,16 +3,16 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eaglechat.engine.drafters.pairing import check_pair
+from eaglechat.engine.drafters.pairing import check_pair, kinds
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import PreflightError
-from tests import tiny
+from tests import ggufs, tiny
 
 Files = tuple[Path, Path | None]
 
@@ -98,12 +98,51 @@ def test_swapped_files_are_recognised(tiny_files: tuple[Path, Path]) -> None:
     assert "give it as the draft" in refusal(draft, None)
 
 
-def test_a_whole_model_is_no_draft(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
-    message = refusal(tiny_files[0], tiny_files[0])
-    assert "is a whole model, not a draft: a small model that drafts token by token" in message
-    other = tiny.write_target(tmp_path / "other.gguf", **{"general.architecture": "qwen3"})
-    message = refusal(tiny_files[0], other)
-    assert "is a whole model, not a draft: a small model that drafts token by token" in message
+def family(path: Path, tokens: Sequence[str], **changes: Any) -> Path:
+    """The header of a model with these tokens."""
+    of_tokenizer = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.tokens": list(tokens),
+    }
+    path.write_bytes(ggufs.target(n_vocab=0, **{**of_tokenizer, **changes}))
+    return path
+
+
+TEXTS = [f"token {id}" for id in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "changes", "why"),
+    [
+        (
+            TEXTS,
+            {"tokenizer.ggml.model": "llama"},
+            "tokenizer is gpt2 here, llama there",
+        ),
+        (TEXTS, {"tokenizer.ggml.bos_token_id": 3}, "the BOS token is 1 here, 3 there"),
+        (TEXTS, {"tokenizer.ggml.add_bos_token": False}, "the BOS token is 1 here, None there"),
+        (TEXTS, {"tokenizer.ggml.add_eos_token": True}, "the EOS token is None here, 2 there"),
+        (TEXTS[:171], {}, "300 tokens here, 171 there"),
+        ([*TEXTS[:5], "other", *TEXTS[6:]], {}, "token 5 is 'token 5' here, 'other' there"),
+        (TEXTS, {"qwen3.ssm.state_size": 16}, "is a recurrent or hybrid model"),
+        (TEXTS, {"qwen3.shortconv.l_cache": 3}, "is a recurrent or hybrid model"),
+    ],
+)
+def test_a_draft_model_has_the_vocabulary_of_its_target(
+    tmp_path: Path, tokens: Sequence[str], changes: dict[str, Any], why: str
+) -> None:
+    target = family(tmp_path / "target.gguf", TEXTS)
+    assert why in refusal(target, family(tmp_path / "draft.gguf", tokens, **changes))
+
+
+@pytest.mark.parametrize("tokens", [TEXTS, TEXTS[:172], [*TEXTS, *"abc"], [*"abcde", *TEXTS[5:]]])
+def test_any_model_of_the_family_may_draft(tmp_path: Path, tokens: Sequence[str]) -> None:
+    target = family(tmp_path / "target.gguf", TEXTS)
+    draft = family(tmp_path / "draft.gguf", tokens, **{"qwen3.block_count": 2})
+    assert kinds(*check_pair(target, draft)) == ("model",)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,6 @@ def test_a_search_finds_targets_drafts_authors_and_addresses(
         (("pull", "lab/Base_eagle3"), 2, "pull TARGET --draft lab/Base_eagle3`; the Hub has org/B"),
         (("pull", "org/Base-GGUF", "--draft", "./d.gguf"), 2, "is a path on this machine"),
         (("pull", "org/Base-GGUF", "--draft", "lab/EAGLE3-Base"), 1, "cannot be converted: the"),
-        (("pull", "org/Base-GGUF", "--draft", "org/Base-GGUF"), 1, "does not fit"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_a_status(
@@ -178,3 +177,22 @@ def test_what_a_card_reports_is_shown_with_its_source(hub: Hub, fake: FakeHub) -
     result = {"task": {"type": "text"}, "dataset": {"name": "MT-bench", "type": "mt"}}
     fake.add("lab/d", {}, results=[{**result, "metrics": metrics}])
     assert hub.repo("lab/d").reported == "Acceptance length 2.4 (MT-bench): its model card"
+
+
+def test_a_much_smaller_model_of_the_family_is_offered(commands: Commands, tmp_path: Path) -> None:
+    """One of half the size is not: it could hardly pay."""
+    folder = tmp_path / "models"
+    sizes = {"family-32b": 64, "family-16b": 32, "family-0.6b": 2}
+    for name, rows in sizes.items():
+        folder.mkdir(exist_ok=True)
+        tensors = (("blk.0.attn_norm.weight", (32,)), ("token_embd.weight", (rows * 64, 32)))
+        (folder / f"{name}.gguf").write_bytes(ggufs.target(tensors=tensors))
+    config = commands.home / "eaglechat" / "config"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f"[library]\nfolders = ['{folder}']\n")
+    target = str(folder / "family-32b.gguf")
+    answer = json.loads(commands.run("drafts", target, "--json").stdout)
+    offered = [way for way in answer["ways"] if way["drafter"] == "model"]
+    assert [way["command"] for way in offered] == [
+        f"eaglechat run --target {target} --draft {folder / 'family-0.6b.gguf'}"
+    ]

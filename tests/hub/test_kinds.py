@@ -209,7 +209,7 @@ def test_drafts_of_every_kind_are_found_beside_their_target(
     }
     assert "only EAGLE-3 checkpoints are converted" in (found["config.json"].problem or "")
     problem = found["mtp-other.gguf"].problem or ""
-    assert "is a whole model that has MTP heads of its own; load it as the target" in problem
+    assert "is a whole language model, not a draft" in problem
 
 
 @pytest.mark.parametrize("has_heads", [True, False])

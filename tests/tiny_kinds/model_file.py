@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -81,10 +81,10 @@ class ModelFile:
         values[:, SHARED] = 0
         self.tensor(f"{name}.weight", values)
 
-    def ends(self) -> None:
-        """Embeddings and output of a target."""
+    def ends(self, wrong: Collection[int] = ()) -> None:
+        """Embeddings and output of a target; after the tokens of `wrong`, another token follows."""
         self.tensor("token_embd.weight", embeddings())
-        self.tensor("output.weight", output_head())
+        self.tensor("output.weight", output_head(wrong))
         self.norms("output_norm")
 
     def attention(

@@ -1,4 +1,4 @@
-"""The kinds of drafters that read hidden states of the target: one table, which loading reads.
+"""The kinds of drafters that run a model: one table, which loading reads.
 
 A kind is a folder here: `pairing` recognises it in headers, `drafter` drafts.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from eaglechat.engine.drafters.base import DraftModel, Opening
 from eaglechat.engine.drafters.dflash import drafter as dflash
 from eaglechat.engine.drafters.eagle3 import drafter as eagle3
+from eaglechat.engine.drafters.model import drafter as model
 from eaglechat.engine.drafters.mtp import drafter as mtp
 from eaglechat.wire.protocol import DrafterKind
 
@@ -33,4 +34,5 @@ KINDS: Mapping[DrafterKind, Kind] = {
     "dflash": Kind(dflash.open_drafter, _ONE_PASS),
     "dspark": Kind(dflash.open_drafter, _ONE_PASS),
     "dflash2": Kind(dflash.open_drafter, _ONE_PASS),
+    "model": Kind(model.open_drafter, "a draft model drafts chains only"),
 }

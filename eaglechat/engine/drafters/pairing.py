@@ -8,6 +8,7 @@ from pathlib import Path
 
 from eaglechat.engine.drafters.dflash import pairing as dflash
 from eaglechat.engine.drafters.eagle3 import pairing as eagle3
+from eaglechat.engine.drafters.model import pairing as model
 from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.vocabulary_map import check_vocabulary_map
 from eaglechat.gguf.chat_model import why_no_chat_model
@@ -15,15 +16,14 @@ from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, TARGET_ARCHITECTURES, PreflightError
 from eaglechat.wire.protocol import DrafterChoice, DrafterKind
 
-_CHECKS: Mapping[DrafterKind | None, Callable[[GGUFHeader, GGUFHeader], None]] = {
+_CHECKS: Mapping[DrafterKind, Callable[[GGUFHeader, GGUFHeader], None]] = {
     "eagle3": eagle3.check,
     "mtp": mtp.check,
     "dflash": dflash.check,
     "dspark": dflash.check,
     "dflash2": dflash.check,
-    None: mtp.check,
+    "model": model.check,
 }
-"""A file of no kind is a whole model; mtp.check says so."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Pairing:
 
 
 def kind_of(draft: GGUFHeader) -> DrafterKind | None:
-    """The kind of drafter that a file is; None if it is none, as a language model."""
+    """The kind of drafter that a file is; None for a language model, which may draft for another
+    (`model`)."""
     if draft.architecture == dflash.ARCHITECTURE:
         return dflash.variant(draft)
     if mtp.is_draft(draft):
@@ -48,7 +49,7 @@ def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...
     """All that drafts for a target: the draft, which `check_headers` has accepted, and what the
     target's own file has. Heads in a sidecar stand in for those in the target."""
     found = []
-    kind = kind_of(draft) if draft is not None else None
+    kind = (kind_of(draft) or "model") if draft is not None else None
     if kind is not None:
         found.append(Pairing(kind, draft))
     if mtp.problem(target) is None and kind != "mtp":
@@ -59,6 +60,12 @@ def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...
 def kinds(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[DrafterKind, ...]:
     """The kinds of all that drafts for a target, in that order; without any, only n-grams do."""
     return tuple(one.kind for one in pairings(target, draft))
+
+
+def offered_kind(target: GGUFHeader, draft: GGUFHeader) -> DrafterKind | None:
+    """The kind of drafter that a file would be for a target: `model` for a much smaller model of
+    its family; None if it is not worth a try. Whether a draft fits is `check_headers`."""
+    return kind_of(draft) or ("model" if model.is_offered(target, draft) else None)
 
 
 def takes_drafts(target: GGUFHeader) -> bool:
@@ -86,6 +93,8 @@ def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader
     check_headers(target_header, draft_header)
     if draft_header is not None:
         check_vocabulary_map(draft_header)
+        if kind_of(draft_header) is None:
+            model.check_texts(target_header, draft_header)
     return target_header, draft_header
 
 
@@ -113,7 +122,7 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
     if not target.architecture:
         raise PreflightError(f"the header of {target.path} does not name its architecture")
     if draft is not None:
-        _CHECKS[kind_of(draft)](target, draft)
+        _CHECKS[kind_of(draft) or "model"](target, draft)
 
 
 def _read(path: Path, role: str) -> GGUFHeader:

@@ -19,6 +19,7 @@ SPEC_TYPES: Mapping[DrafterKind, str] = {
     "dflash": "draft-dflash",
     "dspark": "draft-dspark",
     "dflash2": "draft-dflash",
+    "model": "draft-simple",
 }
 """The words of `--spec-type`. With DFlash's word, DSpark drafts nothing that is accepted; DFlash2
 has no word of its own, and a program that does not know it fails to load the draft."""
@@ -28,6 +29,7 @@ _NAMES = {
     "draft-mtp": "MTP heads",
     "draft-dflash": "DFlash",
     "draft-dspark": "DSpark",
+    "draft-simple": "draft models",
 }
 
 _ANSWER_S = 20.0

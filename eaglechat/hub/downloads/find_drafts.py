@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 
 from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.pairing import check_headers, kind_of, kinds
+from eaglechat.engine.drafters.pairing import check_headers, kind_of, kinds, offered_kind
 from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES, PreflightError
 from eaglechat.hub.catalogue import NO_DRAFT, CatalogueEntry, DraftSource, GGUFSource
@@ -36,6 +36,7 @@ _QUANTIZED = re.compile(
 )
 _NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
 _MOST_CANDIDATES = 12
+_TRY = "a smaller model of the family: a bench tells whether it pays"
 # The Hub searches by name; these are the ways in which publishers name drafts.
 _PUBLISHERS_PATTERNS = (
     "{}_eagle3", "{}-eagle3", "EAGLE3-{}", "{}-speculator", "{} eagle3", "{}-DFlash", "{}-DSpark",
@@ -325,7 +326,8 @@ def _ways_here(
             yield Way(Where.BUILT_IN, fits=True, kind=kind)
         for model in models:
             draft = model.header
-            if draft is None or not kind_of(draft) or judge_gguf(draft, header) is not None:
+            drafts = offered_kind(header, draft) if draft is not None else None
+            if draft is None or drafts is None or judge_gguf(draft, header) is not None:
                 continue
             checkpoint = converted.get(model.path, "")
             in_repo = PurePosixPath(model.name.removeprefix(f"{model.repo}/")).parent
@@ -338,7 +340,8 @@ def _ways_here(
                 is_checkpoint=bool(checkpoint),
                 size_bytes=model.size_bytes,
                 fits=True,
-                kind=kind_of(draft),
+                kind=drafts,
+                note=_TRY if drafts == "model" else "",
             )
         reads = header.architecture in TARGET_ARCHITECTURES
         problem = None if reads else f"no draft reads the layers of {header.architecture} models"
@@ -350,7 +353,8 @@ def _rank(way: Way) -> tuple[int, bool, bool, int]:
     """Those that fit come first, and among them those that are ready."""
     fits = {True: 0, None: 1, False: 2}[way.fits]
     is_general = way.where in (Where.N_GRAMS, Where.TRAINING)
-    return fits, is_general, way.warning is not None, list(Where).index(way.where)
+    is_behind = way.warning is not None or way.kind == "model"
+    return fits, is_general, is_behind, list(Where).index(way.where)
 
 
 def is_named_like_draft(hit: SearchHit | RemoteRepo) -> bool:
@@ -409,6 +413,8 @@ def _judge(hub: Hub, target: GGUFHeader, listing: RemoteRepo, way: Way) -> Way:
         else:
             header = hub.peek(listing.file(way.files[0]))
             problem, kind = judge_gguf(header, target), kind_of(header)
+            if kind is None:
+                problem = f"{header.path.name} is a whole language model, not a draft for it"
     except OfflineError:
         raise
     except (HubError, GGUFError) as error:

@@ -16,7 +16,13 @@ from itertools import chain
 from pathlib import Path
 
 from eaglechat import paths
-from eaglechat.engine.drafters.pairing import check_headers, kind_of, kinds, takes_drafts
+from eaglechat.engine.drafters.pairing import (
+    check_headers,
+    kind_of,
+    kinds,
+    offered_kind,
+    takes_drafts,
+)
 from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import plain_name, shard_of, shard_paths
@@ -221,6 +227,18 @@ def why_unfit(target: LocalModel, draft: LocalModel) -> str | None:
     except PreflightError as error:
         return str(error)
     return None
+
+
+def draft_models(target: LocalModel, models: Sequence[LocalModel]) -> list[LocalModel]:
+    """The whole models that may draft for a target, the smallest first."""
+    if target.header is None:
+        return []
+    may_draft = [
+        model
+        for model in models
+        if model.is_target and model.header and offered_kind(target.header, model.header)
+    ]
+    return sorted(may_draft, key=lambda model: model.size_bytes)
 
 
 def drafters_of(model: LocalModel, models: Sequence[LocalModel]) -> tuple[DrafterKind, ...]:

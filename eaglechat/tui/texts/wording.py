@@ -23,6 +23,7 @@ DRAFTERS: Mapping[str, str] = {
     "dflash": "DFlash",
     "dspark": "DSpark",
     "dflash2": "DFlash2",
+    "model": "draft model",
     NGRAM: "n-grams",
 }
 """The names of all that drafts."""

@@ -32,14 +32,15 @@ def test_one_on_the_path_is_offered(
     assert f"llama-server {program}: version: 1.2.3 (abcdef)" in shown
     assert "A Card (24 GB): 22.5 GiB free of 23.4 GiB" in shown
     assert f'[engine] llama_server = "{program}"' in shown
-    assert "drafts with EAGLE-3, MTP heads, DFlash and DSpark" in shown
+    assert "drafts with EAGLE-3, MTP heads, DFlash, DSpark and draft models" in shown
     assert "too old" not in shown
     write_program(home / "bin", "june")
     shown = doctor(capsys)
-    assert "drafts with EAGLE-3 too old to draft with MTP heads, DFlash and DSpark" in shown
+    assert "drafts with EAGLE-3 and draft models" in shown
+    assert "too old to draft with MTP heads, DFlash and DSpark" in shown
     assert f'[engine] llama_server = "{program}"' in shown
     write_program(home / "bin", "old")
-    assert "too old to draft with EAGLE-3, MTP heads, DFlash and DSpark" in doctor(capsys)
+    assert "too old to draft with EAGLE-3, MTP heads, DFlash, DSpark and draft" in doctor(capsys)
     write_program(home / "bin", "stranger")
     shown = doctor(capsys)
     assert f"on the PATH, but cannot be used: {program} is not a llama-server" in shown

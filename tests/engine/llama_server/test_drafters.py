@@ -154,6 +154,18 @@ def test_a_block_drafter_drafts(
     assert options[options.index("--spec-type") + 1] == word
 
 
+def test_a_smaller_model_drafts(start: Start, tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp")
+    client = start("real")
+    draft = tiny_kinds.write_llama(tmp_path / "draft.gguf", wrong=0.25)
+    info = loaded(client, load(tiny_kinds.write_llama(tmp_path / "target.gguf"), draft))
+    assert [drafter.kind for drafter in info.drafters] == ["model"]
+    stats = done(client, chat()).stats
+    assert 0 < stats.by_drafter["model"].accepted < stats.drafted
+    (options,) = started(tmp_path)
+    assert options[options.index("--spec-type") + 1] == "draft-simple"
+
+
 def test_a_block_bounds_the_draft(start: Start, tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")

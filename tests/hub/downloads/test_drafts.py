@@ -144,7 +144,7 @@ def test_drafts_are_sought_by_base_model_and_by_name(hub: Hub, fake: FakeHub, ta
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (ggufs.target(), "is a whole model, not a draft"),
+        (ggufs.target(), "is a whole language model, not a draft"),
         (ggufs.draft(hidden=16), "hidden size 16"),
         (ggufs.draft(n_vocab=40), "vocabulary of 40 tokens"),
         (ggufs.draft(layers=(1, 3, 9)), "layer 9"),

@@ -59,33 +59,13 @@ def without_stripped_blocks(target: GGUFHeader) -> dict[str, int]:
 
 
 def is_draft(header: GGUFHeader) -> bool:
-    """Whether a file is a sidecar or an assistant: it drafts, and cannot run by itself.
-
-    llama.cpp takes a file for a sidecar by the same tensor. Opened as a target, it ends the
-    process.
-    """
-    if header.architecture == ASSISTANT:
-        return True
-    tensors = (*header.tensors, *header.tensors_elsewhere)
-    return header.n_mtp_heads > 0 and not any(
-        tensor.name == "blk.0.attn_norm.weight" for tensor in tensors
-    )
+    """Whether a file is a sidecar or an assistant: it drafts, and cannot run by itself."""
+    return header.architecture == ASSISTANT or header.is_heads_alone
 
 
 def check(target: GGUFHeader, draft: GGUFHeader) -> None:
-    """Raises PreflightError if the draft is no sidecar or assistant, or not one for this target."""
+    """Raises PreflightError if a sidecar or an assistant is not one for this target."""
     name = target.path.name
-    if not is_draft(draft):
-        if problem(draft) is None:
-            raise PreflightError(
-                f"{draft.path} is a whole model that has MTP heads of its own; load it as the "
-                "target, without a draft"
-            )
-        raise PreflightError(
-            f"{draft.path} is a whole model, not a draft: a small model that drafts token by token "
-            "makes a target slower (by 30% where we measured it); give an EAGLE-3, MTP or DFlash "
-            f"draft for {name}"
-        )
     is_assistant = draft.architecture == ASSISTANT
     wanted = _ASSISTANTS_TARGET if is_assistant else draft.architecture
     if target.architecture != wanted:

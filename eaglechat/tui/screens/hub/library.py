@@ -17,6 +17,7 @@ from eaglechat.hub.local.library import (
     LocalModel,
     ModelKind,
     built_in_drafts,
+    draft_models,
     drafters_of,
     pair_of_models,
 )
@@ -205,7 +206,8 @@ class LibraryScreen(EagleModal[Pair]):
         model = self._models[index]
         if model.is_target:
             self._say(f"Looking for drafts that fit {model.name}…")
-            self.in_background(lambda: self._find_fitting(model, self._drafts))
+            may_draft = [*self._drafts, *draft_models(model, self._models)]
+            self.in_background(lambda: self._find_fitting(model, may_draft))
         elif model.kind is ModelKind.DRAFT:
             self._say("A draft runs together with its target: choose the target.", bad=True)
         else:
