@@ -205,6 +205,9 @@ def _variables(thinking: Thinking) -> dict[str, Any]:
         "enable_thinking": True,
         "datetime": now.strftime("%b %d %Y"),
         "date_string": now.strftime("%d %b %Y"),
+        # As by transformers: templates ask “is not none” without “is defined”.
+        "tools": None,
+        "documents": None,
     }
     if thinking.enabled is not None:
         given |= _ON if thinking.enabled else _OFF

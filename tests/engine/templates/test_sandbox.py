@@ -188,15 +188,33 @@ def test_whatever_a_template_raises_is_an_error_of_the_prompt(source: str, says:
     [
         ("{{ {'b': [1, {'\u00e9': none}]} | tojson }}", '{"b": [1, {"\u00e9": null}]}'),
         ("{{ [1] | tojson(indent=2, separators=(',', ':')) }}", "[\n  1\n]"),
+        ("{{ {'b': 1, 'a': [1, 2]} | tojson(separators=(',', ':')) }}", '{"b":1,"a":[1,2]}'),
+        ("{{ {'b': 1, 'a': 2} | tojson(sort_keys=True) }}", '{"a": 2, "b": 1}'),
+        ("{{ '\u00e9<' | tojson(ensure_ascii=True) }}", '"\\u00e9<"'),
+        ("{{ '\u00e9' | tojson(True) }}", '"\\u00e9"'),
+        ("{% for k, v in {'x': 1} | items %}{{ k }}={{ v }}{% endfor %}", "x=1"),
+        ("{% for k, v in {'x': 1}.items() %}{{ k.upper() }}{{ v }}{% endfor %}", "X1"),
+        ("{%- generation -%} a {%- endgeneration -%} b", "ab"),
+        ("{% set n = namespace(x=0) %}{% for i in [1, 2, 3] if i != 2 %}{% set n.x = n.x + i %}"
+         "{% endfor %}{{ n.x }}", "4"),
+        ("{{ 'a</think>b'.split('</think>')[-1].lstrip('\\n').startswith('b') }}", "True"),
+        ("{{ [1, 2, 3][::-1] | first }}{{ 'xy'[::-1] }}{{ [1] + [2] }}", "3yx[1, 2]"),
+        ("{% macro f(a, b=1) %}{{ a }}{{ b }}{{ caller() }}{% endmacro %}"
+         "{% call f(2) %}!{% endcall %}", "21!"),
         ("{% for x in [1, 2, 3] %}{% if x == 2 %}{% break %}{% endif %}{{ x }}{% endfor %}", "1"),
         ("a{% generation %}b{% endgeneration %}c", "abc"),
         ("{{ 'a' + nothing + 'b' }}", "ab"),
         ("{{ strftime_now('%Y') | length }}", "4"),
         ("  {% if true %}\n  a\n  {% endif %}\nb", "  a\nb"),
     ],
-)
+)  # fmt: skip
 def test_what_chat_templates_have_beside_jinja(source: str, text: str) -> None:
     assert render(source, {}) == text
+
+
+def test_a_chat_has_neither_tools_nor_documents() -> None:
+    source = "{{ tools is not none }}{{ documents is not none }}{{ (tools or []) | length }}"
+    assert ChatTemplate(source, bos="", eos="").render((USER,)) == "FalseFalse0"
 
 
 PIECES = st.sampled_from(
