@@ -397,7 +397,7 @@ class RoundDone(Event, frozen=True, kw_only=True, tag="round"):
 
 
 class Settled(Event, frozen=True, kw_only=True, tag="settled"):
-    """The final rounds of a reply, all of them, in place of the provisional ones."""
+    """The final rounds of a reply, all of them, in place of those that were told before."""
 
     id: int
     rounds: tuple[Round, ...]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from eaglechat.wire.errors import EngineError
 
 _API = "/v1"
+_VERSION = re.compile(r"/v[0-9]+[.\w]*$")
 _CALLS = ("/chat/completions", "/completions", "/models")
 
 
@@ -26,6 +28,18 @@ class Address:
     root: str
     api: str
     host: str
+    other_api: str = ""
+    """What `api` may be instead, if the address that was given says neither."""
+    query: str = ""
+    """What follows each call of the API, such as Azure's ?api-version=…"""
+
+    def other(self) -> Address:
+        """The same with the other base URL of the API."""
+        return replace(self, api=self.other_api, other_api="")
+
+    def call(self, name: str) -> str:
+        """The URL of a page of the API."""
+        return f"{self.api}/{name}{self.query}"
 
     @property
     def is_here(self) -> bool:
@@ -51,13 +65,14 @@ class Address:
 def same_server(one: str, other: str) -> bool:
     """Whether two addresses mean the same server, however they are written."""
     try:
-        return parse_address(one) == parse_address(other)
+        return parse_address(one).root == parse_address(other).root
     except AddressError:
         return one == other
 
 
 def parse_address(text: str) -> Address:
-    """Reads an address that may lack http:// or /v1, or end in one of the API's calls.
+    """Reads an address that may lack http:// or /v1, or end in one of the API's calls. Without a
+    version or a call it may mean either of two base URLs of the API.
 
     Raises AddressError.
     """
@@ -79,9 +94,14 @@ def parse_address(text: str) -> Address:
     host = f"[{name}]" if ":" in name else name
     origin = f"{parts.scheme}://{host}" + (f":{port}" if port else "")
     path = parts.path.rstrip("/")
+    base = path
     for call in _CALLS:
-        path = path.removesuffix(call)
-    root = path.removesuffix(_API)
-    # A path with “openai” in it is used as it is: Gemini's, for one, does not end in /v1.
-    api = path if path != root or "openai" in path else root + _API
-    return Address(origin + root, origin + api, name)
+        base = base.removesuffix(call)
+    query = f"?{parts.query}" if parts.query else ""
+    root = base.removesuffix(_API)
+    # A base is used as it is if it names a version, as other services' do, or “openai”, as
+    # Gemini's, or if a call was written behind it.
+    is_whole = base != root or base != path or "openai" in base or _VERSION.search(base)
+    if is_whole:
+        return Address(origin + root, origin + base, name, query=query)
+    return Address(origin + root, origin + root + _API, name, origin + root, query)

@@ -13,18 +13,20 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
-import msgspec
 
 from eaglechat.links.http.address import parse_address
+from eaglechat.links.http.answers import Answer, fitted, read_json
+from eaglechat.links.http.events import DONE, Event, NoEventsError, events_in
 from eaglechat.links.http.faults import (
     CUT,
     ServerError,
     environment_fault,
     message_in,
     not_understood,
+    shortened,
     status_fault,
     transport_fault,
 )
@@ -38,10 +40,7 @@ _SHORTEST_KEY = 6
 KEY_COMMAND_S = 30.0
 _printed_keys: dict[tuple[str, ...], str] = {}
 """By key_command, the key that it printed: the command may ask for a password or a touch."""
-_FAULTS = (httpx2.RequestError, httpx2.InvalidURL, httpx2.SSEError)
-DONE = "[DONE]"
-
-Answer = TypeVar("Answer")
+_FAULTS = (httpx2.RequestError, httpx2.InvalidURL)
 
 
 class ServerClient:
@@ -85,12 +84,23 @@ class ServerClient:
 
     async def get(self, url: str, kind: type[Answer]) -> Answer:
         """The JSON at an address, of this type. Raises ServerError."""
-        soon = min(PAGE_S, self.server.timeout)
-        return self._read(await self._ask("GET", url, silence_s=soon), kind)
+        return self._read(await self._page(url), kind)
+
+    async def json(self, url: str) -> Any:
+        """The JSON at an address. Raises ServerError."""
+        answer: Any = self._read(await self._page(url), object)
+        return answer
 
     async def text(self, url: str) -> str:
         """The text at an address. Raises ServerError."""
-        return (await self._ask("GET", url)).text
+        return (await self._page(url)).text
+
+    async def wake(self, url: str) -> None:
+        """Ask for a page that is shown only once a model is loaded. Raises ServerError."""
+        await self._ask("GET", url)
+
+    async def _page(self, url: str) -> httpx2.Response:
+        return await self._ask("GET", url, silence_s=min(PAGE_S, self.server.timeout))
 
     async def post(self, url: str, body: Mapping[str, Any], kind: type[Answer]) -> Answer:
         """The JSON that answers a request, of this type. Raises ServerError."""
@@ -113,8 +123,8 @@ class ServerClient:
 
     def _read(self, response: httpx2.Response, kind: type[Answer]) -> Answer:
         try:
-            return msgspec.json.decode(response.content, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return fitted(read_json(response.content), kind)
+        except ValueError as error:
             raise not_understood(self.where, str(error)) from None
 
     @asynccontextmanager
@@ -130,26 +140,35 @@ class ServerClient:
             async with self._client.stream(
                 "GET" if body is None else "POST", url, json=body, headers=headers
             ) as response:
-                if response.status_code != 200:
+                if not response.is_success:
                     await response.aread()
                 self._check(response, body)
-                # Some servers send an error with status 200.
-                is_json = "json" in response.headers.get("Content-Type", "")
-                if is_json and (said := message_in(await response.aread())):
-                    raise self.without_key(ServerError(f"{self.where} failed: {said}"))
-                # Events are UTF-8, whatever a proxy says of them.
+                # Events are UTF-8, whatever a proxy or the server says of them.
                 response.encoding = "utf-8"
                 yield self._events(response)
 
     async def _events(self, response: httpx2.Response) -> AsyncIterator[str]:
+        events: list[Event] = []
         with self._explained(self.server.timeout):
-            async for event in httpx2.EventSource(response):
-                if event.data == DONE:
-                    # A server may be slow to close the response after it.
-                    return
-                if event.data:
+            try:
+                async for event in events_in(response.aiter_text()):
+                    events = [*events[:1], event]
+                    if event.data.strip() == DONE:
+                        # A server may be slow to close the response after it.
+                        return
+                    if event.name == "error":
+                        raise self.failed(message_in(event.data) or event.data)
                     yield event.data
+            except NoEventsError as error:
+                raise not_understood(self.where, str(error)) from None
+        if len(events) == 1 and events[0].is_bare:
+            raise not_understood(self.where, "it is no reply")
         raise ServerError(f"{self.where} broke off during the reply", code=CUT, is_passing=True)
+
+    def failed(self, said: str) -> ServerError:
+        """The error for a failure that the server tells in an answer with status 200."""
+        said = shortened(said) or "no reason given"
+        return self.without_key(ServerError(f"{self.where} failed: {said}"))
 
     async def _key_header(self) -> dict[str, str]:
         self._key = await _find_key(self.server)
@@ -166,7 +185,7 @@ class ServerClient:
             raise self.without_key(transport_fault(error, self.where, proxy, *times)) from None
 
     def _check(self, response: httpx2.Response, body: Mapping[str, Any] | None) -> None:
-        if response.status_code == 200:
+        if response.is_success:
             return
         model = str((body or {}).get("model", ""))
         has_key = "Authorization" in response.request.headers

@@ -17,18 +17,21 @@ import msgspec
 
 import eaglechat
 from eaglechat.links.http.client import ServerClient
-from eaglechat.links.http.discovery import Found, ServedModel, discover, made_ready
+from eaglechat.links.http.discovery import Found, ServedModel, discover, made_ready, named_model
 from eaglechat.links.http.faults import (
     CUT,
     MISSING,
+    NOT_UNDERSTOOD,
+    REFUSED,
     TOO_LONG,
     ServerError,
     message_in,
     not_understood,
 )
 from eaglechat.links.http.loop import close_loop, new_loop
-from eaglechat.links.http.servers.base import ReplyReader, ServerKind
-from eaglechat.links.http.servers.chunks import Chunk, chunk_decoder
+from eaglechat.links.http.refused import refused_fields, without
+from eaglechat.links.http.servers.base import ReplyReader, ServerKind, parted_late
+from eaglechat.links.http.servers.chunks import Chunk, ChunkReader
 from eaglechat.links.http.window import ServerWindow
 from eaglechat.links.worker import Job
 from eaglechat.settings.servers import ServerSettings
@@ -59,7 +62,7 @@ RETRY_WAITS_S = (0.5, 2.0)
 LONGEST_WAIT_S = 20.0
 LOADING_WAIT_S = 1.0
 _MOST_NAMED = 20
-_FILTERED = "content_filter"
+_FILTERED, _FAILED = "content_filter", "error"
 _NEARLY = 64
 """A context counts as full this many tokens before its end: a server keeps some for its drafts."""
 _PROMPT_FIELDS = (
@@ -88,15 +91,17 @@ class StreamedReply:
     """A reply while it streams: tells the client what its reader makes of the chunks."""
 
     def __init__(self, id: int, reader: ReplyReader, say: Callable[[AnyEvent], None]) -> None:
-        self.reader, self.fold = reader, StatsFold()
+        self.reader, self.chunks, self.fold = reader, ChunkReader(), StatsFold()
         self._id, self._say = id, say
+        self._rounds: list[Round] = []
+        """What the client has been told."""
         self.has_begun = False
         """Whether the client has been told some of its text."""
         self.is_whole = False
-        """Whether the server has said why it ended."""
+        """Whether the server has said that it ended."""
 
     def take(self, chunk: Chunk) -> None:
-        self.is_whole = self.is_whole or bool(chunk.choice and chunk.choice.finish_reason)
+        self.is_whole = self.is_whole or chunk.is_last
         for record in self.reader.take(chunk):
             self._tell(record)
 
@@ -110,8 +115,9 @@ class StreamedReply:
             self._tell(record)
 
     def settle(self) -> None:
-        """Tell the client all rounds again if the reader knows them better now."""
-        if rounds := self.reader.settled():
+        """Tell the client all rounds again if they are known better now."""
+        known = self.reader.settled()
+        if rounds := parted_late(known or self._rounds) or known:
             self.fold = StatsFold()
             for round_ in rounds:
                 self.fold.add(round_)
@@ -122,6 +128,7 @@ class StreamedReply:
             self._say(PrefillProgress(id=self._id, prefill=record))
         else:
             self.has_begun = True
+            self._rounds.append(record)
             self.fold.add(record)
             self._say(RoundDone(id=self._id, round=record))
 
@@ -136,7 +143,9 @@ class ServerConnection:
         self._found: Found | None = None
         self._model: ServedModel | None = None
         self._left: tuple[Message, ...] = ()
-        """The turns that were left out of the last request for a reply."""
+        """The turns that were left out of the last request that was answered."""
+        self._refused: frozenset[str] = frozenset()
+        """The optional fields that the server refused."""
 
     def open(self, job: Job) -> None:
         """Find out what answers; a server that is still loading is waited for.
@@ -170,6 +179,10 @@ class ServerConnection:
     def kind(self) -> ServerKind:
         assert self._found is not None
         return self._found.kind
+
+    @property
+    def _is_unlisted(self) -> bool:
+        return self._found is not None and self._found.unlisted is not None
 
     def loaded(self) -> ServedModel:
         """The chosen model. Raises NoPairError."""
@@ -271,12 +284,12 @@ class ServerConnection:
         name, had_left = plain or model.id, bool(self._left)
         window = await self._window(chat, model)
         while True:
-            self._left = window.left
             if had_left or window.first_turn:
                 self._say(WindowMoved(id=chat.id, window=window.window))
             try:
                 chat = msgspec.structs.replace(chat, messages=window.sent)
                 await self._ask(self.kind.body(chat, name, seed), reply)
+                self._left = window.left
                 return
             except ServerError as error:
                 if error.code != TOO_LONG or reply.has_begun or not window.halve():
@@ -316,23 +329,38 @@ class ServerConnection:
         return text, len(tokens)
 
     async def _ask(self, body: Mapping[str, Any], reply: StreamedReply) -> None:
-        """Stream a reply; ask again after a passing fault while nothing of it has come."""
-        url = f"{self._client.address.api}/chat/completions"
+        """Stream a reply; ask again after a passing fault while nothing of it has come, and without
+        the optional fields that the server refuses."""
         retry_waits_s = iter(RETRY_WAITS_S)
         while True:
+            asked = without(body, self._refused)
             try:
-                async with self._client.stream(url, body) as events:
+                url = self._client.address.call("chat/completions")
+                async with self._client.stream(url, asked) as events:
                     async for event in events:
-                        chunk = self._chunk(event)
+                        chunk = self._chunk(reply.chunks, event)
                         reply.take(chunk)
-                        if chunk.choice and chunk.choice.finish_reason == _FILTERED:
+                        reason = chunk.choice.reason if chunk.choice else ""
+                        if reason == _FILTERED:
                             where = self._client.where
                             raise ServerError(f"the content filter of {where} ended the reply")
+                        if reason == _FAILED:
+                            raise self._client.failed("")
                 return
             except ServerError as error:
-                if error.code == CUT and reply.is_whole:
+                if error.code in (CUT, NOT_UNDERSTOOD) and reply.is_whole:
                     # Some servers just end the connection.
                     return
+                if error.code == REFUSED and not reply.has_begun:
+                    if not (fields := refused_fields(asked, error.said)):
+                        raise
+                    self._refused |= fields
+                    continue
+                address = self._client.address
+                if error.code == MISSING and address.other_api and self._is_unlisted:
+                    # Nothing said yet which of the two base URLs is the right one.
+                    self._client.address = address.other()
+                    continue
                 # A server that is loading its model is asked until it has.
                 wait_s = LOADING_WAIT_S if error.is_loading else next(retry_waits_s, None)
                 if reply.has_begun or not error.is_passing or wait_s is None:
@@ -343,15 +371,13 @@ class ServerConnection:
                 reply.wait()
                 await asyncio.sleep(wait_s)
 
-    def _chunk(self, event: str) -> Chunk:
+    def _chunk(self, chunks: ChunkReader, event: str) -> Chunk:
         try:
-            chunk = chunk_decoder.decode(event)
-        except (msgspec.MsgspecError, RecursionError) as error:
+            chunk = chunks.read(event)
+        except ValueError as error:
             raise not_understood(self._client.where, str(error)) from None
-        if chunk.error is not None or chunk.object == "error":
-            said = message_in(event.encode()) or "no reason given"
-            failure = ServerError(f"{self._client.where} failed during the reply: {said}")
-            raise self._client.without_key(failure)
+        if chunk.error or chunk.object == "error":
+            raise self._client.failed(message_in(event) or event)
         return chunk
 
     def _until_done(self, job: Job, work: Coroutine[Any, Any, Result]) -> Result:
@@ -377,6 +403,14 @@ def _chosen(found: Found, name: str, where: str) -> ServedModel:
     names = [model.id for model in found.models]
     if name in names:
         return found.models[names.index(name)]
+    if name and not names:
+        return named_model(name)
+    if found.unlisted is not None:
+        raise ServerError(
+            f"{found.unlisted}. If it has no list of its models, name one with --model, or with "
+            "model in its entry",
+            code=found.unlisted.code,
+        )
     if not names:
         raise ServerError(f"{where} has no model: load one there first", code=MISSING)
     has = ", ".join(names[:_MOST_NAMED])

@@ -10,13 +10,20 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
 
+from eaglechat.links.http.answers import fitted
 from eaglechat.links.http.client import ServerClient
-from eaglechat.links.http.faults import MISSING, ServerError, not_understood
+from eaglechat.links.http.faults import (
+    MISSING,
+    NOT_UNDERSTOOD,
+    REFUSED,
+    ServerError,
+    not_understood,
+)
 from eaglechat.links.http.loop import close_loop, new_loop
 from eaglechat.links.http.servers.base import ServerKind
 from eaglechat.links.http.servers.llama_server import LlamaServer, LlamaSwap
@@ -30,6 +37,7 @@ _THINKING, _EFFORT = "enable_thinking", "reasoning_effort"
 _EFFORTS = ("low", "medium", "high")
 LOOK_S = 0.5
 """Seconds between two looks at a load on demand."""
+_NO_LIST = (MISSING, NOT_UNDERSTOOD, REFUSED, ServerError.code)
 _STAGES = {"spec_model": "draft"}
 
 Tell = Callable[[str, float], None]
@@ -65,15 +73,12 @@ class _Status(msgspec.Struct):
     failed: bool = False
 
 
-class _Named(msgspec.Struct):
-    """A model in a server's list, of which only the name is understood."""
-
-    id: str
-
-
-class _Listed(_Named):
+class _Listed(msgspec.Struct):
     """A model in a server's list; each kind of server names the context size in its own way."""
 
+    id: str = ""
+    model: str = ""
+    name: str = ""
     owned_by: str | None = None
     status: _Status | None = None
     meta: _Meta | None = None
@@ -95,10 +100,6 @@ class _Listed(_Named):
         return "failed to load" if self.status.failed else _STATES.get(self.status.value, "loaded")
 
 
-class _Models(msgspec.Struct):
-    data: list[msgspec.Raw] | None = None
-
-
 class _Props(msgspec.Struct):
     """llama-server's /props."""
 
@@ -118,7 +119,7 @@ class _Slot(msgspec.Struct):
 
 
 class _Runs(msgspec.Struct):
-    model: str
+    model: str = ""
     state: str = ""
 
 
@@ -157,6 +158,8 @@ class Found:
     """Whether the server loads a model when it is asked for."""
     pages: str = ""
     """The base URL of llama-server's pages about the chosen model; empty if there are none."""
+    unlisted: ServerError | None = None
+    """Why the server does not say which models it has."""
 
     def model(self, name: str) -> ServedModel | None:
         return next((model for model in self.models if model.id == name), None)
@@ -164,7 +167,12 @@ class Found:
 
 async def discover(client: ServerClient) -> Found:
     """Find out what answers at the client's address. Raises ServerError."""
-    listed = await _models_at(client, f"{client.address.api}/models")
+    try:
+        listed = await _list(client)
+    except ServerError as error:
+        if not _has_no_list(error):
+            raise
+        return Found(OpenAIServer(), (), unlisted=error)
     models = tuple(map(_served, listed))
     owners, root = {one.owned_by for one in listed}, client.address.root
     drafts: bool | None = None
@@ -187,22 +195,49 @@ async def discover(client: ServerClient) -> Found:
     return Found(OpenAIServer(), models)
 
 
+async def _list(client: ServerClient) -> list[_Listed]:
+    """The models at the first base URL that the address may mean, or at the other one, which the
+    client keeps if they are there. Raises ServerError."""
+    first = client.address
+    try:
+        return await _models_at(client, first.call("models"))
+    except ServerError as error:
+        if not (first.other_api and _has_no_list(error)):
+            raise
+        client.address = first.other()
+        try:
+            return await _models_at(client, client.address.call("models"))
+        except ServerError:
+            client.address = first
+            raise error from None
+
+
+def _has_no_list(error: ServerError) -> bool:
+    """Whether the server answers, but not with a list of its models."""
+    return not error.is_passing and error.code in _NO_LIST
+
+
 async def _models_at(client: ServerClient, url: str) -> list[_Listed]:
-    """The models that a server lists: in OpenAI's object, or in a bare list."""
-    answer = await client.get(url, _Models | list[msgspec.Raw])  # type: ignore[arg-type]
-    raw = answer if isinstance(answer, list) else answer.data or []
-    try:
-        return [_listed(one) for one in raw]
-    except msgspec.MsgspecError as error:
-        raise not_understood(client.where, str(error)) from None
+    """The models that a server lists: in OpenAI's object, or in a bare list. Raises ServerError."""
+    answer = await client.json(url)
+    if isinstance(answer, dict):
+        lists = (answer.get(name) for name in ("data", "models"))
+        answer = next((one for one in lists if isinstance(one, list)), [])
+    if not isinstance(answer, list):
+        raise not_understood(client.where, "it is no list of models")
+    return [listed for one in answer if (listed := _listed(one)).id]
 
 
-def _listed(raw: msgspec.Raw) -> _Listed:
-    """A model of the list; if its fields have other types than expected, only its name is taken."""
+def _listed(one: Any) -> _Listed:
+    """A model of a list; its `id` is empty if it has no name."""
+    if isinstance(one, str):
+        return _Listed(id=one)
     try:
-        return msgspec.json.decode(raw, type=_Listed)
-    except msgspec.ValidationError:
-        return _Listed(msgspec.json.decode(raw, type=_Named).id)
+        listed = fitted(one, _Listed)
+    except ValueError:
+        return _Listed()
+    listed.id = listed.id or listed.model or listed.name
+    return listed
 
 
 async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -> Found:
@@ -264,6 +299,11 @@ async def _described(client: ServerClient, found: Found, props: _Props, slots_at
     )
 
 
+def named_model(name: str) -> ServedModel:
+    """A model of which the server says nothing."""
+    return _served(_Listed(id=name))
+
+
 def _served(listed: _Listed) -> ServedModel:
     meta = listed.meta or _Meta()
     info = ModelInfo(
@@ -314,7 +354,7 @@ async def made_ready(client: ServerClient, found: Found, model: ServedModel, tel
     if isinstance(found.kind, LlamaSwap):
         # Asking for a page of the server behind it starts that server.
         tell("target", 0.0)
-        await client.text(f"{_upstream(client, model)}/v1/models")
+        await client.wake(f"{_upstream(client, model)}/v1/models")
     elif not model.is_ready:
         tell("target", 0.0)
         await _load(client, model, tell)
@@ -327,7 +367,7 @@ async def _load(client: ServerClient, model: ServedModel, tell: Tell) -> None:
     try:
         if model.state in ("not loaded", "failed to load"):
             body = {"model": model.id}
-            await client.post(f"{client.address.root}/models/load", body, msgspec.Raw)
+            await client.post(f"{client.address.root}/models/load", body, _Change)
         while (now := (await discover(client)).model(model.id)) is not None:
             if now.is_ready:
                 return
@@ -362,7 +402,13 @@ def ask(server: ServerSettings) -> Found:
     client, loop = ServerClient(server), new_loop()
     try:
         client.open()
-        return loop.run_until_complete(discover(client))
+        found = loop.run_until_complete(discover(client))
+        if found.models or not (found.unlisted or server.model):
+            return found
+        if not server.model:
+            assert found.unlisted is not None
+            raise found.unlisted
+        return replace(found, models=(named_model(server.model),))
     finally:
         loop.run_until_complete(client.close())
         close_loop(loop)

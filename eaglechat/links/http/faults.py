@@ -6,29 +6,36 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
+from typing import Any
 
 import httpx2
-import msgspec
 
 from eaglechat.links import retry_after
+from eaglechat.links.http.answers import read_json
 from eaglechat.settings.servers import SERVER_KEY
 from eaglechat.wire.errors import EngineError
 
-_MOST_SAID = 300
+_MOST_SAID, _MOST_ERRORS = 300, 5
+_MESSAGES = ("message", "error", "detail", "msg", "error_description", "title")
 _LOADING = "Loading model"
 _TOO_LONG = re.compile("context (length|window|size)|exceed_context_size|context_length_exceeded")
 _NO_ROOM = re.compile(r"max_(completion_)?tokens\W.{0,40}too large")
 TOO_LONG = "context"
 """Code of the error for a conversation that is longer than the context."""
+REFUSED = "refused"
+"""Code of the error for a request that the server does not answer."""
 MISSING = "missing"
 """Code of the error for a page or a model that the server does not have."""
+NOT_UNDERSTOOD = "protocol"
+"""Code of the error for an answer that no OpenAI-compatible server would give."""
 CUT = "cut"
 """Code of the error for a connection that ended before the reply did."""
 
 
 class ServerError(EngineError):
     """A request to a server failed. `is_passing`: asking again may help. `is_loading`: the server
-    is still loading its model. `wait_s`: seconds that the server asks to wait."""
+    is still loading its model. `wait_s`: seconds that the server asks to wait. `said`: what the
+    server says of a request that it refuses."""
 
     code = "server"
 
@@ -40,26 +47,15 @@ class ServerError(EngineError):
         is_passing: bool = False,
         is_loading: bool = False,
         wait_s: float | None = None,
+        said: str = "",
     ) -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.said = code, said
         self.is_passing, self.is_loading, self.wait_s = is_passing, is_loading, wait_s
 
     def after_text(self) -> ServerError:
         """The same error, after some of the reply has come."""
         return ServerError(f"{self}; the text received is kept", code=self.code)
-
-
-class _Said(msgspec.Struct):
-    message: str = ""
-
-
-class _Refusal(msgspec.Struct):
-    """The body of an error, in the shapes of OpenAI, of older vLLM and of FastAPI."""
-
-    error: _Said | str | None = None
-    message: str = ""
-    detail: msgspec.Raw = msgspec.Raw(b"")
 
 
 def environment_fault(error: Exception) -> ServerError:
@@ -94,7 +90,7 @@ def transport_fault(
         return ServerError(f"{where} has sent nothing for {silence_s:g} s", code="silent")
     if isinstance(error, httpx2.ProxyError):
         return _unreachable(f"the proxy refuses to connect to {where}: {error}")
-    if isinstance(error, httpx2.TransportError) and not isinstance(error, httpx2.SSEError):
+    if isinstance(error, httpx2.TransportError):
         return ServerError(f"the connection to {where} broke", code=CUT, is_passing=True)
     return not_understood(where, str(error))
 
@@ -132,8 +128,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def not_understood(where: str, why: str = "") -> ServerError:
     """An answer that no OpenAI-compatible server would give."""
-    detail = f" ({_shortened(why)})" if why else ""
-    return ServerError(f"the answer of {where} is not understood{detail}", code="protocol")
+    detail = f" ({shortened(why)})" if why else ""
+    return ServerError(f"the answer of {where} is not understood{detail}", code=NOT_UNDERSTOOD)
 
 
 def status_fault(
@@ -173,25 +169,40 @@ def status_fault(
             is_loading=status == 503 and _LOADING in said,
             wait_s=wait_s,
         )
-    what, code, advice = "this request", "refused", ""
-    if status == 400 and _NO_ROOM.search(text):
+    what, code, advice = "this request", REFUSED, ""
+    if status in (400, 422) and _NO_ROOM.search(text):
         what, code = "to write as much as max_tokens", TOO_LONG
         advice = "; lower that, or start the server with more context"
-    elif status in (400, 413) and _TOO_LONG.search(text):
+    elif status in (400, 413, 422) and _TOO_LONG.search(text):
         what, code = "a prompt longer than its context", TOO_LONG
         advice = "; shorten it, or start the server with more context"
-    return ServerError(f"{where} refuses {what} (HTTP {status}){because}{advice}", code=code)
+    return ServerError(
+        f"{where} refuses {what} (HTTP {status}){because}{advice}",
+        code=code,
+        said=(said or text) if status in (400, 422) else "",
+    )
 
 
-def message_in(body: bytes) -> str:
+def message_in(body: str | bytes) -> str:
     """The message in the body of an error, shortened; empty if it has none."""
     try:
-        refusal = msgspec.json.decode(body, type=_Refusal)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return shortened(_said(read_json(body)))
+    except (ValueError, RecursionError):
         return ""
-    error = refusal.error
-    said = error.message if isinstance(error, _Said) else error or refusal.message
-    return _shortened(said or bytes(refusal.detail).decode("utf-8", "replace").strip('"'))
+
+
+def _said(value: Any) -> str:
+    """The message of an error in the shapes of OpenAI, older vLLM, FastAPI and others, with the
+    name of the field that it is about."""
+    if isinstance(value, list):
+        return "; ".join(filter(None, map(_said, value[:_MOST_ERRORS])))
+    if not isinstance(value, dict):
+        return value if isinstance(value, str) else ""
+    said = next(filter(None, (_said(value.get(name)) for name in _MESSAGES)), "")
+    field = value.get("loc") or value.get("param")
+    if isinstance(field, list):
+        field = ".".join(map(str, field))
+    return f"{field}: {said}" if isinstance(field, str) and field not in said else said
 
 
 def _duration(seconds: float) -> str:
@@ -201,6 +212,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 3600:,.0f} hours"
 
 
-def _shortened(text: str) -> str:
-    text = " ".join(text.split())
+def shortened(text: str) -> str:
+    """What a server says, on one line that is not too long."""
+    text = " ".join(text.encode("utf-8", "replace").decode().split())
     return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]}…"

@@ -126,6 +126,22 @@ class Handler(BaseHTTPRequestHandler):
             self.faults.closed.set()
 
 
+def raw(
+    *pieces: bytes, kind: str = "text/event-stream", also: str = "", version: str = "1.1"
+) -> Any:
+    """Writes an answer as it stands, which the end of the connection ends."""
+
+    def write(handler: Handler) -> None:
+        handler.close_connection = True
+        head = f"HTTP/{version} 200 OK\r\nContent-Type: {kind}\r\n{also}\r\n"
+        handler.wfile.write(head.encode())
+        for piece in pieces:
+            handler.wfile.write(piece)
+            handler.wfile.flush()
+
+    return write
+
+
 @contextmanager
 def fault_server(certificate: Path | None = None) -> Iterator[FaultServer]:
     """A server that replies until it is told to do worse; over TLS with a certificate and its key

@@ -10,6 +10,9 @@ from eaglechat.cli.options import served_pair
 from eaglechat.links.http.address import parse_address, same_server
 from eaglechat.settings import Settings
 from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire import protocol as p
+from tests.links.engines import chat
+from tests.links.http.fault_server import Handler, client_of, fault_server
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,58 @@ def test_the_entry_of_an_address_is_found_though_it_is_written_otherwise() -> No
     pair = served_pair(args, Settings(server=(entry,)))
     assert pair is not None
     assert pair.server is entry
+
+
+@pytest.mark.parametrize(
+    ("url", "bases"),
+    [
+        ("box", ["/v1", ""]),
+        ("box/v1", ["/v1"]),
+        ("box/v1/", ["/v1"]),
+        ("box/v2", ["/v2"]),
+        ("box/api/paas/v4", ["/api/paas/v4"]),
+        ("box/api/v3/", ["/api/v3"]),
+        ("box/v1beta/openai/", ["/v1beta/openai"]),
+        ("box/v1beta2", ["/v1beta2"]),
+        ("box/openai/v1", ["/openai/v1"]),
+        ("box/openai", ["/openai"]),
+        ("box/inference", ["/inference/v1", "/inference"]),
+        ("box/vllm", ["/vllm/v1", "/vllm"]),
+        ("box/api/chat/completions", ["/api"]),
+        ("box/chat/completions", [""]),
+        ("box/v1/models", ["/v1"]),
+        ("box/v1/completions/", ["/v1"]),
+    ],
+)
+def test_the_api_is_where_the_address_says_or_may_mean(url: str, bases: list[str]) -> None:
+    address = parse_address(url)
+    found = [address.api, address.other_api] if address.other_api else [address.api]
+    assert found == [f"http://box{base}" for base in bases]
+    assert same_server(url, address.root)
+
+
+def test_what_follows_the_call_follows_each_call() -> None:
+    address = parse_address("https://x/openai/deployments/d/chat/completions?api-version=2024")
+    assert address.call("models") == "https://x/openai/deployments/d/models?api-version=2024"
+
+
+@pytest.mark.parametrize("has_list", [True, False])
+def test_a_base_without_a_version_is_tried_too(has_list: bool) -> None:
+    def at_the_root(handler: Handler) -> None:
+        if handler.path == "/api/chat/completions":
+            handler.reply("one two")
+        else:
+            handler.json({"error": "Not Found"}, 404)
+
+    with fault_server() as server:
+        server.models, server.chat = at_the_root, at_the_root
+        if has_list:
+            server.others["/api/models"] = {"data": [{"id": "m"}]}
+        client = client_of(f"{server.url}/api")
+        client.ready()
+        assert isinstance(client.answer(p.Load(target="m")).last, p.Loaded)
+        assert client.answer(chat()).text == "one two"
+        client.link.close()
 
 
 @pytest.mark.parametrize(

@@ -113,8 +113,11 @@ def test_no_connection_within_its_time() -> None:
 
 def test_what_is_no_such_server() -> None:
     with fault_server() as server:
-        server.models = ["not", "models"]
-        assert "is not understood" in died(client_of(server.url))
+        server.models = "no models"
+        client = client_of(server.url)
+        client.ready()
+        assert "is not understood" in why(client.answer(p.Load(target="")))
+        client.link.close()
 
 
 def test_a_certificate_of_an_unknown_authority(tmp_path: Path) -> None:
@@ -311,7 +314,5 @@ def test_an_error_in_the_stream_after_ten_tokens(
     server.chat = fail
     asked = connect().answer(chat())
     assert asked.text == " 0 1 2 3 4 5 6 7 8 9"
-    assert why(asked) == (
-        f"{server.url} failed during the reply: CUDA out of memory; the text received is kept"
-    )
+    assert why(asked) == (f"{server.url} failed: CUDA out of memory; the text received is kept")
     assert len(server.chats()) == 1

@@ -122,10 +122,10 @@ def test_the_built_in_pair_through_run_server(
 
 
 def test_reasoning_is_a_part_of_its_own() -> None:
-    from eaglechat.links.http.servers.chunks import chunk_decoder
+    from eaglechat.links.http.servers.chunks import ChunkReader
     from eaglechat.links.http.servers.llama_server import LlamaServer as Kind
 
     reader = Kind().reader(chat())
     line = '{"choices":[{"delta":{"reasoning_content":"hm"}}],"timings":{"predicted_n":1}}'
-    (round_,) = reader.take(chunk_decoder.decode(line))
+    (round_,) = reader.take(ChunkReader().read(line))
     assert [(token.text, token.part) for token in round_.tokens] == [("hm", Part.REASONING)]

@@ -12,10 +12,10 @@ import pytest
 from eaglechat.links.http.discovery import ask
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
-from eaglechat.wire.records import FinishReason
+from eaglechat.wire.records import FinishReason, Part
 from tests.engine_client import Client
 from tests.links.engines import chat
-from tests.links.http.fault_server import FaultServer, Handler, why
+from tests.links.http.fault_server import FaultServer, Handler, raw, why
 
 
 def data(value: Any) -> bytes:
@@ -23,32 +23,38 @@ def data(value: Any) -> bytes:
     return f"data: {said}\n\n".encode()
 
 
-def said(**delta: Any) -> bytes:
-    return data({"choices": [{"delta": delta}]})
+def said(finish_reason: Any = None, **delta: Any) -> bytes:
+    return data({"choices": [{"delta": delta, "finish_reason": finish_reason}]})
 
 
-def ended(reason: str = "stop", **more: Any) -> bytes:
+def ended(reason: Any = "stop", **more: Any) -> bytes:
     return data({"choices": [{"delta": {}, "finish_reason": reason}], **more})
 
 
 DONE = data("[DONE]")
+FINISH = {"finish_reason": "stop"}
+COUNTED = data({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}})
+BODY = {
+    "choices": [{"message": {"role": "assistant", "content": "größe ✓"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 5, "completion_tokens": 2},
+}
+LINES = b"".join(
+    json.dumps({"choices": [one]}).encode() + b"\n"
+    for one in ({"delta": {"content": "größe "}}, {"delta": {"content": "✓"}, **FINISH})
+)
+
+
+def halves(text: str) -> bytes:
+    """A piece for each unit of UTF-16, of which a character beyond U+FFFF has two."""
+    units = text.encode("utf-16-be")
+    return b"".join(
+        b'data: {"choices": [{"delta": {"content": "\\u%s"}}]}\n\n'
+        % units[i : i + 2].hex().encode()
+        for i in range(0, len(units), 2)
+    )
+
+
 WHOLE = said(content="größe ✓") + ended() + DONE
-
-
-def raw(
-    *pieces: bytes, kind: str = "text/event-stream", also: str = "", version: str = "1.1"
-) -> Any:
-    """Writes an answer as it stands, which the end of the connection ends."""
-
-    def write(handler: Handler) -> None:
-        handler.close_connection = True
-        head = f"HTTP/{version} 200 OK\r\nContent-Type: {kind}\r\n{also}\r\n"
-        handler.wfile.write(head.encode())
-        for piece in pieces:
-            handler.wfile.write(piece)
-            handler.wfile.flush()
-
-    return write
 
 
 @pytest.mark.parametrize(
@@ -67,8 +73,60 @@ def raw(
             raw(said(content=[{"type": "text", "text": "größe ✓"}]) + ended() + DONE), id="parts"
         ),
         pytest.param(raw(said(content=None, tool_calls=[{"index": 0}]), WHOLE), id="tools"),
+        # Lines and events
+        pytest.param(raw(WHOLE.replace(b"\n", b"\r")), id="CR"),
+        pytest.param(raw(WHOLE.replace(b"data: ", b"data:")), id="no space"),
+        pytest.param(raw(b"\xef\xbb\xbf" + WHOLE), id="BOM"),
+        pytest.param(raw(b"retry: 5\nid: 1\nevent: message\n" + WHOLE), id="other fields"),
+        pytest.param(raw(b"event: ping\ndata: {}\n\n" + WHOLE), id="an event that says nothing"),
+        pytest.param(raw(WHOLE.replace(b', "', b',\ndata: "')), id="data in several lines"),
+        pytest.param(raw(WHOLE.replace(b"\n\n", b"\n")), id="no blank lines"),
+        pytest.param(raw(WHOLE.removesuffix(b"\n\n")), id="no end behind [DONE]"),
+        *(
+            pytest.param(raw((said(content="größe") + said(content=" ✓", **FINISH)).rstrip() + end),
+                         id=f"the last event ends in {end!r}")
+            for end in (b"", b"\n", b"\r\n", b"\r")
+        ),
+        pytest.param(raw(WHOLE.replace(b"[DONE]", b' "[DONE]" ')), id="[DONE] as JSON"),
+        pytest.param(raw(said(content="größe ✓") + COUNTED), id="counts in place of a reason"),
+        # Types
+        *(
+            pytest.param(raw(WHOLE, kind=kind), id=kind or "no type")
+            for kind in ("text/plain", "application/x-ndjson", "application/json", "text/html", "")
+        ),
+        pytest.param(raw(LINES, kind="application/x-ndjson"), id="lines of JSON"),
+        pytest.param(raw(LINES.rstrip(), kind="application/x-ndjson"), id="lines without an end"),
+        pytest.param(raw(json.dumps(BODY).encode(), kind="application/json"), id="no stream"),
+        pytest.param(raw(json.dumps(BODY, indent=2).encode(), kind=""), id="no stream, indented"),
+        # Texts
+        pytest.param(raw(halves("größe ✓"), WHOLE[-len(DONE + ended()):]), id="escaped"),
+        pytest.param(raw(said(content=[{"text": "größe"}, " ✓"]), ended()), id="list"),
+        pytest.param(raw(said(content={"type": "text", "text": "größe ✓"}), ended()), id="object"),
+        pytest.param(raw(data({"choices": [{"text": "größe ✓"}]}), ended()), id="text"),
+        pytest.param(raw(data({"choices": [None, {"delta": None}]}), WHOLE), id="delta is null"),
+        pytest.param(raw(data({"choices": [], "usage": None, "error": None}), WHOLE), id="empty"),
+        pytest.param(raw(data({"choices": [{"delta": "x", "index": "0"}]}), WHOLE), id="odd delta"),
+        # Reasons
+        *(
+            pytest.param(raw(said(content="größe ✓"), ended(reason)), id=f"reason {reason}")
+            for reason in ("eos", "STOP", "end_turn", 1, True, {"type": "stop"}, {"reason": None})
+        ),
+        # Counts
+        *(
+            pytest.param(raw(said(content="größe ✓"), ended(usage=usage)), id=f"usage {usage}")
+            for usage in (
+                None, {}, [], "none", *({"prompt_tokens": one, "completion_tokens": one}
+                for one in (2.0, 2.25, "2", "2.5", "two", -2, None, {}, [], True, 1e300, 10**40)),
+                {"completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 0.5}},
+                {"completion_tokens": 2, "completion_tokens_details": [1]},
+            )
+        ),
+        pytest.param(raw(said(content="größe ✓"), b'data: {"usage": {"prompt_tokens": NaN}}\n\n',
+                         ended()), id="NaN"),
+        pytest.param(raw(said(content="größe ✓"), ended(timings={"predicted_n": "x"}, metrics=[])),
+                     id="other counts"),
     ],
-)
+)  # fmt: skip
 def test_the_text_is_the_same_however_it_is_sent(
     connect: Callable[..., Client], server: FaultServer, answer: Callable[[Handler], None]
 ) -> None:
@@ -77,6 +135,46 @@ def test_the_text_is_the_same_however_it_is_sent(
     assert reply.text == "größe ✓"
     assert reply.last.end.finish_reason is FinishReason.STOP
     assert len(server.chats()) == 1
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        ((halves("a😀b"), ended()), "a😀b"),
+        ((halves("😀😀"), ended()), "😀😀"),
+        ((halves("a😀")[: len(halves("ab"))], said(content="b"), ended()), "a�b"),
+        ((halves("a😀")[: len(halves("ab"))], ended()), "a�"),
+        ((halves("😀")[len(halves("a")) :], said(content="b"), ended()), "�b"),
+    ],
+    ids=["two halves", "four halves", "the first alone", "the first at the end", "the second"],
+)
+def test_half_a_character_waits_for_its_other_half(
+    connect: Callable[..., Client], server: FaultServer, pieces: tuple[bytes, ...], text: str
+) -> None:
+    server.chat = raw(*pieces)
+    assert connect().answer(chat()).text == text
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        {"reasoning_content": "Hm."},
+        {"reasoning": "Hm."},
+        {"thinking": "Hm."},
+        {"reasoning": {"content": "Hm."}},
+        {"reasoning": [{"type": "reasoning.text", "text": "Hm."}]},
+        {"reasoning_content": "Hm.", "reasoning": "Hm."},
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]},
+    ],
+    ids=str,
+)
+def test_reasoning_is_reasoning_wherever_it_stands(
+    connect: Callable[..., Client], server: FaultServer, thought: dict[str, Any]
+) -> None:
+    server.chat = raw(said(**thought), WHOLE)
+    tokens = [token for round_ in connect().answer(chat()).rounds for token in round_.tokens]
+    parts = [(token.text, token.part) for token in tokens]
+    assert parts == [("Hm.", Part.REASONING), ("größe ✓", Part.ANSWER)]
 
 
 def test_bytes_that_are_no_text_spoil_only_themselves(
@@ -116,12 +214,25 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
         (raw(said(content="one") + ended("content_filter") + DONE), "the content filter of {url} "),
         (
             raw(said(content="one") + data({"object": "error", "message": "dead"}) + DONE),
-            "{url} failed during the reply: dead;",
+            "{url} failed: dead;",
         ),
         (lambda handler: handler.json({"error": {"message": "busy"}}), "{url} failed: busy"),
+        (raw(data({"error": "busy"})), "{url} failed: busy"),
+        (raw(data({"error": {"code": 7}})), '{url} failed: {{"error": {{"code": 7}}}}'),
+        (raw(data('{"error": {"message": "half \\ud800"}}')), "{url} failed: half ?"),
+        (raw(b'event: error\ndata: {"message": "busy"}\n\n'), "{url} failed: busy"),
+        (raw(b"event: error\ndata: no room\n"), "{url} failed: no room"),
+        (raw(said(content="one") + ended("error")), "{url} failed: no reason given"),
+        (raw(said(content="one") + DONE[:-6]), "{url} broke off during the reply"),
+        (raw(b"<html>Welcome</html>", kind="text/html"), "the answer of {url} is not understood"),
+        (raw(LINES[:20]), "{url} broke off during the reply"),
     ],
-    ids=["content filter", "an older vLLM's error", "an error with status 200"],
-)
+    ids=[
+        "content filter", "an older vLLM's error", "an error with status 200", "a text", "a number",
+        "half a character", "an event", "an event of text", "a reason", "half of [DONE]", "a page",
+        "half an object",
+    ],
+)  # fmt: skip
 def test_a_failure_that_is_no_such_status_is_one(
     connect: Callable[..., Client],
     server: FaultServer,
@@ -155,6 +266,11 @@ MODEL = {"id": "m", "owned_by": "nobody"}
     "models",
     [
         [MODEL],
+        ["m"],
+        {"models": ["m"]},
+        {"models": [{"name": "m"}]},
+        {"data": [{"model": "m", "id": None}, {"id": ""}, None]},
+        {"data": [{**MODEL, "status": {"value": 3}, "max_model_len": -1.5}]},
         {"data": [{**MODEL, "owned_by": None}]},
         {"data": [{**MODEL, "status": "active"}]},
         {"data": [{**MODEL, "context_length": "4096"}]},
@@ -209,6 +325,10 @@ def test_a_page_of_the_server_is_not_waited_for_as_long_as_a_reply(
     server: FaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eaglechat.links.http.client.PAGE_S", 0.2)
-    server.models = Handler.wait_for_the_client
+    models, server.models = server.models, Handler.wait_for_the_client
     with pytest.raises(Exception, match=r"has sent nothing for 0\.2 s"):
         ask(ServerSettings(name="box", url=server.url))
+    # Nor is a page of text.
+    server.models = {"data": [{**models["data"][0], "owned_by": "vllm"}]}
+    server.others["/metrics"] = Handler.wait_for_the_client
+    assert ask(ServerSettings(name="box", url=server.url)).drafts is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -24,6 +25,7 @@ from tests.links.http.fault_server import (
     client_of,
     died,
     fault_server,
+    raw,
     why,
 )
 from tests.waiting import until
@@ -229,6 +231,145 @@ def test_what_is_no_address(url: str) -> None:
     with pytest.raises(EngineStartError) as raised:
         server_link(ServerSettings(name="box", url=url)).start()
     assert "secret" not in str(raised.value)
+
+
+def extra(*where: str) -> dict[str, Any]:
+    """How pydantic refuses a field; it quotes what it was given."""
+    one = {
+        "type": "extra_forbidden",
+        "loc": ["body", *where],
+        "msg": "Extra inputs are not permitted",
+    }
+    return {"detail": [{**one, "input": {"temperature": 0, "seed": 1}}]}
+
+
+def told(message: str, **more: Any) -> dict[str, Any]:
+    return {"error": {"message": message, "code": 400, **more}}
+
+
+@pytest.mark.parametrize(
+    ("field", "status", "said"),
+    [
+        ("stream_options", 422, extra("stream_options", "include_usage")),
+        ("stream_options", 422, {"object": "error", "message": extra("stream_options")}),
+        ("stream_options", 400, told("Unknown parameter: 'include_usage'.")),
+        ("stream_options", 400, told("Unsupported parameter", param="stream_options")),
+        ("stream_options", 400, told("Additional properties: unexpected property")),
+        ("seed", 400, {"error": "property 'seed' is unsupported"}),
+        ("seed", 422, extra("seed")),
+        ("top_p", 400, told("`temperature` and `top_p` cannot both be specified for this model.")),
+        ("temperature", 400, told("Unsupported value: 'temperature' does not support 0.0.")),
+        ("stop", 400, told("stop: Extra inputs are not permitted")),
+        ("stop", 400, told("Unknown field stop")),
+        (
+            "max_tokens",
+            400,
+            told("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
+        ),
+    ],
+)
+def test_a_request_is_made_again_without_the_optional_field_that_is_refused(
+    connect: Callable[..., Client],
+    server: FaultServer,
+    field: str,
+    status: int,
+    said: dict[str, Any],
+) -> None:
+    answer = server.chat
+
+    def refuse(handler: Handler) -> None:
+        if field in server.chats()[-1].body:
+            handler.json(said, status)
+        else:
+            answer(handler)
+
+    server.chat = refuse
+    client = connect()
+    for _ in range(2):
+        assert client.answer(chat(stop=("END",))).text == "one two"
+    # The second request knows.
+    first, *others = (one.body for one in server.chats())
+    assert len(others) == 2
+    left = {name: value for name, value in first.items() if name not in (field, "seed")}
+    left |= {"max_completion_tokens": 40} if field == "max_tokens" else {}
+    assert [{**one, "seed": 0} for one in others] == [{**left, "seed": 0}] * 2 or field == "seed"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        told("the last message must be of the user: please stop"),
+        told("'max_tokens' must be at most 20"),
+        told("messages.0.content: Field required"),
+        {"detail": [{"loc": ["body", "messages"], "msg": "Field required", "input": {"seed": 1}}]},
+    ],
+)
+def test_a_refusal_of_what_is_needed_is_one(
+    connect: Callable[..., Client], server: FaultServer, said: dict[str, Any]
+) -> None:
+    server.chat = lambda handler: handler.json(said, 422)
+    assert "refuses this request (HTTP 422): " in why(connect().answer(chat(stop=("END",))))
+    assert len(server.chats()) == 1
+
+
+def test_reasoning_that_is_refused_is_not_sent_again(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
+    answer = server.chat
+
+    def refuse(handler: Handler) -> None:
+        if "reasoning_content" in server.chats()[-1].body["messages"][0]:
+            handler.json(extra("messages", "0", "reasoning_content"), 422)
+        else:
+            answer(handler)
+
+    server.models, server.chat = {"data": [{"id": "m", "owned_by": "vllm"}]}, refuse
+    past = (p.Message(role="assistant", content="two", reasoning="thought"), *chat().messages)
+    assert connect().answer(chat(messages=past)).text == "one two"
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        lambda handler: handler.json({"error": "no such page"}, 404),
+        lambda handler: handler.json({"detail": "Method Not Allowed"}, 405),
+        lambda handler: handler.json({}, 501),
+        lambda handler: handler.json({"error": "boom"}, 500),
+        raw(b"<html>Welcome</html>", kind="text/html"),
+        {},
+        [],
+        "models",
+        None,
+        {"data": None},
+        {"data": {"m": 1}},
+        {"data": [{"owner": "x"}, None, 3]},
+    ],
+)
+def test_a_model_that_is_named_needs_no_list(server: FaultServer, models: Any) -> None:
+    server.models = models
+    client = client_of(server.url)
+    client.ready()
+    assert why(client.answer(p.Load(target="")))
+    loaded = client.answer(p.Load(target="sonar")).last
+    assert isinstance(loaded, p.Loaded)
+    assert loaded.pair.target.name == "sonar"
+    assert client.answer(chat()).text == "one two"
+    assert server.chats()[0].body["model"] == "sonar"
+    client.link.close()
+    found = ask(ServerSettings(name="box", url=server.url, model="sonar"))
+    assert [one.id for one in found.models] == ["sonar"]
+
+
+def test_a_server_without_a_list_says_how_to_name_a_model(server: FaultServer) -> None:
+    server.models = lambda handler: handler.json({"error": "none"}, 404)
+    client = client_of(server.url)
+    client.ready()
+    said = why(client.answer(p.Load(target="")))
+    client.link.close()
+    assert said.endswith(
+        "no such page (HTTP 404: none); check its address (url). If it has no list of its models, "
+        "name one with --model, or with model in its entry"
+    )
 
 
 def test_a_server_with_very_many_models_names_a_few(server: FaultServer) -> None:

@@ -93,6 +93,19 @@ def test_a_server_that_does_not_count_is_asked_again_with_less(
     assert "shorten it, or start the server with more context" in why(lone)
 
 
+def test_turns_that_a_refusal_took_away_come_back(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
+    said = {"message": "This model's maximum context length is 2048 tokens", "code": 400}
+    answer, server.chat = server.chat, lambda handler: handler.json({"error": said}, 400)
+    client, messages = connect(), tuple(talk([9] * 3))
+    assert "longer than its context" in why(client.answer(chat(messages=messages)))
+    server.chat = answer
+    reply = client.answer(chat(messages=messages))
+    assert not reply.of(p.WindowMoved)
+    assert len(server.chats()[-1].body["messages"]) == len(messages)
+
+
 def test_a_reply_that_is_too_long_is_not_taken_for_a_prompt(
     connect: Callable[..., Client], server: FaultServer
 ) -> None:

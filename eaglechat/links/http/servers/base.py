@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any, Protocol
 
-from eaglechat.links.http.servers.chunks import Chunk, Timings, Usage
+from eaglechat.links.http.servers.chunks import Chunk, Timings, Usage, Written
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.part_stream import Mode, PartStream, Segment
 from eaglechat.wire.protocol import Chat
@@ -19,11 +21,12 @@ from eaglechat.wire.records import (
     ReplyTimings,
     Round,
     RoundTimings,
+    Token,
 )
 from eaglechat.wire.stats import SpeculationStats
 
-Written = tuple[str, Part]
-"""A text, and the part of the reply that it belongs to."""
+_LIMITS = ("length", "max_tokens", "max_output_tokens", "model_length")
+"""Reasons of servers for a reply that ends at a limit."""
 
 
 class ReplyReader:
@@ -100,22 +103,10 @@ def templated_body(chat: Chat, model: str, seed: int) -> dict[str, Any]:
     return body
 
 
-def written_in(chunk: Chunk) -> list[Written]:
-    """The texts of a chunk, reasoning first."""
-    delta = chunk.choice.delta if chunk.choice else None
-    if delta is None:
-        return []
-    thought = delta.reasoning_content or delta.reasoning
-    content = delta.content
-    if isinstance(content, list):
-        content = "".join(part.text or "" for part in content)
-    texts = [(thought, Part.REASONING), (content, Part.ANSWER)]
-    return [(text, part) for text, part in texts if text]
-
-
+_OPENS, _CLOSES = "<think>", "</think>"
 _MODES = {
-    "start": Mode(None, (("<think>", "reasoning"),), otherwise="answer"),
-    "reasoning": Mode(Part.REASONING, (("</think>", "after"),), drops_space=True),
+    "start": Mode(None, ((_OPENS, "reasoning"),), otherwise="answer"),
+    "reasoning": Mode(Part.REASONING, ((_CLOSES, "after"),), drops_space=True),
     "after": Mode(Part.ANSWER, drops_space=True),
     "answer": Mode(Part.ANSWER),
 }
@@ -151,6 +142,41 @@ def _written(segments: Iterable[Segment]) -> list[Written]:
     return [(text, part) for part, text in segments if part is not None]
 
 
+def parted_late(rounds: Sequence[Round]) -> list[Round] | None:
+    """The rounds of a whole reply that has `</think>` and no `<think>`, with what comes before the
+    tag as reasoning: the chat template opened that, and the server does not take it apart. None for
+    any other reply, such as one with the tag in code.
+    """
+    tokens = [token for round_ in rounds for token in round_.tokens]
+    text = "".join(token.text for token in tokens)
+    before, tag, after = text.partition(_CLOSES)
+    line = before.rpartition("\n")[2]
+    is_code = before.count("```") % 2 or line.count("`") % 2
+    if not tag or _OPENS in before or is_code or any(one.part is Part.REASONING for one in tokens):
+        return None
+    spaces = len(after) - len(after.lstrip())
+    ends = iter(accumulate(len(token.text) for token in tokens))
+    begins = len(before)
+    answers = begins + len(tag) + spaces
+
+    def parts(token: Token) -> Iterator[Token]:
+        end = next(ends)
+        start = end - len(token.text)
+        thought = text[start : min(end, begins)]
+        answer = text[max(start, answers) : end]
+        if thought or not answer:
+            yield replace(
+                token, text=thought, part=Part.REASONING if start < begins else token.part
+            )
+        if answer:
+            yield replace(token, text=answer, part=Part.ANSWER)
+
+    return [
+        replace(round_, tokens=tuple(part for token in round_.tokens for part in parts(token)))
+        for round_ in rounds
+    ]
+
+
 _TOKENS_WITHOUT_TEXT = 64
 LONGEST_DRAFT = 1024
 """Most drafted tokens of one step; a higher count of a server is not believed."""
@@ -180,12 +206,12 @@ class Ending:
         self.usage = chunk.usage or self.usage
         self.timings = chunk.timings or self.timings
         if chunk.choice is not None:
-            self.finish_reason = chunk.choice.finish_reason or self.finish_reason
+            self.finish_reason = chunk.choice.reason or self.finish_reason
 
     def why(self, tokens: int, *, is_cancelled: bool) -> FinishReason:
         if is_cancelled:
             return FinishReason.CANCELLED
-        if self.finish_reason != "length":
+        if self.finish_reason not in _LIMITS:
             return FinishReason.STOP
         is_limit = self._limit is not None and tokens >= self._limit
         return FinishReason.LENGTH if is_limit else FinishReason.CONTEXT

@@ -3,9 +3,16 @@ fields are ignored."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+
+from eaglechat.links.http.answers import fitted, read_json
+from eaglechat.wire.records import Part
+
+Written = tuple[str, Part]
+"""A text, and the part of the reply that it belongs to."""
 
 MOST_COUNTED = 2**31
 """More than any count of tokens. Servers' numbers are cut off here: they may be anything."""
@@ -16,19 +23,34 @@ def counted(value: int | None) -> int:
     return min(max(value or 0, 0), MOST_COUNTED)
 
 
-class DeltaPart(msgspec.Struct):
-    text: str | None = None
-
-
 class Delta(msgspec.Struct):
-    content: str | list[DeltaPart] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
+    """A piece of a reply. Each field is a text, an object with one, or a list of either."""
+
+    content: Any = None
+    refusal: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    thinking: Any = None
 
 
 class StreamedChoice(msgspec.Struct):
     delta: Delta | None = None
-    finish_reason: str | None = None
+    message: Delta | None = None
+    """The whole reply, of a server that does not stream."""
+    text: Any = None
+    """The piece, of a server that takes every request for one to /completions."""
+    finish_reason: Any = None
+
+    @property
+    def reason(self) -> str:
+        """Why the reply ends here; empty if it goes on."""
+        reason = self.finish_reason
+        if isinstance(reason, dict):
+            # An object that names it, such as {"type": "stop"}.
+            reason = next((one for one in reason.values() if isinstance(one, str)), "stop")
+        if not reason or isinstance(reason, str):
+            return (reason or "").lower()
+        return "stop"
 
 
 class PromptDetails(msgspec.Struct):
@@ -77,9 +99,9 @@ class Timings(msgspec.Struct):
 
 
 class PromptProgress(msgspec.Struct):
-    total: int
-    cache: int
-    processed: int
+    total: int = 0
+    cache: int = 0
+    processed: int = 0
 
     def __post_init__(self) -> None:
         self.total = counted(self.total)
@@ -109,7 +131,7 @@ class SGLExt(msgspec.Struct):
 
 
 class Chunk(msgspec.Struct):
-    choices: list[StreamedChoice] | None = None
+    choices: list[StreamedChoice] = []
     usage: Usage | None = None
     timings: Timings | None = None
     prompt_progress: PromptProgress | None = None
@@ -118,10 +140,82 @@ class Chunk(msgspec.Struct):
     error: Any = None
     object: Any = None
     """Is “error” in an error of an older vLLM."""
+    written: list[Written] = []
+    """The texts, reasoning first."""
 
     @property
     def choice(self) -> StreamedChoice | None:
         return self.choices[0] if self.choices else None
 
+    @property
+    def is_last(self) -> bool:
+        """Whether the server says here that the reply is whole: with a reason, with a message in
+        place of pieces, or with what it used and no piece."""
+        if self.choice is None:
+            return bool(self.usage and self.usage.completion_tokens)
+        return bool(self.choice.reason or self.choice.message)
 
-chunk_decoder = msgspec.json.Decoder(Chunk)
+
+class ChunkReader:
+    """Reads the chunks of one reply, in order."""
+
+    def __init__(self) -> None:
+        self._halves = dict.fromkeys(Part, "")
+        """By part, half of a character, whose other half comes with the next chunk."""
+
+    def read(self, data: str) -> Chunk:
+        """Raises ValueError."""
+        raw = read_json(data)
+        chunk = fitted(raw, Chunk)
+        if not isinstance(raw.get("choices") or [], list):
+            raise ValueError("its choices are no list")
+        choice, chunk.written = chunk.choice, []
+        if choice is None:
+            return chunk
+        delta = choice.delta or choice.message or Delta()
+        thoughts = (delta.reasoning_content, delta.reasoning, delta.thinking)
+        contents = (delta.content, delta.refusal, choice.text)
+        pieces = [*_first(thoughts, Part.REASONING), *_first(contents, Part.ANSWER)]
+        if choice.reason:
+            # Nothing follows, so what is half of a character stays that.
+            pieces += [("", part) for part in Part]
+        chunk.written = [
+            (text, part)
+            for piece, part in pieces
+            if (text := self._whole(piece, part, is_last=not piece))
+        ]
+        return chunk
+
+    def _whole(self, piece: str, part: Part, *, is_last: bool) -> str:
+        """The next text of a part, in whole characters."""
+        text = self._halves[part] + piece
+        self._halves[part] = ""
+        if text.isascii():
+            return text
+        if not is_last and "\ud800" <= text[-1] <= "\udbff":
+            text, self._halves[part] = text[:-1], text[-1]
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _first(values: Iterable[Any], part: Part) -> list[Written]:
+    """The texts in the first of these values that has any: a server may send one in two fields."""
+    return next(filter(None, (list(_texts(value, part)) for value in values)), [])
+
+
+def _texts(value: Any, part: Part) -> Iterator[Written]:
+    """The texts in a text, an object with one, or a list of either."""
+    if isinstance(value, dict):
+        # Mistral sends reasoning in the content.
+        part = Part.REASONING if value.get("type") in _THOUGHTS else part
+        value = next(filter(None, map(value.get, _TEXTS)), None)
+    if isinstance(value, list):
+        for one in value:
+            yield from _texts(one, part)
+    elif isinstance(value, dict):
+        yield from _texts(value, part)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
+        yield str(value), part
+
+
+_THOUGHTS = ("thinking", "reasoning", "reasoning.text")
+_TEXTS = ("text", "content", "thinking", "reasoning")

@@ -12,13 +12,11 @@ from eaglechat.links.http.servers.base import (
     Ending,
     ReasoningSplitter,
     ReplyReader,
-    Written,
     most_tokens,
     templated_body,
     without_times,
-    written_in,
 )
-from eaglechat.links.http.servers.chunks import Chunk, Timings, counted
+from eaglechat.links.http.servers.chunks import Chunk, Timings, Written, counted
 from eaglechat.links.http.servers.openai import TextReader
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
@@ -84,7 +82,7 @@ class EitherReader(ReplyReader):
         if not self._is_chosen:
             if chunk.timings or chunk.prompt_progress:
                 self._reader = self._counting
-            elif not written_in(chunk):
+            elif not chunk.written:
                 return
             self._is_chosen = True
         yield from self._reader.take(chunk)
@@ -167,8 +165,8 @@ class LlamaServerReader(ReplyReader):
         self._ending.take(chunk)
         if progress := chunk.prompt_progress:
             yield Prefill(progress.processed, progress.total, progress.cache)
-        self._pieces += self._splitter.split(written_in(chunk))
-        self._most += most_tokens(written_in(chunk))
+        self._pieces += self._splitter.split(chunk.written)
+        self._most += most_tokens(chunk.written)
         timings = chunk.timings
         if timings is None or timings.predicted_n == 0:
             return

@@ -13,7 +13,6 @@ from eaglechat.links.http.servers.base import (
     TimedEnding,
     common_body,
     without_times,
-    written_in,
 )
 from eaglechat.links.http.servers.chunks import Chunk, counted
 from eaglechat.wire.capabilities import Capabilities
@@ -45,9 +44,9 @@ class TextReader(ReplyReader):
 
     def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
         self._ending.take(chunk)
-        if written := written_in(chunk):
+        if chunk.written:
             self._count += 1
-            texts: list[tuple[str, Part | None]] = [*self._splitter.split(written)]
+            texts: list[tuple[str, Part | None]] = [*self._splitter.split(chunk.written)]
             texts = texts or [("", None)]
             yield self._round(self._count - 1, texts, self._ending.lap())
 

@@ -14,13 +14,11 @@ from eaglechat.links.http.servers.base import (
     ReasoningSplitter,
     ReplyReader,
     TimedEnding,
-    Written,
     most_tokens,
     templated_body,
     without_times,
-    written_in,
 )
-from eaglechat.links.http.servers.chunks import Chunk, SpeculativeDecoding
+from eaglechat.links.http.servers.chunks import Chunk, SpeculativeDecoding, Written
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyEnd, Round, Token
@@ -93,7 +91,7 @@ class StepReader(ReplyReader):
             self._detail = chunk.metrics.speculative_decoding or self._detail
         if chunk.sglext is not None and chunk.sglext.spec_tokens_details is not None:
             self._histogram = chunk.sglext.spec_tokens_details.spec_correct_drafts_histogram
-        written = written_in(chunk)
+        written = chunk.written
         if not written:
             return
         texts = tuple(self._splitter.split(written))

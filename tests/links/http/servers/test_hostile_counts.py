@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.servers.base import LONGEST_DRAFT, ReplyReader, most_tokens, written_in
-from eaglechat.links.http.servers.chunks import chunk_decoder
+from eaglechat.links.http.servers.base import LONGEST_DRAFT, ReplyReader, most_tokens
+from eaglechat.links.http.servers.chunks import ChunkReader
 from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.links.http.servers.openai import OpenAIServer
 from eaglechat.links.http.servers.stepwise import VLLM, SGLang
@@ -72,8 +72,8 @@ def read(reader: ReplyReader, sent: Sequence[dict[str, Any]]) -> tuple[list[Roun
     rounds: list[Round] = []
     most = 0
     for one in sent:
-        chunk = chunk_decoder.decode(json.dumps(one))
-        most += most_tokens(written_in(chunk))
+        chunk = ChunkReader().read(json.dumps(one))
+        most += most_tokens(chunk.written)
         rounds += [record for record in reader.take(chunk) if isinstance(record, Round)]
     rounds += reader.rest()
     return rounds, reader.end(1, is_cancelled=False), most
@@ -133,7 +133,7 @@ def reads(kind: str, sent: list[dict[str, Any]]) -> None:
     reader = KINDS[kind]().reader(CHAT)
     rounds, end, most = read(reader, sent)
     wanted = "".join(
-        text for one in sent for text, _ in written_in(chunk_decoder.decode(json.dumps(one)))
+        text for one in sent for text, _ in ChunkReader().read(json.dumps(one)).written
     )
 
     assert text_of(rounds) == wanted
@@ -157,7 +157,7 @@ def test_the_first_token_takes_as_long_as_the_others(monkeypatch: pytest.MonkeyP
     reader = OpenAIServer().reader(CHAT)
     for _ in range(5):
         now[0] += 0.1
-        list(reader.take(chunk_decoder.decode(json.dumps(said("a")))))
+        list(reader.take(ChunkReader().read(json.dumps(said("a")))))
 
     end = reader.end(1, is_cancelled=False)
 

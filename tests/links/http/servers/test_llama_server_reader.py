@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eaglechat.links.http.servers.chunks import Chunk, Delta, StreamedChoice, Timings
+from eaglechat.links.http.servers.chunks import Chunk, StreamedChoice, Timings
 from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import Origin, Part, Round
@@ -20,14 +20,14 @@ A, C, B, P, U = (
 
 def chunk(n: int, ms: float, drafted: int, accepted: int, text: str | None = None) -> Chunk:
     timings = Timings(3, 20, 9.0, n, ms, drafted, accepted)
-    delta = Delta(content=f"t{n} " if text is None else text)
-    return Chunk(choices=[StreamedChoice(delta=delta)], timings=timings)
+    text = f"t{n} " if text is None else text
+    return Chunk(timings=timings, written=[(text, Part.ANSWER)] if text else [])
 
 
 def over(n: int, ms: float, drafted: int, accepted: int) -> list[Chunk]:
     """The end of a reply: why, and then the last counts."""
     return [
-        Chunk(choices=[StreamedChoice(delta=Delta(), finish_reason="stop")]),
+        Chunk(choices=[StreamedChoice(finish_reason="stop")]),
         Chunk(timings=Timings(3, 20, 9.0, n, ms, drafted, accepted)),
     ]
 
@@ -123,7 +123,7 @@ def test_whatever_the_parser_swallows_no_origin_is_wrong(
 
     assert len(tokens) == n
     assert "".join(t.text for t in tokens) == "".join(
-        one.choices[0].delta.content for one in kept if one.choices[0].delta
+        text for one in kept for text, _ in one.written
     )
     for token, origin in zip(tokens, truth, strict=True):
         assert token.origin in (origin, U)

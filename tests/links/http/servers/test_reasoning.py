@@ -78,6 +78,37 @@ def test_every_server_s_thoughts_are_reasoning(
         assert said == {Part.REASONING: "2 and 2.", Part.ANSWER: "Four."}
 
 
+@pytest.mark.parametrize("kind", ["vllm", "library", "llamacpp"])
+@pytest.mark.parametrize(
+    ("pieces", "parts"),
+    [
+        (["Okay, ", "2.\n", "</think>", "\n\n", "Four", "."], ("Okay, 2.\n", "Four.")),
+        (["Okay</th", "ink> Fo", "ur"], ("Okay", "Four")),
+        (["Okay\n</think>\n\nFour</think>"], ("Okay\n", "Four</think>")),
+        (["</think>Four"], ("", "Four")),
+        (["\n\n</think>\n\nFour"], ("\n\n", "Four")),
+        (["Okay</think>"], ("Okay", "")),
+        (["The tag `</think>`", " ends it."], ("", "The tag `</think>` ends it.")),
+        (["```xml\n</think>\n```"], ("", "```xml\n</think>\n```")),
+        (["First <think> then ", "</think>."], ("", "First <think> then </think>.")),
+    ],
+)
+def test_reasoning_that_the_prompt_has_begun_ends_at_its_tag(
+    connect: Callable[..., Client],
+    server: FaultServer,
+    kind: str,
+    pieces: list[str],
+    parts: tuple[str, str],
+) -> None:
+    server.models = of(kind)
+    server.chat = lambda handler: handler.reply(*pieces)
+    reply = connect().answer(chat())
+    (rounds,) = [event.rounds for event in reply.of(p.Settled)] or [reply.rounds]
+    tokens = [token for round_ in rounds for token in round_.tokens]
+    said = {part: "".join(t.text for t in tokens if t.part is part) for part in Part}
+    assert (said[Part.REASONING], said[Part.ANSWER]) == parts
+
+
 @pytest.mark.parametrize("kind", ["vllm", "library"])
 def test_a_stream_that_ends_in_a_tag_loses_nothing(
     connect: Callable[..., Client], server: FaultServer, kind: str

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eaglechat.links.http.servers.chunks import chunk_decoder
+from eaglechat.links.http.servers.chunks import ChunkReader
 from eaglechat.links.http.servers.llama_server import LlamaSwap
 from eaglechat.links.http.servers.openai import OpenAIServer
 from eaglechat.wire.stats import DrafterStats, SpeculationStats, stats_of
@@ -26,7 +26,7 @@ def stats(kind: OpenAIServer | LlamaSwap, n_tokens: int = 111, **last: Any) -> S
     reader = kind.reader(chat())
     rounds = []
     for one in ({"choices": [{"delta": {"content": "a"}}]}, {"usage": usage, **last}):
-        rounds += [*reader.take(chunk_decoder.decode(json.dumps(one)))]
+        rounds += [*reader.take(ChunkReader().read(json.dumps(one)))]
     return reader.stats(stats_of(rounds))
 
 
