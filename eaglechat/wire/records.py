@@ -122,7 +122,8 @@ class Likely:
 class RoundTimings:
     """Measurements of one round, in milliseconds; None if the engine does not report one.
 
-    `total_ms` is wall time and covers the rest of the round too. A new field comes last and has the
+    `total_ms` is wall time from the end of the round before, or from the end of prefill, so it has
+    the rest of the round too and what the engine does between rounds. A new field comes last and has the
     default None: chats on disk do not have it. `ReplyTimings` has a field of the same name, the
     sum over the reply.
     """
@@ -228,6 +229,22 @@ class Round:
     likely: tuple[tuple[Likely, ...], ...] = ()
     """For each of `tokens`, the candidates at its position, likeliest first: the target's likeliest
     tokens, the sampled one and the drafted ones. Empty if the request did not ask for them."""
+    is_plain_check: bool = False
+    """Nothing was drafted, to measure what plain decoding takes here and now."""
+
+    @property
+    def length_by_hand(self) -> int | None:
+        """The draft length that was set by hand; None if auto chose it."""
+        return None if self.auto is not None else self.n_draft_max
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a measurement of plain decoding: nothing was drafted, and no time was spent
+        on a draft that came to nothing."""
+        if self.provisional or {token.origin for token in self.tokens} != {Origin.PLAIN}:
+            return False
+        is_known = self.timings.draft_ms is not None or self.n_draft_max == 0
+        return is_known and not self.timings.draft_ms
 
     @property
     def path(self) -> tuple[int, ...]:

@@ -98,6 +98,8 @@ class _Columns(msgspec.Struct, array_like=True, kw_only=True):
     """Indices of the rounds for which auto chose a tree."""
     names_of_times: tuple[str, ...] = ("draft_ms", "verify_ms", "process_ms", "sample_ms")
     """The fields of `RoundTimings` that `times` has; unknown ones are skipped."""
+    plain_checks: list[int] = []
+    """Indices of the rounds that were plain to measure plain decoding."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -172,6 +174,7 @@ def pack(rounds: Sequence[Round]) -> str:
         provisional=[index for index, r in enumerate(rounds) if r.provisional],
         names_of_times=_TIMES,
         trees=[index for index, r in enumerate(rounds) if r.auto and r.auto.shape == "tree"],
+        plain_checks=[index for index, r in enumerate(rounds) if r.is_plain_check],
     )
     deflate = zlib.compressobj(zlib.Z_BEST_COMPRESSION, zlib.DEFLATED, _RAW_DEFLATE)
     packed = deflate.compress(_encoder.encode(columns)) + deflate.flush()
@@ -263,6 +266,7 @@ def _rounds(columns: _Columns, texts: tuple[str, str, str]) -> Iterator[Round]:
                 for place in likely.get(index, ())
             ),
             provisional=index in columns.provisional,
+            is_plain_check=index in columns.plain_checks,
         )
         first_token += n_tokens
         first_drafted += n_drafted

@@ -74,6 +74,8 @@ class Controller:
         self._by_length: tuple[AcceptanceByLength, ...] = (chain, TreeAcceptance(chain))
         """By shape."""
         self._arm = _PLAIN
+        self._state = AutoDraft(0, AutoReason.PLAIN_CHECK, (), 0.0, 0.0, 0.0)
+        """What the latest choice rests on."""
         self._all_ms = self._tried_ms = 0.0
         self.new_reply()
 
@@ -121,7 +123,7 @@ class Controller:
             # Nothing was measured yet.
             if not allowed.plain:
                 return DraftPlan(allowed.n_most, allowed.shapes[0])
-            return DraftPlan(0, state=AutoDraft(0, AutoReason.PLAIN_CHECK, (), 0.0, 0.0, 0.0))
+            return self.plain_check()
         self._forecast(costs, bucket, allowed.shapes)
         arm, reason = self._choose(costs, bucket, costs.catch_up(n_waiting), allowed)
         plan = DraftPlan(arm.n, arm.shape, is_trial=reason is AutoReason.EXPLORING)
@@ -141,11 +143,17 @@ class Controller:
                 allowed_ms=round(self._allowed_ms(self._loss(arm)), 1),
                 shape="tree" if arm.shape == TREE else "chain",
             )
+            self._state = state
             by_probability = self._of_draft.by_probability()
             plan = replace(plan, worth=worth, by_probability=by_probability, state=state)
         self._plan = plan if reason is AutoReason.BEST else None
         self._keep_for = _KEPT if arm.n > 0 else 4 * _KEPT
         return plan
+
+    def plain_check(self) -> DraftPlan:
+        """A plan to draft nothing in the next round, whatever is expected to be faster."""
+        reason = AutoReason.PLAIN_CHECK
+        return DraftPlan(0, state=replace(self._state, n=0, shape="chain", reason=reason))
 
     def _choose(
         self, costs: Costs, bucket: int, catch_up: float, allowed: Allowed

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from eaglechat.engine.auto.calibration import Calibration
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.drafters.base import DraftModel
+from eaglechat.engine.drafters.base import MOST_WAITING, DraftModel
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.generation.cache_state import CacheState
 from eaglechat.engine.generation.context_window import ContextWindow, PromptTurns
@@ -31,7 +31,7 @@ from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.load_options import CHECKPOINTS_MIB
-from eaglechat.wire.protocol import Sampling, Speculation
+from eaglechat.wire.protocol import AUTO, Sampling, Speculation
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
     DraftToken,
@@ -151,9 +151,10 @@ class Generator:
                 yield prefill
             if reader.stopped:
                 reply.finish = FinishReason.CANCELLED
-            prefill_ms, read_ms = ms_since(began), reader.ms
+            prefill_ms = ms_since(began)
             began = time.perf_counter()
             while reply.finish is None:
+                read_ms = reader.ms
                 # Read once: a change from another thread waits for the next round.
                 speculation = live.speculation
                 reply.follow_temperature(live.temperature)
@@ -164,7 +165,10 @@ class Generator:
                 if reader.stopped or cancelled():
                     reply.finish = FinishReason.CANCELLED
                     break
-                round_ = self._round(reply, speculation, len(rounds), given)
+                # Reading again in mid-reply is not generation. All else since the last round is.
+                began += (reader.ms - read_ms) / 1000.0
+                round_ = self._round(reply, speculation, len(rounds), given, began)
+                began += round_.timings.total_ms / 1000.0
                 rounds.append(round_.timings)
                 failure = self._drafters.failure() or planner.failure()
                 if failure is not None:
@@ -174,18 +178,27 @@ class Generator:
                 prefill_ms=prefill_ms,
                 prefill_tokens=prefill.done - prefill.reused,
                 reused_tokens=prefill.reused,
-                # Reading again in mid-reply is not generation.
-                generation_ms=ms_since(began) - (reader.ms - read_ms),
+                generation_ms=sum(one.total_ms for one in rounds),
                 **sums(rounds),
             )
             yield reply.end(timings)
 
     def _round(
-        self, reply: ReplyState, speculation: Speculation, index: int, given: tuple[int, ...]
+        self,
+        reply: ReplyState,
+        speculation: Speculation,
+        index: int,
+        given: tuple[int, ...],
+        began: float,
     ) -> Round:
-        """One pass: look up, choose, draft, verify, accept, learn."""
+        """One pass: look up, choose, draft, verify, accept, learn. `began` is when the round before
+        ended, as `time.perf_counter` has it."""
         cache, drafters, planner = self._cache, self._drafters, self._planner
         started, spent = time.perf_counter(), drafters.spent
+        if speculation.n_draft_max == AUTO and drafters.waiting > MOST_WAITING:
+            # Plain rounds leave rows that the draft model has not taken in. More of them would make
+            # trying a draft too dear.
+            drafters.take_in()
         n_past, id_last = len(cache.tokens), reply.id_last
         room = max(0, min(cache.longest_draft, reply.tokens_left - 1))
 
@@ -199,11 +212,11 @@ class Generator:
         verdict = reply.verify(proposal, context_left=cache.room)
         sample_ms = ms_since(sampling_began)
         cache.accept(verdict.path)
-        total_ms = ms_since(started)
+        total_ms = ms_since(began)
 
         spent_now, piece = drafters.spent, self._target.model.piece
         planner.learn(plan, proposal, verdict, proposed_ms, total_ms - proposed_ms)
-        return Round(
+        round_ = Round(
             index=index,
             n_draft_max=plan.n_draft_max,
             drafted=tuple(
@@ -230,7 +243,10 @@ class Generator:
             auto=plan.auto.state if plan.auto is not None else None,
             given=given,
             likely=verdict.likely,
+            is_plain_check=plan.is_plain_check,
         )
+        planner.count(round_)
+        return round_
 
     def _make_room(
         self, window: ContextWindow, reader: Reader, speculation: Speculation

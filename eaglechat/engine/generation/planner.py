@@ -22,9 +22,10 @@ from eaglechat.engine.auto.draft_plan import TREE, Allowed, DraftPlan, Observati
 from eaglechat.engine.drafters.base import Limits, Proposal
 from eaglechat.engine.generation.context_window import common_prefix
 from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
+from eaglechat.engine.generation.plain_checks import PlainChecks
 from eaglechat.engine.generation.reply import Verdict
 from eaglechat.wire.protocol import AUTO, Speculation
-from eaglechat.wire.records import NGRAM
+from eaglechat.wire.records import NGRAM, AutoReason, Round
 
 T = TypeVar("T")
 
@@ -50,6 +51,8 @@ class RoundPlan:
     """Tokens in the KV cache before the round."""
     n_waiting: int = 0
     """Rows that the draft model had not taken in before the round."""
+    is_plain_check: bool = False
+    """Nothing is drafted, to measure plain decoding."""
 
 
 class Planner:
@@ -63,6 +66,7 @@ class Planner:
         """What auto has learnt, by the name of the draft model in use."""
         self._fastest = ""
         """The draft model that auto chose last; empty for the first."""
+        self._checks = PlainChecks()
         self._has_failed = False
         self._failure: str | None = None
 
@@ -78,6 +82,7 @@ class Planner:
         says how many of these the target decodes again for a draft model that has seen the first so
         many."""
         self._has_failed = False
+        self._checks = PlainChecks(goes_on=goes_on)
         self._drafters.new_reply(speculation, self._fastest_model(speculation, n_past, n_again))
         if not goes_on:
             self._ask(lambda controller: controller.new_reply(), None)
@@ -127,7 +132,8 @@ class Planner:
 
         With an automatic length: the length and shape that are expected to be fastest, or as much
         of what n-grams found as pays. With a length that is set: all that n-grams found, else a
-        draft of this length, in the shape that is expected to be faster.
+        draft of this length, in the shape that is expected to be faster. With either, now and then
+        nothing, to measure plain decoding.
         """
         drafters, n_min = self._drafters, speculation.n_min
         if not drafters.on:
@@ -135,7 +141,12 @@ class Planner:
         n_waiting = drafters.waiting
         shapes = shapes_open(speculation.shape, drafters.grows_trees)
         n_most = min(room, drafters.longest)
-        if speculation.n_draft_max == AUTO:
+        is_auto = speculation.n_draft_max == AUTO
+        if self._checks.is_due(None if is_auto else speculation.n_draft_max):
+            check = self._ask(lambda one: one.plain_check(), DraftPlan(0)) if is_auto else None
+            length = 0 if is_auto else speculation.n_draft_max
+            return RoundPlan(length, _DRAFT_NOTHING, found, _NOTHING, check, n_past, n_waiting, True)
+        if is_auto:
             allowed = Allowed(n_most, n_min, shapes)
             auto = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), DraftPlan(0))
             taken = _NOTHING
@@ -147,7 +158,8 @@ class Planner:
             is_worth = auto.keeps if auto.worth else None
             is_tree = auto.shape == TREE
             limits = Limits(auto.n, n_min, speculation.p_min, is_worth, is_tree=is_tree)
-            return RoundPlan(auto.n, limits, found, taken, auto, n_past, n_waiting)
+            is_check = auto.state is not None and auto.state.reason is AutoReason.PLAIN_CHECK
+            return RoundPlan(auto.n, limits, found, taken, auto, n_past, n_waiting, is_check)
         length, shape, chosen = speculation.n_draft_max, shapes[0], None
         n_most = min(length, n_most)
         if len(shapes) > 1 and n_most > 1:
@@ -181,6 +193,10 @@ class Planner:
             n_right=common_prefix(plan.found.ids, [token.id for token in verdict.tokens]),
         )
         self._ask(lambda controller: controller.observe(auto, seen), None)
+
+    def count(self, round_: Round) -> None:
+        """This round was written; plain checks are planned by those of the reply."""
+        self._checks.add(round_)
 
     def failure(self) -> str | None:
         """What has failed since this was last asked."""

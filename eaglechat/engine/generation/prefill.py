@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.drafters.base import MOST_WAITING
 from eaglechat.engine.generation.cache_state import CacheState
 from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
 from eaglechat.engine.generation.planner import Planner
-from eaglechat.wire.protocol import AUTO, Speculation
+from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import Prefill
 
 
@@ -70,9 +69,6 @@ class Reader:
 
     def catch_up(self, speculation: Speculation) -> Iterator[Prefill]:
         """Between two rounds: if speculation was switched on, read again what the drafters have not
-        seen. With an automatic length, plain rounds leave rows that the draft model has not taken
-        in: it does so now if there are so many that trying a draft would cost too much."""
+        seen."""
         if self._cache.is_behind:
             yield from self.read(list(self._cache.tokens), speculation)
-        elif speculation.n_draft_max == AUTO and self._drafters.waiting > MOST_WAITING:
-            self._drafters.take_in()

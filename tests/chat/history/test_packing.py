@@ -90,6 +90,7 @@ def some_rounds(draw: st.DrawFn) -> list[Round]:
                 auto=auto and replace(auto, n=n_draft_max),
                 given=tuple(draw(st.lists(ids, max_size=2))),
                 likely=tuple(draw(st.lists(places, max_size=2))),
+                is_plain_check=draw(st.booleans()),
             )
         )
     return rounds

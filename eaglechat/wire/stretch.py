@@ -1,0 +1,112 @@
+"""The rounds of a reply since its draft length was last set by hand. All figures that the screen
+shows together are of these rounds: how fast they were, and what was kept of their drafts."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from eaglechat.wire.records import Round, per_second
+from eaglechat.wire.speed_up import SpeedUpFold
+from eaglechat.wire.stats import StatsFold
+
+FEWEST_ROUNDS = 8
+"""The fewest rounds whose speed is told."""
+_GRAM = 8
+"""Tokens of a passage that may have occurred before."""
+_REPEATED = 0.5
+"""The share of passages that occurred before, from which on a text repeats itself."""
+_FEWEST_PASSAGES = 100
+
+
+@dataclass(frozen=True)
+class RoundMeans:
+    """One round, as the mean of those that drafted."""
+
+    draft_ms: float | None
+    """Drafting, and handing the target's features to the draft; None if it is not reported."""
+    check_ms: float
+    """The rest of the round: the target's pass, sampling, and what is between two rounds."""
+    tokens: float
+
+    @property
+    def ms(self) -> float:
+        return (self.draft_ms or 0.0) + self.check_ms
+
+
+class Stretch:
+    """Adds rounds one by one, at a cost that does not grow; begins anew where the length was
+    changed."""
+
+    def __init__(self) -> None:
+        self._length: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.rounds = self.plain_rounds = self.tokens = 0
+        self.ms = 0.0
+        self.is_auto = False
+        self.is_provisional = False
+        self.stats = StatsFold()
+        self.speed_up = SpeedUpFold()
+        self._drafted = self._drafted_tokens = 0
+        self._drafted_ms, self._draft_ms = 0.0, 0.0
+        self._is_draft_known = True
+        self._passage: deque[int] = deque(maxlen=_GRAM)
+        self._passages: set[int] = set()
+        self._repeated = self._n_passages = 0
+
+    def add(self, round_: Round) -> None:
+        if self.rounds and round_.length_by_hand != self._length:
+            self._begin()
+        self._length = round_.length_by_hand
+        times, tokens = round_.timings, len(round_.tokens)
+        self.rounds += 1
+        self.tokens += tokens
+        self.ms += times.total_ms
+        self.is_auto = round_.auto is not None
+        self.is_provisional = round_.provisional
+        self.plain_rounds += round_.is_plain
+        self.stats.add(round_)
+        self.speed_up.add(tokens, times.total_ms, is_plain=round_.is_plain)
+        if round_.drafted:
+            self._drafted += 1
+            self._drafted_tokens += tokens
+            self._drafted_ms += times.total_ms
+            if times.draft_ms is None or times.process_ms is None:
+                self._is_draft_known = False
+            else:
+                self._draft_ms += times.draft_ms + times.process_ms
+        for token in round_.tokens:
+            if token.id is not None:
+                self._read(token.id)
+
+    def _read(self, id: int) -> None:
+        self._passage.append(id)
+        if len(self._passage) == _GRAM:
+            passage = hash(tuple(self._passage))
+            self._n_passages += 1
+            self._repeated += passage in self._passages
+            self._passages.add(passage)
+
+    @property
+    def repeats_itself(self) -> bool:
+        """Whether most of the text occurred in it before. n-grams and drafts guess such text
+        nearly always, which says nothing of other replies."""
+        n = self._n_passages
+        return n >= _FEWEST_PASSAGES and self._repeated > _REPEATED * n
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """None while there are few rounds."""
+        return per_second(self.tokens, self.ms) if self.rounds >= FEWEST_ROUNDS else None
+
+    @property
+    def means(self) -> RoundMeans | None:
+        """None if nothing was drafted."""
+        if not self._drafted:
+            return None
+        n, draft_ms = self._drafted, self._draft_ms if self._is_draft_known else None
+        rest = self._drafted_ms - (draft_ms or 0.0)
+        each = None if draft_ms is None else draft_ms / n
+        return RoundMeans(each, rest / n, self._drafted_tokens / n)
