@@ -123,9 +123,9 @@ class RoundTimings:
     """Measurements of one round, in milliseconds; None if the engine does not report one.
 
     `total_ms` is wall time from the end of the round before, or from the end of prefill, so it has
-    the rest of the round too and what the engine does between rounds. A new field comes last and has the
-    default None: chats on disk do not have it. `ReplyTimings` has a field of the same name, the
-    sum over the reply.
+    the rest of the round too and what the engine does between rounds. A new field comes last and
+    has the default None: chats on disk do not have it. `ReplyTimings` has a field of the same name,
+    the sum over the reply.
     """
 
     draft_ms: float | None
@@ -239,12 +239,11 @@ class Round:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a measurement of plain decoding: nothing was drafted, and no time was spent
-        on a draft that came to nothing."""
-        if self.provisional or {token.origin for token in self.tokens} != {Origin.PLAIN}:
-            return False
-        is_known = self.timings.draft_ms is not None or self.n_draft_max == 0
-        return is_known and not self.timings.draft_ms
+        """Whether it is a measurement of plain decoding: no draft was to be made. One that came to
+        nothing took time."""
+        is_meant = self.is_plain_check or self.n_draft_max == 0
+        origins = {token.origin for token in self.tokens}
+        return is_meant and origins == {Origin.PLAIN} and not self.provisional
 
     @property
     def path(self) -> tuple[int, ...]:

@@ -14,9 +14,10 @@ of all drafted rounds, and has how much the times of plain and drafted rounds va
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import hypot, sqrt
-from typing import Literal
 
+from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.student import student_t
 
 FEWEST_GROUPS = 4
@@ -28,29 +29,16 @@ _FEW_DRAFTED = 0.05
 _SYSTEMATIC = 0.015
 """Plain rounds of a reply that drafts take 1 to 2% longer than those of one that does not: the
 target still writes the features that the draft reads. A share of the speed-up."""
-SAME = 0.05
-"""A speed-up that is no further from 1 is the same; one whose error is larger is not told to be."""
-
-Verdict = Literal["faster", "same", "slower", "unsure"]
+_t = lru_cache(student_t)
 
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """How many times as fast as plain decoding, plus or minus `error` (95%)."""
+    """The speed of some rounds against plain decoding."""
 
-    times: float
-    error: float
+    gain: MeasuredGain
     plain_per_second: float
     """Tokens per second that plain decoding would have had over these rounds."""
-
-    @property
-    def verdict(self) -> Verdict:
-        gain = self.times - 1.0
-        if abs(gain) <= SAME:
-            return "same" if self.error < SAME else "unsure"
-        if abs(gain) <= self.error:
-            return "unsure"
-        return "faster" if gain > 0.0 else "slower"
 
 
 @dataclass(frozen=True)
@@ -120,9 +108,9 @@ class _Groups:
             rate = each * self.kp / self.drafted.ms
             squares = each**2 * self.kp_kp - 2.0 * each * rate * self.kp_x + rate**2 * self.x_x
             scatter = sqrt(max(0.0, squares) * n / (n - 1)) / all_rounds.ms
-            error = student_t(n - 1) * scatter
+            error = _t(n - 1) * scatter
         error = hypot(error, _SYSTEMATIC * times)
-        return SpeedUp(times, error, 1000.0 * all_rounds.tokens / as_plain)
+        return SpeedUp(MeasuredGain(times, error), 1000.0 * all_rounds.tokens / as_plain)
 
 
 class SpeedUpFold:

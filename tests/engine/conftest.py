@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.engine.generation.plain_checks import PlainChecks
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from tests.engine.rig import Rig, open_rig
@@ -38,3 +39,17 @@ def _open(files: tuple[Path, Path]) -> Iterator[tuple[Model, Model]]:
     backend.start_backend(backend.LOG_ERRORS)
     with Model(files[0]) as target, Model(files[1]) as draft:
         yield target, draft
+
+
+@pytest.fixture
+def plain_checks() -> None:
+    """Lets the loop play plain checks. Where a test does not ask for it, what is drafted in a round
+    follows from the settings alone."""
+
+
+@pytest.fixture(autouse=True)
+def _without_plain_checks(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if "plain_checks" not in request.fixturenames:
+            patch.setattr(PlainChecks, "is_due", lambda _self, _length: False)
+        yield

@@ -65,8 +65,8 @@ class PlainChecks:
         if self._since < _APART:
             return False
         known = self._fold.speed_up()
-        is_known = known is not None and known.error <= _ENOUGH * known.times
-        is_due = not is_known or self._since >= _SHARE_APART * self._rounds
+        error = known.gain.error / known.gain.speed_up if known and known.gain.error else 1.0
+        is_due = error > _ENOUGH or self._since >= _SHARE_APART * self._rounds
         return is_due and self._is_affordable()
 
     def _is_affordable(self) -> bool:

@@ -141,12 +141,12 @@ class Planner:
         n_waiting = drafters.waiting
         shapes = shapes_open(speculation.shape, drafters.grows_trees)
         n_most = min(room, drafters.longest)
-        is_auto = speculation.n_draft_max == AUTO
-        if self._checks.is_due(None if is_auto else speculation.n_draft_max):
-            check = self._ask(lambda one: one.plain_check(), DraftPlan(0)) if is_auto else None
-            length = 0 if is_auto else speculation.n_draft_max
-            return RoundPlan(length, _DRAFT_NOTHING, found, _NOTHING, check, n_past, n_waiting, True)
-        if is_auto:
+        by_hand = None if speculation.n_draft_max == AUTO else speculation.n_draft_max
+        if self._checks.is_due(by_hand):
+            check = self._ask(Controller.plain_check, DraftPlan(0)) if by_hand is None else None
+            nothing = (_DRAFT_NOTHING, found, _NOTHING)
+            return RoundPlan(by_hand or 0, *nothing, check, n_past, n_waiting, is_plain_check=True)
+        if by_hand is None:
             allowed = Allowed(n_most, n_min, shapes)
             auto = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), DraftPlan(0))
             taken = _NOTHING
@@ -160,7 +160,7 @@ class Planner:
             limits = Limits(auto.n, n_min, speculation.p_min, is_worth, is_tree=is_tree)
             is_check = auto.state is not None and auto.state.reason is AutoReason.PLAIN_CHECK
             return RoundPlan(auto.n, limits, found, taken, auto, n_past, n_waiting, is_check)
-        length, shape, chosen = speculation.n_draft_max, shapes[0], None
+        length, shape, chosen = by_hand, shapes[0], None
         n_most = min(length, n_most)
         if len(shapes) > 1 and n_most > 1:
             allowed = Allowed(n_most, n_most, shapes, plain=False)

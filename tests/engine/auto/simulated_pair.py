@@ -7,6 +7,7 @@ thus write the same text, and their times compare.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +26,18 @@ from eaglechat.engine.auto.draft_plan import (
     shapes_open,
 )
 from eaglechat.engine.drafters.base import MOST_WAITING
+from eaglechat.engine.generation.plain_checks import PlainChecks
 from eaglechat.wire.protocol import Shape
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft
+from eaglechat.wire.records import (
+    N_DRAFT_MAX_LIMIT,
+    AutoDraft,
+    AutoReason,
+    DraftToken,
+    Origin,
+    Round,
+    RoundTimings,
+    Token,
+)
 
 USUAL_WAITING = 2
 """Waiting rows whose taking in is part of the time of a draft; each further row costs
@@ -165,16 +176,32 @@ class Reply:
     dearest_loss_ms: float = 0.0
     """How much longer than a plain round its most expensive round took."""
     states: list[AutoDraft] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    """With noise, and on the machine as it was at that time; of tokens without text."""
+    took_ms: float = 0.0
+    """The time of `rounds`."""
+    plainly_ms: float = 0.0
+    """What plain decoding would have taken on that machine at that time."""
 
     @property
     def speed(self) -> float:
         return self.tokens / self.ms
 
 
-def write(pair: Simulated, n_tokens: int, driver: Driver, *, n_min: int = 0) -> Reply:
+def write(
+    pair: Simulated,
+    n_tokens: int,
+    driver: Driver,
+    *,
+    n_min: int = 0,
+    checks: PlainChecks | None = None,
+    slowness: Callable[[float], float] = lambda _ms: 1.0,
+) -> Reply:
     """Write `n_tokens` with a fixed draft or a controller. As in the loop, a draft shorter than
-    `n_min` is dropped."""
+    `n_min` is dropped. `slowness` says how many times as long all takes, by the time since the
+    reply began."""
     reply, clock = Reply(), random.Random(pair.seed)
+    mean_delay = math.exp(pair.noise**2 / 2.0) * (1.0 + 2.0 * pair.tail)
     controller = driver if isinstance(driver, Controller) else None
     if controller is not None:
         controller.new_reply()
@@ -183,7 +210,10 @@ def write(pair: Simulated, n_tokens: int, driver: Driver, *, n_min: int = 0) -> 
         n_past = pair.n_prompt + reply.tokens
         room = min(N_DRAFT_MAX_LIMIT, n_tokens - reply.tokens - 1)
         found, n_most = pair.found(reply.tokens)[:room], min(room, pair.longest)
-        if controller is not None:
+        is_check = bool(checks and checks.is_due(_by_hand(driver)))
+        if is_check:
+            plan = controller.plain_check() if controller else DraftPlan(0)
+        elif controller is not None:
             shapes = shapes_open(pair.shape, grows_trees=True)
             allowed = Allowed(n_most * pair.has_draft, n_min, shapes)
             plan = controller.choose(n_past, waiting, allowed)
@@ -202,7 +232,8 @@ def write(pair: Simulated, n_tokens: int, driver: Driver, *, n_min: int = 0) -> 
         drafts = plan.n > 0 and not plan.is_looked_up
         if drafts:
             draft_ms += max(0, waiting - USUAL_WAITING) * pair.catch_up_row + pair.draft_base
-        draft_delay, verify_delay = _delay(pair, clock), _delay(pair, clock)
+        slower = slowness(reply.took_ms)
+        draft_delay, verify_delay = slower * _delay(pair, clock), slower * _delay(pair, clock)
         if controller is not None:
             controller.observe(
                 plan,
@@ -221,13 +252,50 @@ def write(pair: Simulated, n_tokens: int, driver: Driver, *, n_min: int = 0) -> 
                 ),
             )
             reply.states.append(plan.state)
-        loss_ms = verify_ms + draft_ms - pair.verify(1, n_past)
-        reply.dearest_loss_ms = max(reply.dearest_loss_ms, loss_ms)
+        plain_ms = pair.verify(1, n_past)
+        reply.dearest_loss_ms = max(reply.dearest_loss_ms, verify_ms + draft_ms - plain_ms)
         waiting = accepted + 1 if drafts else min(waiting + accepted + 1, MOST_WAITING)
+        took = (accepted + 1, draft_ms * draft_delay + verify_ms * verify_delay)
+        reply.rounds.append(_round(plan, _by_hand(driver), len(guesses), *took, is_check=is_check))
+        if checks is not None:
+            checks.add(reply.rounds[-1])
+        reply.took_ms += took[1]
+        reply.plainly_ms += (accepted + 1) * plain_ms * slower * mean_delay
         reply.tokens += accepted + 1
         reply.ms += verify_ms + draft_ms
-        reply.plain_ms += (accepted + 1) * pair.verify(1, n_past)
+        reply.plain_ms += (accepted + 1) * plain_ms
     return reply
+
+
+def _round(
+    plan: DraftPlan,
+    by_hand: int | None,
+    n_drafted: int,
+    n_tokens: int,
+    ms: float,
+    *,
+    is_check: bool,
+) -> Round:
+    is_autos = plan.state is not None and plan.state.reason is AutoReason.PLAIN_CHECK
+    return Round(
+        index=0,
+        n_draft_max=plan.n if by_hand is None else by_hand,
+        drafted=(DraftToken(0, "", 1.0),) * n_drafted,
+        n_tested=0,
+        n_accepted=n_tokens - 1,
+        tokens=(Token(0, "", Origin.ACCEPTED if n_drafted else Origin.PLAIN),) * n_tokens,
+        n_past=0,
+        timings=RoundTimings(None, None, None, None, ms),
+        auto=plan.state,
+        is_plain_check=is_check or is_autos,
+    )
+
+
+def _by_hand(driver: Driver) -> int | None:
+    """The draft length that is set by hand; None for auto."""
+    if isinstance(driver, Controller):
+        return None
+    return driver if isinstance(driver, int) else driver.arm.n
 
 
 def _fixed(driver: int | Fixed, n_most: int, n_found: int, has_draft: bool) -> DraftPlan:
