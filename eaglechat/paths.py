@@ -82,6 +82,11 @@ def engine_log() -> Path:
     return log_dir() / "engine.log"
 
 
+def crash_log() -> Path:
+    """The log of the engine that crashed last."""
+    return log_dir() / "engine-crash.log"
+
+
 def builtin_themes_dir() -> Path:
     """The built-in themes: package data in a wheel, themes/ in a checkout."""
     packaged = Path(__file__).parent / "themes"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ HOMES = environment.isolate()
 
 import only_this_machine  # noqa: E402
 
-from eaglechat.engine.llama import workarounds  # noqa: E402
 from eaglechat.hub.local.pairs import BUILTIN_INSTALL, builtin_pair  # noqa: E402
 from tests import tiny  # noqa: E402
 
@@ -26,13 +24,6 @@ UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", UNTIMED, derandomize=True)
 settings.register_profile("new", UNTIMED, max_examples=1000)
 settings.load_profile("same")
-
-
-def pytest_configure() -> None:
-    """No process of the tests dies of a kernel: what crashes on this machine is found out first, in
-    a child process, and left out by all of them (the workers of xdist inherit it)."""
-    if workarounds.VARIABLE not in os.environ:
-        os.environ[workarounds.VARIABLE] = ",".join(workarounds.for_this_process())
 
 
 def pytest_unconfigure() -> None:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eaglechat.engine import crash_memory
 from eaglechat.engine.bench.prompts import parse_prompts
 from eaglechat.engine.drafters.pairing import check_headers
+from eaglechat.engine.llama import workarounds
 from eaglechat.gguf.header import GGUFError, parse_beginning, parse_header, read_header
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import shard_of
@@ -121,14 +121,13 @@ def test_a_catalogue(text: str) -> None:
 def test_what_is_remembered_of_crashes(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("EAGLECHAT_HOME", folder)
-        path = Path(folder, "state", "llama-cpp.json")
+        path = Path(folder, "state", "crashes.json")
         path.parent.mkdir()
         path.write_bytes(content)
-        crash_memory.remembered("library", ("device",))
-        crash_memory.remember(("amx",), "library", ("device",))
-        known = crash_memory.remembered("library", ("device",))
-        assert known is not None
-        assert known.left_out == ("amx",)
+        assert workarounds.remembered() == []
+        workarounds.remember([Path(folder, "model.gguf")], ("gpu",), "SIGSEGV")
+        (known,) = workarounds.remembered()
+        assert known.left_out == ("gpu",)
 
 
 @given(st.text(max_size=80) | st.lists(st.sampled_from(["=== ", "a", "\n"])).map("".join))

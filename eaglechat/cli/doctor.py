@@ -15,6 +15,12 @@ import eaglechat
 from eaglechat import own_python, paths, settings
 from eaglechat.cli.status import FAILED, OK
 from eaglechat.gguf.memory import default_context, memory_need
+from eaglechat.links.crashes import (
+    BUILT_FOR_ANOTHER_PROCESSOR,
+    ILLEGAL_INSTRUCTION,
+    crash,
+    without,
+)
 from eaglechat.settings import Settings
 from eaglechat.wire.errors import (
     EngineError,
@@ -22,13 +28,6 @@ from eaglechat.wire.errors import (
     NativeLibraryError,
     ProgramError,
     RpcError,
-)
-from eaglechat.wire.left_out import (
-    BUILT_FOR_ANOTHER_PROCESSOR,
-    ILLEGAL_INSTRUCTION,
-    LADDER,
-    crash,
-    without,
 )
 
 if TYPE_CHECKING:
@@ -49,9 +48,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="GGUF files, or folders of them: say only what these are and what drafts for them",
     )
+    parser.add_argument(
+        "--forget-crashes",
+        action="store_true",
+        help="load every model again with what llama.cpp crashed with before",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.forget_crashes:
+        from eaglechat.engine.llama import workarounds
+
+        workarounds.forget()
+        print("The crashes are forgotten: nothing is left out of the next loads because of them.")
+        return OK
     if args.paths:
         return _look_at(args.paths)
     doctor = Doctor(*settings.load(paths.config_file()))
@@ -398,22 +408,28 @@ def _crash_at_start() -> str | None:
 
 
 def _left_out() -> Iterator[str]:
-    """What was left out because llama.cpp crashed with it, since when, and what that costs."""
+    """What is left out because llama.cpp crashes with it, why, and the way back."""
     from eaglechat.engine.llama import workarounds
 
+    gcc = workarounds.compiler_that_breaks_amx()
+    if gcc and "amx" in workarounds.for_every_model():
+        yield from _prose(
+            f"runs without AMX, so it reads prompts more slowly: GCC {gcc}, which compiled it, "
+            "breaks AMX; 13.2 and newer do not"
+        )
+        yield "  the command that mends it, which compiles llama.cpp again, in one line:"
+        yield f"  {workarounds.mending_command()}"
     known = workarounds.remembered()
-    if known is None or not known.left_out:
-        return
-    since = f"{known.since:%d %B %Y}".lstrip("0")
-    yield from _prose(
-        f"runs {without(known.left_out)} since {since}: it crashed with what is left out"
-    )
-    if "amx" in known.left_out and (gcc := workarounds.compiler()):
-        yield from _prose(f"it was compiled by GCC {gcc}, which breaks AMX; 13.2 and newer do not")
-    for one in known.left_out:
-        yield from _prose(f"  without {LADDER[one].name}: {LADDER[one].cost}")
-    yield "  the command that mends it, which compiles llama.cpp again, in one line:"
-    yield f"  {workarounds.mending_command(known.left_out)}"
+    for one in known:
+        since = f"{one.since:%d %B %Y}".lstrip("0")
+        yield from _prose(
+            f"{Path(one.files[0]).name} runs {without(one.left_out)} since {since}: llama.cpp "
+            f"crashed with it ({one.crash})"
+        )
+    if known:
+        yield "  to try everything again: eaglechat doctor --forget-crashes"
+        if paths.crash_log().exists():
+            yield f"  the log of the last crash: {paths.crash_log()}"
 
 
 def _features(system_info: str) -> Iterator[str]:

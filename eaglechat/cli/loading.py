@@ -26,10 +26,10 @@ from eaglechat.links.base import (
     Starting,
     wrong_version,
 )
+from eaglechat.links.crashes import starts_again
 from eaglechat.links.process import ProcessLink
 from eaglechat.settings import Settings
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.wire import left_out
 from eaglechat.wire.errors import EngineError, LoadCancelledError
 from eaglechat.wire.protocol import (
     Answer,
@@ -242,7 +242,7 @@ class Waiting:
             if self._bars is not None:
                 self._bars.close()
                 self._bars = None
-            complain(left_out.starts_again(event.crash, event.leave_out))
+            complain(starts_again(event.crash, event.leave_out, event.log))
         elif isinstance(event, PrefillProgress):
             done, total = event.prefill.done, event.prefill.total
             self._draw("reading the prompt", done, total, f"{done:,} of {total:,} tokens")

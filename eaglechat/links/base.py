@@ -11,13 +11,12 @@ from __future__ import annotations
 import itertools
 import queue
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import msgspec
 
-from eaglechat.wire import left_out
-from eaglechat.wire.errors import EngineError
+from eaglechat.links import crashes
+from eaglechat.wire.errors import EngineError, LoadCancelledError
 from eaglechat.wire.lines import ProtocolError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
@@ -67,6 +66,8 @@ class Died:
     """The reason, if it is known: a whole clause, which replaces the exit status."""
     hint: str = ""
     """The likely cause of a crash, and what to do about it."""
+    log: str = ""
+    """The file that keeps the whole log of a crash; empty if there is none."""
 
     @property
     def reason(self) -> str:
@@ -77,7 +78,7 @@ class Died:
         if status is None:
             return "the engine stopped by itself"
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
-        if crash := left_out.crash(status):
+        if crash := crashes.crash(status):
             how += f", {crash}"
         return f"the engine stopped by itself ({how}){self.hint}"
 
@@ -232,8 +233,8 @@ class Link:
             self._tell(event)
         elif isinstance(event, Died):
             self._last_words = event.log_tail
-            crash = None if event.why else left_out.crash(event.exit_status)
-            hint = self._after_crash(crash) if crash else ""
+            crash = None if event.why else crashes.crash(event.exit_status)
+            hint = self._after_crash(event, crash) if crash else ""
             if hint is None:
                 return
             event = replace(event, hint=hint)
@@ -251,43 +252,45 @@ class Link:
                 # It may be about any request, and none may wait for ever.
                 self._fail_pending(event.code, event.message)
 
-    def _after_crash(self, crash: str) -> str | None:
-        """If the engine crashed in a load, start it again and repeat the load with one thing more
-        left out. Returns None if that was possible, else a hint at the likely cause: the CPU, or a
-        setting of the user's."""
-        illegal = ""
-        if crash in left_out.ILLEGAL_INSTRUCTION:
-            illegal = f": {left_out.BUILT_FOR_ANOTHER_PROCESSOR}"
+    def _after_crash(self, died: Died, crash: str) -> str | None:
+        """Start an engine again that crashed in a load, or in a request that was cancelled for one.
+
+        The load is repeated with less. Returns None if the engine runs, else a hint at the likely
+        cause of the crash.
+        """
+        illegal = crash in crashes.ILLEGAL_INSTRUCTION
+        hint = f": {crashes.BUILT_FOR_ANOTHER_PROCESSOR}" if illegal else ""
         if self.hello is None:
-            return illegal
-        loads = [
-            (request_id, request, listener)
-            for request_id, (request, listener) in self._pending.items()
-            if isinstance(request, Load) and request_id not in self._cancelled
-        ]
-        if not loads:
+            return hint
+        waiting = [one for one in self._pending if one not in self._cancelled]
+        if not any(isinstance(self._pending[one][0], Load) for one in waiting):
             return ""
-        load_id, load, listener = loads[-1]
-        tried = self.hello.left_out if load.leave_out is None else load.leave_out
-        possible = self.hello.can_leave_out
-        step = left_out.next_step(tried, possible, load.options)
-        inbox = None
-        if step is not None:
-            with suppress(EngineStartError):
-                inbox = self._opened()
-        if step is not None and inbox is not None:
-            self._inbox, self.hello = inbox, None
-            self._pending[load_id] = msgspec.structs.replace(load, leave_out=step), listener
-            # The engine answers in order: nothing queued after the load has begun.
-            for message, _ in self._pending.values():
-                self.hand_over(message)
-            self._answer(load_id, Restarting(id=load_id, crash=crash, leave_out=step))
-            return None
-        hint = f", {left_out.without(tried)} too" if tried else ""
-        settings = left_out.chosen_by_user(possible, load.options)
-        if settings and not illegal:
-            hint += f"; the likely cause is a setting of yours: {', '.join(settings)}"
-        return hint + illegal
+        # The engine answers in order: it crashed in the oldest request.
+        oldest, (request, listener) = next(iter(self._pending.items()))
+        again = None
+        if oldest in waiting:
+            if not isinstance(request, Load):
+                return ""
+            has_gpu = self.hello.memory is not None and self.hello.memory.gpu > 0
+            again = crashes.with_less(request, crash, died.log_tail, has_gpu=has_gpu)
+            if again is None:
+                return crashes.likely_cause(request, died.log_tail) + hint
+            self._pending[oldest] = again, listener
+        try:
+            self._inbox, self.hello = self._opened(), None
+        except EngineStartError:
+            return hint
+        for one in waiting:
+            self.hand_over(self._pending[one][0])
+        for one in self._cancelled & self._pending.keys():
+            self._answer(one, Error(id=one, code=LoadCancelledError.code, message="cancelled"))
+        if again is not None:
+            how = again.crash or crashes.OUT_OF_MEMORY
+            self._answer(
+                oldest,
+                Restarting(id=oldest, crash=how, leave_out=again.leave_out, log=died.log),
+            )
+        return None
 
     def _answer(self, request_id: int, event: Answer) -> None:
         if request_id not in self._pending:

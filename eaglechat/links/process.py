@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -17,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from eaglechat import paths
 from eaglechat.links.base import Died, EngineStartError, Link
+from eaglechat.links.crashes import crash
 from eaglechat.wire.lines import ProtocolError, decode_event, encode
 from eaglechat.wire.protocol import AnyEvent, AnyRequest, Error, Shutdown
 
@@ -149,8 +152,22 @@ def _read(running: _Running, say: Callable[[AnyEvent | Died], None]) -> None:
     finally:
         running.lines.put(None)
         tail = _tail(running.log)
-        say(Died(exit_status, tail, _known_cause(tail)))
+        kept = _keep(running.log) if crash(exit_status) else ""
+        say(Died(exit_status, tail, _known_cause(tail), log=kept))
         running.log.close()
+
+
+def _keep(log: BinaryIO) -> str:
+    """Copy the log of a crash, which the log of the next engine replaces. Returns the path of the
+    copy; empty if it cannot be written."""
+    kept = paths.crash_log()
+    with contextlib.suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        log.seek(0)
+        with kept.open("wb") as copy:
+            shutil.copyfileobj(log, copy)
+        return str(kept)
+    return ""
 
 
 def _known_cause(log_tail: Sequence[str]) -> str:

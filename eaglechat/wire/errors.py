@@ -33,17 +33,6 @@ class ProgramError(ModelLoadError):
     code = "program"
 
 
-class CrashedError(ModelLoadError):
-    """The program of engine.llama_server crashed while it loaded the models."""
-
-    code = "load"
-
-    def __init__(self, message: str, crash: str) -> None:
-        """`crash` is how, such as SIGSEGV."""
-        super().__init__(message)
-        self.crash = crash
-
-
 class SettingsError(EngineError):
     """Settings that do not go together, or not with these models."""
 

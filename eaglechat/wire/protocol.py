@@ -128,9 +128,11 @@ class Load(Request, frozen=True, kw_only=True, tag="load"):
     target: str
     draft: str | None = None
     options: LoadOptions = LoadOptions()
-    leave_out: tuple[LeaveOut, ...] | None = None
-    """What is left out because llama.cpp crashed with it; None leaves out what the engine found
-    necessary on its machine before."""
+    leave_out: tuple[LeaveOut, ...] = ()
+    """What is left out because llama.cpp crashed with it, besides what the engine remembers."""
+    crash: str = ""
+    """How llama.cpp crashed, such as SIGSEGV: the engine remembers what is left out, if the load
+    works now. Empty: it remembers nothing."""
     speculation: Speculation = Speculation()
     """The speculation that the first reply will ask for. An engine that runs another program, which
     takes these settings only when it starts, starts it with them."""
@@ -342,10 +344,6 @@ class Hello(Event, frozen=True, kw_only=True, tag="hello"):
     llama_cpp: str
     devices: tuple[str, ...]
     memory: Memory | None = None
-    left_out: tuple[LeaveOut, ...] = ()
-    """What is left out on this machine because llama.cpp crashed with it."""
-    can_leave_out: tuple[LeaveOut, ...] = ()
-    """What this machine has that could be left out if llama.cpp crashed."""
 
 
 class Loading(Event, frozen=True, kw_only=True, tag="loading"):
@@ -358,15 +356,16 @@ class Loading(Event, frozen=True, kw_only=True, tag="loading"):
 
 
 class Restarting(Event, frozen=True, kw_only=True, tag="restarting"):
-    """A load crashed and is tried again in a new process. The last item of `leave_out` is what is
-    additionally left out this time.
+    """A load crashed and is tried again in a new process, without `leave_out`.
 
-    `crash` is the signal that ended the process, such as SIGSEGV.
+    `crash` is the signal that ended the process, such as SIGSEGV, or “out of memory”; `log` is the
+    file that keeps the log of the crash, or empty.
     """
 
     id: int
     crash: str
     leave_out: tuple[LeaveOut, ...]
+    log: str = ""
 
 
 class Loaded(Event, frozen=True, kw_only=True, tag="loaded"):

@@ -1,7 +1,8 @@
-"""An engine that crashes in a load starts again and leaves something out, until it loads."""
+"""An engine that crashes in a load starts again and leaves something out, at most twice."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,13 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from eaglechat import paths
+from eaglechat.cli import main
 from eaglechat.engine.llama.workarounds import VARIABLE
 from eaglechat.links.base import Starting
 from eaglechat.wire import protocol as p
-from eaglechat.wire.left_out import LADDER
+from eaglechat.wire.load_options import LeaveOut
 from tests.engine_client import Client, engine_process, load
 
-STEPS = tuple(LADDER)
+KERNELS: tuple[LeaveOut, ...] = ("extra_buffers", "flash_attention")
+STEPS: tuple[tuple[LeaveOut, ...], ...] = ((), KERNELS, (*KERNELS, "gpu"))
 Start = Callable[..., Client]
 
 
@@ -25,9 +29,9 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     monkeypatch.delenv(VARIABLE, raising=False)
     clients: list[Client] = []
 
-    def begin(signal: str, when: str, cure: str) -> Client:
+    def begin(signal: str, when: str, cure: str, *more: str) -> Client:
         engine = [sys.executable, "-m", "tests.crashing_engine", signal, when, cure]
-        clients.append(engine_process([*engine, str(tmp_path / "loads")], tmp_path / "log"))
+        clients.append(engine_process([*engine, str(tmp_path / "loads"), *more], tmp_path / "log"))
         return clients[-1]
 
     yield begin
@@ -36,23 +40,36 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 
 def loads(folder: Path) -> list[tuple[str, ...]]:
-    """What was left out in each load of a target, in order."""
+    """What was left out in each load of a target since the last call, in order."""
     lines = (folder / "loads").read_text().splitlines()
+    (folder / "loads").unlink()
     found = [tuple(filter(None, line.split(","))) for line in lines]
     # Target and draft are loaded alike; a crash at the target's load has none for the draft.
     return [one for index, one in enumerate(found) if index == 0 or one != found[index - 1]]
 
 
+def load_of(client: Client, files: tuple[Path, Path], **options: object) -> tuple[LeaveOut, ...]:
+    """Load; returns what the loaded pair is left without."""
+    loaded = client.answer(load(files, **options)).last
+    assert isinstance(loaded, p.Loaded), loaded
+    return loaded.pair.left_out
+
+
+@pytest.fixture
+def other_files(tiny_files: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Path]:
+    """The same models under other names."""
+    return (
+        Path(shutil.copy(tiny_files[0], tmp_path / "other.gguf")),
+        Path(shutil.copy(tiny_files[1], tmp_path / "other-draft.gguf")),
+    )
+
+
 @pytest.mark.parametrize(
     "crash",
     [
-        pytest.param(crash, marks=[pytest.mark.slow] * (crash[2] != "gpu"))
-        for crash in zip(
-            ("SIGSEGV", "SIGABRT", "SIGSEGV", "SIGILL"),
-            ("1", "10", "load", "load"),
-            STEPS,
-            strict=True,
-        )
+        ("SIGILL", "load", "gpu"),
+        pytest.param(("SIGSEGV", "1", "flash_attention"), marks=pytest.mark.slow),
+        pytest.param(("SIGABRT", "10", "extra_buffers"), marks=pytest.mark.slow),
     ],
 )
 def test_a_crash_ends_once_what_causes_it_is_left_out(
@@ -60,56 +77,106 @@ def test_a_crash_ends_once_what_causes_it_is_left_out(
 ) -> None:
     signal, when, cure = crash
     client = start(signal, when, cure)
-    loaded = client.answer(load(tiny_files)).last
+    steps = STEPS[: 3 if cure == "gpu" else 2]
 
-    needed = STEPS[: STEPS.index(cure) + 1]
-    assert isinstance(loaded, p.Loaded)
-    assert loaded.pair.left_out == needed
+    assert load_of(client, tiny_files) == steps[-1]
     again = client.latest.of(p.Restarting)
     assert [(event.crash, event.leave_out) for event in again] == [
-        (signal, needed[:count]) for count in range(1, len(needed) + 1)
+        (signal, step) for step in steps[1:]
     ]
-    assert loads(tmp_path) == [needed[:count] for count in range(len(needed) + 1)]
+    assert loads(tmp_path) == list(steps)
     assert client.died is None
 
 
-def test_what_worked_is_remembered_and_the_second_start_does_not_crash(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, home: Path
+def test_what_worked_is_remembered_for_these_models_alone_until_it_is_forgotten(
+    start: Start,
+    tiny_files: tuple[Path, Path],
+    other_files: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    start("SIGSEGV", "1", "amx").answer(load(tiny_files))
-    (tmp_path / "loads").unlink()
+    doomed = ("SIGSEGV", "1", "flash_attention", tiny_files[0].parent.name)
+    load_of(start(*doomed), tiny_files)
+    assert loads(tmp_path) == [(), KERNELS]
 
-    client = start("SIGSEGV", "1", "amx")
-    loaded = client.answer(load(tiny_files)).last
+    client = start(*doomed)
+    assert load_of(client, tiny_files) == KERNELS
+    assert load_of(client, other_files) == ()
+    assert loads(tmp_path) == [KERNELS, ()]
 
-    assert isinstance(loaded, p.Loaded)
-    assert loaded.pair.left_out == STEPS[:1]
-    assert client.link.hello is not None
-    assert client.link.hello.left_out == STEPS[:1]
-    assert loads(tmp_path) == [STEPS[:1]]
+    main(["doctor"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{tiny_files[0].name} runs without repacked weights and flash attention since" in said
+    assert f"the log of the last crash: {paths.crash_log()}" in said
+    assert "eaglechat doctor --forget-crashes" in said
+    assert main(["doctor", "--forget-crashes"]) == 0
+    load_of(start(*doomed), tiny_files)
+    assert loads(tmp_path) == [(), KERNELS]
 
-    # Another llama.cpp tries everything again.
-    memory = home / "eaglechat" / "state" / "llama-cpp.json"
+
+def test_another_llama_cpp_or_another_file_of_the_name_is_tried_with_everything(
+    start: Start, other_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    doomed = ("SIGSEGV", "1", "flash_attention")
+    load_of(start(*doomed), other_files)
+    memory = paths.state_dir() / "crashes.json"
     (kept,) = msgspec.json.decode(memory.read_bytes())
-    memory.write_bytes(msgspec.json.encode([{**kept, "library": "0.3.99 of another build"}]))
-    (tmp_path / "loads").unlink()
 
-    start("SIGSEGV", "1", "amx").answer(load(tiny_files))
+    memory.write_bytes(msgspec.json.encode([{**kept, "key": "of another build"}]))
+    load_of(start(*doomed), other_files)
+    other_files[0].write_bytes(other_files[0].read_bytes())
+    load_of(start(*doomed), other_files)
 
-    assert loads(tmp_path) == [(), ("amx",)]
+    assert loads(tmp_path) == [(), KERNELS] * 3
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "CUDA error: out of memory",
+        "terminate called after throwing an instance of 'vk::OutOfDeviceMemoryError'",
+        "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+        "ggml_gallocr_reserve_n: failed to allocate Vulkan0 buffer of size 1073741824",
+    ],
+)
+def test_after_out_of_memory_the_gpu_is_left_out_and_nothing_is_remembered(
+    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, says: str
+) -> None:
+    full = ("SIGABRT", "1", "gpu", "", says)
+    client = start(*full)
+    assert load_of(client, tiny_files) == ("gpu",)
+    assert [one.crash for one in client.latest.of(p.Restarting)] == ["out of memory"]
+
+    load_of(start(*full), tiny_files)
+    assert loads(tmp_path) == [(), ("gpu",), (), ("gpu",)]
+    assert not (paths.state_dir() / "crashes.json").exists()
+
+    error = start(*full).answer(load(tiny_files, n_gpu_layers=7)).last
+    assert isinstance(error, p.Error)
+    assert "its memory ran out: close other programs, lower engine.n_ctx" in error.message
+
+
+def test_the_log_of_a_crash_is_kept_and_named(
+    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    client = start("SIGSEGV", "1", "flash_attention", "", "what the kernel said last")
+    load_of(client, tiny_files)
+    (again,) = client.latest.of(p.Restarting)
+    client.link.close()
+
+    assert "what the kernel said last" in Path(again.log).read_text()
+    assert "what the kernel said last" not in (tmp_path / "log").read_text()
+    assert again.log == str(paths.crash_log())
 
 
 def test_a_memory_that_is_no_json_is_none(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, home: Path
+    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    memory = home / "eaglechat" / "state" / "llama-cpp.json"
+    memory = paths.state_dir() / "crashes.json"
     memory.parent.mkdir(parents=True)
     memory.write_bytes(b"[" * 100_000)
 
-    loaded = start("SIGSEGV", "1", "amx").answer(load(tiny_files)).last
-
-    assert isinstance(loaded, p.Loaded)
-    assert loaded.pair.left_out == ("amx",)
+    assert load_of(start("SIGSEGV", "1", "flash_attention"), tiny_files) == KERNELS
 
 
 def test_a_setting_of_the_users_is_kept_and_named_as_the_likely_cause(
@@ -120,13 +187,13 @@ def test_a_setting_of_the_users_is_kept_and_named_as_the_likely_cause(
 
     assert isinstance(answer, p.Error)
     assert "engine.flash_attention = on, engine.n_gpu_layers = 7" in answer.message
-    assert "without AMX and repacked weights too" in answer.message
-    assert loads(tmp_path) == [(), STEPS[:1], STEPS[:2]]
+    assert "without repacked weights too" in answer.message
+    assert loads(tmp_path) == [(), ("extra_buffers",)]
     assert client.died is not None
 
 
 def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, home: Path
+    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     client = start("SIGILL", "2", "nothing that can be left out")
     answer = client.answer(load(tiny_files)).last
@@ -135,15 +202,15 @@ def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
     assert "SIGILL" in answer.message
     assert "built for a CPU with instructions that yours lacks" in answer.message
     assert "pip install --force-reinstall --no-deps --no-binary" in answer.message
-    assert loads(tmp_path) == [STEPS[:count] for count in range(5)]
-    assert not (home / "eaglechat" / "state" / "llama-cpp.json").exists()
+    assert loads(tmp_path) == list(STEPS)
+    assert not (paths.state_dir() / "crashes.json").exists()
 
 
 @pytest.mark.parametrize("signal", ["SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.slow)])
 def test_an_engine_that_somebody_ends_is_not_started_again(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, signal: str
 ) -> None:
-    client = start(signal, "load", "amx")
+    client = start(signal, "load", "flash_attention")
     answer = client.answer(load(tiny_files)).last
 
     assert isinstance(answer, p.Error)
@@ -153,7 +220,7 @@ def test_an_engine_that_somebody_ends_is_not_started_again(
 def test_what_was_asked_behind_the_load_is_answered_by_the_new_engine(
     start: Start, tiny_files: tuple[Path, Path]
 ) -> None:
-    client = start("SIGSEGV", "1", "amx")
+    client = start("SIGSEGV", "1", "flash_attention")
     user = p.Message(role="user", content="the cat")
     client.ask(load(tiny_files))
     chat = client.answer(p.Chat(messages=(user,), max_tokens=5))
@@ -165,7 +232,7 @@ def test_what_was_asked_behind_the_load_is_answered_by_the_new_engine(
 def test_a_load_that_is_cancelled_is_not_tried_again(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    client = start("SIGSEGV", "1", "amx")
+    client = start("SIGSEGV", "1", "flash_attention")
     asked = client.ask(load(tiny_files))
     client.link.send(p.Cancel(id=asked.id))
     client.end(asked)
@@ -174,8 +241,34 @@ def test_a_load_that_is_cancelled_is_not_tried_again(
     assert not client.latest.of(p.Restarting)
 
 
+def test_a_crash_in_a_load_that_was_cancelled_costs_the_next_one_nothing(
+    start: Start, tiny_files: tuple[Path, Path], other_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """What was cancelled is answered, not asked again; the load behind it is loaded whole."""
+    client = start("SIGSEGV", "load", "nothing that helps", tiny_files[0].parent.name)
+    # Held, so that the crash comes with all of them waiting.
+    client.until(lambda: client.link.hello is not None)
+    client.process.suspend()
+    first = client.ask(load(tiny_files))
+    second = client.ask(load(other_files))
+    chat = client.ask(p.Chat(messages=(p.Message(role="user", content="the cat"),)))
+    client.link.send(p.Cancel(id=chat.id))
+    crashed = client.process
+    crashed.send_signal(11)
+    crashed.resume()
+    client.end(second)
+
+    assert isinstance(second.last, p.Loaded)
+    assert second.last.pair.left_out == ()
+    assert not second.of(p.Restarting)
+    for one in (first, chat):
+        assert isinstance(one.last, p.Error)
+        assert one.last.code == "cancelled"
+    assert set(loads(tmp_path)) == {()}
+
+
 def test_a_crash_in_a_reply_is_a_death(start: Start, tiny_files: tuple[Path, Path]) -> None:
-    client = start("SIGSEGV", "100000", "amx")
+    client = start("SIGSEGV", "100000", "flash_attention")
     client.answer(load(tiny_files))
     user = p.Message(role="user", content="the cat")
     client.ask(p.Chat(messages=(user,)))

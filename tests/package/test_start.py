@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.llama import workarounds
 from tests.terminal.tmux import REPLIED, Terminal
 
 pytestmark = [
@@ -30,8 +29,7 @@ def test_the_start_command_leads_to_a_reply(unpacked: Path, tmp_path: Path) -> N
     (tmp_path / "home" / "config").mkdir(parents=True)
     (tmp_path / "home" / "config" / "config.toml").write_text("[generation]\nmax_tokens = 40\n")
     env = {"EAGLECHAT_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    # Without what the tests found to crash here: the app must find it out by itself.
-    command = ["env", "-u", "PYTHONPATH", "-u", workarounds.VARIABLE, "bash", "-c", there]
+    command = ["env", "-u", "PYTHONPATH", "bash", "-c", there]
     with Terminal(command, width=100, height=30, env=env) as terminal:
         terminal.wait_for("Ask something|exit status", A_BUILD_OF_LLAMA_CPP_S, 1.0)
         terminal.type("Say hello.")

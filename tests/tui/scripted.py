@@ -13,7 +13,6 @@ from eaglechat.engine.templates.dialect import ANSWER_ONLY
 from eaglechat.links.base import AnsweredRequest, Died, EngineStartError, Link
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import EVERYTHING, Memory
-from eaglechat.wire.load_options import LeaveOut
 from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
@@ -77,15 +76,14 @@ class ScriptedEngine(Link):
 
     `budget` is how many rounds may still be written; None sets no limit.
 
-    What it says of itself (`engine_name`, `can`, `protocol`, `can_leave_out`) is told when it
-    starts, which the menu does by itself: set it before the app runs.
+    What it says of itself (`engine_name`, `can`, `protocol`) is told when it starts, which the menu
+    does by itself: set it before the app runs.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[protocol.AnyRequest] = []
         self.budget: int | None = None
-        self.can_leave_out: tuple[LeaveOut, ...] = ()
         self.reply = REPLY
         self.plain_ms_per_token = 12.0
         self.plain_fork_at: int | None = None
@@ -129,7 +127,6 @@ class ScriptedEngine(Link):
                 llama_cpp="scripted",
                 devices=(),
                 memory=MACHINE,
-                can_leave_out=self.can_leave_out,
             )
         )
 

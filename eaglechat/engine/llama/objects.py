@@ -79,7 +79,7 @@ class Model(Owned):
         self.left_out: tuple[LeaveOut, ...] = ()
         if not vocabulary_only:
             chosen = placement.leave_out
-            self.left_out = workarounds.for_this_process() if chosen is None else chosen
+            self.left_out = workarounds.for_every_model() if chosen is None else chosen
         self._pointer = bindings.load_model(
             str(path),
             placement,

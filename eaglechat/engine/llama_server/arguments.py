@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from eaglechat.engine.drafters.dflash import pairing as dflash
 from eaglechat.engine.drafters.pairing import Pairing
 from eaglechat.engine.llama_server.probe_program import SPEC_TYPES
-from eaglechat.wire.load_options import LeaveOut, LoadOptions
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, Speculation
 
 
@@ -43,29 +41,13 @@ def drafting_of(speculation: Speculation, drafters: Sequence[Pairing]) -> Drafti
     return Drafting(drafter, n_draft_max, speculation.n_min, p_min)
 
 
-def server_options(
-    target: Path,
-    drafting: Drafting,
-    options: LoadOptions,
-    n_ctx: int,
-    *,
-    leave_out: Sequence[LeaveOut] = (),
-) -> list[str]:
-    """llama-server's options, without its address.
-
-    `leave_out` has what the program crashed with before.
-    """
-    if "gpu" in leave_out:
-        options = msgspec.structs.replace(options, n_gpu_layers=0)
-    if "flash_attention" in leave_out:
-        options = msgspec.structs.replace(options, flash_attention="off")
+def server_options(target: Path, drafting: Drafting, options: LoadOptions, n_ctx: int) -> list[str]:
+    """llama-server's options, without its address."""
     threads = ["-t", str(options.n_threads)] if options.n_threads else []
     kv = ["-ctk", options.kv_type, "-ctv", options.kv_type] if options.kv_type != "f16" else []
     return [
         *("-m", str(target), "-c", str(n_ctx), "-b", str(options.n_batch), "-np", "1"),
         *("--no-webui", "--offline", *threads, *kv, *gpu_options(options)),
-        *(("--no-repack",) if "extra_buffers" in leave_out else ()),
-        *(("--device", "none") if "gpu" in leave_out else ()),
         *(_draft_options(drafting.drafter, drafting, options) if drafting.drafter else ()),
     ]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import httpx2
 
-from eaglechat.wire.errors import CrashedError, LoadCancelledError, ModelLoadError
-from eaglechat.wire.left_out import crash
+from eaglechat.links.crashes import crash
+from eaglechat.wire.errors import LoadCancelledError, ModelLoadError
 
 _LOOK_S = 0.1
 _HEALTH_S = 2.0
@@ -68,18 +68,14 @@ class Program:
     def wait_until_ready(self, proceed: Callable[[], bool]) -> None:
         """Return once it serves. `proceed` is called meanwhile; if it returns False, give up.
 
-        Raises LoadCancelledError then, CrashedError if the program crashes, ModelLoadError if it
-        ends otherwise.
+        Raises LoadCancelledError then, ModelLoadError if the program ends.
         """
         with httpx2.Client(timeout=_HEALTH_S, trust_env=False) as client:
             while not self._is_ready(client):
                 if self.exit_status is not None:
                     self._reader.join(1.0)
                     why = "" if self.exit_status == _KILLED else f": {self._complaint()}"
-                    message = f"the models did not load: {self.how_it_ended}{why}"
-                    if crashed := crash(self.exit_status):
-                        raise CrashedError(message, crashed)
-                    raise ModelLoadError(message)
+                    raise ModelLoadError(f"the models did not load: {self.how_it_ended}{why}")
                 if not proceed():
                     raise LoadCancelledError("the load was cancelled")
                 time.sleep(_LOOK_S)
@@ -115,7 +111,8 @@ class Program:
         if status == _KILLED:
             return f"{self.name} was killed (signal 9), as happens when memory runs out"
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
-        return f"{self.name} ended ({how})"
+        crashed = crash(status)
+        return f"{self.name} ended ({how}{f', {crashed}' if crashed else ''})"
 
     def end(self) -> None:
         """Ask it to end, and kill it if it has not after 5 seconds."""

@@ -6,7 +6,6 @@ it again; the models are in the operating system's page cache then.
 
 from __future__ import annotations
 
-import platform
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,6 @@ from dataclasses import dataclass, replace
 import msgspec
 
 import eaglechat
-from eaglechat.engine import crash_memory
 from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.pairing import Pairing, check_choice, check_pair, pairings
 from eaglechat.engine.llama_server.arguments import NO_DRAFT, Drafting, drafting_of, server_options
@@ -36,7 +34,6 @@ from eaglechat.paths import expanded
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.errors import (
-    CrashedError,
     EngineError,
     LoadCancelledError,
     ModelLoadError,
@@ -44,8 +41,7 @@ from eaglechat.wire.errors import (
     ProgramError,
     RpcError,
 )
-from eaglechat.wire.left_out import chosen_by_user, next_step
-from eaglechat.wire.load_options import LeaveOut, LoadOptions
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (
     AUTO,
     PROTOCOL_VERSION,
@@ -60,7 +56,6 @@ from eaglechat.wire.protocol import (
     Loading,
     PairInfo,
     Render,
-    Restarting,
     Unload,
     Unloaded,
 )
@@ -108,7 +103,6 @@ class ProgramWorker(Worker):
         self._drafting = NO_DRAFT
         """How the program that runs was started to draft."""
         self._pair: _Pair | None = None
-        self._left_out: tuple[LeaveOut, ...] = ()
 
     def begin(self) -> None:
         # What is wrong with the program is said at each load.
@@ -205,7 +199,6 @@ class ProgramWorker(Worker):
             load_ms=(time.perf_counter() - began) * 1000.0,
             n_threads=options.n_threads or 0,
             speculation_off=_off(self._pair),
-            left_out=self._left_out,
         )
         self.say(Loaded(id=request.id, pair=info))
 
@@ -215,72 +208,23 @@ class ProgramWorker(Worker):
 
         Returns what it says of the target, and the pair as it runs. Raises EngineError.
         """
-        remembered = crash_memory.remembered(*self._machine())
-        left_out = self._left_out = remembered.left_out if remembered else ()
         speculation = pair.request.speculation
         drafting = drafting_of(speculation, pair.drafters)
         try:
-            return self._start_without_crash(job, pair, drafting), pair
+            return self._start(job, pair, drafting), pair
         except ModelLoadError as error:
             heads = drafting.drafter
             if heads is None or heads.file or speculation.drafter != AUTO:
                 raise
             self._end_program()
-            self._left_out = left_out
             undrafted = {**pair.undrafted, heads.kind: f"with MTP heads, {error}"}
             pair = replace(pair, drafters=(), undrafted=undrafted)
-            return self._start_without_crash(job, pair, NO_DRAFT), pair
-
-    def _start_without_crash(self, job: Job, pair: _Pair, drafting: Drafting) -> PairInfo:
-        """Start the program; each time it crashes, start it again with one thing more left out.
-
-        What worked is remembered. Raises EngineError.
-        """
-        options = pair.request.options
-        gpus = self._probed.gpus if self._probed else ()
-        # The program has no option for AMX alone.
-        possible: tuple[LeaveOut, ...] = (
-            "extra_buffers",
-            "flash_attention",
-            *(("gpu",) if gpus else ()),
-        )
-        has_crashed = False
-        while True:
-            try:
-                served = self._start(job, pair, drafting)
-            except CrashedError as error:
-                has_crashed = True
-                self._end_program()
-                step = next_step(self._left_out, possible, options)
-                if step is None:
-                    settings = ", ".join(chosen_by_user(possible, options))
-                    cause = f"; the likely cause is a setting of yours: {settings}"
-                    raise ModelLoadError(f"{error}{cause if settings else ''}") from error
-                self._left_out = step
-                self.say(Restarting(id=job.id, crash=error.crash, leave_out=step))
-            else:
-                if has_crashed:
-                    crash_memory.remember(self._left_out, *self._machine())
-                return served
-
-    def _machine(self) -> tuple[str, tuple[str, ...]]:
-        """The program and its devices: what works is remembered for these."""
-        known = self._probed
-        assert known is not None
-        processor = platform.processor() or platform.machine()
-        devices = tuple(gpu.description for gpu in known.gpus)
-        return f"{known.path} {known.version}", (processor, *devices)
+            return self._start(job, pair, NO_DRAFT), pair
 
     def _start(self, job: Job, pair: _Pair, drafting: Drafting) -> PairInfo:
         """Start the program; returns what it says of the target. Raises EngineError."""
         assert self._probed is not None
-        options = server_options(
-            pair.target.path,
-            drafting,
-            pair.request.options,
-            pair.n_ctx,
-            leave_out=self._left_out,
-        )
+        options = server_options(pair.target.path, drafting, pair.request.options, pair.n_ctx)
         program = self._program = Program([self._probed.path, *options])
         self._drafting = drafting
         draft = drafting.drafter.file if drafting.drafter else None

@@ -44,7 +44,6 @@ def main() -> int:
     """Serve on this process' own pipes until they close."""
     # A debugger's report of a failed assertion would push the assertion out of the log's tail.
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
-    workarounds.this_process_may_crash()
     return pipes.serve(_started)
 
 
@@ -78,8 +77,6 @@ class PairWorker(Worker):
                 llama_cpp=f"{native}, llama-cpp-python {python}",
                 devices=tuple(device.description for device in devices),
                 memory=memory(devices),
-                left_out=workarounds.for_this_process(),
-                can_leave_out=workarounds.possible(),
             )
         )
         super().start()
@@ -131,11 +128,13 @@ class PairWorker(Worker):
         headers = check_pair(expanded(request.target), draft)
         check_choice(*headers, request.speculation.drafter)
         self._unload()
-        self._pairs.append(LoadedPair(headers, request.options, progress, request.leave_out))
+        files = [header.path for header in headers if header is not None]
+        leave_out = tuple(dict.fromkeys((*workarounds.for_models(files), *request.leave_out)))
+        self._pairs.append(LoadedPair(headers, request.options, progress, leave_out))
         info = self._pairs[0].info
-        if request.leave_out is not None:
+        if request.crash:
             # The load crashed with more, and worked with this.
-            workarounds.remember(info.left_out)
+            workarounds.remember(files, leave_out, request.crash)
         # The context size is fixed now: each further load would find less free memory for its own.
         options = msgspec.structs.replace(request.options, n_ctx=info.n_ctx)
         self._load_again = partial(LoadedPair, headers, options, leave_out=info.left_out)

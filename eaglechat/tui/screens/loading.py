@@ -18,12 +18,13 @@ from eaglechat.chat.controls import first_speculation
 from eaglechat.hub.local import bandwidth
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
+from eaglechat.links.crashes import starts_again
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall, Update
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.prompt.prompt import Prompt
-from eaglechat.wire import left_out, protocol
+from eaglechat.wire import protocol
 
 if TYPE_CHECKING:
     from eaglechat.hub.local.forms import LoadFile
@@ -135,7 +136,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         if isinstance(event, protocol.Loading):
             self._progress(event.stage, event.fraction)
         elif isinstance(event, protocol.Restarting):
-            self._restarts.append(left_out.starts_again(event.crash, event.leave_out))
+            self._restarts.append(starts_again(event.crash, event.leave_out, event.log))
             self._show_restarts()
             self._progress("engine", 0.0)
         elif isinstance(event, protocol.Loaded):

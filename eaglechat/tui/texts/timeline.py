@@ -12,10 +12,10 @@ from eaglechat.chat.recording import Recording
 from eaglechat.chat.writing.question import shown
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died
+from eaglechat.links.crashes import without
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.texts import replies, wording
 from eaglechat.tui.texts.refusals import sentence_of
-from eaglechat.wire.left_out import without
 from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.records import Part
 

@@ -57,8 +57,6 @@ def main() -> None:
     parser.add_argument("--spec-draft-n-max", type=int, dest="n_max", default=3)
     parser.add_argument("--spec-draft-n-min", type=int, dest="n_min", default=0)
     parser.add_argument("--spec-draft-p-min", type=float, dest="p_min", default=0.0)
-    parser.add_argument("--device")
-    parser.add_argument("--no-repack", action="store_true")
     parser.add_argument("--no-webui", action="store_true")
     parser.add_argument("--offline", action="store_true")
     args = parser.parse_args(options)
@@ -88,13 +86,6 @@ def crash(args: argparse.Namespace) -> None:
         print(f"#{line} 0x0000 in a debugger's report", file=sys.stderr, flush=True)
     print("it ends here", file=sys.stderr, flush=True)
     sys.exit(3)
-
-
-def kernel(args: argparse.Namespace) -> None:
-    """It crashes as a kernel would, unless it repacks no weights."""
-    if not args.no_repack:
-        os.kill(os.getpid(), signal.SIGSEGV)
-    real(args)
 
 
 def doomed(_args: argparse.Namespace) -> None:
@@ -154,7 +145,6 @@ KINDS = {
     "june": real,
     "headless": headless,
     "crash": crash,
-    "kernel": kernel,
     "doomed": doomed,
     "dated": dated,
     "hang": hang,

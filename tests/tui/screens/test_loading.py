@@ -189,7 +189,7 @@ async def test_the_prompt_has_its_place_at_every_size(drive: Drive, size: tuple[
         await user.type("hello")
         await user.sees("hello")
         assert user.inside(prompt.region)
-        user.engine.die("no such device")
+        user.engine.die("no such device", exit_status=1)
         await user.sees("The engine stopped")
         assert user.inside(user.app.screen.query_one("#again").region)
         user.app.post_message(LoadInstead(pairs.builtin_pair()))
@@ -297,7 +297,7 @@ async def test_a_load_that_fails_says_why_and_can_be_tried_again(
         await user.press("enter")
         await user.on(LoadingScreen)
         if trouble == "died":
-            user.engine.die("no such device")
+            user.engine.die("no such device", exit_status=1)
         await user.sees(said)
         await user.sees(advice)
         user.engine.load_error = user.engine.start_error = None
@@ -311,25 +311,23 @@ async def test_an_engine_that_crashes_in_a_load_says_what_the_next_one_leaves_ou
     drive: Drive,
 ) -> None:
     user = drive(size=(80, 24))
-    user.engine.can_leave_out = ("amx", "extra_buffers")
     async with user:
         await begin_to_load(user)
         user.engine.die(exit_status=-11)
-        await user.sees("llama.cpp crashed (SIGSEGV): trying again without AMX.")
+        await user.sees("llama.cpp crashed (SIGSEGV): trying again without repacked weights")
         user.engine.die(exit_status=-11)
-        await user.sees("trying again without repacked")
+        await user.sees("flash attention and the GPU.")
         user.engine.hold_load = False
         await user.on(ChatScreen)
 
 
 async def test_a_load_that_crashes_to_the_end_leaves_room_for_a_way_out(drive: Drive) -> None:
     user = drive(size=(80, 24))
-    user.engine.can_leave_out = ("amx", "extra_buffers", "flash_attention")
     async with user:
         await begin_to_load(user)
-        for said in ("without AMX", "repacked weights", "flash attention", "Try again"):
+        for said in ("without repacked weights", "and the GPU", "Try again"):
             user.engine.die(*["a line of the log"] * 8, exit_status=-4)
             await user.sees(said)
-        await user.sees("without AMX,")
+        await user.sees("and the GPU too")
         await user.sees("Try again")
         await user.sees("Back")
