@@ -6,12 +6,39 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
 
 _APP = "eaglechat"
+
+
+_FOLDERS = (
+    "EAGLECHAT_HOME", "HF_ASSETS_CACHE", "HF_HOME", "HF_HUB_CACHE", "HF_STORED_TOKENS_PATH",
+    "HF_TOKEN_PATH", "HF_XET_CACHE", "HUGGINGFACE_ASSETS_CACHE", "HUGGINGFACE_HUB_CACHE",
+    "LLAMA_CACHE", "OLLAMA_MODELS",
+)  # fmt: skip
+_OTHERS = ("HF_ENDPOINT", "HF_TOKEN", "HOME", "HUGGING_FACE_HUB_TOKEN")
+_XDG = tuple(f"XDG_{kind}_HOME" for kind in ("CACHE", "CONFIG", "DATA", "STATE"))
+
+
+def tidy_environment(environment: MutableMapping[str, str]) -> None:
+    """Unset the variables of folders and of the Hub that are empty, as compose files leave them:
+    the libraries that read them would take the current folder, or no address.
+
+    XDG variables with a relative path count as unset too, as their specification says; the other
+    paths are made absolute, and a `~` in them is replaced by the home.
+    """
+    for name in (*_FOLDERS, *_XDG, *_OTHERS):
+        value = environment.get(name)
+        if value is None:
+            continue
+        if not value.strip() or (name in _XDG and not Path(value).is_absolute()):
+            del environment[name]
+        elif name in _FOLDERS:
+            environment[name] = str(expanded(value.strip()).absolute())
 
 
 def expanded(path: str | Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.paths import config_dir, write_atomically
+from eaglechat.paths import config_dir, tidy_environment, write_atomically
 
 
 def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
@@ -100,3 +100,34 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(
 def test_the_home_of_nobody_is_a_folder_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EAGLECHAT_HOME", "~nobody-of-this-name/x")
     assert config_dir() == Path("~nobody-of-this-name/x/config")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "stays"),
+    [
+        *((name, blank, None) for blank in ("", "  ", "\t") for name in (
+            "EAGLECHAT_HOME", "HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HF_TOKEN",
+            "HF_TOKEN_PATH", "HOME", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "OLLAMA_MODELS",
+            "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",
+        )),
+        *((f"XDG_{kind}_HOME", value, None) for value in ("rel", "./x", "../x", "~/x") for kind in (
+            "CACHE", "CONFIG", "DATA", "STATE",
+        )),
+        ("XDG_CACHE_HOME", "/abs", "/abs"),
+        ("HF_HOME", "~/hf", "/home/me/hf"),
+        ("HF_HUB_CACHE", "/abs/hub", "/abs/hub"),
+        ("OLLAMA_MODELS", " /abs/models\n", "/abs/models"),
+        ("HF_HOME", "rel", "/here/rel"),
+        ("HF_ENDPOINT", "https://mirror", "https://mirror"),
+        ("OTHER", "", ""),
+    ],
+)  # fmt: skip
+@pytest.mark.skipif(os.name == "nt", reason="the paths are of other systems")
+def test_a_variable_that_names_no_folder_counts_as_unset(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, stays: str | None
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setattr(os, "getcwd", lambda: "/here")
+    environment = {name: value}
+    tidy_environment(environment)
+    assert environment.get(name) == stays

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import eaglechat
+from eaglechat import paths
 from eaglechat.cli import doctor, engine, prompt, run, start, train
 from eaglechat.cli.bench import command as bench
 from eaglechat.cli.chats import command as chats
@@ -64,6 +65,8 @@ _OPTIONS_AFTER = "options of {0} go after it: eaglechat {0} ..."
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the process' exit status."""
     _open_streams()
+    # Before huggingface_hub is imported, which reads its variables then.
+    paths.tidy_environment(os.environ)
     args = parse(sys.argv[1:] if argv is None else list(argv))
     command: CommandModule = _COMMANDS.get(args.command, start)
     if args.command and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.isatty():

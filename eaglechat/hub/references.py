@@ -95,7 +95,10 @@ class ModelFiles:
 def hub_hosts() -> dict[str, str]:
     """Hosts of the Hub, including the mirror that HF_ENDPOINT names, and the path that precedes a
     repository's name in their addresses."""
-    mirror = urlsplit(os.environ.get("HF_ENDPOINT", ""))
+    try:
+        mirror = urlsplit(os.environ.get("HF_ENDPOINT", ""))
+    except ValueError:  # what asks the Hub tells it
+        mirror = urlsplit("")
     own = {mirror.netloc.lower(): f"{mirror.path.strip('/')}/".lstrip("/")} if mirror.netloc else {}
     return {**own, **dict.fromkeys(_HOSTS, "")}
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import urljoin
+from typing import Annotated, Any, TypeVar
+from urllib.parse import quote, urljoin, urlsplit
 
 import httpx2
 import msgspec
-from huggingface_hub import HfApi, ModelInfo, constants, get_hf_file_metadata, hf_hub_url
+from huggingface_hub import ModelCardData, constants, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import (
     XetFileData,
@@ -25,7 +25,9 @@ from huggingface_hub.utils import (
     get_session,
     hf_raise_for_status,
     logging,
+    validate_repo_id,
 )
+from msgspec import Meta
 
 from eaglechat.gguf.header import (
     MOST_HEADER_BYTES,
@@ -128,6 +130,28 @@ class FileMetadata:
     """Where the file is in Xet storage, if it is."""
 
 
+class _Lfs(msgspec.Struct, frozen=True):
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+
+
+class _Sibling(msgspec.Struct, frozen=True):
+    rfilename: str
+    size: Annotated[int, Meta(ge=0)] | None = None
+    lfs: _Lfs | None = None
+
+
+class _Info(msgspec.Struct, frozen=True):
+    """What the Hub's API says of a repository, in its own words."""
+
+    id: str
+    sha: Annotated[str, Meta(pattern=r"^[0-9a-f]{40}\Z")] | None = None
+    siblings: list[_Sibling] | None = None
+    gated: bool | str = False
+    cardData: dict[str, Any] | None = None  # noqa: N815
+    tags: list[str] | None = None
+    downloads: int | None = None
+
+
 class Hub:
     """The Hub at `endpoint` (None: HF_ENDPOINT, else huggingface.co), and the cache for its files.
 
@@ -148,19 +172,21 @@ class Hub:
         self._waits = waits
         self._headers: dict[RemoteFile, GGUFHeader] = {}
         self._beginnings: dict[RemoteFile, GGUFHeader] = {}
-        self._api = HfApi(endpoint=self.endpoint, library_name="eaglechat")
 
     def repo(self, repo: str, revision: str = "main") -> RemoteRepo:
         """A repository at a revision."""
 
-        def ask() -> ModelInfo:
+        url = f"{self.endpoint}/api/models/{repo}/revision/{quote(revision, safe='')}"
+
+        def ask() -> _Info:
             with self._explained(repo):
-                return self._api.model_info(
-                    repo, revision=revision, files_metadata=True, timeout=self.timeouts.read
-                )
+                validate_repo_id(repo)
+                return self._ask(url, {"blobs": True}, _Info)
 
         info = self._repeat(ask)
-        commit = info.sha or ""
+        if info.sha is None:
+            raise explain(msgspec.DecodeError("no commit"), repo)
+        commit = info.sha
         files = tuple(
             RemoteFile(
                 repo,
@@ -196,16 +222,11 @@ class Hub:
         question |= {"expand": _SEARCH_FIELDS} | ({"search": text} if text else {})
         question |= {"author": author} if author else {}
 
-        def ask() -> list[dict[str, Any]]:
+        def ask() -> list[_Info]:
             # Not `list_models`: without a network it retries for half a minute before it fails.
             with self._explained(f"the search for {wanted}", f"to search for {wanted}"):
-                response = self._session().get(
-                    url, params=question, headers=self.request_headers(url)
-                )
-                hf_raise_for_status(response)
-                return msgspec.json.decode(response.content, type=list[dict[str, Any]])
+                return self._ask(url, question, list[_Info])
 
-        hits = [ModelInfo(**hit) for hit in self._repeat(ask)]
         return [
             SearchHit(
                 repo=info.id,
@@ -214,24 +235,37 @@ class Hub:
                 licence=_licence(info),
                 tags=tuple(info.tags or ()),
             )
-            for info in hits
+            for info in self._repeat(ask)
         ]
+
+    def _ask(self, url: str, question: dict[str, Any], answer: type[Answer]) -> Answer:
+        response = self._session().get(url, params=question, headers=self.request_headers(url))
+        hf_raise_for_status(response)
+        return msgspec.json.decode(response.content, type=answer)
 
     def metadata(self, repo: str, path: str, revision: str) -> FileMetadata:
         """One HEAD request for a file; redirects are followed within the Hub only."""
         name = f"{repo}/{path}"
         url = hf_hub_url(repo, path, revision=revision, endpoint=self.endpoint)
+        unsaid = HubError(
+            f"{self.endpoint} does not say what {name} is: it is not a Hugging Face Hub, or a "
+            "proxy strips its headers."
+        )
         with self._explained(name):
-            found = get_hf_file_metadata(url, timeout=self.timeouts.read, endpoint=self.endpoint)
-        commit, etag = found.commit_hash or "", found.etag or ""
+            try:
+                found = get_hf_file_metadata(
+                    url, timeout=self.timeouts.read, endpoint=self.endpoint
+                )
+            except HFValidationError:
+                raise
+            except ValueError as error:  # a size that is no number
+                raise unsaid from error
+        commit, etag, size = found.commit_hash or "", found.etag or "", found.size
         # Both become file names, and the file is checked against the etag.
-        if not (_COMMIT.fullmatch(commit) and _HASH.fullmatch(etag)) or found.size is None:
-            raise HubError(
-                f"{self.endpoint} does not say what {name} is: it is not a Hugging Face Hub, or a "
-                "proxy strips its headers."
-            )
+        if not (_COMMIT.fullmatch(commit) and _HASH.fullmatch(etag)) or size is None or size < 0:
+            raise unsaid
         location = urljoin(url, found.location)
-        return FileMetadata(commit, etag, location, found.size, found.xet_file_data)
+        return FileMetadata(commit, etag, location, size, found.xet_file_data)
 
     @contextmanager
     def stream(self, location: str, name: str, start: int, end: int | None = None) -> Iterator[Any]:
@@ -239,15 +273,13 @@ class Hub:
 
         Its body has not been read.
         """
-        headers = self.request_headers(location) | {"Accept-Encoding": "identity"}
-        if start or end is not None:
-            headers["Range"] = f"bytes={start}-{'' if end is None else end}"
-        with (
-            self._explained(name),
-            self._session().stream("GET", location, headers=headers) as response,
-        ):
-            hf_raise_for_status(response)
-            yield response
+        with self._explained(name):
+            headers = self.request_headers(location) | {"Accept-Encoding": "identity"}
+            if start or end is not None:
+                headers["Range"] = f"bytes={start}-{'' if end is None else end}"
+            with self._session().stream("GET", location, headers=headers) as response:
+                hf_raise_for_status(response)
+                yield response
 
     def peek(self, file: RemoteFile) -> GGUFHeader:
         """The header of a GGUF on the Hub, read with a few range requests. Raises GGUFError."""
@@ -342,22 +374,46 @@ class Hub:
 
     @contextmanager
     def _explained(self, name: str, purpose: str = "") -> Iterator[None]:
+        _check_address(self.endpoint)
         self._session()
         try:
             yield
-        except (httpx2.RequestError, OSError, HFValidationError, *NOT_JSON) as error:
+        except (
+            httpx2.RequestError,
+            httpx2.InvalidURL,
+            OSError,
+            HFValidationError,
+            *NOT_JSON,
+        ) as error:
             raise explain(error, name, purpose) from error
 
 
-def _licence(info: ModelInfo) -> str | None:
-    if info.card_data and info.card_data.get("license"):
-        return str(info.card_data.get("license"))
+def _check_address(endpoint: str) -> None:
+    """Raises HubError if nothing can be asked there."""
+    with suppress(ValueError):
+        parts = urlsplit(endpoint)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return
+    raise HubError(
+        f"HF_ENDPOINT is {endpoint}, which is no address of a Hub: write https:// and its host, or "
+        "unset it."
+    )
+
+
+def _licence(info: _Info) -> str | None:
+    if licence := (info.cardData or {}).get("license"):
+        return str(licence)
     tags = (tag for tag in info.tags or () if tag.startswith("license:"))
     return next((tag.split(":", 1)[1] for tag in tags), None)
 
 
-def _reported(info: ModelInfo) -> str:
-    results = (info.card_data.eval_results if info.card_data else None) or ()
+def _reported(info: _Info) -> str:
+    # A card is written by hand: any part of it may be something else than it should be.
+    try:
+        card = ModelCardData(**(info.cardData or {}), ignore_metadata_errors=True)
+        results = card.eval_results or ()
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return ""
     found = {
         f"{result.metric_name or result.metric_type} {result.metric_value} ({result.dataset_name})"
         for result in results
@@ -366,9 +422,9 @@ def _reported(info: ModelInfo) -> str:
     return f"{', '.join(sorted(found))}: its model card" if found else ""
 
 
-def _base_models(info: ModelInfo) -> tuple[str, ...]:
+def _base_models(info: _Info) -> tuple[str, ...]:
     """The repositories that this one was made from, by its card and tags."""
-    declared = info.card_data.get("base_model") if info.card_data else None
-    names = [declared] if isinstance(declared, str) else list(declared or ())
+    declared = (info.cardData or {}).get("base_model")
+    names = list(declared) if isinstance(declared, list) else [declared] if declared else []
     names += [tag.rsplit(":", 1)[1] for tag in info.tags or () if tag.startswith("base_model:")]
     return tuple(dict.fromkeys(str(name) for name in names))

@@ -7,7 +7,6 @@ import json
 
 import httpx2
 import msgspec
-from huggingface_hub import constants
 from huggingface_hub import errors as hub
 
 from eaglechat.hub.errors import GatedError, HubError, OfflineError
@@ -37,7 +36,7 @@ def explain(error: Exception, name: str, purpose: str = "") -> HubError:
         return _explain_disk(error, name)
     if isinstance(error, hub.HFValidationError):
         return HubError(f"{name} is not a name the Hub allows.")
-    if isinstance(error, NOT_JSON):
+    if isinstance(error, (*NOT_JSON, httpx2.InvalidURL)):
         return HubError(
             f"The answer for {name} did not come from a Hugging Face Hub: check HF_ENDPOINT and "
             "the proxy, or log in to the network you are on."
@@ -46,15 +45,16 @@ def explain(error: Exception, name: str, purpose: str = "") -> HubError:
 
 
 def _explain_transport(error: httpx2.RequestError, name: str, purpose: str) -> HubError:
+    if isinstance(error, (httpx2.UnsupportedProtocol, httpx2.TooManyRedirects)):
+        return HubError(
+            f"The Hub sends the request for {name} to no address that can be asked: check "
+            "HF_ENDPOINT and the proxy."
+        )
     if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
         return OfflineError(
             f"Cannot reach the Hub {purpose}: check the network (or HF_ENDPOINT and the proxy "
             "settings).",
             transient=True,
-        )
-    if isinstance(error, httpx2.UnsupportedProtocol):
-        return HubError(
-            f"HF_ENDPOINT is {constants.ENDPOINT}, which is no address: it begins with https://."
         )
     if isinstance(error, httpx2.TimeoutException):
         return HubError(
@@ -74,6 +74,8 @@ def _explain_disk(error: OSError, name: str) -> HubError:
             f"The disk is full. What was downloaded of {name} is kept; free some space and try "
             "again."
         )
+    if error.filename is None:
+        return HubError(f"{name} cannot be fetched: {error.strerror or error}.")
     return HubError(f"{name} cannot be written: {error.strerror or error} ({error.filename}).")
 
 
