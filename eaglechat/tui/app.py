@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from textual.binding import Binding
+from textual.filter import LineFilter
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.signal import Signal
 from textual.theme import Theme
@@ -32,6 +34,7 @@ from eaglechat.tui.commands.registry import key_of, keys_of, use, with_keys
 from eaglechat.tui.commands.search import Entry
 from eaglechat.tui.keys_in_order import KeysInOrder
 from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, Resume
+from eaglechat.tui.safe_lines import SafeLines
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, open_screen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.palette import EverythingProvider
@@ -48,6 +51,9 @@ UNSAVED = (
     "This chat cannot be saved to disk: when you leave it, everything unsaved is lost. "
     "{chat.export} in the chat writes it to another folder, or copies it."
 )
+
+
+_SAFE_LINES = SafeLines()
 
 
 class EagleApp(KeysInOrder):
@@ -121,6 +127,21 @@ class EagleApp(KeysInOrder):
         """The last seen stage of each installation, by the name of its pair."""
         self.n_draft_max = n_draft_max
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), _SAFE_LINES]
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Show a notice. It is never read as markup: it may quote what others wrote."""
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
+
     def get_default_screen(self) -> Screen[Any]:
         from eaglechat.tui.screens.menu.screen import MenuScreen
 
@@ -149,7 +170,6 @@ class EagleApp(KeysInOrder):
                 title="Some of your configuration was ignored",
                 severity="warning",
                 timeout=20,
-                markup=False,
             )
         if self._start is not None:
             self.load_and_chat(self._start)
@@ -218,7 +238,7 @@ class EagleApp(KeysInOrder):
 
             self.services.pairs.remember(pair)
             if self.services.pairs.problem:
-                self.notify(self.services.pairs.problem, severity="warning", markup=False)
+                self.notify(self.services.pairs.problem, severity="warning")
             chosen = self.services.pairs.as_kept(pair)
             if pair.server is not None:
                 chosen = pair_of_server(pair.server, info.target.path)
@@ -349,9 +369,7 @@ class EagleApp(KeysInOrder):
             if install.pair is not None:
                 noted = ", and shows what its conversion decided" if install.notes else ""
                 self.notify(
-                    f"{name} is installed. {key_of('app.downloads')} loads it{noted}.",
-                    timeout=15,
-                    markup=False,
+                    f"{name} is installed. {key_of('app.downloads')} loads it{noted}.", timeout=15
                 )
                 self.services.models_changed.publish(None)
             elif install.error is not None:
@@ -360,7 +378,6 @@ class EagleApp(KeysInOrder):
                     title=name,
                     severity="error",
                     timeout=20,
-                    markup=False,
                 )
 
     def _follow_settings(self, change: SettingsChange) -> None:

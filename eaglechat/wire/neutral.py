@@ -7,9 +7,8 @@ import re
 
 # Escape sequences, other controls, characters that reorder a line, and lone surrogates, which
 # cannot be written to a terminal at all.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+UNSAFE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+_UNSAFE = re.compile(UNSAFE)
 
 
 def neutralise(text: str) -> str:

@@ -380,7 +380,7 @@ class BenchScreen(EagleScreen[None]):
         self._keep(length)
         said = f"{self._pair.name} starts with n_draft_max {length} from now on."
         problem = pairs.problem
-        self.notify(problem or said, severity="warning" if problem else "information", markup=False)
+        self.notify(problem or said, severity="warning" if problem else "information")
         self.dismiss(None)
 
     @on(Button.Pressed, "#forget")

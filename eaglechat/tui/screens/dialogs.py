@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, Input, Static
 
 from eaglechat.tui.commands.bindings import moves
 from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.widgets.frame import Frame
 
 OTHER_BUTTON = moves({"left,right": "other"})
 
@@ -29,7 +30,7 @@ class ConfirmDialog(EagleModal[bool]):
         return self._title, self._text, self._agree
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
+        with Frame(classes="dialog") as dialog:
             dialog.border_title = self._title
             dialog.border_subtitle = with_keys(
                 f"{TAB} moves, {ENTER} presses, {{dialog.back}} cancels"
@@ -64,7 +65,7 @@ class MessageDialog(EagleModal[None]):
         return self._title, self._text
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
+        with Frame(classes="dialog") as dialog:
             dialog.border_title = self._title
             with VerticalScroll(classes="dialog-text"):
                 yield Static(self._text, markup=False)
@@ -88,7 +89,7 @@ class AskDialog(EagleModal[str]):
         self._title, self._text, self._written = title, text, written
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
+        with Frame(classes="dialog") as dialog:
             dialog.border_title = self._title
             dialog.border_subtitle = with_keys(f"{ENTER} takes it, {{dialog.back}} back")
             yield Input(self._written, compact=True)

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.screen import Screen
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
@@ -23,6 +22,7 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.screens.palette import found, keys_in_words, run_of
 from eaglechat.tui.texts.wording import GLOSSARY
 from eaglechat.tui.widgets.filter import Filter, Rows
+from eaglechat.tui.widgets.frame import Frame
 
 TERM_CELLS = 16
 """Cells of the first column."""
@@ -42,7 +42,7 @@ class HelpScreen(EagleModal[Entry]):
         """What is listed."""
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="help") as dialog:
+        with Frame(classes="dialog", id="help") as dialog:
             dialog.border_title = "Help"
             rows = Rows(id="list")
             words = Filter(rows, id="filter")

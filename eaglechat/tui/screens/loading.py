@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, ProgressBar, Static, TextArea
 
 from eaglechat import paths
@@ -23,6 +23,7 @@ from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall, Update
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
 
@@ -82,7 +83,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         cancelled, so that the choice of an earlier one stops."""
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="loading", classes="dialog") as dialog:
+        with Frame(id="loading", classes="dialog") as dialog:
             pair = self._pair
             if pair.server is not None:
                 dialog.border_title = f"Connecting to {pair.name}"
@@ -254,7 +255,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         if load != self._copying:
             return
         if file.problem:
-            self.notify(file.problem, severity="warning", markup=False)
+            self.notify(file.problem, severity="warning")
         if file.note:
             self._pair = replace(self._pair, note=file.note)
         self._request(str(file.target))

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Grid, Vertical, VerticalScroll
+from textual.containers import Grid, Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
 
@@ -14,6 +14,7 @@ from eaglechat.tui.commands.bindings import Active, active_commands, moves
 from eaglechat.tui.commands.command import LEADER, Group
 from eaglechat.tui.commands.registry import key_of, name_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, TooSmall
+from eaglechat.tui.widgets.frame import ScrolledFrame
 from eaglechat.tui.widgets.readouts import MUTED
 
 _AROUND = 8
@@ -45,7 +46,7 @@ class MoreScreen(EagleModal[Active]):
         self._dim = about.without_object
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="dialog", id="more", can_focus=False) as dialog:
+        with ScrolledFrame(classes="dialog", id="more", can_focus=False) as dialog:
             dialog.border_title = f"{key_of('app.leader')}, then"
             dialog.border_subtitle = with_keys(
                 f"{name_of(SEARCH_KEY)} searches everything, {{dialog.back}} back"

@@ -12,7 +12,7 @@ import msgspec
 from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Button, SelectionList, Static
@@ -30,10 +30,10 @@ from eaglechat.tui.texts import racing, wording
 from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.texts.bench import in_short
 from eaglechat.tui.texts.replies import before_writing
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import Line
 from eaglechat.tui.widgets.tick_list import TickList
-from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import AUTO, Hello, PairInfo, Speculation
 
 _FRAMES_PER_SECOND, _FEWEST_FRAMES_PER_SECOND = 15, 4
@@ -239,9 +239,7 @@ class RaceScreen(EagleScreen[Speculation]):
         self.query_one("#lanes", Static).update(Content("\n").join(lines))
         mark = "▌" if ahead else ""
         self.query_one("#written", Static).update(
-            Content.assemble(
-                neutralise(behind), (mark, "$primary"), (neutralise(ahead), "$foreground-muted")
-            )
+            Content.assemble(behind, (mark, "$primary"), (ahead, "$foreground-muted"))
         )
         self.query_one("#text", VerticalScroll).scroll_end(animate=False)
 
@@ -345,7 +343,7 @@ class ContendersDialog(EagleModal[tuple[Speculation, ...]]):
         self._who, self._chosen = who, chosen
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
+        with Frame(classes="dialog") as dialog:
             dialog.border_title = "Who races against plain decoding?"
             dialog.border_subtitle = with_keys(
                 f"Space chooses, {TAB} and {ENTER} race, {{dialog.back}} back"

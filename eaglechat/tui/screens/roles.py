@@ -7,7 +7,6 @@ from pathlib import Path
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
@@ -17,6 +16,7 @@ from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.texts.failures import wrong_role
 from eaglechat.tui.widgets.filter import Filter, Rows
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED
 
 
@@ -51,7 +51,7 @@ class RolesScreen(EagleModal[RoleChoice]):
         self._named += [(role.name, role.description) for role in roles]
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="roles") as dialog:
+        with Frame(classes="dialog", id="roles") as dialog:
             dialog.border_title = "Roles"
             dialog.border_subtitle = with_keys(
                 "{list.choose} chooses, {chat.editor} writes, {dialog.back} back"
@@ -93,4 +93,4 @@ class RolesScreen(EagleModal[RoleChoice]):
         if is_name(name) and name != NO_ROLE:
             self.dismiss(RoleChoice(name, is_to_write=True))
         else:
-            self.notify(f"“{name}” cannot be the name of a role.", markup=False)
+            self.notify(f"“{name}” cannot be the name of a role.")

@@ -20,6 +20,7 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
 from eaglechat.tui.widgets.filter import Filter, Rows
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED, Line
 
 _NOTES = {
@@ -46,7 +47,7 @@ class SettingsScreen(EagleModal[None]):
         """The setting whose value is being typed."""
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="settings") as dialog:
+        with Frame(classes="dialog", id="settings") as dialog:
             dialog.border_title = f"Settings, saved in {self._settings.file}"
             rows = Rows(id="rows")
             yield Filter(rows, id="filter")

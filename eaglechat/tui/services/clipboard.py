@@ -58,4 +58,4 @@ def copy(app: App[object], text: str, what: str) -> None:
     """Copy a text by all means, and notify the user whether it surely arrived; `what` names it."""
     app.copy_to_clipboard(text)
     sentence = f"Copied {what}." if put(text) else f"Sent {what} to the terminal's clipboard."
-    app.notify(sentence, markup=False)
+    app.notify(sentence)

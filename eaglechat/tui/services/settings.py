@@ -42,5 +42,5 @@ class SettingsService:
             save_setting(self.file, table, key, value)
         except SettingsFileError as error:
             said = f"{error}. The change holds until you quit."
-            self._app.notify(said, severity="error", markup=False)
+            self._app.notify(said, severity="error")
         self.changed.publish(SettingsChange(before, self.current))

@@ -21,6 +21,7 @@ from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.texts.wording import drafter, not_reported, plural, visible
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.records import Origin, Round
 
@@ -60,7 +61,7 @@ class InsideScreen(EagleModal[None]):
         self._drawn: object = None
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="inside") as dialog:
+        with Frame(classes="dialog", id="inside") as dialog:
             dialog.border_subtitle = with_keys("← → other rounds, {dialog.back} back")
             with VerticalScroll(id="inside-text"):
                 yield Static(id="inside-round")

@@ -261,7 +261,7 @@ class ChatScreen(PromptScreen[None]):
         sentence = sentence_of(said)
         if severity == "error":
             sentence = wording.sentence(sentence)
-        self.notify(with_keys(sentence), severity=severity, markup=False)
+        self.notify(with_keys(sentence), severity=severity)
 
     # Drawing
 
@@ -454,7 +454,7 @@ class ChatScreen(PromptScreen[None]):
             self.post_message(LoadInstead(chosen))
         else:
             known = ", ".join(pair.name for pair in pairs)
-            self.notify(f"There is no pair “{name}”. There are: {known}.", markup=False)
+            self.notify(f"There is no pair “{name}”. There are: {known}.")
 
     def _named_pairs(self) -> list[Pair]:
         servers = self.services.settings.current.server
@@ -468,7 +468,7 @@ class ChatScreen(PromptScreen[None]):
         if text is None:
             self._run_typed(event.text)
         elif self._being_read:
-            self.notify(f"{', '.join(self._being_read)}: still being read.", markup=False)
+            self.notify(f"{', '.join(self._being_read)}: still being read.")
         elif not text.strip():
             self.notify(wording.write_first())
         elif self.session.running is not None:
@@ -515,7 +515,7 @@ class ChatScreen(PromptScreen[None]):
         def warn(_prompt: protocol.Rendered | None = None) -> None:
             self._warned_about = text
             send = key_of("prompt.send")
-            self.notify(f"{warning} {send} again sends it.", severity="warning", markup=False)
+            self.notify(f"{warning} {send} again sends it.", severity="warning")
 
         if no_prompt(self.session.hello) is None:
             # The length is an estimate. The engine knows it, and says why the prompt is too long.
@@ -539,7 +539,7 @@ class ChatScreen(PromptScreen[None]):
         try:
             call = slash.parse(text)
         except slash.SlashError as error:
-            self.notify(str(error), severity="warning", markup=False)
+            self.notify(str(error), severity="warning")
             return
         self.prompt.take()
         namespace = self.app if "app" in call.command.scopes else self
@@ -943,7 +943,7 @@ class ChatScreen(PromptScreen[None]):
     def _link_chosen(self, event: LinkChosen) -> None:
         reason = cannot_open(event.address)
         if reason is not None:
-            self.notify(reason, severity="warning", markup=False)
+            self.notify(reason, severity="warning")
         else:
             dialog = ConfirmDialog("Open this address?", shown_address(event.address), "Open")
             self.open(dialog, lambda _agreed: self.app.open_url(event.address))
@@ -1061,7 +1061,7 @@ class ChatScreen(PromptScreen[None]):
         """`part` is the attached file, or why it cannot be attached."""
         self._being_read.discard(event.path)
         if isinstance(part, str):
-            self.notify(part, severity="warning", markup=False)
+            self.notify(part, severity="warning")
         else:
             self.prompt.put_in_place_of(event.name, part)
 
@@ -1087,7 +1087,7 @@ class ChatScreen(PromptScreen[None]):
     def _take_role(self, name: str) -> None:
         role = None if name == NO_ROLE else find_role(self._roles_dir, name)
         if isinstance(role, RoleProblem):
-            self.notify(f"{failures.wrong_role(role)}.", severity="warning", markup=False)
+            self.notify(f"{failures.wrong_role(role)}.", severity="warning")
         else:
             self.session.choose_role(role)
 
@@ -1100,11 +1100,11 @@ class ChatScreen(PromptScreen[None]):
             if written is None:
                 return
             if written == before.rstrip("\n") and not file.is_file():
-                self.notify(f"Nothing was written, so there is no role {name}.", markup=False)
+                self.notify(f"Nothing was written, so there is no role {name}.")
                 return
             write_atomically(file, f"{written}\n".encode())
         except OSError as error:
-            self.notify(f"{file} cannot be written: {error.strerror or error}.", markup=False)
+            self.notify(f"{file} cannot be written: {error.strerror or error}.")
         else:
             self._take_role(name)
 
@@ -1133,7 +1133,7 @@ class ChatScreen(PromptScreen[None]):
         except SuspendNotSupported:
             problem = "There is no terminal here for an editor."
         if problem:
-            self.notify(problem, severity="warning", markup=False)
+            self.notify(problem, severity="warning")
         return written
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
@@ -13,6 +13,7 @@ from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.texts.wording import one_decimal, plural
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Rendered
 
@@ -30,7 +31,7 @@ class SeenScreen(EagleModal[None]):
         self._prompt, self._summary = prompt, summary
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="seen") as dialog:
+        with Frame(classes="dialog", id="seen") as dialog:
             dialog.border_title = "What the model sees"
             dialog.border_subtitle = with_keys("{chat.copy} copies, {dialog.back} back")
             yield Static(self._summary, classes="muted", markup=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Button, OptionList, Static
 from textual.widgets.option_list import Option
@@ -22,6 +22,7 @@ from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.widgets.filter import Rows
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class DownloadsScreen(EagleModal[Pair]):
         self._drawn: dict[str, Content] = {}
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="downloads") as dialog:
+        with Frame(classes="dialog", id="downloads") as dialog:
             dialog.border_title = "Downloads"
             dialog.border_subtitle = with_keys(
                 "{downloads.pause} pauses or resumes, {list.remove} cancels, "

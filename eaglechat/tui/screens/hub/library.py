@@ -7,7 +7,7 @@ from functools import partial
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
 
@@ -34,6 +34,7 @@ from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import drafting, wording
 from eaglechat.tui.texts.removal import consequences, what_goes
 from eaglechat.tui.widgets.filter import Filter, Rows
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import DrafterKind
 
@@ -60,7 +61,7 @@ class LibraryScreen(EagleModal[Pair]):
         self._pairs: list[InspectedPair] = []
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="library") as dialog:
+        with Frame(classes="dialog", id="library") as dialog:
             dialog.border_title = "Models on this machine"
             dialog.border_subtitle = with_keys(
                 "{list.choose} loads, {list.remove} deletes, {dialog.back} back"
@@ -151,7 +152,7 @@ class LibraryScreen(EagleModal[Pair]):
         except OSError as error:
             yield partial(self._fail, f"{error.filename} cannot be deleted: {error.strerror}.")
         else:
-            yield partial(self.notify, f"{model.name} is deleted; {freed} freed.", markup=False)
+            yield partial(self.notify, f"{model.name} is deleted; {freed} freed.")
         yield self._after_deleting
 
     def _after_deleting(self) -> None:
@@ -159,7 +160,7 @@ class LibraryScreen(EagleModal[Pair]):
         self._scan()
 
     def _fail(self, sentence: str) -> None:
-        self.notify(sentence, severity="error", markup=False)
+        self.notify(sentence, severity="error")
 
     # The list: models, or what a chosen target can be paired with
 

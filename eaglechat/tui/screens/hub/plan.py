@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Button, Static
 
@@ -24,6 +24,7 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import OTHER_BUTTON
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import drafting
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class PlanScreen(EagleModal[bool]):
         self._facts: Facts | None = None
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="plan") as dialog:
+        with Frame(classes="dialog", id="plan") as dialog:
             dialog.border_title = f"Install {self._entry.name}"
             dialog.border_subtitle = with_keys(f"{ENTER} presses, {{dialog.back}} back")
             with VerticalScroll(id="plan-text"):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static
@@ -42,6 +41,7 @@ from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import ways, wording
 from eaglechat.tui.widgets.filter import Filter, Rows
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class SearchScreen(EagleModal[Pair]):
         self._soon: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="search") as dialog:
+        with Frame(classes="dialog", id="search") as dialog:
             dialog.border_title = "Search the Hub" if self._of is None else "Find drafts"
             dialog.border_subtitle = with_keys("{list.choose} chooses, {dialog.back} a step back")
             rows = Rows(id="found")

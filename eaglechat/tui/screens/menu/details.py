@@ -20,7 +20,6 @@ from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.servers import ASKING_SERVER, ServerNews
 from eaglechat.tui.texts import drafting, wording
 from eaglechat.tui.widgets.readouts import MUTED, Part
-from eaglechat.wire.neutral import neutralise
 
 _ASKING = "asking the Hub…"
 _NOT_KNOWN = "not known"
@@ -35,11 +34,11 @@ _WILL_LOAD = {
 def of_chat(chat: ChatSummary, width: int) -> Content:
     used = datetime.datetime.fromtimestamp(chat.used).strftime("%Y-%m-%d %H:%M")
     rows = [
-        ("model", neutralise(chat.header.pair) if chat.header else ""),
+        ("model", chat.header.pair if chat.header else ""),
         ("messages", f"{chat.messages:,}"),
         ("last used", used),
     ]
-    return Content.assemble((neutralise(chat.title), "bold $primary"), "\n", *_table(rows, width))
+    return Content.assemble((chat.title, "bold $primary"), "\n", *_table(rows, width))
 
 
 def of_model(known: Known, width: int) -> Content:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.widgets import Button, DirectoryTree, Input, Static
 
 from eaglechat.hub.local.pair import Pair
@@ -18,6 +18,7 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.texts import drafting, wording
+from eaglechat.tui.widgets.frame import Frame
 
 _ASK = "Type a path, or choose a file below."
 
@@ -52,7 +53,7 @@ class OpenFilesScreen(EagleModal[Pair]):
         self._status: InspectedPair | None = None
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="open-files") as dialog:
+        with Frame(classes="dialog", id="open-files") as dialog:
             dialog.border_title = "Open GGUF files"
             dialog.border_subtitle = with_keys(
                 f"{TAB} moves, {{open.parent}} parent directory, {{dialog.back}} back"

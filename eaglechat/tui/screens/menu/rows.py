@@ -20,7 +20,6 @@ from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.servers import served
 from eaglechat.tui.texts import drafting, wording
 from eaglechat.tui.widgets.readouts import MUTED, Part
-from eaglechat.wire.neutral import neutralise
 
 _MARK, _SIZE, _WORD, _GAIN, _NOTE = 2, 9, 9, 15, 14
 _LONGEST_NAME = 44
@@ -108,7 +107,7 @@ def chat(summary: ChatSummary) -> Row:
     def build(width: int) -> Content:
         own = columns(width)
         age = wording.ago(summary.used, time.time())
-        pair = neutralise(summary.header.pair) if summary.header else ""
+        pair = summary.header.pair if summary.header else ""
         # In the columns of the models below where these are wide enough.
         widths = (own.drafts, own.gain) if own.note else (own.drafts + own.gain - _AGE, _AGE)
         texts = [(pair, widths[0])] if own.drafts else []
@@ -116,7 +115,7 @@ def chat(summary: ChatSummary) -> Row:
         behind = sum(cells + own.gap for _, cells in (*texts, (age, widths[1])))
         behind += own.note + own.gap if own.note else 0
         whole = _MARK + own.name + own.gap + own.rest
-        title = _cell(f"  {neutralise(summary.title)}", whole - behind)
+        title = _cell(f"  {summary.title}", whole - behind)
         return Content.assemble(title, *_spaced(own, cells))
 
     return Row(build)

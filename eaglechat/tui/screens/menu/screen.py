@@ -185,11 +185,11 @@ class MenuScreen(EagleScreen[None]):
         """Once a session: entries that were left out, and downloads that were not finished."""
         if problems:
             text = "\n".join(problems)
-            self.notify(text, title="Left out of the catalogue", severity="warning", markup=False)
+            self.notify(text, title="Left out of the catalogue", severity="warning")
         if unfinished:
             names = ", ".join(unfinished)
             resume = with_keys("{app.downloads} resumes.")
-            self.notify(f"Unfinished: {names}. {resume}", timeout=10, markup=False)
+            self.notify(f"Unfinished: {names}. {resume}", timeout=10)
 
     @work(thread=True, exclusive=True, group="inspect", exit_on_error=True)
     def _inspect_all(self, pairs: list[Pair]) -> None:
@@ -472,7 +472,7 @@ class MenuScreen(EagleScreen[None]):
                 from eaglechat.tui.texts import failures
 
                 said = f"{file} cannot be read: {failures.why(error)}."
-                yield partial(self.notify, said, severity="error", markup=False)
+                yield partial(self.notify, said, severity="error")
                 yield self._read_chats
             else:
                 yield partial(self.post_message, Resume(chat))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -29,8 +28,8 @@ from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import failures, wording
 from eaglechat.tui.widgets.filter import Filter, Rows
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED
-from eaglechat.wire.neutral import neutralise
 
 LOOKS_PER_SECOND = 5
 ROWS_AT_ONCE = 100
@@ -59,7 +58,7 @@ class ChatsScreen(EagleModal[SavedChat]):
         self._version = -1
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="past") as dialog:
+        with Frame(classes="dialog", id="past") as dialog:
             dialog.border_title = "Past chats"
             dialog.border_subtitle = with_keys(
                 "{list.choose} opens, {chats.rename} renames, {list.remove} deletes, "
@@ -146,12 +145,12 @@ class ChatsScreen(EagleModal[SavedChat]):
 
     def _say_changed(self, sentence: str) -> None:
         if sentence:
-            self.notify(sentence, markup=False)
+            self.notify(sentence)
         self._list()
         self._reader.update()
 
     def _fail(self, sentence: str) -> None:
-        self.notify(sentence, severity="error", markup=False)
+        self.notify(sentence, severity="error")
         self._list()
 
     # The list
@@ -317,16 +316,16 @@ def _when(chat: ChatSummary) -> str:
 def _content(row: Row) -> Content:
     if isinstance(row, Hit):
         return _passage(row)
-    title, details = map(neutralise, _words(row))
+    title, details = _words(row)
     style = "$text-error" if row.problem else MUTED
     pinned = ("pinned  ", "$text-accent") if row.pinned else ""
     return Content.assemble((title, "bold"), "\n", pinned, (details, style))
 
 
 def _passage(found: Hit) -> Content:
-    text = Content(neutralise(found.excerpt.text))
+    text = Content(found.excerpt.text)
     for start, stop in found.excerpt.marks:
         text = text.stylize("bold $text-accent", start, stop)
     thought = ("reasoning: ", MUTED) if found.is_thought else ""
-    title = wording.fitting(neutralise(found.chat.title or found.chat.file.name), _TITLE)
+    title = wording.fitting(found.chat.title or found.chat.file.name, _TITLE)
     return Content.assemble((title, "bold"), (f"  {_when(found.chat)}", MUTED), "\n", thought, text)

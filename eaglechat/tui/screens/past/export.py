@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
@@ -21,6 +20,7 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.texts import failures
 from eaglechat.tui.widgets.filter import Rows
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
@@ -54,7 +54,7 @@ class ExportScreen(EagleModal[None]):
         self._read, self._format = read, format
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="export") as dialog:
+        with Frame(classes="dialog", id="export") as dialog:
             dialog.border_title = "Export the chat"
             dialog.border_subtitle = with_keys(
                 f"{ENTER} writes the file, {TAB} moves, {{dialog.back}} back"
@@ -105,11 +105,11 @@ class ExportScreen(EagleModal[None]):
         self.dismiss()
 
     def _say_written(self, file: Path) -> None:
-        self.notify(f"Exported to {file}", markup=False)
+        self.notify(f"Exported to {file}")
         self.dismiss()
 
     def _fail(self, sentence: str) -> None:
-        self.notify(sentence, severity="error", markup=False)
+        self.notify(sentence, severity="error")
         self.query_one(Input).focus()
 
 
