@@ -41,11 +41,9 @@ AUTO: Auto = "auto"
 """A draft length, or shape, that the engine chooses by measurement."""
 Shape = Literal["chain", "tree", "auto"]
 DrafterKind = Literal["eagle3", "mtp", "dflash", "dspark", "dflash2", "model"]
-"""Drafters that read hidden states of the target."""
-DrafterChoice = Literal[
-    "auto", "eagle3", "mtp", "dflash", "dspark", "dflash2", "model", "ngram", "none"
-]
-"""auto is the first that the pair has, ngram n-grams alone, none plain decoding."""
+"""Drafters that run a model."""
+DrafterChoice = Literal["auto", DrafterKind, "ngram", "none"]
+"""auto is the fastest that the pair has, ngram n-grams alone, none plain decoding."""
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
 TopK = Annotated[int, Meta(ge=0)]

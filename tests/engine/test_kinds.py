@@ -6,21 +6,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from eaglechat.engine.auto import calibration
+from eaglechat.engine.drafters import kinds
 from eaglechat.engine.drafters.base import Limits, Proposal
 from eaglechat.engine.drafters.dflash.drafter import DflashDrafter
 from eaglechat.engine.drafters.mtp.pairing import problem
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.llama_server.probe_program import SPEC_TYPES
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.wire.errors import DecodeError, ModelLoadError
-from eaglechat.wire.protocol import AUTO, Set
+from eaglechat.wire.protocol import AUTO, DrafterChoice, DrafterKind, Set
 from eaglechat.wire.records import Prefill, Round
 from tests import tiny_kinds
 from tests.engine.kind_pairs import (
@@ -73,6 +75,12 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
         return written[kind, mixed]
 
     return files
+
+
+def test_no_table_lacks_a_kind() -> None:
+    known = {*get_args(DrafterKind)}
+    assert known == {*kinds.KINDS} == {*SPEC_TYPES}
+    assert {"auto", *known, "ngram", "none"} == {*get_args(DrafterChoice)}
 
 
 # --- a conversation ---

@@ -54,6 +54,9 @@ _KNOWN_WELL = 0.02
 """Relative standard error of a plain token's time after many plain rounds."""
 _MEASURES = (AutoReason.PLAIN_CHECK, AutoReason.EXPLORING)
 """Rounds that are made to learn what they cost; n-grams do not replace them."""
+_EARLY_TOKENS, _EARLY_LOOK_UP = 100, 3
+"""In so many plain tokens' time from its beginning, a reply takes no more looked-up tokens a round:
+the rows of a long wrong guess would cost a short reply more than `LOSS_SHARE`."""
 _KEPT = 4
 """Rounds for which a plan that drafts is kept: making one takes a tenth of a token's time on a GPU.
 Plain plans are kept four times as long."""
@@ -227,6 +230,8 @@ class Controller:
         drafting, only their rows in the verify batch."""
         if self._costs is None or plan.state is None or plan.state.reason in _MEASURES:
             return None
+        if self._plain_ms < _EARLY_TOKENS * self._verify[0]:
+            found = found[:_EARLY_LOOK_UP]
         by_probability = self._of_lookups.by_probability()
         rates = [by_probability[probability_step(p)] for p in found]
         tokens = 1.0 + np.cumsum(np.cumprod(rates))

@@ -75,6 +75,16 @@ def test_text_that_only_seems_to_repeat_costs_next_to_nothing(name: str) -> None
     assert mean(shares) >= 0.98
 
 
+@pytest.mark.parametrize("name", ["quantised on a CPU", "gpu"])
+def test_a_short_reply_takes_no_long_look_up(name: str) -> None:
+    """In a reply of 64 tokens, a long wrong guess could not be made up for."""
+    pair = replace(PAIRS[name], copies=edits)
+    states = chat(pair, Controller(calibrated(pair)))[0].states
+    early = [state.n for state in states[:25] if state.reason is AutoReason.LOOKED_UP]
+    late = [state.n for state in states if state.reason is AutoReason.LOOKED_UP]
+    assert max(early, default=0) <= 3 < max(late)
+
+
 def test_what_is_found_is_learnt_from_though_it_is_not_proposed() -> None:
     """After a chat that never repeats itself, copies are verified again within one reply."""
     quiet = Simulated(BF16, steady(0.6), copies=lambda _position: 0)
