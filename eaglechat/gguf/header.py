@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from eaglechat.gguf.shards import Shard, shard_of, shard_paths
+from eaglechat.wire.neutral import neutralise_line
 from eaglechat.wire.protocol import ModelInfo
 
 MAGIC = b"GGUF"
@@ -499,7 +500,8 @@ def _open(file: BinaryIO, path: Path, size: int) -> tuple[_Cursor, int, int]:
     """A cursor at the first field, and the counts of tensors and fields."""
     magic = file.read(len(MAGIC))
     if magic != MAGIC:
-        raise GGUFError(f"{path} is not a GGUF file: it begins with {magic!r}")
+        begins = neutralise_line(magic.decode("latin-1"))
+        raise GGUFError(f"{path} is not a GGUF file: it begins with “{begins}”, not “GGUF”")
     file.seek(0)
     cursor = _Cursor(file, str(path), size)
     cursor.raw(len(MAGIC))

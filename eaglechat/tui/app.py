@@ -44,6 +44,7 @@ from eaglechat.tui.services.services import ChatReader, Services, Typeahead
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
 from eaglechat.tui.textual_fixes import KeptStylesheet
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
+from eaglechat.tui.widgets.filter import Filter
 from eaglechat.wire.protocol import Auto, PairInfo
 
 INSTALL_LOOKS_PER_SECOND = 3
@@ -229,6 +230,11 @@ class EagleApp(KeysInOrder):
         while len(self.screen_stack) > 1:
             self.pop_screen()
 
+    def _open_menu(self) -> None:
+        self._back_to_menu()
+        # What was typed led to the chat that was left.
+        self.screen.query_one(Filter).clear()
+
     def load_and_chat(self, pair: Pair, saved: SavedChat | None = None) -> None:
         """Load a pair, then open a chat with it: a saved one or a new one."""
         from eaglechat.tui.screens.loading import LoadingScreen
@@ -260,7 +266,7 @@ class EagleApp(KeysInOrder):
         self._unless_lost(message.then)
 
     def on_open_menu(self) -> None:
-        self._unless_lost(self._back_to_menu)
+        self._unless_lost(self._open_menu)
 
     def on_load_instead(self, message: LoadInstead) -> None:
         self._load_instead(message.pair)

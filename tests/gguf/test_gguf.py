@@ -46,7 +46,7 @@ def test_what_is_no_gguf_is_named(tmp_path: Path) -> None:
     empty = tmp_path / "empty.gguf"
     empty.touch()
 
-    with pytest.raises(GGUFError, match="is not a GGUF file: it begins with b'Once'"):
+    with pytest.raises(GGUFError, match="is not a GGUF file: it begins with “Once”"):
         read_header(text)
     with pytest.raises(GGUFError, match="is empty"):
         read_header(empty)

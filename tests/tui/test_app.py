@@ -67,6 +67,14 @@ async def test_a_chat_from_the_menu_to_the_end(drive: Drive) -> None:
 
         await user.press("ctrl+n")
         assert user.messages == ()
+        # What was loaded is said once.
+        await user.until(lambda: "Pythagorean" not in user.text, "an empty chat")
+        assert "Loaded in" not in user.text
+        await user.command("chat.menu", to=MenuScreen)
+        await user.type("smol", "enter", to=ChatScreen)
+        await user.sees("Loaded in")
+        await user.command("chat.menu", to=MenuScreen)
+        await user.sees("type to filter")
         await user.press("ctrl+q")
     await user.until_closed()
 

@@ -187,7 +187,7 @@ class ChatSession:
         self.is_engine_gone = info is None
         self.version = 0
         """Grows with every change except the rounds of a running reply."""
-        self._is_told = False
+        self._is_told = self._is_greeted = False
         self._notice_ids = itertools.count()
         self._of_draft: DrafterStats | None = DrafterStats()
         """Counts of the draft model since it was loaded; None once the user was warned."""
@@ -224,7 +224,8 @@ class ChatSession:
         self.choose_role(found if isinstance(found, Role) else None)
         if self.info is None:
             self._note(Opened(self.pair, None, self.hello), "warning")
-        elif not self.turns:
+        elif not self.turns and not self._is_greeted:
+            self._is_greeted = True
             pair = replace(self.pair, n_draft_max=self.controls.n_draft_max)
             self._note(Opened(pair, self.info, self.hello))
             if self.controls.shape == "tree" and self.info.chains_only:

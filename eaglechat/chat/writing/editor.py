@@ -56,12 +56,12 @@ def editor_command(environment: Mapping[str, str] = os.environ) -> list[str]:
     raise EditorError(NotEdited.NO_EDITOR)
 
 
-def edited(command: list[str], text: str) -> str:
-    """The text as the editor saved it. The editor has the terminal until it ends. Raises
-    EditorError."""
+def edited(command: list[str], text: str, name: str) -> str:
+    """The text as the editor saved it, in a file of this name. The editor has the terminal until it
+    ends. Raises EditorError."""
     editor = command[0]
     with tempfile.TemporaryDirectory(prefix="eaglechat-") as folder:
-        file = Path(folder) / "question.md"
+        file = Path(folder) / name
         try:
             file.write_text(text, encoding="utf-8", errors="replace")
             status = subprocess.run([*command, str(file)], check=False).returncode

@@ -63,11 +63,13 @@ def tokens_about(text: str) -> int:
 def mark(part: TurnPart) -> str:
     """The mark that stands for a part."""
     size = format_bytes(len(part.text.encode("utf-8", "replace")))
+    tokens = f"~{tokens_about(part.text):,} tokens"
     if part.source == "file":
         name = "".join(c if c.isprintable() else "?" for c in part.name)
-        return f"[{name}: {size}, ~{tokens_about(part.text):,} tokens]"
+        return f"[{name}: {size}, {tokens}]"
     lines = len(part.text.splitlines())
-    return f"[pasted: {f'{lines} lines' if lines > LONGEST_PASTE else size}]"
+    length = f"{lines:,} lines" if lines > LONGEST_PASTE else size
+    return f"[pasted: {length}, {tokens}]"
 
 
 def shown(parts: Sequence[TurnPart]) -> str:

@@ -226,14 +226,15 @@ CHAT = (
     ),
     Command(
         id="chat.compare",
-        title="Race with plain",
+        title="Race",
         help="Answer the last question plainly and with the draft in turn, and see which is faster",
         scopes=("chat",),
         keys=("leader c",),
         action="compare",
+        slash="race",
         priority=True,
         group="Speed",
-        words=("race", "plain", "baseline", "speedup", "difference", "ab"),
+        words=("compare", "plain", "baseline", "speedup", "difference", "ab"),
     ),
     Command(
         id="race.use",

@@ -52,7 +52,8 @@ _WHAT_TO_DO = {
     "server": "Check the server, and its entry in config.toml if it has one, and try again.",
     "missing": "Choose another model of the server: --model, or model in its entry.",
     "which_model": "Then start again.",
-    "session_init": "Choose the draft that was made for this target, or load without one.",
+    "session_init": "Back leads to the menu: choose the draft that was made for this target there, "
+    "or the target alone.",
 }
 """Advice to the user for each error code."""
 
@@ -83,14 +84,12 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         cancelled, so that the choice of an earlier one stops."""
 
     def compose(self) -> ComposeResult:
-        with Frame(id="loading", classes="dialog") as dialog:
+        with Frame(id="loading", classes="dialog"):
             pair = self._pair
             if pair.server is not None:
-                dialog.border_title = f"Connecting to {pair.name}"
                 model = pair.model or "the one it has"
                 lines: tuple[str, ...] = (f"server  {pair.server.url}", f"model   {model}")
             else:
-                dialog.border_title = f"Loading {pair.name}"
                 lines = (f"target  {pair.target.name}",)
                 # Without a file, the target may draft with heads of its own.
                 lines += (f"draft   {pair.draft.name}",) if pair.draft else ()
@@ -212,6 +211,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     @on(Button.Pressed, "#again")
     def _load(self) -> None:
         self.remove_class("-failed")
+        self._title("Connecting to" if self._pair.server else "Loading")
         self._restarts.clear()
         self._show_restarts()
         self.query_one("#cancel", Button).label = "Cancel"
@@ -275,10 +275,14 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self.query_one("#stage", Static).update(said)
         self.query_one("#progress", ProgressBar).update(progress=fraction)
 
+    def _title(self, doing: str) -> None:
+        self.query_one("#loading").border_title = f"{doing} {self._pair.name}"
+
     def _fail(self, message: str, code: str) -> None:
         self._request_id = 0
         code = "server" if self._pair.server else code
         self.add_class("-failed")
+        self._title("Cannot load")
         # The message says the same, and the buttons need the room.
         self.query_one("#restarts").display = False
         self.query_one("#what-happened", Static).update(wording.sentence(message))

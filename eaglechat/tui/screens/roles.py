@@ -53,9 +53,6 @@ class RolesScreen(EagleModal[RoleChoice]):
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog", id="roles") as dialog:
             dialog.border_title = "Roles"
-            dialog.border_subtitle = with_keys(
-                "{list.choose} chooses, {chat.editor} writes, {dialog.back} back"
-            )
             rows = Rows(id="list")
             yield Filter(rows, id="filter")
             yield rows
@@ -72,9 +69,14 @@ class RolesScreen(EagleModal[RoleChoice]):
 
     @on(Input.Changed)
     def _refresh_list(self) -> None:
-        self.query_one(Filter).show(
+        words = self.query_one(Filter)
+        words.show(
             Content.assemble((name, "bold"), "  ", (description, MUTED))
             for name, description in self._named
+        )
+        does = "{list.choose} chooses" if words.chosen is not None else "{list.choose} writes it"
+        self.query_one("#roles").border_subtitle = with_keys(
+            f"{does}, {{chat.editor}} edits the file, {{dialog.back}} back"
         )
 
     @on(Input.Submitted)

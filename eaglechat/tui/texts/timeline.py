@@ -133,7 +133,7 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
         last = (
             f"{pair.note} It drafts {wording.plural(length, 'token')} per round to show how it "
             f"works; {key_of('chat.auto')} lets measurement choose."
-        )
+        ).lstrip()
     guess = "the draft guesses" if info.draft else "the model's own MTP heads guess"
     if len(info.drafters) > 1:
         names = " or ".join(wording.drafter(one.kind) for one in info.drafters)

@@ -15,7 +15,7 @@ APPENDS = [sys.executable, "-c", "import sys; open(sys.argv[1], 'a').write(' mor
 
 
 def test_the_text_comes_back_as_it_was_left() -> None:
-    assert edited(APPENDS, "some") == "some more"
+    assert edited(APPENDS, "some", "role.toml") == "some more"
 
 
 def test_an_editor_is_found_with_its_flags() -> None:
@@ -52,5 +52,5 @@ def test_without_a_setting_the_first_editor_that_is_there_is_taken(tmp_path: Pat
 )
 def test_an_editor_that_fails_is_said(command: list[str], why: str) -> None:
     with pytest.raises(EditorError) as error:
-        edited(command, "some")
+        edited(command, "some", "role.toml")
     assert why in not_edited(error.value)

@@ -31,7 +31,7 @@ FILE = of_file("notes.md", "# Notes\n```python\nx\n```\n")
 def test_only_a_long_paste_is_a_part() -> None:
     assert pasted("\n".join("x" * 20)) is None
     assert pasted(LONG.replace("\n", "\r\n")) == PASTE
-    assert mark(PASTE) == "[pasted: 132 lines]"
+    assert mark(PASTE) == "[pasted: 132 lines, ~270 tokens]"
 
 
 def test_a_file_is_fenced_under_its_name() -> None:
@@ -45,7 +45,8 @@ def test_parts_that_look_alike_have_marks_of_their_own() -> None:
     marks = Marks()
     other = TurnPart(LONG.upper(), source="paste")
     text = marks.text([TurnPart("a "), PASTE, TurnPart(" b "), other, PASTE])
-    assert text == "a [pasted: 132 lines] b [pasted: 132 lines, no. 2][pasted: 132 lines]"
+    size = "132 lines, ~270 tokens"
+    assert text == f"a [pasted: {size}] b [pasted: {size}, no. 2][pasted: {size}]"
     assert marks.parts(text) == (TurnPart("a "), PASTE, TurnPart(" b "), other, PASTE)
 
 

@@ -77,7 +77,7 @@ async def test_without_a_network_what_is_installed_works_and_the_rest_says_so(
     desk.offer(msgspec.structs.replace(entry("huge"), target=huge))
     desk.offer(entry("here"), Status("installed", pair, pair.target, pair.draft, None))
     async with drive(size=(80, 24), desk=desk) as user:
-        await user.sees("Hub offline: sizes as last seen")
+        await user.sees("Hub offline: sizes as in the built-in list")
         assert user.text.count("Hub") == 2, "besides the door to its search"
         await user.sees_row("elsewhere", "a draft")
         await user.sees_row("seen", "2.9 GB ", "fits")

@@ -300,6 +300,7 @@ async def test_a_load_that_fails_says_why_and_can_be_tried_again(
             user.engine.die("no such device", exit_status=1)
         await user.sees(said)
         await user.sees(advice)
+        await user.sees("Cannot load smollm2-135m")
         user.engine.load_error = user.engine.start_error = None
         user.engine.hold_load = False
         user.engine.protocol = protocol.PROTOCOL_VERSION

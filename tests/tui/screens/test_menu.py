@@ -132,7 +132,7 @@ async def test_the_banner_goes_when_the_hub_answers_again(
     desk = ScriptedDesk()
     desk.offer(entry("small"))
     async with drive(size=(80, 24), desk=desk) as user:
-        await user.sees("Hub offline: sizes as last seen")
+        await user.sees("Hub offline: sizes as in the built-in list")
         desk.answers["small"] = facts(3000)
         await user.sees_row("small", "3.0 GB")
         await user.until(lambda: "offline" not in user.text, "no banner")

@@ -39,6 +39,7 @@ async def test_a_chat_goes_on_without_a_history_and_says_so_once(
             await user.ask(question)
         assert [message.role for message in user.messages] == ["user", "assistant"] * 2
         await user.until(lambda: said("cannot be saved"), "what is not kept")
+        await user.until(lambda: "not saved" in user.text.splitlines()[0], "the title")
         await user.ask("once more")
         user.chat.save()
         assert len(said("cannot be saved")) == 1

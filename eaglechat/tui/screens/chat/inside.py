@@ -23,7 +23,7 @@ from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.texts.wording import drafter, not_reported, plural, visible
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED
-from eaglechat.wire.records import Origin, Round
+from eaglechat.wire.records import FinishReason, Origin, Round, Token
 
 LOOKS_PER_SECOND = 8
 TOKEN_CELLS = 16
@@ -147,7 +147,7 @@ class InsideScreen(EagleModal[None]):
     def _drawn_round(self, round_: Round) -> Content:
         inside = look_inside(round_)
         lines = [self._in_context(), Content(_summary(round_)), Content("")]
-        lines += _table(inside)
+        lines += _table(inside, self._end_of_reply)
         if inside.untested:
             texts = ", ".join(
                 f"{_quoted(one.text)}{_percent(one.probability, ' ')}" for one in inside.untested
@@ -161,16 +161,29 @@ class InsideScreen(EagleModal[None]):
     def _in_context(self) -> Content:
         """The round's text in the colours of its origins, between the texts before and after it."""
         rounds = self._recording.rounds
-        before = "".join(r.text for r in rounds[max(0, self._index - 40) : self._index])
+        before = visible("".join(r.text for r in rounds[max(0, self._index - 40) : self._index]))
+        if len(before) > CONTEXT_CHARACTERS:
+            _, space, whole_words = before[-CONTEXT_CHARACTERS:].partition(" ")
+            before = f"…{space}{whole_words}" if space else before[-CONTEXT_CHARACTERS:]
         after = "".join(r.text for r in rounds[self._index + 1 : self._index + 20])
         tokens = (
             (visible(token.text), _style(token.origin)) for token in rounds[self._index].tokens
         )
         return Content.assemble(
-            (visible(before)[-CONTEXT_CHARACTERS:], MUTED),
+            (before, MUTED),
             *tokens,
             (visible(after)[: CONTEXT_CHARACTERS // 2], MUTED),
         )
+
+    @property
+    def _end_of_reply(self) -> Token | None:
+        """The token that ends the reply, if this round wrote it: it has no text."""
+        rounds, end = self._recording.rounds, self._recording.end
+        is_last = self._index == len(rounds) - 1
+        if not is_last or end is None or end.finish_reason is not FinishReason.STOP:
+            return None
+        tokens = rounds[-1].tokens
+        return tokens[-1] if tokens and not tokens[-1].text else None
 
     def _unrecorded(self) -> str:
         if self._unreported is not None:
@@ -186,24 +199,29 @@ def _summary(round_: Round) -> str:
         return "Nothing was drafted: the target decoded one token by itself."
     who = " and ".join(sorted({drafter(one.drafter) for one in round_.drafted if one.drafter}))
     by = f" ({who})" if who else ""
+    tested = f"{round_.n_tested} tested"
+    if len({one.parent for one in round_.drafted}) < len(round_.drafted):
+        # Siblings of a tree are tested together.
+        tested = f"tested in {plural(round_.n_tested, 'place')}"
     return (
-        f"{plural(len(round_.drafted), 'token')} drafted{by}, {round_.n_tested} tested, "
+        f"{plural(len(round_.drafted), 'token')} drafted{by}, {tested}, "
         f"{round_.n_accepted} accepted; {plural(len(round_.tokens), 'token')} gained."
     )
 
 
-def _table(inside: Inside) -> Iterator[Content]:
+def _table(inside: Inside, end: Token | None) -> Iterator[Content]:
     head = f"{'':6}{'':{TOKEN_CELLS}} {'draft':>6} {'target':>7} {'chance':>7}"
     yield Content.assemble((head, MUTED))
     for number, place in enumerate(inside.positions, 1):
         for row, one in enumerate(place.candidates):
-            yield _row(f"{number:>3} " if row == 0 else "    ", one, place)
+            is_end = place.token is end and one.fate in ("accepted", "sampled")
+            text = "end of the reply" if is_end else _shortened(_quoted(one.text))
+            yield _row(f"{number:>3} " if row == 0 else "    ", one, place, text)
         if sentence := _why(place):
             yield Content.assemble((f"      {sentence}", "$text-warning"))
 
 
-def _row(number: str, one: CandidateToken, place: Position) -> Content:
-    text = set_cell_size(_shortened(_quoted(one.text)), TOKEN_CELLS)
+def _row(number: str, one: CandidateToken, place: Position, text: str) -> Content:
     numbers = f" {_percent(one.draft):>6} {_percent(one.target):>7} {_percent(one.chance):>7}  "
     style = ""
     if one.fate in ("accepted", "sampled"):
@@ -213,7 +231,7 @@ def _row(number: str, one: CandidateToken, place: Position) -> Content:
     return Content.assemble(
         (number, MUTED),
         (f"{_MARKS[one.fate]} ", style),
-        (text, style),
+        (set_cell_size(text, TOKEN_CELLS), style),
         numbers,
         (f"{bar(one.target or 0.0, BAR_CELLS)} ", MUTED),
         (one.fate, MUTED),

@@ -37,6 +37,7 @@ from eaglechat.chat.search import parse
 from eaglechat.chat.writing.context_use import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
 from eaglechat.chat.writing.files import (
+    MOST_BYTES,
     AttachError,
     Listed,
     as_typed,
@@ -309,6 +310,8 @@ class ChatScreen(PromptScreen[None]):
             subject += f" · role {session.role.name}"
         if not self._shows_panel:
             state += f"   ctx {numbers.room}"
+        if session.recorder.is_behind:
+            state = f"not saved   {state}"
         self.query_one(TitleBar).show(subject=subject, state=state)
         self.services.away.follow(doing if session.running is not None else None, self._pair.name)
 
@@ -370,7 +373,10 @@ class ChatScreen(PromptScreen[None]):
             self.session.leave("" if keep_prompt else self._unsent)
 
     def save(self) -> None:
+        was_behind = self.session.recorder.is_behind
         self.session.save(self._unsent)
+        if self.session.recorder.is_behind != was_behind:
+            self.show_numbers()
 
     @property
     def is_unsaved(self) -> bool:
@@ -1096,7 +1102,7 @@ class ChatScreen(PromptScreen[None]):
         file = self._roles_dir / f"{name}.toml"
         try:
             before = file.read_text("utf-8", "replace") if file.is_file() else TEMPLATE
-            written = self._in_editor(before)
+            written = self._in_editor(before, file.name)
             if written is None:
                 return
             if written == before.rstrip("\n") and not file.is_file():
@@ -1110,14 +1116,14 @@ class ChatScreen(PromptScreen[None]):
 
     def action_editor(self) -> None:
         """Edit the prompt in the user's editor, which has the terminal to itself until it exits."""
-        text = self._in_editor(self.prompt.text)
+        text = self._in_editor(self.prompt.text, "question.md")
         if text is not None:
             self.prompt.replace_all(text)
             self.prompt.take_focus()
 
-    def _in_editor(self, text: str) -> str | None:
-        """The text after the user's editor has changed it. If the editor fails, it tells the user
-        why and returns None."""
+    def _in_editor(self, text: str, name: str) -> str | None:
+        """The text after the user's editor has changed it, in a file of this name. If the editor
+        fails, it tells the user why and returns None."""
         self.save()
         written, problem = None, ""
         try:
@@ -1125,7 +1131,7 @@ class ChatScreen(PromptScreen[None]):
             with self.app.suspend():
                 # An exception raised in here would keep Textual from taking the terminal back.
                 try:
-                    written = edited(command, text)
+                    written = edited(command, text, name)
                 except EditorError as error:
                     problem = failures.not_edited(error)
         except EditorError as error:
@@ -1152,7 +1158,8 @@ def _file_completion(directory: str, listed: Listed) -> slash.Completion:
     path = directory + listed.name
     if listed.size is None:
         return slash.Completion(f"{listed.name}/", "", as_typed(f"{path}/"))
-    return slash.Completion(listed.name, format_bytes(listed.size), as_typed(path), path=path)
+    size = format_bytes(listed.size) + (", too large" if listed.size > MOST_BYTES else "")
+    return slash.Completion(listed.name, size, as_typed(path), path=path)
 
 
 def cannot_open(address: str) -> str | None:

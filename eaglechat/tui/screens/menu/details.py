@@ -74,8 +74,9 @@ def _verdict(known: Known) -> list[Part]:
     if judged.word is None:
         return [wording.sentence(judged.text), "\nWhether the KV cache fits too is not known."]
     can = "Can run here" if known.offer.pair else "Would run here"
-    n_ctx = f"at engine.n_ctx {known.n_ctx:,}" if known.n_ctx else "at the default context"
-    return [(can, "$text-success"), f"\n{judged.text} {n_ctx}"]
+    n_ctx = f" at engine.n_ctx {known.n_ctx:,}" if known.n_ctx else " at the default context"
+    # Without the headers only the weights are known, which no context changes.
+    return [(can, "$text-success"), f"\n{judged.text}{n_ctx if known.need is not None else ''}"]
 
 
 def _speed_lines(known: Known, width: int) -> list[Part]:
@@ -130,6 +131,9 @@ def _download(known: Known) -> str:
         return f"{moving.stage.value}; {key_of('app.downloads')} shows it"
     if known.facts is not None:
         return format_bytes(known.facts.bytes_total)
+    if known.seen_bytes is not None and known.offline:
+        is_whole = known.offer.entry is not None and known.offer.entry.size
+        return format_bytes(known.seen_bytes) + ("" if is_whole else ", and its draft")
     return known.trouble or (_NOT_KNOWN if known.offline else _ASKING)
 
 

@@ -328,7 +328,8 @@ class MenuScreen(EagleScreen[None]):
         said = []
         if self._offline is not None:
             is_away = isinstance(self._offline, OfflineError)
-            said.append(f"Hub {'offline' if is_away else 'not answering'}: sizes as last seen")
+            hub = "offline" if is_away else "not answering"
+            said.append(f"Hub {hub}: sizes as in the built-in list")
         if self._here is None:
             said.append("Looking for models on this machine…")
         self.query_one("#banner", Line).show(" · ".join(said))

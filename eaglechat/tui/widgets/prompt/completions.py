@@ -10,7 +10,7 @@ from textual.widgets.option_list import Option
 
 from eaglechat.tui.commands.slash import Completion, CompletionList
 
-_NAME_CELLS = 26
+_NAME_CELLS = 24
 
 
 class Completions(OptionList):
@@ -72,7 +72,6 @@ class Completions(OptionList):
 
 
 def _row(completion: Completion) -> Content:
-    name = f"  {completion.shown}"
-    shown = f"{name}  " if len(name) > _NAME_CELLS else f"{name:<{_NAME_CELLS}}"
+    shown = f"  {completion.shown:<{_NAME_CELLS}}  "
     style = "bold" if completion.text else "$foreground-muted"
     return Content.assemble((shown, style), (completion.help, "$foreground-muted"))

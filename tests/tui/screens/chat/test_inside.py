@@ -72,6 +72,20 @@ async def test_without_a_record_i_answers_again_with_one_and_shows_the_same_roun
     assert load(tmp_path / "config.toml")[0].interface.inspect
 
 
+async def test_the_end_of_a_reply_is_named_and_words_are_whole(drive: Drive) -> None:
+    async with drive(size=(200, 50)) as user:
+        await user.open_chat()
+        user.engine.reply = ""
+        await user.ask("Say nothing")
+        await user.command("chat.inspect", to=InsideScreen)
+        await user.sees("• end of the reply")
+        await user.press("escape", to=ChatScreen)
+        user.engine.reply = " ".join(f"word{n:03}" for n in range(90))
+        await user.ask("Say much")
+        await user.command("chat.inspect", to=InsideScreen)
+        await user.sees("… word")
+
+
 async def test_a_second_reply_is_not_begun_while_one_is_written(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()

@@ -18,7 +18,7 @@ from tests.tui.driving import WIDE, Driver
 Drive = Callable[..., Driver]
 LONG = "\n".join(f"line {n}" for n in range(132))
 TALL = "\n".join(f"line {n}" for n in range(20))
-MARK = "[pasted: 132 lines]"
+MARK = "[pasted: 132 lines, ~270 tokens]"
 
 
 async def paste(user: Driver, text: str) -> None:
@@ -90,7 +90,9 @@ async def test_a_short_paste_is_text_and_a_long_line_is_not(drive: Drive) -> Non
         await paste(user, "one\ntwo")
         await user.until(lambda: user.prompt.text == "one\ntwo", "the text")
         await paste(user, "x" * 81_000)
-        await user.until(lambda: user.prompt.text == "one\ntwo[pasted: 81 kB]", "one long line")
+        await user.until(
+            lambda: user.prompt.text == "one\ntwo[pasted: 81 kB, ~20,250 tokens]", "one line"
+        )
 
 
 @pytest.mark.parametrize("before", ["", "first\n"])
@@ -132,6 +134,22 @@ async def test_a_file_is_chosen_shown_and_sent_as_a_part(drive: Drive) -> None:
         await user.press("end", "!", "enter")
         await user.until(lambda: user.messages[0].content.endswith("!"), "another wording")
         assert user.messages[0].content.count("# Notes") == 1
+
+
+async def test_a_long_name_stands_apart_from_its_size_and_what_is_too_large_says_so(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"n{'x' * length}.txt" for length in (17, 18, 19, 20, 21, 30, 60)]
+    for name in names:
+        (tmp_path / name).write_text("some")
+    (tmp_path / "nlarge.txt").write_bytes(bytes(2**20 + 1))
+    monkeypatch.chdir(tmp_path)
+    async with drive() as user:
+        await user.open_chat()
+        await user.type("@n")
+        for name in names:
+            await user.sees(f"{name}  ")
+        await user.sees("1.0 MB, too large")
 
 
 @pytest.mark.usefixtures("folder")

@@ -59,7 +59,10 @@ async def test_a_role_is_written(
     drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "editor.py"
-    script.write_text("import sys; open(sys.argv[1], 'a').write('temperature = 0.1\\n')")
+    script.write_text(
+        "import sys; assert sys.argv[1].endswith('terse.toml')\n"
+        "open(sys.argv[1], 'a').write('temperature = 0.1\\n')"
+    )
     monkeypatch.setenv("EDITOR", f"{sys.executable} {script}")
     monkeypatch.delenv("VISUAL", raising=False)
 
@@ -68,6 +71,7 @@ async def test_a_role_is_written(
         await user.open_chat()
         await user.type("/role terse", "enter")
         await user.on(RolesScreen)
+        await user.sees("Enter writes it")
         await user.press("enter")
         await user.until(lambda: user.chat.controls.temperature == 0.1, "the role")
         await user.sees("· role terse")
