@@ -110,8 +110,8 @@ def write_draft(
     return close(writer, path)
 
 
-def write_model(path: Path, template: str, control: Sequence[str]) -> Path:
-    """A model whose tokens are the bytes and these control tokens."""
+def write_model(path: Path, template: str | None, control: Sequence[str]) -> Path:
+    """A model whose tokens are the bytes and these control tokens; a base model has no template."""
     writer = GGUFWriter(path, "llama")
     tokens = [*_byte_tokens(), *control, "<|the-end|>"]
     n_control = len(control) + 1
@@ -121,7 +121,8 @@ def write_model(path: Path, template: str, control: Sequence[str]) -> Path:
     writer.add_token_types([1] * (len(tokens) - n_control) + [3] * n_control)
     writer.add_token_merges(["a b"])
     writer.add_eos_token_id(len(tokens) - 1)
-    writer.add_chat_template(template)
+    if template is not None:
+        writer.add_chat_template(template)
     return _write_random_model(writer, path, len(tokens))
 
 

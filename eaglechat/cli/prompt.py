@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from eaglechat.cli import options
-from eaglechat.cli.status import OK, CommandError
+from eaglechat.cli.status import OK, CommandError, complain
 from eaglechat.settings import Settings, find
 from eaglechat.wire.protocol import Message, Thinking
 
@@ -123,6 +123,8 @@ def _shown(
             prompter = Prompter(model, template)
             prompt = prompter.text(messages, thinking)
             parts = prompter.parts(thinking).stream
+            if prompter.untemplated:
+                complain(prompter.untemplated)
     shown = {"prompt": prompt}
     if reply is not None:
         segments = [*parts.push(reply), *parts.flush()]

@@ -98,6 +98,8 @@ def _reply(
         # Kept here, because the link forgets it when the engine dies.
         info, hello = engine.load(pair), engine.hello
         _check_speculation(settings, info, hello)
+        if info.untemplated:
+            complain(info.untemplated)
         written = {}
         if not args.json:
             written[Part.ANSWER] = ReplyStream(sys.stdout)

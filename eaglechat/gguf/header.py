@@ -91,6 +91,7 @@ _FILE_TYPES = {
 }  # fmt: skip
 
 
+NO_TEMPLATE = "the target's file has no chat template, so it is probably a base model"
 _HEAD_TENSOR = ".nextn.eh_proj.weight"
 
 _TEXT, _ARRAY = 8, 9
@@ -157,6 +158,11 @@ class GGUFHeader:
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key, in which `{arch}` stands for the architecture."""
         return self.fields.get(key.replace("{arch}", self.architecture), default)
+
+    @property
+    def has_chat_template(self) -> bool:
+        template = self.get("tokenizer.chat_template")
+        return isinstance(template, str) and bool(template.strip())
 
     def number(self, key: str, default: int = 0) -> int:
         """The whole number of a key; the default if there is none."""

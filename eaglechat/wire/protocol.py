@@ -295,6 +295,8 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     """None if it was not timed, and for a target that is small, or partly on GPUs."""
     speculation_off: str | None
     chains_only: str | None = None
+    untemplated: str | None = None
+    """What is done because the target's file has no chat template; None if it has one."""
     reasoning: Reasoning = NO_REASONING
     sampling: RecommendedSampling = RecommendedSampling()
     server: str = ""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.cli import main
+from tests import tiny
 from tests.engine.templates.dialects import FOLDER
 from tests.hub import ollama_store
 
@@ -67,6 +68,42 @@ def test_a_template_takes_the_place_of_the_model_s_own(
         "<seed:bos>assistant\n<seed:think>Two and two.</seed:think>\n4<seed:eos>"
         "<seed:bos>user\nSure?<seed:eos><seed:bos>assistant\n\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("template", "control", "prompt"),
+    [
+        (None, (), "2 + 2?4\nSure?\n"),
+        ("", (), "2 + 2?4\nSure?\n"),
+        (" \n", ("<|im_end|>", "<turn>"), "2 + 2?4\nSure?\n"),
+        (
+            None,
+            ("<|im_start|>", "<|im_end|>"),
+            "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n"
+            "<|im_start|>user\nSure?<|im_end|>\n<|im_start|>assistant\n\n",
+        ),
+    ],
+    ids=["no template", "an empty one", "a blank one", "the markers of ChatML"],
+)
+def test_a_base_model_goes_on_with_the_text_and_that_is_said_once(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    conversation: str,
+    *,
+    template: str | None,
+    control: tuple[str, ...],
+    prompt: str,
+) -> None:
+    base = str(tiny.write_model(tmp_path / "base.gguf", template, control))
+    said = "the target's file has no chat template, so it is probably a base model"
+
+    assert main(["prompt", "--target", base, "--messages", conversation]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count(said)) == (prompt, 1)
+    assert main(["run", "--target", base, "--max-tokens", "2", "--threads", "1", "Paris is"]) == 0
+    assert capsys.readouterr().err.count(said) == 1
+    main(["doctor", base])
+    assert said[1:] in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_reply_falls_into_its_parts(

@@ -92,6 +92,7 @@ class ScriptedEngine(Link):
         self.chat_error: tuple[str, str] | None = None
         self.start_error: str | None = None
         self.speculation_off: str | None = None
+        self.untemplated: str | None = None
         self.turns_in_context: int | None = None
         self.protocol = protocol.PROTOCOL_VERSION
         self.engine_name = "eaglechat"
@@ -237,6 +238,7 @@ class ScriptedEngine(Link):
                 reasoning=self.reasoning,
                 sampling=self.sampling,
                 chains_only=self.chains_only,
+                untemplated=self.untemplated,
             )
             yield [
                 protocol.Loading(id=load.id, stage="context", fraction=0.9),

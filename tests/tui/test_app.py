@@ -267,6 +267,13 @@ async def test_a_pair_without_a_draft_says_so(drive: Drive) -> None:
         await user.sees("Off: the target's architecture does")
 
 
+async def test_a_base_model_is_said_to_be_one(drive: Drive) -> None:
+    async with drive() as user:
+        user.engine.untemplated = "the target's file has no chat template"
+        await user.open_chat()
+        await user.sees("The target's file has no chat template.")
+
+
 async def test_without_a_drafter_the_panel_has_only_what_n_grams_follow(
     drive: Drive, models: Path
 ) -> None:

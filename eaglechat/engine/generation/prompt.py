@@ -126,6 +126,11 @@ class Prompter:
         """What the chat template supports of reasoning."""
         return self._template.reasoning
 
+    @property
+    def untemplated(self) -> str | None:
+        """What is done because the model's file has no chat template; None if it has one."""
+        return self._template.untemplated
+
     @cached_property
     def _markers(self) -> tuple[bytes, ...]:
         return tuple(marker.encode() for marker in self._template.dialect.markers)

@@ -21,7 +21,7 @@ from eaglechat.engine.llama_server.arguments import NO_DRAFT, Drafting, drafting
 from eaglechat.engine.llama_server.probe_program import Gpu, ProbedProgram, probe_program
 from eaglechat.engine.llama_server.program import Program
 from eaglechat.engine.loading.machine import choose_threads, memory
-from eaglechat.gguf.header import GGUFHeader, model_info
+from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.links.base import Died
@@ -199,6 +199,11 @@ class ProgramWorker(Worker):
             load_ms=(time.perf_counter() - began) * 1000.0,
             n_threads=options.n_threads or 0,
             speculation_off=_off(self._pair),
+            untemplated=(
+                None
+                if headers[0].has_chat_template
+                else f"{NO_TEMPLATE}: {NAME} writes the chat as ChatML"
+            ),
         )
         self.say(Loaded(id=request.id, pair=info))
 

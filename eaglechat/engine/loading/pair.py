@@ -189,6 +189,7 @@ class LoadedPair:
             speculation_off=off,
             chains_only=chains_only,
             reasoning=self.prompter.reasoning,
+            untemplated=self.prompter.untemplated,
             sampling=recommended_sampling(target),
             left_out=target.left_out,
         )

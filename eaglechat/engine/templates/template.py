@@ -14,6 +14,7 @@ from typing import Any
 from eaglechat.engine.templates import sandbox
 from eaglechat.engine.templates.dialect import find_dialect
 from eaglechat.engine.templates.sandbox import TemplateRefusedError
+from eaglechat.gguf.header import NO_TEMPLATE
 from eaglechat.wire.part_stream import PartStream
 from eaglechat.wire.protocol import AS_IT_IS, EFFORTS, Message, Reasoning, Thinking
 
@@ -23,7 +24,19 @@ CHATML = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-"""For a model without a template; llama.cpp takes the same."""
+"""For a model without a template whose vocabulary has these markers; llama.cpp takes the same."""
+PLAIN = (
+    "{% for message in messages %}"
+    "{% if not loop.first and message['role'] != 'assistant' %}{{ '\n' }}{% endif %}"
+    "{{ message['content'] }}"
+    "{% endfor %}"
+)
+"""For any other model without a template: the text so far, which the model continues."""
+_MARKERS = ("<|im_start|>", "<|im_end|>")
+_WITHOUT = {
+    CHATML: "the chat is written as ChatML, whose markers its vocabulary has",
+    PLAIN: "it continues the text of the chat (plain completion)",
+}
 
 _ON = {
     "enable_thinking": True,
@@ -62,7 +75,10 @@ class ChatTemplate:
 
         Raises PromptError for a template that is not valid Jinja, or takes too much time or memory.
         """
-        self._source = source or CHATML
+        own = source if source and not source.isspace() else None
+        self._source = own or (CHATML if all(map(is_control, _MARKERS)) else PLAIN)
+        self.untemplated = None if own else f"{NO_TEMPLATE}: {_WITHOUT[self._source]}"
+        """What is done instead if there is no template; None if there is one."""
         self._tokens = {"bos_token": bos, "eos_token": eos}
         self._shape = _find_shape(self._try)
         self.dialect = find_dialect(self._source, self._try, is_control)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.pairing import pairings, takes_drafts
-from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.texts.wording import drafter
@@ -32,10 +32,13 @@ def of_model(model: LocalModel, drafters: Sequence[DrafterKind]) -> str:
 
 
 def about(model: LocalModel, drafters: Sequence[DrafterKind]) -> str | None:
-    """Why a file cannot be used, or why nothing but n-grams drafts for it; None if neither."""
+    """Why a file cannot be used, that it has no chat template, and why nothing but n-grams drafts
+    for it; None if there is nothing to say."""
     if not model.is_target or model.header is None:
         return model.problem
-    return None if drafters else why_none(model.header)
+    template = "" if model.header.has_chat_template else f"{NO_TEMPLATE.capitalize()}."
+    draft = "" if drafters else why_none(model.header)
+    return " ".join(filter(None, (template, draft))) or None
 
 
 def made_of(target: GGUFHeader, draft: GGUFHeader | None) -> str:

@@ -117,6 +117,8 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
     loaded = f"Loaded in {info.load_ms / 1000:.1f} s on {where}{without_it}."
     if info.server:
         loaded = f"Connected to {info.server}."
+    if info.untemplated:
+        loaded = f"{loaded} {wording.sentence(info.untemplated)}"
     if info.speculation_off:
         return f"{loaded} Speculation is off: {info.speculation_off}."
     if info.server:

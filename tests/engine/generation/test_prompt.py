@@ -27,14 +27,21 @@ def render(source: str | None, *messages: Message) -> str:
     return ChatTemplate(source, bos="<s>", eos="</s>").render(messages or (USER,))
 
 
-def test_a_model_without_a_template_gets_chatml() -> None:
-    assert render(None, *TURNS) == (
+def test_a_model_without_a_template_gets_chatml_if_it_has_the_markers() -> None:
+    markers = {"<|im_start|>", "<|im_end|>"}
+    template = ChatTemplate(None, bos="<s>", eos="</s>", is_control=markers.__contains__)
+    assert template.render(TURNS) == (
         "<|im_start|>system\nbe brief<|im_end|>\n"
         "<|im_start|>user\nhi there<|im_end|>\n"
         "<|im_start|>assistant\nhello<|im_end|>\n"
         "<|im_start|>user\nbye<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
+
+
+def test_a_base_model_goes_on_with_the_text() -> None:
+    assert render(None, *TURNS) == "be brief\nhi therehello\nbye"
+    assert render(None, *TURNS[:3]) == "be brief\nhi therehello"
 
 
 @pytest.mark.real
