@@ -28,6 +28,7 @@ from tests.engine.rig import (
     open_rig,
     plainly,
 )
+from tests.engine.ties import same_unless_tie
 
 HOT = Sampling(temperature=0.8, top_k=0, top_p=1.0, min_p=0.0)
 PENALISED = Sampling(temperature=0.0, repeat_penalty=1.2)
@@ -200,7 +201,7 @@ def test_whatever_fails_in_a_drafter_the_reply_goes_on(
         length = AUTO if what == "waiting" else 3
         rig.drafter.broken = what
         reply = rig.reply(prompt, live=Live(Speculation(n_draft_max=length), 0.0))
-        assert reply.tokens == plain.tokens
+        same_unless_tie(tiny_models[0], prompt, plain.tokens, reply.tokens)
         assert [off.reason for off in reply.offs] == ["the draft failed: KeyError: 'no such thing'"]
         rig.drafter.broken = None
         again = rig.reply(prompt, n_draft_max=3)
@@ -247,7 +248,7 @@ def test_n_grams_go_on_where_the_draft_fails(tiny_models: tuple[Model, Model], w
         rig.drafter.broken = what
         live = Live(Speculation(n_draft_max=3, ngram=True), 0.0)
         reply = rig.reply(prompt, live=live, max_tokens=200)
-        assert reply.tokens == plain.tokens
+        same_unless_tie(tiny_models[0], prompt, plain.tokens, reply.tokens)
         check_bookkeeping(reply, prompt)
         assert len(reply.offs) == 1
         assert all(round_.timings.draft_ms >= 0.0 for round_ in reply.rounds)
@@ -256,7 +257,10 @@ def test_n_grams_go_on_where_the_draft_fails(tiny_models: tuple[Model, Model], w
 
 
 def test_a_drafter_that_cannot_be_switched_on_is_left_alone(
-    rig: Rig, prompt: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    rig: Rig,
+    tiny_models: tuple[Model, Model],
+    prompt: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain = rig.reply(prompt, live=plainly())
 
@@ -265,7 +269,7 @@ def test_a_drafter_that_cannot_be_switched_on_is_left_alone(
 
     monkeypatch.setattr(rig.drafter, "set_export", fail)
     reply = rig.reply(prompt)
-    assert reply.tokens == plain.tokens
+    same_unless_tie(tiny_models[0], prompt, plain.tokens, reply.tokens)
     assert [off.reason for off in reply.offs] == ["the draft failed: OSError: stuck"]
     assert rig.reply(prompt, live=plainly()).offs == []
 

@@ -14,6 +14,7 @@ from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import AUTO, Set, Speculation
 from eaglechat.wire.records import AutoReason
 from tests.engine.rig import open_rig, plainly
+from tests.engine.ties import same_unless_tie
 
 REPEATS = [1, 2, 3, 4, 5, 1, 2, 3]
 FLAT = Calibration(verify=((1, 1.0), (17, 1.2)))
@@ -85,4 +86,4 @@ def test_the_switch_of_n_grams_is_live_and_changes_no_token(
     drafters = [round_.drafter for round_ in reply.rounds]
     assert "ngram" not in drafters[:8]
     assert "ngram" in drafters[8:]
-    assert reply.tokens == plain.tokens
+    same_unless_tie(tiny_models[0], prompt, plain.tokens, reply.tokens)
