@@ -18,8 +18,8 @@ from eaglechat.cli import loading, main
 from tests import tiny
 from tests.cli.engines import engine_that, engine_that_dies_after
 from tests.cli.run.running import in_this_process
+from tests.waiting import PATIENCE_S
 
-PATIENCE_S = 60
 PROMPTS = "=== cat\nthe cat sat on the mat\n=== fox\nthe quick brown fox\n"
 
 

@@ -14,7 +14,6 @@ from eaglechat.settings import Settings
 from tests.engine_client import engine_in_this_process
 
 PROMPT = "the cat sat on the mat"
-PATIENCE_S = 60
 ASCII = {"PYTHONIOENCODING": "ascii"}
 
 

@@ -13,12 +13,12 @@ from eaglechat.cli import loading
 from tests.cli.engines import engine_that, engine_that_dies_after
 from tests.cli.redrawn import Terminal
 from tests.cli.run.running import (
-    PATIENCE_S,
     PROMPT,
     Runner,
     command,
     process,
 )
+from tests.waiting import PATIENCE_S
 
 
 def test_json_keeps_what_had_come_before_the_engine_died(

@@ -14,10 +14,10 @@ from tests import tiny
 from tests.cli.engines import engine_that, engine_that_takes_its_time
 from tests.cli.run.running import (
     ASCII,
-    PATIENCE_S,
     command,
     process,
 )
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from tests.engine.llama_server.program import started, write_program
 from tests.engine_client import Client
 from tests.rpc.fake_server import nobody, serving
 from tests.tiny import write_draft
+from tests.waiting import PATIENCE_S
 
 USER = p.Message(role="user", content="Name three rivers of Europe and say where they end.")
 
@@ -202,7 +203,7 @@ def test_the_program_ends_with_an_engine_that_is_killed(
     client.until(lambda: client.latest.of(p.Loading))
     (program,) = programs(client)
     client.process.kill()
-    assert psutil.wait_procs([program], timeout=20.0)[1] == []
+    assert psutil.wait_procs([program], timeout=PATIENCE_S)[1] == []
 
 
 def test_a_program_that_a_signal_ends_is_started_once_and_the_signal_is_named(

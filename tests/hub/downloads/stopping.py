@@ -8,6 +8,7 @@ from pathlib import Path
 
 from eaglechat.hub.downloads.download import FileProgress
 from eaglechat.hub.downloads.transfer import StoppedError, StopSignal
+from tests.waiting import PATIENCE_S
 
 
 def stop_at(bytes_done: int, pull: Callable[..., Path]) -> None:
@@ -27,8 +28,8 @@ def stop_at(bytes_done: int, pull: Callable[..., Path]) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert arrived.wait(10)
+    assert arrived.wait(PATIENCE_S)
     stop.stop()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert len(outcome) == 1

@@ -23,6 +23,7 @@ from eaglechat.hub.local import partial_file
 from eaglechat.hub.local.cache import RepoCache
 from tests.hub.downloads.stopping import stop_at
 from tests.hub.fakehub import FakeHub, Seen, sha256
+from tests.waiting import PATIENCE_S
 
 BLOCK = 20_000
 DATA = random.Random(3).randbytes(10 * BLOCK + 77)
@@ -64,7 +65,7 @@ def test_each_block_is_asked_for_once_over_at_most_eight_connections(
             open_now.add(id(seen))
             most = max(most, len(open_now))
             if len(fake.requests("storage")) <= transfer.CONNECTIONS:
-                together.wait(10)
+                together.wait(PATIENCE_S)
         if seen.sent + fake.piece >= BLOCK:
             open_now.discard(id(seen))
 

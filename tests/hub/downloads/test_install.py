@@ -19,6 +19,7 @@ from eaglechat.hub.local.installed import begun_pairs, status
 from eaglechat.hub.references import HubReference, choose
 from tests import ggufs
 from tests.hub.fakehub import FakeHub, sha256
+from tests.waiting import PATIENCE_S
 
 TARGET, DRAFT = ggufs.target(), ggufs.draft()
 SHARDS = {f"q4/m-Q4_K_M-0000{i}-of-00002.gguf": TARGET + bytes(i) for i in (1, 2)}
@@ -39,7 +40,7 @@ def fetch(hub: Hub, files: Sequence[RemoteFile]) -> None:
     """Download what can be had of these files."""
     downloads = Downloads(hub, policy=RetryPolicy(attempts=1))
     downloads.fetch("files", files)
-    assert downloads.wait(timeout=20)
+    assert downloads.wait(timeout=PATIENCE_S)
 
 
 def test_a_plan_says_what_will_come_from_where(hub: Hub) -> None:

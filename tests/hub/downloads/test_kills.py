@@ -12,6 +12,7 @@ from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.partial_file import BLOCK, PartialFile
 from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub, Seen, sha256
+from tests.waiting import PATIENCE_S
 
 
 class Held:
@@ -39,7 +40,7 @@ def test_kills_lose_nothing_of_any_connection(fake: FakeHub, tmp_path: Path) -> 
     for share in (0.1, 0.4, 0.8):
         held = fake.pace = Held(fake, int(share * len(data)))
         process = commands.start("pull", "user/model")
-        assert held.reached.wait(60)
+        assert held.reached.wait(PATIENCE_S)
         process.kill()
         process.communicate()
         held.gate.set()

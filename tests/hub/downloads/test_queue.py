@@ -20,7 +20,7 @@ from eaglechat.hub.local.installed import begun_pairs, status
 from eaglechat.hub.local.pair import Pair
 from tests import ggufs
 from tests.hub.fakehub import FakeHub, Seen
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SIZE, HALF = 100_000, 50_000
 FILES = {f"m{i}.gguf": random.Random(i).randbytes(SIZE) for i in range(4)}
@@ -100,7 +100,7 @@ def test_two_at_a_time_until_all_are_there(downloads: Downloads, gate: Gate) -> 
     assert list(states(downloads).values()) == ["running", "running", "queued", "queued"]
     until_half(downloads, "m0", "m1")
     gate.opened.set()
-    assert downloads.wait(timeout=20)
+    assert downloads.wait(timeout=PATIENCE_S)
     assert [content(downloads, f"m{i}") for i in range(4)] == list(FILES.values())
     assert {one.stage for one in downloads.snapshots()} == {Stage.INSTALLED}
     assert {(one.bytes_done, one.bytes_total) for one in downloads.snapshots()} == {(SIZE, SIZE)}
@@ -116,10 +116,10 @@ def test_a_paused_download_frees_its_place_and_goes_on_from_its_byte(
     held = look(downloads, "m0")
     assert (held.bytes_done, held.bytes_total, held.speed) == (HALF, SIZE, None)
     gate.opened.set()
-    assert downloads.wait(timeout=20)
+    assert downloads.wait(timeout=PATIENCE_S)
     assert look(downloads, "m0").stage is Stage.PAUSED
     downloads.resume("m0")
-    assert downloads.wait(timeout=20)
+    assert downloads.wait(timeout=PATIENCE_S)
     assert content(downloads, "m0") == FILES["m0.gguf"]
     assert fake.requests("storage")[-1].range == f"bytes={HALF}-"
 
@@ -132,7 +132,7 @@ def test_resuming_at_once_waits_for_the_old_thread_and_loses_nothing(
     downloads.pause("m0")
     downloads.resume("m0")
     gate.opened.set()
-    assert downloads.wait(timeout=20)
+    assert downloads.wait(timeout=PATIENCE_S)
     assert states(downloads) == {"m0": "done"}
     assert [seen.range for seen in fake.requests("storage")] == [None, f"bytes={HALF}-"]
 
@@ -143,7 +143,7 @@ def test_cancel_takes_effect_at_once_and_starts_the_next(downloads: Downloads, g
     downloads.cancel("m0")
     assert states(downloads) == {"m1": "running", "m2": "running"}
     gate.opened.set()
-    assert downloads.wait(timeout=20)
+    assert downloads.wait(timeout=PATIENCE_S)
     assert states(downloads) == {"m1": "done", "m2": "done"}
 
 
@@ -152,13 +152,13 @@ def test_a_failure_is_told_in_its_words_and_can_be_tried_again(
 ) -> None:
     fake.repos["user/model"].gated = True
     fetch(downloads, 0)
-    assert downloads.wait(timeout=20)
+    assert downloads.wait(timeout=PATIENCE_S)
     failed = look(downloads, "m0")
     assert failed.stage is Stage.FAILED
     assert "user/model is gated" in (failed.error or "")
     fake.repos["user/model"].gated = False
     downloads.resume("m0")
-    assert downloads.wait(timeout=20)
+    assert downloads.wait(timeout=PATIENCE_S)
     assert (states(downloads), look(downloads, "m0").error) == ({"m0": "done"}, None)
 
 
@@ -196,7 +196,7 @@ def test_time_left_follows_from_the_speed(hub: Hub, fake: FakeHub) -> None:
         until(lambda: look(downloads, "m0").bytes_done == offset)
         now[0] = offset / 25_000
         if offset == HALF:
-            opened.wait(20)
+            opened.wait(PATIENCE_S)
 
     fake.pace = one_piece_a_second
     fetch(downloads, 0)
@@ -206,7 +206,7 @@ def test_time_left_follows_from_the_speed(hub: Hub, fake: FakeHub) -> None:
     assert 12_500 <= held.speed <= 25_000
     assert held.eta == held.files[0].eta == pytest.approx(HALF / held.speed)
     opened.set()
-    assert downloads.wait(timeout=20)
+    assert downloads.wait(timeout=PATIENCE_S)
     assert look(downloads, "m0").files[0].eta is None
 
 

@@ -25,6 +25,7 @@ from tests.links.http.fault_server import (
     fault_server,
     why,
 )
+from tests.waiting import PATIENCE_S
 
 
 def test_a_reply_of_any_server_is_its_text(connect: Callable[..., Client]) -> None:
@@ -76,7 +77,7 @@ def test_a_link_that_still_asks_what_answers_is_closed_at_once(
     client = client_of(server.url)
     before = set(threading.enumerate())
     client.link.start()
-    assert asked.wait(30)
+    assert asked.wait(PATIENCE_S)
     client.link.close(patience_s=30)
     assert not [one for one in set(threading.enumerate()) - before if one.name == "engine"]
     closed.set()
@@ -181,7 +182,7 @@ def test_a_first_token_that_is_long_in_coming_can_be_cancelled_at_once(
     client.end(asked)
 
     assert asked.last.end.finish_reason is FinishReason.CANCELLED
-    assert server.closed.wait(30)
+    assert server.closed.wait(PATIENCE_S)
 
 
 def test_a_cancel_in_mid_reply_closes_the_connection_and_keeps_what_came(
@@ -201,7 +202,7 @@ def test_a_cancel_in_mid_reply_closes_the_connection_and_keeps_what_came(
 
     assert asked.last.end.finish_reason is FinishReason.CANCELLED
     assert asked.text == "one"
-    assert server.closed.wait(30)
+    assert server.closed.wait(PATIENCE_S)
 
 
 def test_a_closed_link_closes_the_connection(
@@ -212,7 +213,7 @@ def test_a_closed_link_closes_the_connection(
     client.ask(chat())
     client.until(server.chats, "the request")
     client.link.close()
-    assert server.closed.wait(30)
+    assert server.closed.wait(PATIENCE_S)
 
 
 def test_a_stall_in_mid_reply_ends_it(connect: Callable[..., Client], server: FaultServer) -> None:

@@ -16,6 +16,7 @@ from eaglechat.wire.records import FinishReason, Part
 from tests.engine_client import Client
 from tests.links.engines import chat
 from tests.links.http.fault_server import FaultServer, Handler, raw, why
+from tests.waiting import PATIENCE_S
 
 
 def data(value: Any) -> bytes:
@@ -193,7 +194,7 @@ def test_a_reply_is_over_though_the_server_is_slow_to_close(
 
     server.chat = linger
     assert connect().answer(chat()).text == "größe ✓"
-    assert server.closed.wait(30)
+    assert server.closed.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize(

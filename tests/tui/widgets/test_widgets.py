@@ -167,8 +167,7 @@ async def test_why_is_the_arithmetic_of_a_round_and_the_share_of_guesses_kept() 
     async with app.run_test() as pilot:
         why = WhyView()
         await app.mount(why)
-        while not why.content_size.width:
-            await pilot.pause()
+        await until(pilot, lambda: why.content_size.width)
         why.show(None, None, SpeculationStats())
         assert why.render().plain.split("\n")[-1] == "nothing drafted yet"
         why.show(None, None, SpeculationStats(rounds=64, tokens=64))
