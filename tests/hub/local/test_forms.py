@@ -121,11 +121,8 @@ def test_what_stops_the_writing_leaves_nothing(pair: Pair) -> None:
     assert not list(paths.reencoded_dir().glob("*.gguf*"))
 
 
-def test_where_no_copy_can_be_written_the_target_itself_is_loaded(
-    pair: Pair, tmp_path: Path
-) -> None:
-    home = tmp_path / "eaglechat"
-    home.write_text("a file where the folder should be")
+def test_where_no_copy_can_be_written_the_target_itself_is_loaded(pair: Pair, home: Path) -> None:
+    (home / "eaglechat").write_text("a file where the folder should be")
     found = to_load(pair)
     assert found.target == pair.target
     assert f"can be written ({home}" in (found.problem or "")

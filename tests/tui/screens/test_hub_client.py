@@ -140,9 +140,9 @@ async def test_a_pair_found_by_search_is_judged_and_stays_in_the_catalogue(
 
 
 async def test_a_draft_is_found_for_a_model_here_and_loaded_as_soon_as_it_is(
-    drive: Drive, desk: HubDesk, fake: FakeHub, tmp_path: Path
+    drive: Drive, desk: HubDesk, fake: FakeHub, home: Path
 ) -> None:
-    own = tmp_path / ".lmstudio" / "models" / "me" / "mine" / "mine-Q8_0.gguf"
+    own = home / ".lmstudio" / "models" / "me" / "mine" / "mine-Q8_0.gguf"
     own.parent.mkdir(parents=True)
     own.write_bytes(ggufs.target())
     fake.add("lab/mine-eagle3-GGUF", {"mine-eagle3.gguf": ggufs.draft()})
