@@ -50,12 +50,13 @@ def here(hub: Hub) -> int:
 class HeldFrom:
     """A pace: nothing is sent from an object of the storage on until the gate opens."""
 
-    def __init__(self, number: int) -> None:
-        self.number, self.gate = number, threading.Event()
+    def __init__(self, fake: FakeHub, number: int) -> None:
+        self.number, self.gate, self._closing = number, threading.Event(), fake.closing
 
     def __call__(self, seen: Seen, offset: int) -> None:
         if int(seen.path.rpartition("/")[2].partition("?")[0]) >= self.number:
-            self.gate.wait(30)
+            while not self.gate.is_set() and not self._closing.is_set():
+                self.gate.wait(0.05)
 
 
 def test_a_file_too_large_for_http_comes_from_xet_storage(hub: Hub, fake: FakeHub) -> None:
@@ -95,7 +96,7 @@ def test_a_hub_without_xet_storage_is_asked_over_http(hub: Hub, fake: FakeHub) -
 
 
 def test_stops_at_once_while_nothing_comes_and_resumes_there(hub: Hub, fake: FakeHub) -> None:
-    held = fake.pace = HeldFrom(3)
+    held = fake.pace = HeldFrom(fake, 3)
     stop_at(3 * XORB, lambda **options: pull(hub, **options))
     held.gate.set()
     assert here(hub) == 3 * XORB
@@ -121,7 +122,7 @@ def test_what_stays_damaged_is_refused(hub: Hub, fake: FakeHub) -> None:
 
 
 def test_a_storage_that_fails_leaves_what_came(hub: Hub, fake: FakeHub) -> None:
-    held = fake.pace = HeldFrom(2)
+    held = fake.pace = HeldFrom(fake, 2)
     stop_at(2 * XORB, lambda **options: pull(hub, **options))
     held.gate.set()
     fake.fail(status=404, times=1000)
