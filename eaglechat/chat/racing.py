@@ -1,4 +1,5 @@
-"""A race: several ways to draft write the same reply in turn, against plain decoding.
+"""A race: several ways to draft write the same reply in turn, against plain decoding, until it is
+certain whether that is faster, or time is up.
 
 A heat is a short piece of the reply. In each heat every contender continues the same text, with the
 same seed, so that a slow moment of the machine falls on all of them; what plain decoding wrote is
@@ -11,22 +12,21 @@ because a heat ends.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import sqrt
+from time import monotonic
 from typing import Protocol
 
 import msgspec
 
 from eaglechat.chat.recording import Recording, Terms
+from eaglechat.engine.bench.looks import LEVEL, Looks, minutes_for
 from eaglechat.engine.bench.measure import PLAINLY, order_of
-from eaglechat.engine.bench.verdict import MeasuredGain
-from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.speeds import Gain, PlainSpeed, Speeds
 from eaglechat.links.base import AnsweredRequest, Listener
 from eaglechat.wire import protocol
+from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.protocol import (
     AUTO,
     N_DRAFT_MAX_DEFAULT,
@@ -48,13 +48,14 @@ from eaglechat.wire.records import (
     per_second,
 )
 from eaglechat.wire.stats import SpeculationStats
+from eaglechat.wire.student import student_t
 
-HEATS, HEAT_TOKENS = 16, 20
-_HEATS_OF_SERVER, _SERVER_TOKENS = 4, 128
+HEAT_TOKENS, FIRST_LOOK = 20, 8
+"""Tokens of a heat; heats before the first look at the results."""
+_SERVER_TOKENS, _FIRST_LOOK_AT_SERVER = 128, 4
 FEWEST_HEATS = 4
+_MINUTES = 2
 _LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
-_T = (3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
-"""Student's t for 95%, from 3 to 15 degrees of freedom."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class Asked:
 
     messages: tuple[Message, ...]
     terms: Terms
+    plain_ms: float | None = None
+    """The time of a token in plain decoding, if it is known."""
 
 
 class Engine(Protocol):
@@ -101,6 +104,11 @@ class Fork:
     index: int
     ours: str | int | None
     plain: str | int | None
+    before: str = ""
+    """The reply up to there."""
+    ours_after: str = ""
+    plain_after: str = ""
+    """What both wrote from there on, in the heat in which they differ."""
 
 
 @dataclass(frozen=True)
@@ -141,21 +149,17 @@ class Score:
     tokens_per_second: float
     seconds: float
     gain: MeasuredGain
-    """Its error is of 95%; None after too few heats."""
+    """Its error is None after too few heats, and while the race goes on."""
     is_drafted: bool = True
     """Whether it drafted at all, as far as the engine says."""
     fork: Fork | None = None
 
     @property
     def verdict(self) -> str:
-        """faster, slower or same; plain if nothing was drafted; early after too few heats."""
+        """As of its gain; plain if nothing was drafted; early after too few heats."""
         if self.gain.error is None:
             return "early"
-        if not self.is_drafted:
-            return "plain"
-        if self.gain.is_faster:
-            return "faster"
-        return "slower" if self.gain.is_slower else "same"
+        return self.gain.verdict if self.is_drafted else "plain"
 
 
 @dataclass(frozen=True)
@@ -167,26 +171,17 @@ class Result:
     tokens: int
     """Of the text that all wrote."""
     n_heats: int
-    plain_error: float | None
-    """The plain tokens per second are known to plus or minus this (95%)."""
-    n_past: int
+    is_sampled: bool = True
+    """Whether that is another text than the reply that was raced about."""
 
     @property
     def best(self) -> Score | None:
         """The contender that was fastest; None if there was no heat."""
         return max(self.scores[1:], key=lambda one: one.gain.speed_up, default=None)
 
-    def note(self, speeds: Speeds, pair: Pair) -> None:
-        """Keep what was measured of a pair."""
-        best, now = self.best, time.time()
-        error = best.gain.error if best else None
-        if best is None or error is None or self.plain_error is None:
-            return
-        plain = self.scores[0].tokens_per_second
-        speeds.note_plain(pair, PlainSpeed(plain, self.plain_error, self.n_past, now))
-        if best.is_drafted:
-            length = best.who.n_draft_max
-            speeds.note_gain(pair, Gain(best.gain.speed_up, error, length, "chat", now))
+    @property
+    def is_certain(self) -> bool:
+        return self.best is not None and self.best.verdict not in ("early", "unclear")
 
 
 class Race:
@@ -213,11 +208,17 @@ class Race:
         self.leg = Recording(asked.terms)
         self._goes_on = hello.can.goes_on
         limit = asked.terms.max_tokens or 2**31
-        self.n_heats = HEATS if self._goes_on else _HEATS_OF_SERVER
+        self._looks = Looks(FIRST_LOOK if self._goes_on else _FIRST_LOOK_AT_SERVER)
+        self.result: Result | None = None
+        """None until the race is over."""
         self.heat_tokens = min(HEAT_TOKENS if self._goes_on else _SERVER_TOKENS, limit)
         # Room for a whole draft behind the last token: it is stopped after it.
         spare = N_DRAFT_MAX_LIMIT + 1 if self._goes_on else 0
         self._most, self._limit = min(self.heat_tokens + spare, limit), limit
+        tokens = self._looks.next * len(self.who) * self.heat_tokens
+        self.minutes = minutes_for(tokens, asked.plain_ms, _MINUTES)
+        """It takes no longer than this."""
+        self._ends_at = 0.0
         self._engine, self._asked = engine, asked
         self._seed, self._changed = asked.terms.sampling.draw_seed(), changed
         self._begun: tuple[int, ...] = ()
@@ -225,7 +226,17 @@ class Race:
         self._request_id, self._is_full = 0, False
 
     def start(self) -> None:
+        self._ends_at = monotonic() + 60.0 * self.minutes
         self._next()
+
+    @property
+    def seconds_left(self) -> float:
+        return max(self._ends_at - monotonic(), 0.0)
+
+    @property
+    def next_look(self) -> int:
+        """After so many heats it may end."""
+        return self._looks.next
 
     def stop(self) -> None:
         """Stop at once. The finished heats count."""
@@ -238,14 +249,25 @@ class Race:
         """Whether the running heat is at the beginning of the reply."""
         return not self._begun
 
-    def result(self) -> Result:
-        return result_of(self.heats, self.who)
+    def so_far(self) -> Result:
+        """What was measured, without a claim while the race goes on."""
+        return self.result or self._measured(None)
+
+    def _measured(self, level: float | None) -> Result:
+        is_sampled = self._asked.terms.sampling.temperature > 0.0
+        return replace(result_of(self.heats, self.who, level), is_sampled=is_sampled)
+
+    def _end(self, result: Result | None = None) -> None:
+        self.is_over = True
+        self.result = result or self._measured(self._looks.last())
 
     def _next(self) -> None:
         """The next leg, or the end."""
-        if len(self.heats) == self.n_heats:
-            self.is_over = True
-            return
+        if not self._left and len(self.heats) == self._looks.next:
+            result = self._measured(self._looks.take())
+            if result.is_certain:
+                self._end(result)
+                return
         if not self._left:
             self._left = order_of(self.who, len(self.heats))
         self.running = self._left.pop(0)
@@ -280,7 +302,10 @@ class Race:
             case protocol.Done():
                 self._leg_ended(event.end, event.stats)
             case protocol.Error():
-                self.failure, self.is_over = event, True
+                self.failure = event
+                self._end()
+        if not self.seconds_left:
+            self.stop()
         self._changed()
 
     def _add(self, round_: Round) -> None:
@@ -296,7 +321,7 @@ class Race:
         leg, tokens, ms = self.leg, end.tokens, end.timings.generation_ms
         is_cut = end.finish_reason is FinishReason.CANCELLED and not self._is_full
         if self.is_stopping or is_cut or not tokens:
-            self.is_over = True
+            self._end()
             return
         if self._goes_on:
             ms = sum(round_.timings.total_ms for round_ in leg.rounds)
@@ -320,34 +345,49 @@ class Race:
         self._begun = (*self._begun, *ids) if ids else ()
 
 
-def result_of(heats: Sequence[Heat], who: Sequence[Speculation]) -> Result:
-    """What these heats say of the contenders, of which the first is plain decoding."""
-    plain = [heat.legs[PLAINLY] for heat in heats]
-    tokens = sum(leg.tokens for leg in plain)
-    speeds = [(float(leg.tokens), leg.ms / 1000.0) for leg in plain]
-    middle = plain[len(plain) // 2].recording.n_past if plain else 0
-    scores = tuple(_score(one, heats, tokens) for one in who) if heats else ()
-    return Result(scores, tokens, len(heats), _error(speeds), middle)
+def result_of(
+    heats: Sequence[Heat], who: Sequence[Speculation], level: float | None = LEVEL
+) -> Result:
+    """What these heats say of the contenders, of which the first is plain decoding. A wrong claim
+    of the fastest one has the probability `level`; with None, no claim is made."""
+    tokens = sum(heat.legs[PLAINLY].tokens for heat in heats)
+    each = None if level is None else level / max(len(who) - 1, 1)
+    scores = tuple(_score(one, heats, tokens, each) for one in who) if heats else ()
+    return Result(scores, tokens, len(heats))
 
 
-def _score(who: Speculation, heats: Sequence[Heat], tokens: int) -> Score:
+def _score(who: Speculation, heats: Sequence[Heat], tokens: int, level: float | None) -> Score:
     times = [(heat.ms(PLAINLY), heat.ms(who)) for heat in heats]
     ms = sum(own for _, own in times)
     legs = [heat.legs[who].recording for heat in heats]
-    forks = (_fork(heat, who) for heat in heats)
     return Score(
         who=who,
         tokens_per_second=per_second(tokens, ms) or 0.0,
         seconds=ms / 1000.0,
-        gain=MeasuredGain(_ratio(times), _error(times)),
+        gain=MeasuredGain(_ratio(times), _error(times, level)),
         is_drafted=any(leg.speculated or _is_unknown(leg) for leg in legs),
-        fork=next(filter(None, forks), None),
+        fork=_fork(heats, who),
     )
 
 
-def _fork(heat: Heat, who: Speculation) -> Fork | None:
-    fork = first_fork(heat.legs[who].recording, heat.legs[PLAINLY].recording)
-    return replace(fork, index=heat.start + fork.index) if fork else None
+def _fork(heats: Sequence[Heat], who: Speculation) -> Fork | None:
+    """The first one in all heats."""
+    reply = ""
+    for heat in heats:
+        reply = reply if heat.start else ""
+        ours, plain = heat.legs[who].recording, heat.legs[PLAINLY].recording
+        fork = first_fork(ours, plain)
+        if fork is not None:
+            shared = "".join(token.text for token in _tokens(ours)[: fork.index])
+            return replace(
+                fork,
+                index=heat.start + fork.index,
+                before=reply + shared,
+                ours_after=_text(ours)[len(shared) :],
+                plain_after=_text(plain)[len(shared) :],
+            )
+        reply += _text(plain)
+    return None
 
 
 def _is_unknown(leg: Recording) -> bool:
@@ -359,16 +399,17 @@ def _ratio(values: Sequence[tuple[float, float]]) -> float:
     return sum(one for one, _ in values) / (sum(other for _, other in values) or 1.0)
 
 
-def _error(values: Sequence[tuple[float, float]]) -> float | None:
-    """How far the ratio of the sums may be off (95%), by the jackknife: how much it changes if one
-    of the pairs is left out. None for too few."""
+def _error(values: Sequence[tuple[float, float]], level: float | None) -> float | None:
+    """How far the ratio of the sums may be off, but for a share `level` of cases, by the jackknife:
+    how much it changes if one of the pairs is left out. None for too few."""
     n = len(values)
-    if n < FEWEST_HEATS:
+    if n < FEWEST_HEATS or level is None:
         return None
-    left_out = [_ratio([*values[:i], *values[i + 1 :]]) for i in range(n)]
+    all_of_one, all_of_other = (sum(column) for column in zip(*values, strict=True))
+    left_out = [(all_of_one - one) / (all_of_other - other) for one, other in values]
     mean = sum(left_out) / n
     spread = sqrt(sum((one - mean) ** 2 for one in left_out) * (n - 1) / n)
-    return _T[min(n - FEWEST_HEATS, len(_T) - 1)] * spread
+    return student_t(n - 1, 1.0 - level / 2.0) * spread
 
 
 def first_fork(reply: Recording, plain: Recording) -> Fork | None:
@@ -396,7 +437,7 @@ def first_fork(reply: Recording, plain: Recording) -> Fork | None:
 def _fork_of_texts(reply: Recording, plain: Recording) -> Fork | None:
     """The same by text, for an engine that reports no ids and may send several tokens as one."""
     ours, theirs = _tokens(reply), _tokens(plain)
-    one, other = ("".join(token.text for token in tokens) for tokens in (ours, theirs))
+    one, other = _text(reply), _text(plain)
     if one == other:
         return None
     pairs = enumerate(zip(one, other, strict=False))
@@ -425,6 +466,10 @@ def _ended_by_itself(recording: Recording) -> bool:
 
 def _tokens(recording: Recording) -> list[Token]:
     return [token for round_ in recording.rounds for token in round_.tokens]
+
+
+def _text(recording: Recording) -> str:
+    return "".join(token.text for token in _tokens(recording))
 
 
 def _named(token: Token) -> str | int | None:

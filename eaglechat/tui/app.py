@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +108,7 @@ class EagleApp(KeysInOrder):
             engine=EngineService(engine, lambda: not settings_service.current.engine.command),
             settings=settings_service,
             pairs=pairs,
+            n_draft_max=n_draft_max,
             desk=desk,
             models_changed=Signal(self, "models"),
             chats=ChatReader(chats_dir),
@@ -126,7 +126,6 @@ class EagleApp(KeysInOrder):
         self._start = start
         self._stages: dict[str, str] = {}
         """The last seen stage of each installation, by the name of its pair."""
-        self.n_draft_max = n_draft_max
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), _SAFE_LINES]
@@ -245,11 +244,8 @@ class EagleApp(KeysInOrder):
             self.services.pairs.remember(pair)
             if self.services.pairs.problem:
                 self.notify(self.services.pairs.problem, severity="warning")
-            chosen = self.services.pairs.as_kept(pair)
-            if pair.server is not None:
-                chosen = pair_of_server(pair.server, info.target.path)
-            if self.n_draft_max is not None:
-                chosen = replace(chosen, n_draft_max=self.n_draft_max)
+            served = pair_of_server(pair.server, info.target.path) if pair.server else pair
+            chosen = self.services.as_chosen(served)
             self.switch_screen(ChatScreen(self.services, chosen, info, saved))
 
         open_screen(self, LoadingScreen(self.services, pair, loaded))

@@ -168,8 +168,7 @@ class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     drafters: tuple[DrafterChoice, ...] = (AUTO,)
     repeats: Annotated[int, Meta(ge=1)] = 3
     first_repeat: Annotated[int, Meta(ge=0)] = 0
-    """Above 0 it continues an earlier bench: the settings keep their order, and there is no
-    warm-up."""
+    """Above 0 it continues an earlier bench: the order of the settings does, too."""
     max_tokens: Annotated[int, Meta(ge=1)] = 256
     by_turns: bool = False
     """All settings write the same reply side by side, a few tokens at a time. Each has its own copy

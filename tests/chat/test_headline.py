@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.headline import headline_of, timed_at_load
+from eaglechat.chat.conversation import session
+from eaglechat.chat.headline import Headline, headline_of, timed_at_load
 from eaglechat.chat.recording import Plain
-from eaglechat.hub.local.speeds import Gain
-from eaglechat.wire.protocol import AUTO
+from eaglechat.hub.local.speeds import FEWEST_REPLIES, setup_of
+from eaglechat.settings.model import EngineSettings
 from eaglechat.wire.records import AutoDraft, AutoReason, Round
 from eaglechat.wire.stats import Speed, SpeedFold
 from tests.chat.headless import Headless
@@ -103,30 +104,18 @@ def test_provisional_rounds_are_not_a_measurement_of_plain_decoding() -> None:
     assert headline.plain is KNOWN
 
 
-def test_a_chat_keeps_what_it_measured(tmp_path: Path) -> None:
+def test_replies_add_up_what_was_measured_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chat = Headless(tmp_path)
-    speeds = chat.speeds
-    chat.ask("drafted, before anything was measured")
-    assert speeds.plain(chat.pair, 0) is None
-    assert chat.session.headline.plain is None
-    chat.session.change_controls(replace(chat.session.controls, enabled=False))
-    chat.ask("plainly")
-    known = speeds.plain(chat.pair, 0)
-    assert known is not None
-    assert known.tokens_per_second == pytest.approx(1000.0 / chat.engine.plain_ms_per_token)
-    assert chat.session.headline.is_plain
-    assert speeds.gain(chat.pair) is None
-    chat.session.change_controls(replace(chat.session.controls, enabled=True))
-    chat.ask("drafted again")
-    headline = chat.session.headline
-    assert headline.plain is not None
-    assert headline.plain.source == "before"
-    gain = speeds.gain(chat.pair)
+    setup = setup_of(chat.pair, EngineSettings())
+    own, before = (Plain(Speed(100.0, 1.0), source) for source in ("reply", "before"))
+    for plain in (own, before, own, None, *[own] * (FEWEST_REPLIES - 2)):
+        assert chat.speeds.gain(setup, 3) is None
+        headline = Headline(Speed(150.0, 1.0), 150.0, plain)
+        monkeypatch.setattr(session, "headline_of", lambda *_, said=headline, **_more: said)
+        chat.ask("again")
+    gain = chat.speeds.gain(setup, 3)
     assert gain is not None
-    assert (gain.by, gain.n_draft_max) == ("chat", 3)
-    assert gain.speed_up == headline.speed_up
-    speeds.note_gain(chat.pair, Gain(1.5, 0.1, AUTO, "bench", 0.0))
-    chat.ask("a bench's gain stays")
-    kept = speeds.gain(chat.pair)
-    assert kept is not None
-    assert kept.by == "bench"
+    assert (gain.by, gain.replies) == ("replies", FEWEST_REPLIES)
+    assert gain.speed_up == pytest.approx(1.5)

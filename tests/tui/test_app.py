@@ -10,6 +10,7 @@ import pytest
 from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.chat.racing import FEWEST_HEATS
 from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.hub.local.speeds import setup_of
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import MessageDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
@@ -88,7 +89,7 @@ async def test_a_draft_length_of_the_command_line_holds_for_every_pair(drive: Dr
 async def test_a_race_is_measured_played_and_its_winner_used(
     drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eaglechat.chat.racing.HEATS", FEWEST_HEATS)
+    monkeypatch.setattr("eaglechat.chat.racing.FIRST_LOOK", FEWEST_HEATS)
     monkeypatch.setattr("eaglechat.chat.racing.HEAT_TOKENS", 8)
     async with drive(n_draft_max=3) as user:
         await user.open_chat()
@@ -97,7 +98,8 @@ async def test_a_race_is_measured_played_and_its_winner_used(
 
         user.engine.budget = 2
         await user.command("chat.compare", to=RaceScreen)
-        await user.sees("Heat 1 of 4: plain writes")
+        await user.sees("Up to 2 minutes, until it can tell")
+        await user.sees("Heat 1: plain writes")
         await user.press("escape")
         await user.sees("stopped before anything was measured")
 
@@ -111,9 +113,7 @@ async def test_a_race_is_measured_played_and_its_winner_used(
         assert user.text.count("▐ ▌") > ticked
         await user.press("tab", "enter")
         await user.sees("length 8")
-        await user.sees("Any key skips it")
-        await user.press("x")
-        await user.sees("faster than plain with length 3; same text in")
+        await user.sees("as fast as plain with length 3. Of")
         lanes = [line for line in user.text.splitlines() if "tok/s" in line]
         gains = [line.partition("tok/s")[2].strip()[:2] for line in lanes]
         assert gains == ["", "1.", "0."]
@@ -124,11 +124,13 @@ async def test_a_race_is_measured_played_and_its_winner_used(
         await user.press("a", to=ChatScreen)
         assert user.chat.controls.n_draft_max == protocol.AUTO
         assert user.messages == messages
-        await user.sees("faster than plain with length 3")
-        assert user.text.count("faster than plain") == 1
-        gain = user.chat.services.pairs.speeds.gain(user.chat.session.pair)
-        assert gain is not None
-        assert (gain.n_draft_max, gain.by) == (3, "chat")
+        await user.sees("as fast as plain with length 3")
+        assert user.text.count("as fast as plain") == 1
+        setup = setup_of(user.chat.session.pair, user.app.services.settings.current.engine)
+        for length in (3, 8):
+            gain = user.app.services.pairs.speeds.gain(setup, length)
+            assert gain is not None
+            assert (gain.n_draft_max, gain.by) == (length, "race")
 
 
 def asked(user: Driver) -> list[str]:

@@ -51,7 +51,7 @@ from eaglechat.chat.refusals import Remark
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.speeds import Gain, PlainSpeed, Speeds
+from eaglechat.hub.local.speeds import Speeds, setup_of
 from eaglechat.links.base import (
     ENGINE_DIED,
     AnsweredRequest,
@@ -63,7 +63,7 @@ from eaglechat.links.base import (
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round, Window
-from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, Speed, of_the_draft, stats_of
+from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, of_the_draft, stats_of
 
 STAND_IN = "hi"
 """Stands for the question in `show_prompt` while nothing is typed."""
@@ -334,7 +334,8 @@ class ChatSession:
         if last is None or reason:
             self._view.say(reason or Remark.NOTHING_ASKED)
             return None
-        return Asked(self.turns.messages_to(last.id), self.terms)
+        plain_ms = self.info.plain_ms if self.info else None
+        return Asked(self.turns.messages_to(last.id), self.terms, plain_ms)
 
     def raced(self, result: Result) -> None:
         """Say what a race measured. It is no part of the chat, and not written to disk."""
@@ -540,13 +541,7 @@ class ChatSession:
         return headline_of(shown, before, is_over=is_over)
 
     def _plain_before(self) -> Plain | None:
-        """The plain speed of this pair that was measured last at a context like this one."""
-        if self.info is None:
-            return None
-        known = self._speeds.plain(self.pair, self.n_past)
-        if known is None:
-            return timed_at_load(self.info.plain_ms)
-        return Plain(Speed(known.tokens_per_second, known.error), "before", known.at)
+        return timed_at_load(self.info.plain_ms) if self.info else None
 
     def is_writing(self, turn: Reply) -> bool:
         """Whether this is being written now."""
@@ -711,32 +706,17 @@ class ChatSession:
         return self._take_back(turn)
 
     def _note_speeds(self, turn: Reply) -> None:
-        """Keep what this reply measured: the speed of plain decoding, and what drafting gained if
-        plain decoding was measured in the same chat."""
-        recording, now = turn.recording, time.time()
+        """Add up what drafting gained in this reply, if plain decoding was measured in it."""
+        recording = turn.recording
         recording.plain_before = self._plain_before()
         headline = headline_of(recording, recording.plain_before)
-        plain = headline.plain
-        measured = headline.speed if headline.is_plain else recording.speeds.plain.speed()
-        if plain is not None and plain.source == "auto":
-            measured = plain.speed
-        if measured is not None:
-            speed = PlainSpeed(measured.tokens_per_second, measured.error, recording.n_past, now)
-            self._speeds.note_plain(self.pair, speed)
-        is_of_chat = plain is not None and (
-            plain.source in ("reply", "auto") or plain.at >= self._opened_at
-        )
-        known = self._speeds.gain(self.pair)
-        if (
-            is_of_chat
-            and headline.speed_up is not None
-            and headline.verdict != "same"
-            and not recording.changed
-            and (known is None or known.by == "chat")
-        ):
-            length = recording.terms.speculation.n_draft_max
-            gain = Gain(headline.speed_up, headline.error, length, "chat", now)
-            self._speeds.note_gain(self.pair, gain)
+        plain, speculation = headline.plain, recording.terms.speculation
+        is_measured = plain is not None and plain.source == "reply" and not recording.changed
+        if is_measured and headline.speed_up is not None:
+            taken_ms = sum(round_.timings.total_ms for round_ in recording.rounds)
+            setup = setup_of(self.pair, self._settings().engine, speculation.drafter)
+            plain_ms = taken_ms * headline.speed_up
+            self._speeds.note_reply(setup, speculation.n_draft_max, plain_ms, taken_ms)
 
     def _take_back(self, turn: Reply) -> QuestionParts:
         """Take an unanswered question out: two in a row break most chat templates."""

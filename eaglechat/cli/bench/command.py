@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_args
 
@@ -25,10 +27,14 @@ from eaglechat.cli.bench.measuring import (
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Bars
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
-from eaglechat.hub.local.speeds import Speeds, note_bench
+from eaglechat.engine.bench.looks import minutes_for
+from eaglechat.engine.bench.report import BenchReport, report_of
+from eaglechat.engine.bench.verdict import judge
+from eaglechat.hub.local.speeds import Speeds, note_bench, setup_of
 from eaglechat.hub.units import format_seconds
 from eaglechat.tui.texts.bench import verdict_in_words
 from eaglechat.tui.texts.refusals import sentence_of
+from eaglechat.tui.texts.wording import plural
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AUTO, Auto, DrafterChoice, Hello, PairInfo, Shape
@@ -36,13 +42,13 @@ from eaglechat.wire.stats import of_the_draft
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.prefill import PrefillRun
-    from eaglechat.engine.bench.verdict import Verdict
 
 T = TypeVar("T")
 
 _SHAPES: tuple[Shape, ...] = get_args(Shape)
 _DRAFTERS: tuple[DrafterChoice, ...] = get_args(DrafterChoice)
 _COPY = "copy"
+_MINUTES = 10
 _LENGTHS: tuple[int | Auto, ...] = (0, 1, 2, 3, 4, 5, 6, 8, AUTO)
 
 
@@ -89,11 +95,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="longest reply, in tokens (default: %(default)s)",
     )
     parser.add_argument(
+        "--minutes",
+        type=options.number(int, 1, None),
+        metavar="N",
+        help="longest time in which replies are measured again and again until it can tell "
+        f"(default: {_MINUTES}, or for two passes over all prompts)",
+    )
+    parser.add_argument(
         "--repeat",
         type=options.number(int, 1, None),
-        default=3,
         metavar="N",
-        help="times each reply is measured (default: %(default)s)",
+        help="measure each reply exactly N times instead",
     )
     parser.add_argument(
         "--reference",
@@ -173,9 +185,11 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
         yardstick = None
         if args.reference is not None:
             yardstick = Yardstick(args, info, settings.to_load_options(), stack)
-        measuring = Measuring(args, engine, interrupt, by_chats)
-        n_settings = len(by_chats) if by_chats else _runs_per_repeat(args)
-        progress = ProgressLine(len(prompts) * args.repeat * n_settings)
+        n_runs = len(prompts) * (len(by_chats) if by_chats else _runs_per_repeat(args))
+        minutes = args.minutes or minutes_for(n_runs * args.max_tokens, info.plain_ms, _MINUTES)
+        limit_s = inf if args.repeat and not args.minutes else 60.0 * minutes
+        progress = ProgressLine(n_runs * args.repeat if args.repeat else None, limit_s)
+        measuring = Measuring(args, engine, interrupt, by_chats, time.monotonic() + limit_s)
         try:
             for measured in measuring.runs(prompts, yardstick):
                 if isinstance(measured, BenchRun):
@@ -187,9 +201,11 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
             trouble = str(error)
         finally:
             progress.clear()
-    verdict = _give_out(args, hello, info, runs=runs, prefills=prefills)
-    if verdict is not None and args.prompts is None and trouble is None and not interrupt.happened:
-        note_bench(Speeds(paths.state_dir()), pair, prompts, verdict, runs)
+    report = report_of(runs)
+    _give_out(args, hello, info, report, prefills=prefills, level=measuring.level)
+    if args.prompts is None and trouble is None:
+        setup = setup_of(pair, settings.engine, settings.speculation.drafter)
+        note_bench(Speeds(paths.state_dir()), setup, report)
     if interrupt.happened:
         trouble = "stopped"
     if trouble is None:
@@ -202,17 +218,17 @@ def _give_out(
     args: argparse.Namespace,
     hello: Hello,
     info: PairInfo,
+    report: BenchReport,
     *,
-    runs: list[BenchRun],
     prefills: list[PrefillRun],
-) -> Verdict | None:
-    """Print the verdict and the tables, and write everything as JSON if asked to."""
+    level: float,
+) -> None:
+    """Print the verdict and the tables, and write everything as JSON if asked to. `level` is the
+    probability that the verdict is wrong."""
     from eaglechat.engine.bench.prefill import prefill_results
-    from eaglechat.engine.bench.report import by_drafter, report_of
-    from eaglechat.engine.bench.verdict import judge
+    from eaglechat.engine.bench.report import by_drafter
 
-    report = report_of(runs)
-    verdict, read = judge(report), prefill_results(prefills, runs)
+    verdict, read = judge(report, level), prefill_results(prefills, report.runs)
     names = {result.setting: result.setting for result in report.settings}
     said = verdict_in_words(verdict, names) if verdict is not None else ""
     for line in bench_tables.lines(info, hello, report, read, said, markdown=args.markdown):
@@ -221,7 +237,7 @@ def _give_out(
         print(f"\nNothing is drafted: {info.speculation_off}.")
     elif reason := no_comparison(hello):
         print(f"\n{sentence_of(reason)}")
-    elif warning := misfit(of_the_draft(by_drafter(runs)), info):
+    elif warning := misfit(of_the_draft(by_drafter(report.runs)), info):
         print(f"\n{sentence_of(warning)}")
     if args.json:
         document = {
@@ -233,7 +249,6 @@ def _give_out(
         }
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
-    return verdict
 
 
 def _open_shapes(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
@@ -276,24 +291,33 @@ def _runs_per_repeat(args: argparse.Namespace) -> int:
 class ProgressLine:
     """A progress bar on standard error, if that is a terminal."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int | None, limit_s: float) -> None:
+        """`total`: the number of replies, if it is known before."""
         self._bars = Bars(vanish=True)
-        self._total = total
+        self._total, self._limit_s = total, limit_s
         self._done = 0
         self._started = time.monotonic()
+        if total is None:
+            limit = plural(round(limit_s / 60), "minute")
+            print(f"Up to {limit}, until it can tell.", file=sys.stderr)
 
     def show(self, run_: BenchRun | PrefillRun) -> None:
         self._done += 1
         elapsed = time.monotonic() - self._started
-        left = elapsed / self._done * (self._total - self._done)
+        done, total, left = elapsed, self._limit_s, max(self._limit_s - elapsed, 0.0)
+        if self._total is not None:
+            done, total = self._done, self._total
+            left = min(left, elapsed / done * (total - done))
         if self._bars.live:
+            of = f" of {self._total}" if self._total is not None else ""
+            at_most = "" if self._total is not None else "at most "
             self._bars.draw(
                 "replies",
                 f"{run_.prompt}, {run_.setting}",
-                self._done,
-                self._total,
-                f"{self._done} of {self._total}, {run_.tokens_per_second:.1f} tokens/s; "
-                f"{format_seconds(left)} left",
+                done,
+                total,
+                f"{self._done}{of}, {run_.tokens_per_second:.1f} tokens/s; "
+                f"{at_most}{format_seconds(left)} left",
             )
 
     def clear(self) -> None:

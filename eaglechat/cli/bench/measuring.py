@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eaglechat.cli.loading import CommandEngine, Interrupt
 from eaglechat.cli.status import CommandError
+from eaglechat.engine.bench.looks import LEVEL, Looks
+from eaglechat.engine.bench.report import report_of
+from eaglechat.engine.bench.verdict import judge
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
@@ -33,6 +38,9 @@ if TYPE_CHECKING:
     from eaglechat.engine.bench.prefill import PrefillRun
 
 _OF_OUR_ENGINE = ("reference", "prefill", "by_turns", "shape", "ngram", "drafter")
+
+_UNCOMPARED_PASSES = 2
+"""Where there is no plain decoding to compare with."""
 
 ChatSettings = Sequence[Speculation | None]
 """Settings that are measured with single chats, by the clock of the engine or the server; None for
@@ -71,8 +79,12 @@ class Measuring:
         engine: CommandEngine,
         interrupt: Interrupt,
         by_chats: ChatSettings | None,
+        ends_at: float,
     ) -> None:
+        """Nothing is measured after `ends_at`, by the monotonic clock."""
         self._args = args
+        self._looks, self._level = Looks(1), 0.0
+        self._ends_at = ends_at
         self._engine = engine
         self._interrupt = interrupt
         self._by_chats = by_chats
@@ -80,50 +92,86 @@ class Measuring:
     def runs(
         self, prompts: Sequence[BenchPrompt], yardstick: Yardstick | None
     ) -> Iterator[BenchRun | PrefillRun]:
-        """Every measured reply. Prefill and the runs of the reference program follow each repeat
-        of a prompt.
+        """Every measured reply of the passes over the prompts: of so many as `--repeat` says, or
+        until it can tell.
 
         Raises EngineError, ReferenceFailedError.
         """
+        runs: list[BenchRun] = []
+        for repeat in count():
+            for measured in self._one_pass(prompts, repeat, yardstick):
+                if isinstance(measured, BenchRun):
+                    runs.append(measured)
+                yield measured
+            if self.is_over() or self._is_enough(repeat + 1, runs):
+                return
+
+    def _is_enough(self, n_passes: int, runs: Sequence[BenchRun]) -> bool:
+        if self._args.repeat:
+            return n_passes >= int(self._args.repeat)
+        if n_passes < self._looks.next:
+            return False
+        level = self._looks.take()
+        verdict = judge(report_of(runs), level)
+        if verdict is None:
+            return n_passes >= _UNCOMPARED_PASSES
+        if verdict.is_certain:
+            self._level = level
+        return verdict.is_certain
+
+    @property
+    def level(self) -> float:
+        """The probability of a wrong claim that the runs may be judged with."""
+        return LEVEL if self._args.repeat else self._level or self._looks.last()
+
+    def _one_pass(
+        self, prompts: Sequence[BenchPrompt], repeat: int, yardstick: Yardstick | None
+    ) -> Iterator[BenchRun | PrefillRun]:
+        """One repeat of all prompts. Prefill and the runs of the reference program follow each
+        prompt."""
         if self._by_chats:
-            yield from self._chats(prompts, self._by_chats)
+            yield from self._chats(prompts, repeat, self._by_chats)
             return
         from eaglechat.engine.bench.prefill import measure_prefill
 
-        args, cancelled = self._args, self._cancelled
-        for prompt in prompts:
-            for repeat in range(args.repeat):
-                request = Bench(
-                    prompts=(prompt,),
-                    n=args.n,
-                    shapes=args.shape,
-                    ngram=args.ngram,
-                    drafters=args.drafter,
-                    repeats=1,
-                    first_repeat=repeat,
-                    max_tokens=args.max_tokens,
-                    by_turns=args.by_turns,
-                )
-                for event in self._engine.ask(request):
-                    if isinstance(event, BenchRunDone):
-                        yield event.run
-                if args.prefill:
-                    yield from measure_prefill(self._write, prompt, repeat, cancelled=cancelled)
-                if yardstick is not None:
-                    yield from yardstick.runs(prompt, repeat, cancelled)
-                if cancelled():
+        args, is_over = self._args, self.is_over
+        is_alone = args.prefill or yardstick is not None
+        for some in [(one,) for one in prompts] if is_alone else [tuple(prompts)]:
+            request = Bench(
+                prompts=some,
+                n=args.n,
+                shapes=args.shape,
+                ngram=args.ngram,
+                drafters=args.drafter,
+                repeats=1,
+                first_repeat=repeat,
+                max_tokens=args.max_tokens,
+                by_turns=args.by_turns,
+            )
+            for event in self._engine.ask(request):
+                if isinstance(event, BenchRunDone):
+                    yield event.run
+                elif is_over():
                     return
+            if args.prefill:
+                yield from measure_prefill(self._write, some[0], repeat, cancelled=is_over)
+            if yardstick is not None:
+                yield from yardstick.runs(some[0], repeat, is_over)
+            if is_over():
+                return
 
-    def _chats(self, prompts: Sequence[BenchPrompt], settings: ChatSettings) -> Iterator[BenchRun]:
+    def _chats(
+        self, prompts: Sequence[BenchPrompt], repeat: int, settings: ChatSettings
+    ) -> Iterator[BenchRun]:
         from eaglechat.engine.bench.measure import measure
 
         for run in measure(
             self._write,
             prompts,
             settings,
-            repeats=range(self._args.repeat),
+            repeats=range(repeat, repeat + 1),
             max_tokens=self._args.max_tokens,
-            cancelled=self._cancelled,
+            cancelled=self.is_over,
         ):
             if not run.tokens_per_second:
                 raise EngineError(
@@ -153,8 +201,9 @@ class Measuring:
                 yield event.stats
                 yield event.end
 
-    def _cancelled(self) -> bool:
-        return self._interrupt.happened
+    def is_over(self) -> bool:
+        """Whether the user stopped it, or its time is up."""
+        return self._interrupt.happened or time.monotonic() >= self._ends_at
 
 
 class Yardstick:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from eaglechat.links.crashes import without
 from eaglechat.tui.texts import wording
-from eaglechat.tui.texts.bench import acceptance_of_ngrams, chart, prompt_table, times
+from eaglechat.tui.texts.bench import acceptance_of_ngrams, chart, prompt_table
+from eaglechat.tui.texts.gain import times
 from eaglechat.tui.texts.statistics import of_whole_reply
 from eaglechat.wire.stats import SpeculationStats, of_the_draft
 

@@ -104,14 +104,14 @@ def measure(
     cancelled: Callable[[], bool],
 ) -> Iterator[BenchRun]:
     """Measure whole replies and yield each run as it ends; a cancelled one is not counted. Before
-    repeat 0 of a prompt each setting writes a few tokens that are not counted.
+    the first repeat of a prompt each setting writes a few tokens that are not counted.
 
     Raises BenchFailedError when the draft gives up, DecodeError, PromptError.
     """
-    for prompt in prompts:
+    for place, prompt in enumerate(prompts):
         for repeat in repeats:
-            for setting in order_of(settings, repeat):
-                if repeat == 0:
+            for setting in order_of(settings, place + repeat):
+                if repeat == repeats.start:
                     _warm_up(write, prompt, setting)
                 reply = _MeasuredReply(write, prompt, setting, repeat, max_tokens)
                 reply.write()
@@ -139,9 +139,8 @@ def measure_by_turns(
     """
     settings = list(writers)
     for prompt in prompts:
-        if 0 in repeats:
-            for setting, write in writers.items():
-                _warm_up(write, prompt, setting)
+        for setting, write in writers.items():
+            _warm_up(write, prompt, setting)
         for repeat in repeats:
             replies = {
                 setting: _MeasuredReply(write, prompt, setting, repeat, max_tokens)

@@ -5,33 +5,18 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
-from statistics import NormalDist, fmean
+from statistics import fmean, stdev
 from typing import Literal
 
-from eaglechat.engine.bench.report import BenchReport, SettingResult
+from eaglechat.engine.bench.looks import LEVEL
+from eaglechat.engine.bench.report import BenchReport, PromptResult, SettingResult
 from eaglechat.wire.bench_records import PLAIN, REFERENCE
+from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.protocol import AUTO
+from eaglechat.wire.student import student_t
 
-Advice = Literal["length", "auto", "plain", "repeat"]
-"""Draft as many tokens as the best setting; let auto choose; decode plainly; measure again, with
-repeats."""
-
-
-@dataclass(frozen=True)
-class MeasuredGain:
-    """A speed over that of plain decoding, plus or minus its error; None if nothing was
-    repeated."""
-
-    speed_up: float
-    error: float | None
-
-    @property
-    def is_faster(self) -> bool:
-        return self.error is not None and self.speed_up - self.error > 1.0
-
-    @property
-    def is_slower(self) -> bool:
-        return self.error is not None and self.speed_up + self.error < 1.0
+Advice = Literal["length", "auto", "plain", "nothing"]
+"""Draft as many tokens as the best setting; let auto choose; decode plainly; nothing follows."""
 
 
 @dataclass(frozen=True)
@@ -53,27 +38,32 @@ class Verdict:
     prompts: tuple[PromptGain, ...]
 
     @property
+    def is_certain(self) -> bool:
+        return self.gain.verdict != "unclear"
+
+    @property
     def faster(self) -> tuple[PromptGain, ...]:
         """Prompts that gain, the most first."""
-        gained = (one for one in self.prompts if one.gain.is_faster)
+        gained = (one for one in self.prompts if one.gain.verdict == "faster")
         return tuple(sorted(gained, key=lambda one: -one.gain.speed_up))
 
     @property
     def slower(self) -> tuple[PromptGain, ...]:
-        return tuple(one for one in self.prompts if one.gain.is_slower)
+        return tuple(one for one in self.prompts if one.gain.verdict == "slower")
 
     @property
     def advice(self) -> Advice:
-        if self.gain.error is None:
-            return "repeat"
-        if self.gain.is_faster and not self.slower and self.best.n != AUTO:
-            return "length"
-        return "plain" if self.gain.is_slower and not self.faster else "auto"
+        """Auto is advised only where no other setting was measured as faster."""
+        if self.gain.verdict == "slower" and not self.faster:
+            return "plain"
+        if self.best.n == AUTO and self.gain.error is not None:
+            return "auto"
+        return "length" if self.gain.verdict == "faster" else "nothing"
 
 
-def judge(report: BenchReport) -> Verdict | None:
-    """None if no draft or no plain decoding was measured. Of settings that cannot be told apart,
-    auto is the best one, as it follows the text, unless it was slower than plain decoding."""
+def judge(report: BenchReport, level: float | None = LEVEL) -> Verdict | None:
+    """None if no draft or no plain decoding was measured. A wrong claim has the probability
+    `level`; with None, no claim is made."""
     drafting = [
         result
         for result in report.settings
@@ -81,15 +71,8 @@ def judge(report: BenchReport) -> Verdict | None:
     ]
     if not drafting or all(run.setting != PLAIN for run in report.runs):
         return None
-    errors = _Errors(report, len(drafting))
-    best = max(drafting, key=lambda result: result.speed_up)
-    gain = MeasuredGain(best.speed_up, errors.over_prompts(best))
-    autos = [result for result in drafting if result.n == AUTO]
-    auto = max(autos, key=lambda result: result.speed_up, default=best)
-    if gain.error is not None and auto.speed_up >= best.speed_up - gain.error:
-        of_auto = MeasuredGain(auto.speed_up, errors.over_prompts(auto))
-        if not of_auto.is_slower:
-            best, gain = auto, of_auto
+    errors = _Errors(report, len(drafting), level)
+    best = max(drafting, key=lambda result: (result.speed_up, result.n == AUTO))
     prompts = []
     for result in report.prompts:
         gains = {
@@ -99,16 +82,25 @@ def judge(report: BenchReport) -> Verdict | None:
         }
         if gains:
             setting = max(gains, key=gains.__getitem__)
-            of_prompt = errors.of_prompt(result.prompt, setting, gains[setting])
-            prompts.append(PromptGain(result.prompt, setting, of_prompt))
-    return Verdict(best, gain, tuple(prompts))
+            prompts.append(PromptGain(result.prompt, setting, errors.of_prompt(result, setting)))
+    return Verdict(best, errors.over_prompts(best), tuple(prompts))
+
+
+def gain_of(report: BenchReport, result: SettingResult) -> MeasuredGain:
+    """What one setting gains, if it is not chosen as the best of several."""
+    return _Errors(report, 1, LEVEL).over_prompts(result)
 
 
 class _Errors:
-    """Errors of speed-ups, from the spread of ratios over the repeats: in 19 of 20 benches of
-    settings that gain nothing, the best of them is within its error."""
+    """Errors of speed-ups.
 
-    def __init__(self, report: BenchReport, n_drafting: int) -> None:
+    Over all prompts, the error is from how much the gains differ between the prompts: the repeats
+    of one prompt have the same text, so they are no further prompts, and only make its gain more
+    exact. The error of the gain on one prompt is from the spread over its repeats. Both are wide
+    enough for the best of all settings.
+    """
+
+    def __init__(self, report: BenchReport, n_drafting: int, level: float | None) -> None:
         plain = {
             (run.prompt, run.repeat): run.tokens_per_second
             for run in report.runs
@@ -120,7 +112,7 @@ class _Errors:
             if base and run.setting != PLAIN and run.tokens_per_second:
                 ratio = math.log(run.tokens_per_second / base)
                 self._ratios[run.prompt, run.setting].append(ratio)
-        self._n_drafting, self._n_prompts = n_drafting, len(report.prompts)
+        self._report, self._n_drafting, self._level = report, n_drafting, level
         samples = [*self._ratios.values()]
         counted = sum(len(sample) - 1 for sample in samples)
         squares = sum((value - fmean(sample)) ** 2 for sample in samples for value in sample)
@@ -128,37 +120,36 @@ class _Errors:
         # All ratios of a repeat share its plain reply, which is half of their noise
         # (Satterthwaite's degrees of freedom).
         n_settings = len({setting for _, setting in self._ratios}) or 1
-        self._freedom = 4.0 * counted / (n_settings + 1)
+        self._freedom = int(4 * counted / (n_settings + 1))
 
-    def over_prompts(self, result: SettingResult) -> float | None:
-        variances = [
-            _variance_of_median(len(sample))
-            for (_, setting), sample in self._ratios.items()
-            if setting == result.setting
-        ]
-        share = math.sqrt(sum(variances)) / len(variances)
-        return self._error(result.speed_up, share, self._n_drafting)
+    def over_prompts(self, result: SettingResult) -> MeasuredGain:
+        prompts = [one for one in self._report.prompts if result.setting in one.speed_ups]
+        if len(prompts) == 1:
+            return self.of_prompt(prompts[0], result.setting)
+        logs = [math.log(one.speed_ups[result.setting]) for one in prompts]
+        deviation = stdev(logs) / math.sqrt(len(logs))
+        return self._gain(result.speed_up, deviation, self._n_drafting, len(logs) - 1)
 
-    def of_prompt(self, prompt: str, setting: str, speed_up: float) -> MeasuredGain:
-        share = math.sqrt(_variance_of_median(len(self._ratios[prompt, setting])))
-        error = self._error(speed_up, share, self._n_drafting * self._n_prompts)
-        return MeasuredGain(speed_up, error)
+    def of_prompt(self, result: PromptResult, setting: str) -> MeasuredGain:
+        """Over its repeats, and wide enough for the best of all prompts."""
+        speed_up, deviation = result.speed_ups[setting], None
+        if self._spread is not None and self._freedom:
+            n_repeats = len(self._ratios[result.prompt, setting])
+            deviation = self._spread * math.sqrt(_variance_of_median(n_repeats))
+        n_compared = self._n_drafting * len(self._report.prompts)
+        return self._gain(speed_up, deviation, n_compared, self._freedom)
 
-    def _error(self, speed_up: float, share: float, n_compared: int) -> float | None:
-        """`n_compared`: of so many results the best or the worst is judged."""
-        if self._spread is None:
-            return None
-        return speed_up * _quantile(1 - 0.025 / n_compared, self._freedom) * self._spread * share
+    def _gain(
+        self, speed_up: float, deviation: float | None, n_compared: int, freedom: int
+    ) -> MeasuredGain:
+        """`deviation` is the standard error of the logarithm; of `n_compared` results the best one
+        is judged."""
+        if self._level is None or deviation is None:
+            return MeasuredGain(speed_up, None)
+        reach = student_t(freedom, 1.0 - self._level / n_compared / 2.0) * deviation
+        return MeasuredGain(speed_up, speed_up * math.expm1(min(reach, 3.0)))
 
 
 def _variance_of_median(n: int) -> float:
     """Of `n` values of variance 1: that of the mean for one or two, above it for more."""
     return 1 / n if n < 3 else math.pi / 2 / (n + 0.5)
-
-
-def _quantile(share: float, freedom: float) -> float:
-    """Of Student's distribution, by its expansion around the normal one."""
-    z = NormalDist().inv_cdf(share)
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + first / freedom + second / freedom**2

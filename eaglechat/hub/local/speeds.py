@@ -1,64 +1,157 @@
-"""What was measured of each pair on this machine: how fast it decodes plainly, and what drafting
-gains.
+"""What drafting gains with each pair on this machine, for the menu: speeds.json in the state
+directory.
 
-Chats and bench write it to speeds.json in the state directory; the panel compares with the plain
-speed, and the menu shows the gain.
+A bench or a race measures it. Replies of chats are added up by draft length, and count once they
+are several. What is known holds for one `Setup`: with other threads, or another llama.cpp, it is
+measured again.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
+from eaglechat.engine.bench.report import BenchReport
+from eaglechat.engine.bench.verdict import gain_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.paths import write_atomically
-from eaglechat.wire.bench_records import PLAIN, BenchPrompt, BenchRun
+from eaglechat.settings.model import EngineSettings
+from eaglechat.wire.gain import GainVerdict, verdict_of
 from eaglechat.wire.protocol import AUTO, Auto
+from eaglechat.wire.student import student_t
 
-if TYPE_CHECKING:
-    from eaglechat.engine.bench.verdict import Verdict
-
-_SHORT = 256
-"""Tokens of context up to which attention takes too little of a pass to tell contexts apart."""
+FEWEST_REPLIES = 8
+"""The mean of fewer replies is not told: they may all be about one thing."""
 
 
-class PlainSpeed(msgspec.Struct, frozen=True):
-    """Tokens per second of plain decoding behind `n_past` tokens, plus or minus two standard errors
-    (`error`), measured at the Unix time `at`."""
+class Setup(msgspec.Struct, frozen=True):
+    """What a gain depends on, besides the draft length."""
 
-    tokens_per_second: float
-    error: float
-    n_past: int
-    at: float
+    target: str
+    draft: str | None
+    drafter: str
+    """As it is asked for: a kind, or "auto"."""
+    server: str = ""
+    """The server's address; then the rest is the server's."""
+    n_threads: int = 0
+    n_gpu_layers: int = 0
+    kv_types: tuple[str, ...] = ()
+    """Of the target and of the draft."""
+    command: tuple[str, ...] = ()
+    llama_cpp: str = ""
+    """The version of what runs the pair on this machine."""
+
+
+def setup_of(pair: Pair, engine: EngineSettings, drafter: str = AUTO) -> Setup:
+    target, draft = pair.to_load
+    if pair.server is not None:
+        return Setup(target, draft, drafter, pair.server.url)
+    return Setup(
+        target,
+        draft,
+        drafter,
+        n_threads=engine.n_threads,
+        n_gpu_layers=engine.n_gpu_layers,
+        kv_types=(engine.kv_type, engine.draft_kv_type),
+        command=engine.command,
+        llama_cpp="" if engine.command else _version(engine.llama_server),
+    )
+
+
+def _version(llama_server: str) -> str:
+    """Of the library; of a llama-server, its file and when that was built."""
+    if not llama_server:
+        return _library_version()
+    built = 0.0
+    with suppress(OSError):
+        built = Path(llama_server).stat().st_mtime
+    return f"{llama_server} {built:.0f}"
+
+
+@cache
+def _library_version() -> str:
+    try:
+        return version("llama-cpp-python")
+    except PackageNotFoundError:
+        return ""
 
 
 class Gain(msgspec.Struct, frozen=True):
-    """How many times as fast as plain decoding a pair was, plus or minus `error`, with this draft
-    length."""
+    """How many times as fast as plain decoding a pair was with a draft length, plus or minus
+    `error` (95%), as measured at the Unix time `at`."""
 
     speed_up: float
     error: float
     n_draft_max: int | Auto
-    by: Literal["bench", "chat"]
+    by: Literal["bench", "race", "replies"]
     at: float
+    replies: int = 0
+    """Of how many it is the mean, if it is by replies."""
+
+    @property
+    def verdict(self) -> GainVerdict:
+        return verdict_of(self.speed_up, self.error)
+
+
+class _Replies(msgspec.Struct, frozen=True):
+    """Sums over the replies with a draft length: the milliseconds they took, and would have taken
+    in plain decoding; both squared, and multiplied, for the error."""
+
+    n_draft_max: int | Auto
+    at: float = 0.0
+    count: int = 0
+    plain_ms: float = 0.0
+    taken_ms: float = 0.0
+    plain_squared: float = 0.0
+    taken_squared: float = 0.0
+    product: float = 0.0
+
+    def with_one(self, plain_ms: float, taken_ms: float) -> _Replies:
+        return _Replies(
+            self.n_draft_max,
+            time.time(),
+            self.count + 1,
+            self.plain_ms + plain_ms,
+            self.taken_ms + taken_ms,
+            self.plain_squared + plain_ms**2,
+            self.taken_squared + taken_ms**2,
+            self.product + plain_ms * taken_ms,
+        )
+
+    @property
+    def gain(self) -> Gain | None:
+        if self.count < FEWEST_REPLIES:
+            return None
+        ratio, n = self.plain_ms / self.taken_ms, self.count
+        # The standard error of a ratio of two means, from what is left of each reply's plain time
+        # when its own time at the common ratio is taken away.
+        left = self.plain_squared - 2.0 * ratio * self.product + ratio**2 * self.taken_squared
+        error = student_t(n - 1) * sqrt(max(left, 0.0) * n / (n - 1)) / self.taken_ms
+        return Gain(ratio, error, self.n_draft_max, "replies", self.at, n)
+
+
+_ByLength = TypeVar("_ByLength", Gain, _Replies)
+
+
+def _by_length(known: Sequence[_ByLength]) -> dict[int | Auto, _ByLength]:
+    return {one.n_draft_max: one for one in known}
 
 
 class _Of(msgspec.Struct, frozen=True):
-    """An element of speeds.json: what is known of two files, or of a server's model."""
+    """An element of speeds.json: what is known of a setup, at most one of each by draft length."""
 
-    target: str
-    draft: str | None
-    server: str = ""
-    plain: tuple[PlainSpeed, ...] = ()
-    """At most one for each doubling of the context."""
-    gain: Gain | None = None
+    setup: Setup
+    measured: tuple[Gain, ...] = ()
+    replies: tuple[_Replies, ...] = ()
 
 
 class Speeds:
@@ -67,78 +160,69 @@ class Speeds:
 
     def __init__(self, state_dir: Path) -> None:
         self._file = state_dir / "speeds.json"
-        self._of: dict[tuple[str, str | None, str], _Of] | None = None
+        self._of: dict[Setup, _Of] | None = None
 
-    def plain(self, pair: Pair, n_past: int) -> PlainSpeed | None:
-        """The latest plain speed behind at least half and at most twice as many tokens."""
-        wanted = max(n_past, _SHORT)
-        near = [
-            one
-            for one in self._about(pair).plain
-            if wanted / 2 <= max(one.n_past, _SHORT) <= wanted * 2
-        ]
-        return max(near, key=lambda one: one.at, default=None)
+    def gain(self, setup: Setup, n_draft_max: int | Auto) -> Gain | None:
+        """With this draft length: by a bench or a race, otherwise the mean of enough replies."""
+        known = self._about(setup)
+        measured = _by_length(known.measured).get(n_draft_max)
+        if measured is not None:
+            return measured
+        replies = _by_length(known.replies).get(n_draft_max)
+        return replies.gain if replies else None
 
-    def gain(self, pair: Pair) -> Gain | None:
-        return self._about(pair).gain
+    def note(self, setup: Setup, *gains: Gain) -> None:
+        """Keep what a bench or a race measured. The one question of a race does not replace the
+        prompts of a bench."""
+        known = self._about(setup)
+        measured = _by_length(known.measured)
+        for gain in gains:
+            before = measured.get(gain.n_draft_max)
+            if before is None or gain.by == "bench" or before.by != "bench":
+                measured[gain.n_draft_max] = gain
+        self._write(msgspec.structs.replace(known, measured=(*measured.values(),)))
 
-    def note_plain(self, pair: Pair, speed: PlainSpeed) -> None:
-        known = self._about(pair)
-        others = (one for one in known.plain if _doublings(one) != _doublings(speed))
-        self._note(pair, msgspec.structs.replace(known, plain=(*others, speed)))
+    def note_reply(
+        self, setup: Setup, n_draft_max: int | Auto, plain_ms: float, taken_ms: float
+    ) -> None:
+        """Add a reply, by the time that it took and would have taken in plain decoding."""
+        known = self._about(setup)
+        replies = _by_length(known.replies)
+        before = replies.get(n_draft_max, _Replies(n_draft_max))
+        replies[n_draft_max] = before.with_one(plain_ms, taken_ms)
+        self._write(msgspec.structs.replace(known, replies=(*replies.values(),)))
 
-    def note_gain(self, pair: Pair, gain: Gain) -> None:
-        self._note(pair, msgspec.structs.replace(self._about(pair), gain=gain))
+    def _about(self, setup: Setup) -> _Of:
+        return self._all().get(setup, _Of(setup))
 
-    def _about(self, pair: Pair) -> _Of:
-        key = _key(pair)
-        return self._all().get(key, _Of(*key))
-
-    def _all(self) -> dict[tuple[str, str | None, str], _Of]:
+    def _all(self) -> dict[Setup, _Of]:
         if self._of is None:
             known: list[_Of] = []
             with suppress(OSError, msgspec.DecodeError):
                 known = msgspec.json.decode(self._file.read_bytes(), type=list[_Of])
-            self._of = {(one.target, one.draft, one.server): one for one in known}
+            self._of = {one.setup: one for one in known}
         return self._of
 
-    def _note(self, pair: Pair, known: _Of) -> None:
+    def _write(self, known: _Of) -> None:
         # Another eaglechat may have measured other pairs meanwhile.
         self._of = None
-        speeds = {**self._all(), _key(pair): known}
-        self._of = speeds
+        self._of = {**self._all(), known.setup: known}
         with suppress(OSError):
             write_atomically(
-                self._file, msgspec.json.format(msgspec.json.encode([*speeds.values()]))
+                self._file, msgspec.json.format(msgspec.json.encode([*self._of.values()]))
             )
 
 
-def note_bench(
-    speeds: Speeds,
-    pair: Pair,
-    prompts: Sequence[BenchPrompt],
-    verdict: Verdict,
-    runs: Sequence[BenchRun],
-) -> None:
-    """Note what a bench with repeats measured: the gain, and the plain speed on its short
-    prompts."""
-    now, gain, n = time.time(), verdict.gain, verdict.best.n
-    if gain.error is None or n is None:
-        return
-    length = AUTO if n == AUTO else int(n)
-    speeds.note_gain(pair, Gain(gain.speed_up, gain.error, length, "bench", now))
-    short = {one.name: len(one.text) // 4 for one in prompts if len(one.text) // 4 <= _SHORT}
-    plain = [run for run in runs if run.setting == PLAIN and run.prompt in short]
-    if len(plain) > 1:
-        rates = [run.tokens_per_second for run in plain]
-        error = 2 * stdev(rates) / sqrt(len(rates))
-        n_past = round(fmean(short[run.prompt] + run.tokens / 2 for run in plain))
-        speeds.note_plain(pair, PlainSpeed(fmean(rates), error, n_past, now))
-
-
-def _key(pair: Pair) -> tuple[str, str | None, str]:
-    return (*pair.to_load, pair.server.url if pair.server else "")
-
-
-def _doublings(speed: PlainSpeed) -> int:
-    return (speed.n_past // _SHORT).bit_length()
+def note_bench(speeds: Speeds, setup: Setup, report: BenchReport) -> None:
+    """Keep what a bench measured of each draft length, where it has no other setting with the same
+    one."""
+    lengths = Counter(result.n for result in report.settings)
+    found = []
+    for result in report.settings:
+        if result.n in (None, 0) or lengths[result.n] > 1:
+            continue
+        gain = gain_of(report, result)
+        if gain.error is not None:
+            length = AUTO if result.n == AUTO else int(result.n)
+            found.append(Gain(gain.speed_up, gain.error, length, "bench", time.time()))
+    speeds.note(setup, *found)

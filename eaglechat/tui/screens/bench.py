@@ -1,12 +1,13 @@
-"""The bench: measures the loaded pair plainly and with each draft length, and says whether drafting
-is worth it."""
+"""The bench: measures the loaded pair plainly and with each draft length, again and again until it
+is certain whether drafting is worth it, or its time is up."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import monotonic
 
+import msgspec
 from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
@@ -17,12 +18,13 @@ from textual.widget import Widget
 from textual.widgets import Button, Collapsible, DataTable, Input, SelectionList, Static
 
 from eaglechat.chat.controls import Controls
+from eaglechat.engine.bench.looks import Looks, minutes_for
 from eaglechat.engine.bench.measure import settings_of
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.engine.bench.report import report_of
 from eaglechat.engine.bench.verdict import Verdict, judge
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.speeds import note_bench
+from eaglechat.hub.local.speeds import note_bench, setup_of
 from eaglechat.hub.units import format_seconds
 from eaglechat.links.base import ENGINE_DIED, Died, Lifecycle
 from eaglechat.tui.commands.bindings import bindings_of
@@ -48,13 +50,13 @@ from eaglechat.wire.bench_records import PLAIN, BenchRun
 from eaglechat.wire.protocol import AUTO, Auto, Bench, BenchProgress, PairInfo
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
-_FULL = {"lengths": "0, 1, 2, 3, 5, 8, auto", "repeats": "3", "max-tokens": "128"}
-_QUICK = {"lengths": "1, 3, 5, auto", "repeats": "2", "max-tokens": "64"}
-_QUICK_PROMPTS = 2
+_FULL = {"lengths": "1, 2, 3, 5, 8, auto", "max-tokens": "128"}
+_QUICK = {"lengths": "1, 3, 5, auto", "max-tokens": "64"}
+_FULL_MINUTES, _QUICK_MINUTES = 4, 1
 _FIELDS = {
     "lengths": "Draft lengths",
-    "repeats": "Repeats",
     "max-tokens": "Longest reply, in tokens",
+    "minutes": "Longest time, in minutes",
 }
 
 
@@ -81,9 +83,9 @@ def _parsed_count(text: str, what: str) -> int:
 
 
 def _n_replies(bench: Bench) -> int:
-    """How many replies a bench writes."""
+    """How many replies one pass over all prompts has."""
     settings = settings_of(bench.n, bench.shapes, bench.ngram, bench.drafters)
-    return len(bench.prompts) * bench.repeats * len(settings)
+    return len(bench.prompts) * len(settings)
 
 
 class Chart(Widget):
@@ -127,13 +129,14 @@ class BenchScreen(EagleScreen[None]):
         self._controls = controls
         self._prompts = builtin_prompts()
         self._bench: Bench | None = None
-        """What is measured, or was measured last; None before that."""
+        """The pass that is measured, or was measured last; None before that."""
         self._request_id = 0
-        self._began = 0.0
+        self._began, self._limit_s = 0.0, 0.0
+        self._looks = Looks(1)
         self._runs: list[BenchRun] = []
         self._progress: BenchProgress | None = None
         """Of the reply that is being written, until it has ended."""
-        self._stopping = False
+        self._stopping = self._is_time_up = False
         self._verdict: Verdict | None = None
         self._advised: int | Auto = AUTO
         """The draft length that the verdict advises."""
@@ -147,7 +150,7 @@ class BenchScreen(EagleScreen[None]):
                 with Vertical(id="fields"):
                     for id, label in _FIELDS.items():
                         yield Static(label, classes="muted")
-                        yield Input(_FULL[id], id=id, compact=True)
+                        yield Input(_FULL.get(id, ""), id=id, compact=True)
                     yield Line("", id="kept")
             yield Line("", id="said")
             yield Bar(id="done")
@@ -174,6 +177,7 @@ class BenchScreen(EagleScreen[None]):
 
     def on_mount(self) -> None:
         self._unwatch = self._services.engine.watch(self._follow_engine)
+        self._offer_minutes(_FULL_MINUTES)
         self._choose()
 
     # Choosing
@@ -195,7 +199,7 @@ class BenchScreen(EagleScreen[None]):
         if not self.has_class("-choosing"):
             return
         try:
-            bench = self._chosen()
+            bench, minutes = self._chosen()
         except ValueError as error:
             self._say(wording.sentence(str(error)))
             return
@@ -205,34 +209,42 @@ class BenchScreen(EagleScreen[None]):
             drafter = "n-grams ahead of the draft" if bench.ngram[0] else "the draft alone"
             drafts = f"As in your chat: shape {bench.shapes[0]}, {drafter}."
         self._say(
-            f"{_n_replies(bench):,} replies of at most {bench.max_tokens:,} tokens, including "
-            f"plain decoding, interleaved. {drafts} Your chat stays as it is."
+            f"Up to {wording.plural(minutes, 'minute')}: {_n_replies(bench):,} replies of at most "
+            f"{bench.max_tokens:,} tokens, plain decoding and drafts interleaved, again and again "
+            f"until it can tell. {drafts} Your chat stays as it is."
         )
 
-    def _chosen(self) -> Bench:
-        """What is chosen. Raises ValueError with a sentence."""
+    def _chosen(self) -> tuple[Bench, int]:
+        """The first pass over what is chosen, and the longest time in minutes. Raises ValueError
+        with a sentence."""
         chosen = self.query_one("#prompts", SelectionList).selected
         if not chosen:
             raise ValueError("choose at least one prompt")
-        lengths, repeats, longest = (self.query_one(f"#{id}", Input).value for id in _FIELDS)
-        return Bench(
+        lengths, longest, minutes = (self.query_one(f"#{id}", Input).value for id in _FIELDS)
+        bench = Bench(
             prompts=tuple(self._prompts[i] for i in sorted(chosen)),
             n=_parsed_lengths(lengths),
             shapes=("chain" if self._info.chains_only else self._controls.shape,),
             ngram=(self._controls.ngram,),
             drafters=(self._controls.drafter,),
-            repeats=_parsed_count(repeats, "the number of repeats"),
+            repeats=1,
             max_tokens=_parsed_count(longest, "the length of a reply"),
         )
+        return bench, _parsed_count(minutes, "the longest time")
+
+    def _offer_minutes(self, least: int) -> None:
+        """Set the longest time to what two passes take at the speed of plain decoding, at least
+        `least` minutes."""
+        lengths, longest = (self.query_one(f"#{id}", Input).value for id in _FULL)
+        n_replies = len(self._prompts) * (1 + len(_parsed_lengths(lengths)))
+        minutes = minutes_for(n_replies * int(longest), self._info.plain_ms, least)
+        self.query_one("#minutes", Input).value = str(minutes)
 
     @on(Button.Pressed, "#quick")
     def _measure_quickly(self) -> None:
         for id, value in _QUICK.items():
             self.query_one(f"#{id}", Input).value = value
-        prompts = self.query_one("#prompts", SelectionList)
-        prompts.deselect_all()
-        for i in range(_QUICK_PROMPTS):
-            prompts.select(i)
+        self._offer_minutes(_QUICK_MINUTES)
         self.action_bench()
 
     # Measuring
@@ -250,19 +262,23 @@ class BenchScreen(EagleScreen[None]):
         if self._is_running:
             return
         try:
-            bench = self._chosen()
+            bench, minutes = self._chosen()
         except ValueError as error:
             self._choose()
             self._say(wording.sentence(str(error)))
             return
-        self._bench, self._began = bench, time.monotonic()
-        self._runs, self._progress = [], None
-        self._stopping = False
+        self._began, self._limit_s = monotonic(), 60.0 * minutes
+        self._runs, self._looks = [], Looks(1)
+        self._stopping = self._is_time_up = False
         self._phase("running", "measuring…")
         self._show_results()
-        self._show_progress(bench)
         self._focus("stop")
+        self._measure(bench)
+
+    def _measure(self, bench: Bench) -> None:
+        self._bench, self._progress = bench, None
         self._request_id = self._services.engine.request(bench, self._hear)
+        self._show_progress(bench)
 
     def _hear(self, event: protocol.Answer) -> None:
         is_ours = event.id == self._request_id and self._is_running and self.is_open
@@ -278,42 +294,51 @@ class BenchScreen(EagleScreen[None]):
             self._runs.append(event.run)
             self._show_results()
         elif isinstance(event, protocol.BenchDone):
-            self._ended("Stopped early.")
+            self._pass_ended(self._bench, event.cancelled)
         if self._is_running:
+            if not self._stopping and monotonic() - self._began >= self._limit_s:
+                self._is_time_up = True
+                self.leave()
             self._show_progress(self._bench)
+
+    def _pass_ended(self, bench: Bench, is_stopped: bool) -> None:
+        """Look at the results if that is due, and go on if it cannot tell yet."""
+        n_passes = bench.first_repeat + 1
+        if self._is_time_up or is_stopped or self._stopping:
+            self._ended("Time is up." if self._is_time_up else "Stopped early.")
+            return
+        if n_passes == self._looks.next:
+            verdict = judge(report_of(self._runs), self._looks.take())
+            if verdict is None or verdict.is_certain:
+                self._ended("" if verdict else "Nothing was drafted.", verdict)
+                return
+        self._measure(msgspec.structs.replace(bench, first_repeat=n_passes))
 
     def _follow_engine(self, news: Lifecycle) -> None:
         if isinstance(news, Died) and self._is_running and self.is_open:
             self._ended(wording.engine_stopped(news))
 
-    def _ended(self, said: str) -> None:
-        """Show the results. `said` is why it ended early, if it did."""
-        assert self._bench is not None
+    def _ended(self, said: str, verdict: Verdict | None = None) -> None:
+        """Show the results. `said` is why it ended without being certain, if so."""
         report = report_of(self._runs)
-        self._verdict = verdict = judge(report)
-        labels = length_labels(report)
-        sentence = verdict_in_words(verdict, labels) if verdict is not None else ""
-        is_whole = len(self._runs) == _n_replies(self._bench)
-        if is_whole and verdict is not None:
-            speeds = self._services.pairs.speeds
-            note_bench(speeds, self._pair, self._bench.prompts, verdict, self._runs)
-        said = (sentence or "Nothing was drafted.") if is_whole else f"{said} {sentence}".rstrip()
+        self._verdict = verdict = verdict or judge(report, self._looks.last())
+        sentence = verdict_in_words(verdict, length_labels(report)) if verdict else ""
+        engine = self._services.settings.current.engine
+        setup = setup_of(self._pair, engine, self._controls.drafter)
+        note_bench(self._services.pairs.speeds, setup, report)
         self._phase("ended", "done")
-        self._say(said)
+        self._say(f"{said} {sentence}".strip())
         self._show_results()
         self._offer()
 
     def _offer(self) -> None:
         """Offer what follows from the verdict."""
         verdict, what = self._verdict, ""
-        advice = verdict.advice if verdict is not None else "repeat"
-        if advice == "repeat":
-            repeats = self.query_one("#repeats", Input)
-            repeats.value = max(repeats.value, "2", key=int)
-        elif advice == "length" and verdict is not None:
+        advice = verdict.advice if verdict is not None else "nothing"
+        if advice == "length" and verdict is not None:
             self._advised = int(verdict.best.n or 0)
             what = f"Use {wording.plural(self._advised, 'token')} a round"
-        else:
+        elif advice != "nothing":
             self._advised = AUTO if advice == "auto" else 0
             what = "Let auto choose" if advice == "auto" else "Chat plainly"
         self.set_class(not what, "-nothing")
@@ -337,28 +362,24 @@ class BenchScreen(EagleScreen[None]):
         self.query_one("#said", Line).show(text)
 
     def _show_progress(self, bench: Bench) -> None:
-        """Show what is being measured, how much is done, and how long the rest takes."""
-        progress, n_done, n_replies = self._progress, len(self._runs), _n_replies(bench)
-        now, under_way = "reading the prompt", 0.0
+        """Show what is being measured, and how much time is left."""
+        progress, n_replies = self._progress, _n_replies(bench)
+        now = "reading the prompt"
         if progress is not None:
             is_plain = progress.setting == PLAIN
             now = f"{progress.prompt}, {PLAIN if is_plain else f'n = {progress.setting}'}"
-            if progress.done == n_done:
-                under_way = min(progress.tokens / bench.max_tokens, 1.0)
-        share = min((n_done + under_way) / n_replies, 1.0)
-        self.query_one("#done", Bar).show(share)
-        soon = "estimating the time"
-        if n_done:
-            left_s = (time.monotonic() - self._began) * (1.0 - share) / share
-            soon = f"about {format_seconds(left_s)} left"
-        number = min(n_done + 1, n_replies)
-        self._say(
-            "Stopping…" if self._stopping else f"Reply {number} of {n_replies}: {now} · {soon}"
-        )
+        gone_s = monotonic() - self._began
+        self.query_one("#done", Bar).show(min(gone_s / self._limit_s, 1.0))
+        left = format_seconds(max(self._limit_s - gone_s, 0.0))
+        number = min(len(self._runs) - bench.first_repeat * n_replies + 1, n_replies)
+        where = f"Pass {bench.first_repeat + 1}, reply {number} of {n_replies}"
+        self._say("Stopping…" if self._stopping else f"{where}: {now} · at most {left} left")
 
     def _show_results(self) -> None:
         report = report_of(self._runs)
-        labels, verdict = length_labels(report), judge(report)
+        labels, verdict = length_labels(report), self._verdict
+        if self._is_running:
+            verdict = judge(report, None)
         self.query_one("#gains", Chart).show(partial(gain_chart, verdict, labels))
         self.query_one("#speeds", Chart).show(partial(length_chart, report, labels))
         self.query_one("#chart", Chart).show(partial(chart, report, labels))

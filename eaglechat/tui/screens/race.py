@@ -1,5 +1,5 @@
-"""The race: the last question is answered plainly and with drafts in turn, then played side by side
-at the pace that was measured."""
+"""The race: the last question is answered plainly and with drafts in turn until it is certain which
+is faster, or time is up; then it can be played side by side at the pace that was measured."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from textual.widgets import Button, SelectionList, Static
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.racing import Asked, Heat, Race, Result, contenders
 from eaglechat.engine.bench.measure import PLAINLY
+from eaglechat.hub.local.speeds import Gain, setup_of
+from eaglechat.hub.units import format_seconds
 from eaglechat.links.base import ENGINE_DIED
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
@@ -28,8 +30,9 @@ from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import racing, wording
 from eaglechat.tui.texts.bars import bar
-from eaglechat.tui.texts.bench import in_short
+from eaglechat.tui.texts.gain import figure
 from eaglechat.tui.texts.replies import before_writing
+from eaglechat.tui.texts.wording import plural
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import Line
@@ -39,6 +42,7 @@ from eaglechat.wire.protocol import AUTO, Hello, PairInfo, Speculation
 _FRAMES_PER_SECOND, _FEWEST_FRAMES_PER_SECOND = 15, 4
 _NUMBERS = 24
 """Cells of `123.4 tok/s  1.38x ±0.06`."""
+_PLAYED_HEATS = 16
 _WIDEST = 98
 """As wide as the text."""
 
@@ -104,12 +108,11 @@ class RaceScreen(EagleScreen[Speculation]):
             self._draw()
 
     def _ended(self) -> None:
-        race, session = self._race, self._session
-        self._result = result = race.result()
-        failure = race.failure
+        race, failure = self._race, self._race.failure
+        self._result = result = race.so_far()
         if result.scores:
-            result.note(self._services.pairs.speeds, session.pair)
-            session.raced(result)
+            self._note(result)
+            self._session.raced(result)
         self.query_one(TitleBar).show(state="")
         self.refresh_bindings()
         if failure is not None:
@@ -118,17 +121,25 @@ class RaceScreen(EagleScreen[Speculation]):
                 why += with_keys(" {chat.load_again} in the chat loads the models again.")
             self._say(why, "")
             self._draw()
-        elif result.plain_error is None:
-            self._show_result()
         else:
-            self.action_replay()
+            self._show_result()
+
+    def _note(self, result: Result) -> None:
+        """Keep what was measured, for the menu."""
+        engine = self._services.settings.current.engine
+        for score in result.scores[1:]:
+            gain, who = score.gain, score.who
+            if score.is_drafted and gain.error is not None:
+                known = Gain(gain.speed_up, gain.error, who.n_draft_max, "race", time.time())
+                setup = setup_of(self._session.pair, engine, who.drafter)
+                self._services.pairs.speeds.note(setup, known)
 
     # Playing
 
     def action_replay(self) -> None:
         """Play what was measured."""
         if self._result is not None and self._race.heats:
-            self._film = Film(self._race.heats, self._race.who)
+            self._film = Film(self._race.heats[-_PLAYED_HEATS:], self._race.who)
             self._say("Played at the measured pace. Any key skips it.", "")
             self._frames.resume()
 
@@ -225,7 +236,7 @@ class RaceScreen(EagleScreen[Speculation]):
         if self._result is None:
             self._say(self._progress(), "")
             places = {who: _written(race, who) for who in race.who}
-            whole = race.n_heats * race.heat_tokens
+            whole = race.next_look * race.heat_tokens
             lap = "" if race.begins else _lap(race.heats)
             behind, ahead = lap, "".join(round_.text for round_ in race.leg.rounds)
         else:
@@ -235,6 +246,9 @@ class RaceScreen(EagleScreen[Speculation]):
             whole = shown.tokens
             last = int(min(places.values(), default=0)) if film else whole
             behind, ahead = shown.text(last, int(max(places.values(), default=0)))
+            best = self._result.best
+            if film is None and best is not None and best.fork is not None:
+                behind, ahead = racing.both_texts(best.who, best.fork), ""
         lines = [*self._lanes(places, whole)]
         self.query_one("#lanes", Static).update(Content("\n").join(lines))
         mark = "▌" if ahead else ""
@@ -250,11 +264,14 @@ class RaceScreen(EagleScreen[Speculation]):
         now = f"{racing.name(race.running)} writes"
         if not race.leg.rounds and not race.heats:
             now = before_writing(race.loading, race.prefill)
-        heat = f"Heat {len(race.heats) + 1} of {race.n_heats}: {now}."
-        return f"{heat} All continue the same text in turn."
+        limit, left = plural(race.minutes, "minute"), format_seconds(race.seconds_left)
+        return (
+            f"Up to {limit}, until it can tell; at most {left} left. Heat {len(race.heats) + 1}: "
+            f"{now}. All continue the same text in turn."
+        )
 
     def _lanes(self, places: Mapping[Speculation, float], whole: int) -> Iterator[Content]:
-        scores = {one.who: one for one in (self._result or self._race.result()).scores}
+        scores = {one.who: one for one in (self._result or self._race.so_far()).scores}
         names = {who: racing.name(who) for who in places}
         cells = max(map(cell_len, names.values()))
         width = max(min(self.size.width, _WIDEST) - cells - _NUMBERS - 6, 4)
@@ -264,7 +281,7 @@ class RaceScreen(EagleScreen[Speculation]):
             numbers = f"{score.tokens_per_second:5.1f} tok/s" if score else ""
             is_told = self._result is not None and self._film is None and who != PLAINLY
             if score and is_told and score.verdict != "early":
-                numbers += f"  {in_short(score.gain)}"
+                numbers += f"  {figure(score.gain.speed_up, score.gain.error)}"
             style = "$foreground-muted" if who == PLAINLY else "$primary"
             yield Content.assemble(
                 "▸" if is_writing else " ",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from textual.signal import Signal
 
 from eaglechat.chat.history.folder import ChatFolder, ReadProgress
 from eaglechat.hub.desk import HubDesk
+from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.tui.services.settings import SettingsService
+from eaglechat.wire.protocol import Auto
 
 
 @dataclass
@@ -64,9 +66,17 @@ class Services:
     engine: EngineService
     settings: SettingsService
     pairs: PairLibrary
+    n_draft_max: int | Auto | None
+    """The draft length of the command line, for every pair."""
     desk: HubDesk
     models_changed: Signal[None]
     """Published when models were installed or deleted."""
     chats: ChatReader
     typeahead: Typeahead
     away: Away
+
+    def as_chosen(self, pair: Pair) -> Pair:
+        """The pair with the draft length that a chat begins with, if it is not the settings'."""
+        if self.n_draft_max is not None:
+            return replace(pair, n_draft_max=self.n_draft_max)
+        return self.pairs.as_kept(pair)

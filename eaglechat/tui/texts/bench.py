@@ -3,7 +3,6 @@ prompt, the speed by length, and in full the table by prompt and the chart of th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,12 +10,13 @@ from rich.cells import cell_len
 
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bars import bar
+from eaglechat.tui.texts.gain import as_far_as_known, figure, in_words, times
 from eaglechat.wire.bench_records import AS_STARTED, PLAIN, REFERENCE
 from eaglechat.wire.records import NGRAM
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.report import BenchReport, SettingResult, Speed
-    from eaglechat.engine.bench.verdict import MeasuredGain, PromptGain, Verdict
+    from eaglechat.engine.bench.verdict import PromptGain, Verdict
 
 Labels = Mapping[str, str]
 """What stands for each setting in a table, by its name and in the order of the columns."""
@@ -65,10 +65,6 @@ def _speed(speed: Speed | None) -> str:
         return "-"
     spread = f" ±{(speed.high - speed.low) / 2:.1f}" if speed.repeats > 1 else ""
     return f"{speed.median:.1f}{spread}"
-
-
-def times(ratio: float) -> str:
-    return f"{ratio:.2f}x"
 
 
 def chart(report: BenchReport, labels: Labels, width: int) -> list[list[Span]]:
@@ -137,24 +133,24 @@ def acceptance_of_ngrams(result: SettingResult) -> float | None:
 
 
 def verdict_in_words(verdict: Verdict, labels: Labels) -> str:
-    """Whether drafting is worth it for this pair on this machine, in a sentence. Within the error
-    no gain is claimed."""
+    """Whether drafting is worth it for this pair on this machine, and for which prompts. Within the
+    error no gain is claimed."""
     gain, how = verdict.gain, f"with {_how(verdict.best, labels)}"
     faster, slower = verdict.faster, verdict.slower
-    if gain.error is None:
-        return (
-            f"{in_short(gain)} {how}, measured once: only repeats tell whether that is a gain or "
-            "noise."
-        )
     but = f"; {_named(slower)} {'is' if len(slower) == 1 else 'are'} faster plain" if slower else ""
-    if gain.is_faster:
-        return f"Worth it: {in_short(gain)} {how}{but}."
-    if faster:
-        most = in_short(faster[0].gain)
-        return f"Worth it for {_named(faster)}, {'up to ' if len(faster) > 1 else ''}{most}{but}."
-    if gain.is_slower:
-        return "Not worth it on this machine: plain decoding is faster."
-    return f"No gain on this machine: {in_short(gain)} {how}, within the error."
+    said = in_words(gain.speed_up, gain.error, how)
+    if gain.verdict == "faster":
+        return f"Worth it: {said}{but}."
+    over_all = wording.sentence(as_far_as_known(gain.speed_up, gain.error, how))
+    if gain.verdict == "slower":
+        over_all = f"Not worth it on this machine: {said}."
+    elif gain.verdict == "same":
+        over_all = f"No gain on this machine: {said}."
+    if not faster:
+        return over_all
+    most = figure(faster[0].gain.speed_up, faster[0].gain.error)
+    up_to = "up to " if len(faster) > 1 else ""
+    return f"{over_all} Worth it for {_named(faster)}: {up_to}{most} as fast as plain{but}."
 
 
 def _named(prompts: Sequence[PromptGain]) -> str:
@@ -171,15 +167,6 @@ def _how(result: SettingResult, labels: Labels) -> str:
     return f"{wording.plural(int(label), 'token')} a round" if is_length else label
 
 
-def in_short(gain: MeasuredGain) -> str:
-    """`1.4x ±0.1`: as many decimals as the error leaves, which is rounded up."""
-    if gain.error is None:
-        return times(gain.speed_up)
-    digits = 1 if gain.error >= 0.05 else 2
-    error = math.ceil(gain.error * 10**digits) / 10**digits
-    return f"{gain.speed_up:.{digits}f}x ±{error:.{digits}f}"
-
-
 def gain_chart(verdict: Verdict | None, labels: Labels, width: int) -> list[list[Span]]:
     """For each prompt its gain with the draft length that is best there; a line through the bars
     is plain decoding."""
@@ -187,7 +174,7 @@ def gain_chart(verdict: Verdict | None, labels: Labels, width: int) -> list[list
         return []
     names = max(cell_len(one.prompt) for one in verdict.prompts)
     hows = {one.prompt: f"with {labels[one.setting]}" for one in verdict.prompts}
-    gains = {one.prompt: in_short(one.gain) for one in verdict.prompts}
+    gains = {one.prompt: figure(one.gain.speed_up, one.gain.error) for one in verdict.prompts}
     gain_cells = max(map(len, gains.values()))
     cells = _within(_SPEED_BAR, width - names - gain_cells - max(map(len, hows.values())) - 6)
     most = max(1.0, *(one.gain.speed_up for one in verdict.prompts))
@@ -195,7 +182,7 @@ def gain_chart(verdict: Verdict | None, labels: Labels, width: int) -> list[list
     lines: list[list[Span]] = [[("Gain by prompt", _HEAD), ("; │ is plain decoding", _NOTE)]]
     for one in verdict.prompts:
         drawn = bar(one.gain.speed_up / most, cells)
-        style = "bold" if one.gain.is_faster else ""
+        style = "bold" if one.gain.verdict == "faster" else ""
         lines.append(
             [
                 (f"  {one.prompt:{names}}  ", ""),

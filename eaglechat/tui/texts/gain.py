@@ -17,12 +17,22 @@ def in_words(speed_up: float, error: float | None, how: str = "") -> str:
     return f"same as plain{how}" if verdict == "same" else f"{number} as fast as plain{how}"
 
 
+def as_far_as_known(speed_up: float, error: float | None, how: str = "") -> str:
+    """The same of a measurement that has ended: without a verdict, it says where it leans, if that
+    is further from plain than half of the error: `leaning faster: 1.2x ±0.3`."""
+    if verdict_of(speed_up, error) != "unclear":
+        return in_words(speed_up, error, how)
+    leans = error is not None and abs(speed_up - 1.0) > error / 2
+    word = f"leaning {'faster' if speed_up > 1.0 else 'slower'}" if leans else "can't tell"
+    return f"{word}: {figure(speed_up, error)} as fast as plain{f' {how}' if how else ''}"
+
+
 def figure(speed_up: float, error: float | None) -> str:
     """`1.4x ±0.1`: as many decimals as the error leaves, and the error rounded up."""
     if error is None:
         return times(speed_up)
     digits = 0 if error >= 5 else 1 if error >= 0.05 else 2
-    rounded = ceil(error * 10**digits) / 10**digits
+    rounded = max(ceil(error * 10**digits), 1) / 10**digits
     return f"{speed_up:.{digits}f}x ±{rounded:.{digits}f}"
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from eaglechat.chat.racing import FEWEST_HEATS, Result, Score
-from eaglechat.tui.texts.bench import in_short
+from eaglechat.chat.racing import FEWEST_HEATS, Fork, Result
+from eaglechat.tui.texts import wording
+from eaglechat.tui.texts.gain import as_far_as_known
 from eaglechat.tui.texts.wording import drafter, plural, visible
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import NGRAM
 
 _FORK_EXCERPT = 24
-"""Characters of the two tokens at which two replies differ first."""
+"""Characters of the text around the first difference between two replies."""
 
 
 def name(who: Speculation) -> str:
@@ -27,31 +28,28 @@ def sentence(result: Result) -> str:
     best = result.best
     if best is None:
         return "The race was stopped before anything was measured."
-    who, by = name(best.who), in_short(best.gain)
-    texts = _texts(best, result.tokens)
-    match best.verdict:
-        case "early":
-            return (
-                f"The race was stopped too early to tell: {plural(result.n_heats, 'heat')} of at "
-                f"least {FEWEST_HEATS}."
-            )
-        case "plain":
-            return f"{who} drafted nothing here: both decoded plainly."
-        case "same":
-            return f"No difference that could be measured: {who} is {by} as fast as plain; {texts}."
-        case "slower":
-            return f"Slower than plain: {who} is {by} as fast; {texts}."
-        case _:
-            return f"{by} faster than plain with {who}; {texts}."
+    who = name(best.who)
+    if best.verdict == "early":
+        heats = plural(result.n_heats, "heat")
+        return f"The race was stopped too early to tell: {heats} of at least {FEWEST_HEATS}."
+    if best.verdict == "plain":
+        return f"{who} drafted nothing here: both decoded plainly."
+    gain = as_far_as_known(best.gain.speed_up, best.gain.error, f"with {who}")
+    other = ", another text than the reply's" if result.is_sampled else ""
+    texts = _difference(best.fork) if best.fork else "both wrote the same"
+    return f"{wording.sentence(gain)} Of {plural(result.tokens, 'token')} of each{other}; {texts}."
 
 
-def _texts(score: Score, tokens: int) -> str:
-    if score.fork is None:
-        return f"same text in {plural(tokens, 'token')}"
-    return (
-        f"first difference at token {score.fork.index + 1:,}: {_token(score.fork.ours)}, plainly "
-        f"{_token(score.fork.plain)}"
-    )
+def _difference(fork: Fork) -> str:
+    before = visible(fork.before)[-_FORK_EXCERPT:]
+    where = f"after “{before}”" if before else "at the beginning"
+    return f"first difference {where}: {_token(fork.ours)}, plainly {_token(fork.plain)}"
+
+
+def both_texts(who: Speculation, fork: Fork) -> str:
+    """The reply up to the first difference, and how both went on."""
+    ends = f"[plain] {fork.plain_after}\n\n[{name(who)}] {fork.ours_after}"
+    return f"{fork.before}▌\n\n{ends}"
 
 
 def _token(named: str | int | None) -> str:

@@ -1,42 +1,97 @@
-"""What was measured of pairs on this machine."""
+"""What drafting gained with pairs on this machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+import pytest
+
 from eaglechat.hub.local.pairs import builtin_pair, pair_of_files
-from eaglechat.hub.local.speeds import Gain, PlainSpeed, Speeds
+from eaglechat.hub.local.speeds import FEWEST_REPLIES, Gain, Setup, Speeds, setup_of
+from eaglechat.settings.model import EngineSettings
+
+HERE = setup_of(builtin_pair(), EngineSettings())
+BENCH = Gain(1.4, 0.1, 3, "bench", at=1.0)
 
 
-def test_a_plain_speed_is_found_again_at_a_comparable_context(tmp_path: Path) -> None:
-    pair, other = builtin_pair(), pair_of_files(Path("a.gguf"), None)
-    short, long = PlainSpeed(40.0, 1.0, 30, at=1.0), PlainSpeed(20.0, 1.0, 3000, at=2.0)
-    for speed in (short, long):
-        Speeds(tmp_path).note_plain(pair, speed)
+def test_replies_are_a_mean_by_length_once_they_are_several(tmp_path: Path) -> None:
     speeds = Speeds(tmp_path)
-    found = {n: speeds.plain(pair, n) for n in (0, 500, 1000, 1500, 6000, 7000)}
-    assert found == {0: short, 500: short, 1000: None, 1500: long, 6000: long, 7000: None}
-    assert speeds.plain(other, 0) is None
-    newer = PlainSpeed(42.0, 1.0, 200, at=3.0)
-    speeds.note_plain(pair, newer)
-    assert Speeds(tmp_path).plain(pair, 0) == newer
+    for place in range(FEWEST_REPLIES):
+        assert Speeds(tmp_path).gain(HERE, 3) is None
+        # One of them gained much, most gained nothing; a long one counts as much as its time.
+        plain_ms = 3000.0 if place == 3 else 1000.0
+        speeds.note_reply(HERE, 3, plain_ms, 1000.0)
+    gain = Speeds(tmp_path).gain(HERE, 3)
+    assert gain is not None
+    assert (gain.by, gain.replies, gain.n_draft_max) == ("replies", FEWEST_REPLIES, 3)
+    assert gain.speed_up == pytest.approx((FEWEST_REPLIES + 2) / FEWEST_REPLIES)
+    assert gain.verdict == "unclear"
+    assert speeds.gain(HERE, "auto") is None
+
+
+def test_replies_that_agree_have_a_small_error(tmp_path: Path) -> None:
+    speeds = Speeds(tmp_path)
+    for place in range(20):
+        speeds.note_reply(HERE, "auto", 1200.0 + place, 1000.0 + place % 2)
+    gain = speeds.gain(HERE, "auto")
+    assert gain is not None
+    assert gain.verdict == "faster"
+    assert 0.0 < gain.error < 0.02
+
+
+def test_a_bench_is_kept_before_a_race_and_a_race_before_replies(tmp_path: Path) -> None:
+    speeds = Speeds(tmp_path)
+    for _ in range(FEWEST_REPLIES):
+        speeds.note_reply(HERE, 3, 2000.0, 1000.0)
+    for gain in (msgspec.structs.replace(BENCH, by="race"), BENCH):
+        speeds.note(HERE, gain)
+        assert Speeds(tmp_path).gain(HERE, 3) == gain
+    speeds.note(HERE, Gain(2.0, 0.1, 3, "race", at=2.0), Gain(1.7, 0.1, "auto", "race", at=2.0))
+    assert speeds.gain(HERE, 3) == BENCH
+    auto = speeds.gain(HERE, "auto")
+    assert auto is not None
+    assert auto.speed_up == 1.7
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        setup_of(builtin_pair(), EngineSettings(n_threads=1)),
+        setup_of(builtin_pair(), EngineSettings(n_gpu_layers=3)),
+        setup_of(builtin_pair(), EngineSettings(kv_type="q8_0")),
+        setup_of(builtin_pair(), EngineSettings(draft_kv_type="q8_0")),
+        setup_of(builtin_pair(), EngineSettings(command=("ssh", "box"))),
+        setup_of(builtin_pair(), EngineSettings(llama_server="/bin/llama-server")),
+        setup_of(builtin_pair(), EngineSettings(), "mtp"),
+        setup_of(pair_of_files(Path("a.gguf"), None), EngineSettings()),
+        msgspec.structs.replace(HERE, llama_cpp="0.1"),
+    ],
+)
+def test_what_changes_speed_has_gains_of_its_own(tmp_path: Path, other: Setup) -> None:
+    speeds = Speeds(tmp_path)
+    speeds.note(HERE, BENCH)
+    assert other != HERE
+    assert Speeds(tmp_path).gain(other, 3) is None
+    assert Speeds(tmp_path).gain(HERE, 3) == BENCH
 
 
 def test_two_programs_keep_what_both_measured(tmp_path: Path) -> None:
     one, two = Speeds(tmp_path), Speeds(tmp_path)
-    gain = Gain(1.4, 0.1, "auto", "bench", at=1.0)
-    assert one.gain(builtin_pair()) is None
-    two.note_plain(pair_of_files(Path("a.gguf"), None), PlainSpeed(40.0, 1.0, 30, at=1.0))
-    one.note_gain(builtin_pair(), gain)
+    other = setup_of(pair_of_files(Path("a.gguf"), None), EngineSettings())
+    assert one.gain(HERE, 3) is None
+    two.note(other, BENCH)
+    one.note(HERE, BENCH)
     read = Speeds(tmp_path)
-    assert read.gain(builtin_pair()) == gain
-    assert read.plain(pair_of_files(Path("a.gguf"), None), 0) is not None
+    assert read.gain(HERE, 3) == read.gain(other, 3) == BENCH
 
 
-def test_a_file_that_cannot_be_read_counts_as_empty(tmp_path: Path) -> None:
-    (tmp_path / "speeds.json").write_bytes(b"\xff")
+@pytest.mark.parametrize(
+    "before", [b"\xff", b'[{"target": "a.gguf", "draft": null, "gain": null}]']
+)
+def test_a_file_that_cannot_be_read_counts_as_empty(tmp_path: Path, before: bytes) -> None:
+    (tmp_path / "speeds.json").write_bytes(before)
     speeds = Speeds(tmp_path)
-    assert speeds.gain(builtin_pair()) is None
-    gain = Gain(1.4, 0.1, 3, "chat", at=1.0)
-    speeds.note_gain(builtin_pair(), gain)
-    assert Speeds(tmp_path).gain(builtin_pair()) == gain
+    assert speeds.gain(HERE, 3) is None
+    speeds.note(HERE, BENCH)
+    assert Speeds(tmp_path).gain(HERE, 3) == BENCH

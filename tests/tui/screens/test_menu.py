@@ -13,7 +13,8 @@ from textual.widgets import OptionList
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.library import LocalModel, look_at
 from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
-from eaglechat.hub.local.speeds import Gain
+from eaglechat.hub.local.speeds import Gain, setup_of
+from eaglechat.settings.model import EngineSettings
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu import screen as menu
 from eaglechat.tui.screens.menu.screen import MenuScreen
@@ -31,12 +32,14 @@ Drive = Callable[..., Driver]
 async def test_a_row_says_what_was_measured_here_or_published(
     drive: Drive, tmp_path: Path, models: Path, size: tuple[int, int]
 ) -> None:
-    library = PairLibrary(tmp_path / "state")
+    library, engine = PairLibrary(tmp_path / "state"), EngineSettings()
     for name, speed_up in (("same", 1.04), ("slower", 0.8)):
         pair = pair_of_files(write_target(tmp_path / f"{name}.gguf"), None)
         library.remember(pair)
-        library.speeds.note_gain(pair, Gain(speed_up, 0.05, 3, "chat", 0.0))
-    library.speeds.note_gain(pairs.builtin_pair(), Gain(1.72, 0.05, 3, "bench", 0.0))
+        library.speeds.note(setup_of(pair, engine), Gain(speed_up, 0.01, "auto", "race", 0.0))
+    built_in = setup_of(pairs.builtin_pair(), engine)
+    gains = [Gain(1.72, 0.05, 3, "bench", 0.0), Gain(9.0, 0.05, "auto", "bench", 0.0)]
+    library.speeds.note(built_in, *gains)
     desk = ScriptedDesk()
     desk.offer(msgspec.structs.replace(entry("quick"), speed_up=2.1), known=facts(3000))
     desk.offer(entry("unknown"), known=facts(3000))
@@ -49,11 +52,14 @@ async def test_a_row_says_what_was_measured_here_or_published(
         columns = {
             user.text.splitlines()[y].index(word)
             for y, line in enumerate(user.text.splitlines())
-            for word in ("1.7x", "same as", "0.8x", "2.1x", "speed ")
+            for word in ("1.7x here", "same as", "0.8x here", "2.1x", "speed ")
             if word in line
         }
         assert len(columns) == 1
         assert "x" not in user.row("unknown")
+        if size == WIDE:
+            await user.sees("1.7x ±0.1 as fast as plain with 3, by")
+            await user.sees("the bench, 1970-01-01")
 
 
 async def test_a_model_of_another_program_is_a_row_and_many_are_found_by_typing(

@@ -19,6 +19,7 @@ from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.servers import ASKING_SERVER, ServerNews
 from eaglechat.tui.texts import drafting, wording
+from eaglechat.tui.texts.gain import in_words
 from eaglechat.tui.widgets.readouts import MUTED, Part
 
 _ASKING = "asking the Hub…"
@@ -94,8 +95,9 @@ def _speed_lines(known: Known, width: int) -> list[Part]:
         rows += [("memory", memory), ("drafted by", drafting.badge(known.drafters)), ("", why)]
     if (gain := known.gain) is not None:
         day = datetime.datetime.fromtimestamp(gain.at).strftime("%Y-%m-%d")
-        speed = f"{gain.speed_up:.2f}x ±{gain.error:.2f} plain, length {gain.n_draft_max}"
-        rows.append(("measured here", f"{speed}, by {gain.by}, {day}"))
+        said = in_words(gain.speed_up, gain.error, f"with {gain.n_draft_max}")
+        by = {"bench": "the bench", "race": "a race"}.get(gain.by, f"{gain.replies} replies")
+        rows.append(("measured here", f"{said}, by {by}, {day}"))
     facts = known.facts
     if facts is not None and facts.memory is not None and known.offer.pair is None:
         bandwidth = measured(paths.state_dir())

@@ -191,14 +191,16 @@ def _drafts(known: Known) -> str:
 
 
 def _brings(known: Known) -> tuple[str, str]:
-    """How much faster drafting makes it, and where that was measured."""
+    """How fast drafting makes it, in plain decoding's speed, and where that was measured."""
     if (moving := known.moving) is not None:
         share = moving.bytes_done / moving.bytes_total if moving.bytes_total else 0.0
         return f"{moving.stage.value} {share:.0%}", "$text-accent"
     if (gain := known.gain) is not None:
-        if abs(gain.speed_up - 1) <= gain.error:
+        if gain.verdict == "same":
             return "same as plain", MUTED
-        return f"{gain.speed_up:.1f}x here", "bold" if gain.speed_up > 1 else "$text-warning"
+        if gain.verdict != "unclear":
+            style = "bold" if gain.verdict == "faster" else "$text-warning"
+            return f"{gain.speed_up:.1f}x here", style
     entry = known.offer.entry
     if entry is not None and entry.speed_up is not None:
         return f"{entry.speed_up:.1f}x published", MUTED

@@ -14,6 +14,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from eaglechat.chat.controls import first_controls
 from eaglechat.chat.history.lines import ChatFormatError
 from eaglechat.chat.history.listing import ChatSummary
 from eaglechat.chat.history.saved_chat import read_chat
@@ -27,6 +28,7 @@ from eaglechat.hub.local.pairs import (
     inspect,
     offers,
 )
+from eaglechat.hub.local.speeds import Gain, setup_of
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import with_keys
@@ -134,7 +136,7 @@ class MenuScreen(EagleScreen[None]):
         def read() -> Iterator[Update]:
             desk, library = self._services.desk, self._services.pairs
             # Reads the file of what was measured: the rows ask it in the app's thread.
-            library.speeds.gain(library.pairs()[0])
+            self._gain(library.pairs()[0])
             catalogue, problems = desk.catalogue()
             unfinished = [entry.name for entry, _ in desk.unfinished()]
             yield partial(self._take_catalogue, catalogue, [*map(str, problems)], unfinished)
@@ -305,7 +307,6 @@ class MenuScreen(EagleScreen[None]):
 
     def _known(self, offer: OfferedPair) -> Known:
         pair = offer.pair
-        speeds = self._services.pairs.speeds if self._catalogue is not None else None
         return Known(
             offer=offer,
             machine=self._services.engine.machine,
@@ -320,8 +321,17 @@ class MenuScreen(EagleScreen[None]):
             offline=self._offline is not None,
             moving=self._moving.get(offer.name),
             news=self._servers.news_of(pair),
-            gain=speeds.gain(pair) if speeds and pair else None,
+            gain=self._gain(pair) if pair and self._catalogue is not None else None,
         )
+
+    def _gain(self, pair: Pair) -> Gain | None:
+        """What was measured here with the draft length that the pair's next chat begins with."""
+        settings = self._services.settings.current
+        controls = first_controls(settings, self._services.as_chosen(pair))
+        if not controls.enabled:
+            return None
+        setup = setup_of(pair, settings.engine, controls.drafter)
+        return self._services.pairs.speeds.gain(setup, controls.n_draft_max)
 
     def _say(self) -> None:
         """What blocks, and at the first start what to press."""
