@@ -87,7 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_flags(data, find("generation", "thinking"))
     data.add_argument(
         "--longest",
-        type=whole,
+        # Below, not even a BOS and the fewest tokens that teach anything have room.
+        type=options.number(int, 8, None),
         default=1024,
         metavar="N",
         help="longest sample, in tokens (default: %(default)s)",
@@ -172,6 +173,8 @@ def run(args: argparse.Namespace) -> int:
 
     _check_types(args)
     settings = run_settings(args)
+    report_file = _beside(settings.out, ".md")
+    check_report(report_file, settings.out)
     display = Display()
     try:
         with Interrupt() as interrupt:
@@ -193,8 +196,29 @@ def run(args: argparse.Namespace) -> int:
         display.end()
     report = _report(outcome, settings)
     print(report)
-    paths.write_atomically(settings.out.with_suffix(".md"), (report + "\n").encode())
+    paths.write_atomically(report_file, (report + "\n").encode())
     return OK
+
+
+def _beside(out: Path, ending: str) -> Path:
+    """The path of what belongs to a draft: a dot in its name is no ending."""
+    return out.with_name(out.name.removesuffix(".gguf") + ending)
+
+
+def check_report(report: Path, out: Path) -> None:
+    """Raises CommandError if the report of this draft would replace another file."""
+    if not report.exists():
+        return
+    first = report.read_bytes().partition(b"\n")[0] if report.is_file() else b""
+    if first != _title(out).encode():
+        raise CommandError(
+            f"{report}, where the report goes, is not a report of {out.name}: move it, or choose "
+            "another --output"
+        )
+
+
+def _title(out: Path) -> str:
+    return f"# {out.name}"
 
 
 def _check_types(args: argparse.Namespace) -> None:
@@ -224,7 +248,7 @@ def run_settings(args: argparse.Namespace) -> RunSettings:
     return RunSettings(
         target=args.target,
         out=args.output,
-        work=args.work or args.output.with_suffix(".training"),
+        work=args.work or _beside(args.output, ".training"),
         prompts=tuple(args.prompts),
         chats=tuple(args.chats),
         text=tuple(args.text),
@@ -320,7 +344,7 @@ def _report(outcome: TrainingOutcome, settings: RunSettings) -> str:
 
     state = outcome.state
     lines = [
-        f"# {outcome.out.name}",
+        _title(outcome.out),
         "",
         f"An EAGLE-3 draft for {settings.target.name}: {format_bytes(outcome.size_bytes)}, reads "
         f"layers {', '.join(map(str, outcome.layers))}, drafts from "
@@ -339,7 +363,8 @@ def _report(outcome: TrainingOutcome, settings: RunSettings) -> str:
         "Speed-up |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name, measured in (("before", outcome.before), ("this one", outcome.after)):
+    earlier = [(draft.name, measured) for draft, measured in outcome.before]
+    for name, measured in (*earlier, ("this one", outcome.after)):
         lines += [_row(name, one) for one in measured]
     return "\n".join(lines)
 

@@ -68,8 +68,8 @@ class TrainingOutcome:
     n_held_out: int
     state: TrainingState
     prediction: Prediction
-    before: list[MeasuredDraft]
-    """The measurements of the draft to compare with; empty without one."""
+    before: list[tuple[Path, list[MeasuredDraft]]]
+    """The measurements of the drafts to compare with."""
     after: list[MeasuredDraft]
 
 
@@ -143,7 +143,6 @@ class TrainingRun:
                 paused=self._paused,
             )
         self._save(trainer, draft, training, prediction)
-        earlier = settings.compare or settings.init
         return TrainingOutcome(
             out=settings.out,
             size_bytes=settings.out.stat().st_size,
@@ -153,7 +152,10 @@ class TrainingRun:
             n_held_out=len(held_out),
             state=trainer.state,
             prediction=prediction,
-            before=self._measure(earlier, chosen, "measuring before") if earlier else [],
+            before=[
+                (draft, self._measure(draft, chosen, f"measuring {draft.name}"))
+                for draft in settings.earlier
+            ],
             after=self._measure(settings.out, chosen, "measuring"),
         )
 

@@ -90,3 +90,8 @@ class RunSettings:
     n_gpu_layers: int = -1
     report_prompts: int = 24
     report_tokens: int = 128
+
+    @property
+    def earlier(self) -> tuple[Path, ...]:
+        """The drafts to measure beside the new one: the one it goes on from, and `compare`."""
+        return tuple(dict.fromkeys(filter(None, (self.init, self.compare))))

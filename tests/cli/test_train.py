@@ -9,6 +9,7 @@ import pytest
 
 from eaglechat import cli
 from eaglechat.cli import train
+from eaglechat.cli.status import CommandError
 from eaglechat.train.settings import SELF_WRITTEN_TOKENS, RunSettings
 
 
@@ -29,6 +30,7 @@ def test_without_torch_it_says_how_to_install_it(
     [
         (["--budget", "soon"], "'soon' is neither a time such as 90m"),
         (["--budget", "0m"], "'0m' is neither"),
+        (["--longest", "1"], "1 must be 8 or more"),
         (["--layers", "1,2"], "'1,2' is not three layers"),
     ],
 )
@@ -86,3 +88,40 @@ def test_a_budget_is_a_time_or_tokens(text: str, tokens: int | None, seconds: fl
     budget = train.parse_budget(text)
 
     assert (budget.tokens, budget.seconds) == (tokens, seconds)
+
+
+@pytest.mark.parametrize(
+    ("output", "report", "work"),
+    [
+        ("d.gguf", "d.md", "d.training"),
+        ("draft-v1.2", "draft-v1.2.md", "draft-v1.2.training"),
+        ("draft-v1.2.gguf", "draft-v1.2.md", "draft-v1.2.training"),
+    ],
+)
+def test_a_file_that_is_no_report_of_the_draft_is_not_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str, report: str, work: str
+) -> None:
+    parser = argparse.ArgumentParser()
+    train.add_arguments(parser)
+    given = ["--target", str(tmp_path / "t.gguf"), "-o", str(tmp_path / output)]
+    assert train.run_settings(parser.parse_args(given)).work == tmp_path / work
+    (tmp_path / report).write_text("my notes\n")
+    with pytest.raises(CommandError, match="is not a report of"):
+        train.check_report(tmp_path / report, tmp_path / output)
+    (tmp_path / report).write_text(f"# {output}\n\nAn EAGLE-3 draft")
+    train.check_report(tmp_path / report, tmp_path / output)
+
+
+def test_both_drafts_that_are_named_are_measured() -> None:
+    parser = argparse.ArgumentParser()
+    train.add_arguments(parser)
+    given = ["--target", "t.gguf", "-o", "d.gguf"]
+    for flags, measured in (
+        ([], ()),
+        (["--init", "a"], ("a",)),
+        (["--compare", "b"], ("b",)),
+        (["--init", "a", "--compare", "b"], ("a", "b")),
+        (["--init", "a", "--compare", "a"], ("a",)),
+    ):
+        settings = train.run_settings(parser.parse_args([*given, *flags]))
+        assert settings.earlier == tuple(map(Path, measured))

@@ -171,6 +171,8 @@ class Hub:
         self.timeouts = timeouts or Timeouts()
         self._waits = waits
         self._headers: dict[RemoteFile, GGUFHeader] = {}
+        self._found: dict[RemoteFile, FileMetadata] = {}
+        """Where the files are of which parts were read."""
         self._beginnings: dict[RemoteFile, GGUFHeader] = {}
 
     def repo(self, repo: str, revision: str = "main") -> RemoteRepo:
@@ -330,8 +332,12 @@ class Hub:
         """The bytes `start` to `end` (exclusive) of a file, fewer if the file ends before."""
 
         def ask() -> bytes:
-            found = self.metadata(file.repo, file.path, file.commit)
-            return self._bytes(file, found, start, end)
+            # Its address runs out in an hour; then a new one is asked for.
+            found = self._found.pop(file, None)
+            found = found or self.metadata(file.repo, file.path, file.commit)
+            data = self._bytes(file, found, start, end)
+            self._found[file] = found
+            return data
 
         return self._repeat(ask)
 

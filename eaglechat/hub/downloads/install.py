@@ -62,6 +62,11 @@ class Plan:
         return self.entry.draft.checkpoint is not None
 
     @property
+    def is_converted_last(self) -> bool:
+        """Whether its draft is converted once the files are here."""
+        return self.converts and not self.is_converted
+
+    @property
     def files(self) -> tuple[RemoteFile, ...]:
         return self.target if self.is_converted else (*self.target, *self.draft)
 
@@ -186,8 +191,7 @@ def _missing(cache: Path, file: RemoteFile) -> int:
 def begin(plan: Plan, cache: Path) -> None:
     """Check the disk space, and note that the pair is being installed. Raises HubError."""
     # A converted draft is at most as large as its checkpoint.
-    is_new = plan.converts and not plan.is_converted
-    converted = sum(file.size for file in plan.draft) if is_new else 0
+    converted = sum(file.size for file in plan.draft) if plan.is_converted_last else 0
     missing = plan.bytes_missing + converted - free_bytes(cache)
     if missing > 0:
         raise disk_full(plan.entry.name, missing, cache)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -235,7 +236,9 @@ class Downloads:
         for install in self._installs.values():
             ended = install.paused or install.converting or install.error or install.pair
             if install.plan and not ended and all(file.path for file in install.files):
-                install.converting = ("waiting for another conversion", 0, 0)
+                waits = install.plan.is_converted_last
+                step = "waiting for another conversion" if waits else "looking at the files"
+                install.converting = (step, 0, 0)
                 threading.Thread(target=self._finish, args=(install,), daemon=True).start()
         self._changed.notify_all()
 
@@ -287,7 +290,7 @@ class Downloads:
         pair, error = None, "The conversion ended unexpectedly."
         notes: tuple[str, ...] = ()
         try:
-            with self._one_conversion:
+            with self._one_conversion if install.plan.is_converted_last else nullcontext():
                 cache = self.hub.cache_dir
                 pair, notes = installing.finish(install.plan, cache, on_progress=on_progress)
         except StoppedError:

@@ -18,7 +18,7 @@ from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.errors import ConversionError, HubError
 from eaglechat.wire.protocol import DrafterKind
 
-READ_AT_ONCE = 64 << 10
+READ_AT_ONCE = 256 << 10
 _MOST_BYTES = 128 << 20
 """The most bytes read of one file: twice the largest header, as no weights are read."""
 _MOST_INDEX_BYTES = 8 << 20

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from eaglechat.hub.downloads.client import Hub, RemoteFile, Timeouts
+from eaglechat.hub.downloads.explain import explain
 from eaglechat.hub.errors import HubError
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -117,6 +118,12 @@ def test_a_redirect_to_nowhere_is_one_sentence(
     for ask in (lambda: hub.repo("u/r"), lambda: hub.search("qwen"), lambda: hub.peek(FILE)):
         with pytest.raises(HubError, match=r"\.$"):
             ask()
+
+
+def test_an_error_without_a_file_does_not_speak_of_writing() -> None:
+    error = explain(OSError("Could not find a suitable TLS CA certificate bundle"), "u/r")
+    assert str(error).startswith("u/r cannot be fetched: Could not find a suitable TLS CA")
+    assert "None" not in str(error)
 
 
 FILE = RemoteFile("u/r", "m.gguf", COMMIT, 9, SHA)

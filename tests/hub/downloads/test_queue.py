@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
@@ -15,6 +17,7 @@ from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import RetryPolicy
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot, SpeedMeter, Stage
+from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import library, removal
 from eaglechat.hub.local.installed import begun_pairs, status
 from eaglechat.hub.local.pair import Pair
@@ -261,6 +264,29 @@ def test_a_pair_that_failed_is_resumed_by_installing_it_again(
     assert "is not where the Hub says it is" in (failed.error or "")
     downloads.install(plan)
     until_stage(downloads, "one", Stage.INSTALLED)
+
+
+def test_a_pair_without_a_conversion_does_not_wait_for_anothers(
+    downloads: Downloads, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converts, ended, finish = threading.Event(), threading.Event(), install.finish
+
+    def slowly(plan: Plan, cache: Path, **rest: Any) -> object:
+        if plan.converts:
+            converts.set()
+            ended.wait(30)
+            raise HubError("given up")
+        return finish(plan, cache, **rest)
+
+    monkeypatch.setattr(install, "finish", slowly)
+    checkpoint = msgspec.structs.replace(TWO, draft=DraftSource(checkpoint="lab/two"))
+    downloads.install(replace(install.plan(hub, TWO), entry=checkpoint))
+    until(converts.is_set)
+    downloads.install(install.plan(hub, ONE))
+    until_stage(downloads, "one", Stage.INSTALLED)
+    assert look(downloads, "two").stage is Stage.CONVERTING
+    ended.set()
+    until_stage(downloads, "two", Stage.FAILED)
 
 
 def test_a_file_that_was_deleted_meanwhile_is_downloaded_again_on_resume(
