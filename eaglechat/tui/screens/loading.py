@@ -113,7 +113,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     def on_mount(self) -> None:
         self._services.away.show(f"loading {self._pair.name}")
         typed = self._services.typeahead.take()
-        self.prompt.replace_all(typed.text)
+        self.prompt.replace_all(self.prompt.marks.text(typed.parts))
         self._send_later(typed.is_sent)
         self._unwatch = self._services.engine.watch(self._follow_engine)
         self._load()
@@ -181,7 +181,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     def _keep_typed(self) -> None:
         typeahead = self._services.typeahead
-        typeahead.text, typeahead.is_sent = self.prompt.text, self._sent_text is not None
+        typeahead.parts = self.prompt.marks.parts(self.prompt.text)
+        typeahead.is_sent = self._sent_text is not None
 
     # The load
 

@@ -62,6 +62,10 @@ class Away:
         elif self._is_watched():
             self.show(about)
 
+    def forget(self) -> None:
+        """The chat was left: its reply is followed no longer."""
+        self._began = None
+
     def _notify(self, text: str) -> None:
         how = self._settings().interface.notify
         if how == "bell":

@@ -9,6 +9,7 @@ from pathlib import Path
 from textual.signal import Signal
 
 from eaglechat.chat.history.folder import ChatFolder, ReadProgress
+from eaglechat.chat.writing.question import QuestionParts
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary
@@ -22,13 +23,13 @@ from eaglechat.wire.protocol import Auto
 class Typeahead:
     """What is typed while models are loading; `is_sent` is whether it will be sent."""
 
-    text: str = ""
+    parts: QuestionParts = ()
     is_sent: bool = False
 
     def take(self) -> Typeahead:
         """Return what was typed, and forget it."""
-        taken = Typeahead(self.text, self.is_sent)
-        self.text, self.is_sent = "", False
+        taken = Typeahead(self.parts, self.is_sent)
+        self.parts, self.is_sent = (), False
         return taken
 
 

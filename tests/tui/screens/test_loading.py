@@ -332,3 +332,16 @@ async def test_a_load_that_crashes_to_the_end_leaves_room_for_a_way_out(drive: D
         await user.sees("and the GPU too")
         await user.sees("Try again")
         await user.sees("Back")
+
+
+async def test_a_long_paste_typed_while_a_pair_loads_is_asked_whole(drive: Drive) -> None:
+    pasted = "\n".join(f"line {number}" for number in range(40))
+    async with drive() as user:
+        await begin_to_load(user)
+        user.app.post_message(events.Paste(f"{pasted}\n"))
+        await user.until(lambda: "[pasted: 40 lines]" in user.text, "its mark")
+        await user.type("sum up", "enter")
+        user.engine.hold_load = False
+        await user.on(ChatScreen)
+        await user.idle()
+        assert user.messages[0].content == f"{pasted}\nsum up"

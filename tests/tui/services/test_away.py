@@ -86,6 +86,25 @@ def test_a_short_reply_or_a_watched_one_is_not_told(seconds: float, is_watched: 
     assert "\x07" not in desk.written
 
 
+async def test_a_reply_that_was_left_rings_in_no_other_chat(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = drive(settings=Settings(interface=InterfaceSettings(notify_after=0)))
+    written: list[str] = []
+    monkeypatch.setattr(user.app.services.away, "write", written.append)
+    async with user:
+        await user.open_chat()
+        await user.ask("hello", rounds=2)
+        await user.until(lambda: any("writing" in one for one in written), "the title")
+        user.app.post_message(events.AppBlur())
+        await user.until(lambda: not user.app.app_focus, "another window")
+        await user.command("chat.new")
+        await user.until(lambda: not user.messages, "a new chat")
+        user.chat.show_numbers()
+        assert "\x07" not in written
+        assert not any("done" in one for one in written)
+
+
 async def test_the_app_tells_its_terminal(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     interface = InterfaceSettings(notify_after=0)
     user = drive(settings=Settings(interface=interface))

@@ -251,10 +251,15 @@ class ChatScreen(PromptScreen[None]):
 
     def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
         text = slash.escaped(self.prompt.marks.text(question))
-        if self.prompt.text and version_of is None:
+        if self.editing is not None:
+            # What is being typed stays.
             self.prompt.remember(text)
-        elif version_of is not None and self.editing is None:
+            if self.editing.question not in self.session.turns:
+                self._edit_another(version_of)
+        elif version_of is not None:
             self._edit(self.session.turns.question(version_of), text, self.prompt.text)
+        elif self.prompt.text:
+            self.prompt.remember(text)
         else:
             self.prompt.replace_all(text)
 
@@ -301,6 +306,8 @@ class ChatScreen(PromptScreen[None]):
         unreported = numbers.unreported
         self.query_one(Legend).no_origins = f"origins {unreported}" if unreported else ""
         gone = with_keys("engine stopped: {chat.load_again}")
+        if session.info is None:
+            gone = with_keys("read-only: {chat.load_again} loads the models")
         state = gone if session.is_engine_gone else "ready"
         if session.running is not None:
             state = "stopping…" if session.is_stopping else progress(session.running)
@@ -350,6 +357,7 @@ class ChatScreen(PromptScreen[None]):
             self.transcript.view = interface.view
             self.set_class(interface.view == "trace", "-trace")
             self.refresh_bindings()
+        if interface.show_panel != change.before.interface.show_panel:
             self.set_class(not interface.show_panel, "-panel-hidden")
 
     # Opening, leaving and saving chats
@@ -371,6 +379,7 @@ class ChatScreen(PromptScreen[None]):
     def leave(self, *, keep_prompt: bool = False) -> None:
         if self._has_session:
             self.session.leave("" if keep_prompt else self._unsent)
+            self.services.away.forget()
 
     def save(self) -> None:
         was_behind = self.session.recorder.is_behind
@@ -433,8 +442,11 @@ class ChatScreen(PromptScreen[None]):
         """Put the text that was typed while the models were loading into the prompt, and send it if
         the user had sent it."""
         typed = self.services.typeahead.take()
-        self.prompt.type_in(typed.text)
-        if typed.is_sent and self.prompt.text == typed.text:
+        text = self.prompt.marks.text(typed.parts)
+        self.prompt.take_focus()
+        if text:
+            self.prompt.insert(text)
+        if typed.is_sent and self.prompt.text == text:
             self.prompt.action_send()
 
     def action_export(self, format: Format | None) -> None:
@@ -810,6 +822,21 @@ class ChatScreen(PromptScreen[None]):
         self.transcript.select(question.id)
         self.prompt.replace_all(text)
         self.prompt.take_focus()
+        self._title_prompt()
+        self.refresh_bindings()
+
+    def _edit_another(self, version: TurnId | None) -> None:
+        """The edited question is gone: what is being typed is asked in place of another version of
+        it, or as a new question."""
+        assert self.editing is not None
+        if version is not None:
+            question = self.session.turns.question(version)
+            self._edit(question, self.prompt.text, self.editing.before)
+            return
+        typed, before = self.prompt.text, self.editing.before
+        self.editing = None
+        self.prompt.remember(before)
+        self.prompt.replace_all(slash.escaped(typed))
         self._title_prompt()
         self.refresh_bindings()
 

@@ -15,7 +15,6 @@ from eaglechat.chat.writing.question import Marks, pasted, text_of
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import TAB, keys_of
 from eaglechat.tui.commands.slash import Completion, CompletionList
-from eaglechat.tui.services import clipboard
 from eaglechat.tui.widgets.prompt.completions import Completions
 
 Completer = Callable[[str, bool], CompletionList | None]
@@ -153,9 +152,11 @@ class Prompt(TextArea):
         self.clear()
 
     def remember(self, text: str) -> None:
-        """Add a text to the history."""
-        if text and (not self._sent or self._sent[-1] != text):
-            self._sent.append(text)
+        """Add a text to the history, behind those that were edited while walking through it."""
+        edited = [one for one in self._edited.values() if one not in (*self._sent, self.text)]
+        for one in filter(None, (*edited, text)):
+            if one not in self._sent[-1:]:
+                self._sent.append(one)
         self._position = len(self._sent)
         self._edited.clear()
 
@@ -166,11 +167,6 @@ class Prompt(TextArea):
 
     def action_send(self) -> None:
         self.post_message(self.Sent(self, self.text))
-
-    def action_copy(self) -> None:
-        # Textual's own copies, and raises if nothing is selected.
-        super().action_copy()
-        clipboard.copy(self.app, self.selected_text, "the selection")
 
     def action_newline(self) -> None:
         self.insert("\n")

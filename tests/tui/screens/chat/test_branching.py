@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from eaglechat.chat.conversation.turns import Question
 from eaglechat.tui.widgets.transcript.entry import QuestionEntry, TranscriptEntry
 from eaglechat.wire import protocol
@@ -206,3 +208,39 @@ async def test_letters_are_commands_while_a_turn_is_selected_by_a_key(drive: Dri
         await user.sees("^G E edit")
         await user.press("escape")
         await user.until(lambda: "edit" not in user.text.splitlines()[-1], "no turn selected")
+
+
+@pytest.mark.parametrize("has_other_version", [True, False])
+async def test_an_edit_that_is_typed_when_its_question_goes_stays_and_can_be_sent(
+    drive: Drive, has_other_version: bool
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        if has_other_version:
+            await user.ask("first")
+            await user.command("chat.edit")
+        user.prompt.load_text("second")
+        user.engine.budget = 0
+        await user.press("enter")
+        await user.until(lambda: user.chat.session.running is not None, "the request")
+        await user.command("chat.edit")
+        await user.type(" and third")
+        await user.press("ctrl+c")
+        await user.idle()
+        assert user.prompt.text == "second and third"
+        user.engine.budget = None
+        await user.press("enter")
+        await user.until(lambda: questions(user) == ["second and third"], "its question")
+        await user.idle()
+        await user.press("up")
+        await user.press("up")
+        assert user.prompt.text == "second"
+
+
+async def test_the_panel_stays_away_when_another_setting_of_the_screen_changes(
+    drive: Drive,
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.command("chat.pane", "chat.view")
+        assert user.chat.has_class("-panel-hidden")

@@ -30,4 +30,6 @@ async def test_what_is_changed_on_a_walk_is_there_on_the_way_back(drive: Drive) 
 
         user.prompt.take()
         await user.press("up", "up")
+        assert user.prompt.text == "draft"
+        await user.press("up")
         assert user.prompt.text == "second"
