@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from eaglechat.tui.safe_lines import SafeLines
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, open_screen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.palette import EverythingProvider
+from eaglechat.tui.services import clipboard
 from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.services import ChatReader, Services, Typeahead
@@ -141,6 +143,23 @@ class EagleApp(KeysInOrder):
     ) -> None:
         """Show a notice. It is never read as markup: it may quote what others wrote."""
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        clipboard.copy(self, text, "the selection")
+
+    def open_url(self, url: str, *, new_tab: bool = True) -> None:
+        """Open an address, but not in a browser of the console: it would take the terminal."""
+        try:
+            browser = webbrowser.get()
+        except webbrowser.Error:
+            browser = None
+        is_of_console = type(browser) is webbrowser.GenericBrowser or not getattr(
+            browser, "redirect_stdout", True
+        )
+        if browser is None or is_of_console:
+            clipboard.copy(self, url, "the address, as there is no browser with a window here")
+        else:
+            super().open_url(url, new_tab=new_tab)
 
     def get_default_screen(self) -> Screen[Any]:
         from eaglechat.tui.screens.menu.screen import MenuScreen

@@ -93,10 +93,11 @@ def list_directory(directory: str, base: Path) -> tuple[Listed, ...]:
             for entry in entries:
                 if len(sizes) == MOST_LISTED:
                     break
-                if entry.is_dir():
-                    sizes[entry.name] = None
-                elif entry.is_file():
-                    sizes[entry.name] = entry.stat().st_size
+                with suppress(OSError):
+                    if entry.is_dir():
+                        sizes[entry.name] = None
+                    elif entry.is_file():
+                        sizes[entry.name] = entry.stat().st_size
         ignored = _ignored(place, sizes) | _LEFT_OUT
         names = sorted(sizes, key=str.casefold)
         return tuple(Listed(name, sizes[name], name in ignored) for name in names)

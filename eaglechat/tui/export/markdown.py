@@ -48,7 +48,8 @@ def closed(text: str) -> str:
         if found is None:
             continue
         if not fence:
-            fence = found[1]
+            # Code in backticks within a line does not open a block.
+            fence = found[1] if found[1][0] == "~" or "`" not in found[2] else ""
         elif found[1].startswith(fence) and not found[2].strip():
             fence = ""
     return f"{text.strip()}\n{fence}" if fence else text.strip()

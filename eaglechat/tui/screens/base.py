@@ -16,7 +16,6 @@ from textual.widgets import Static
 from textual.widgets._toast import ToastRack
 
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.services import clipboard
 from eaglechat.tui.textual_fixes import WholeCompositor
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.notices import Notices
@@ -119,11 +118,6 @@ class EagleScreen(Screen[Result]):
     def on_screen_resume(self) -> None:
         if self._closing_with is not None:
             self.dismiss(*self._closing_with)
-
-    def action_copy_text(self) -> None:
-        # Textual's own copies, and raises if nothing is selected.
-        super().action_copy_text()
-        clipboard.copy(self.app, self.get_selected_text() or "", "the selection")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Ignore keys that come before the screen has its widgets."""

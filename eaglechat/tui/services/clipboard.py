@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from textual.app import App
 
@@ -54,8 +55,10 @@ def put(text: str) -> bool:
     return done.returncode == 0
 
 
-def copy(app: App[object], text: str, what: str) -> None:
+def copy(app: App[Any], text: str, what: str) -> None:
     """Copy a text by all means, and notify the user whether it surely arrived; `what` names it."""
-    app.copy_to_clipboard(text)
+    text = text.encode("utf-8", "replace").decode()
+    # Not the app's own, which calls this.
+    App.copy_to_clipboard(app, text)
     sentence = f"Copied {what}." if put(text) else f"Sent {what} to the terminal's clipboard."
     app.notify(sentence)

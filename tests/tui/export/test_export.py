@@ -176,7 +176,13 @@ def test_the_page_has_a_rejected_token_that_nothing_replaced() -> None:
 
 @pytest.mark.parametrize(
     ("text", "end"),
-    [("```py\nx", "\n```"), ("```\nx\n```", ""), ("~~~~\n```\n~~~", "\n~~~~"), ("plain", "")],
+    [
+        ("```py\nx", "\n```"),
+        ("```\nx\n```", ""),
+        ("~~~~\n```\n~~~", "\n~~~~"),
+        ("```x``` is\n```\ny", "\n```"),
+        ("plain", ""),
+    ],
 )
 def test_a_block_of_code_that_was_cut_off_is_closed(text: str, end: str) -> None:
     assert closed(text) == text + end

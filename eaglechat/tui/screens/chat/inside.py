@@ -116,7 +116,11 @@ class InsideScreen(EagleModal[None]):
             self.dismiss()
             return
         if self._awaited is None:
-            self._show_title()
+            if self._index < len(rounds):
+                self._show_title()
+            else:
+                # There were more before the engine told the final ones.
+                self._show(self._index)
             return
         ends = [*accumulate(len(one.tokens) for one in rounds)]
         if is_written and (not ends or ends[-1] <= self._awaited):

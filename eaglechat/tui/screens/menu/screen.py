@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 from eaglechat.chat.controls import first_controls
 from eaglechat.chat.history.lines import ChatFormatError
 from eaglechat.chat.history.listing import ChatSummary
-from eaglechat.chat.history.saved_chat import read_chat
+from eaglechat.chat.history.saved_chat import SavedChat, read_chat
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.pair import Pair
@@ -486,9 +486,14 @@ class MenuScreen(EagleScreen[None]):
                 yield partial(self.notify, said, severity="error")
                 yield self._read_chats
             else:
-                yield partial(self.post_message, Resume(chat))
+                yield partial(self._resume_read, chat)
 
         self.in_background(read)
+
+    def _resume_read(self, chat: SavedChat) -> None:
+        # Its key may come twice before the chat is read.
+        if self.is_on_top:
+            self.post_message(Resume(chat))
 
     # Other screens are imported when they are opened: the menu is shown before that.
 

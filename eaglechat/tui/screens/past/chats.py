@@ -56,6 +56,8 @@ class ChatsScreen(EagleModal[SavedChat]):
         self._found: list[Hit] = []
         self._rows: list[Row] = []
         self._version = -1
+        self._listing = 0
+        """The number of the last listing: a slower one before it comes too late."""
 
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog", id="past") as dialog:
@@ -83,15 +85,19 @@ class ChatsScreen(EagleModal[SavedChat]):
     # In the background
 
     def _list(self) -> None:
+        self._listing += 1
+        listing = self._listing
+
         def read() -> Iterator[Update]:
             for chats in self._folder.listed():
-                yield partial(self._take_list, chats)
+                yield partial(self._take_list, listing, chats)
 
         self.in_background(read)
 
-    def _take_list(self, chats: list[ChatSummary]) -> None:
-        self._chats = chats
-        self._show()
+    def _take_list(self, listing: int, chats: list[ChatSummary]) -> None:
+        if listing == self._listing:
+            self._chats = chats
+            self._show()
 
     def _look(self) -> None:
         """Search again if chats were read since the last look."""

@@ -238,6 +238,8 @@ class Transcript(RowScroll):
             if in_reasoning:
                 self._unfolded.add(key)
             made = self.made.get(key)
+            if in_reasoning and isinstance(made, ThoughtEntry):
+                made.fold(False)
             if made is not None:
                 made.mark(span)
         row = self.size.height // 3 if row is None else row
