@@ -163,13 +163,14 @@ class Speeds:
         self._of: dict[Setup, _Of] | None = None
 
     def gain(self, setup: Setup, n_draft_max: int | Auto) -> Gain | None:
-        """With this draft length: by a bench or a race, otherwise the mean of enough replies."""
+        """With this draft length: by a bench or a race, or the mean of enough replies if only that
+        has a verdict."""
         known = self._about(setup)
-        measured = _by_length(known.measured).get(n_draft_max)
-        if measured is not None:
-            return measured
         replies = _by_length(known.replies).get(n_draft_max)
-        return replies.gain if replies else None
+        both = _by_length(known.measured).get(n_draft_max), replies.gain if replies else None
+        found = [gain for gain in both if gain is not None]
+        clear = [gain for gain in found if gain.verdict != "unclear"]
+        return next(iter(clear or found), None)
 
     def note(self, setup: Setup, *gains: Gain) -> None:
         """Keep what a bench or a race measured. The one question of a race does not replace the

@@ -52,6 +52,11 @@ def test_a_bench_is_kept_before_a_race_and_a_race_before_replies(tmp_path: Path)
     auto = speeds.gain(HERE, "auto")
     assert auto is not None
     assert auto.speed_up == 1.7
+    # One that could not tell is worth less than replies that can.
+    speeds.note(HERE, msgspec.structs.replace(BENCH, error=2.0))
+    gain = speeds.gain(HERE, 3)
+    assert gain is not None
+    assert (gain.by, gain.verdict) == ("replies", "faster")
 
 
 @pytest.mark.parametrize(
