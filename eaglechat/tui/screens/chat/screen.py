@@ -63,7 +63,7 @@ from eaglechat.settings.model import View
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.command import Command
-from eaglechat.tui.commands.registry import BY_ID, key_of, short_key_of, with_keys
+from eaglechat.tui.commands.registry import BY_ID, key_of, name_of, short_key_of, with_keys
 from eaglechat.tui.export.formats import Format
 from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, OpenMenu, Resume
 from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall, Update
@@ -176,7 +176,8 @@ class ChatScreen(PromptScreen[None]):
                 transcript = Transcript(id="transcript")
                 transcript.view = settings.interface.view
                 yield transcript
-                yield Static("[@click=screen.end]↓ new text below: Ctrl+End[/]", id="new-below")
+                below = f"↓ new text below: {name_of('ctrl+end')}"
+                yield Static(f"[@click=screen.end]{below}[/]", id="new-below")
                 yield FindBar(transcript, lambda: self.session.turns.path)
                 yield Notices()
                 yield StatusLine(id="status")
