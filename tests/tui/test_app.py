@@ -250,8 +250,14 @@ async def test_speculation_off_says_why(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
         await user.sees("▐X▌ speculation")
+
+        def rows_of_why() -> list[bool]:
+            return ["WHY" in line for line in user.text.splitlines()]
+
+        why = rows_of_why()
         await user.press("f3")
-        await user.sees("Off: you switched it off")
+        await user.until(lambda: " Off " in user.text, "that it is off")
+        assert rows_of_why() == why
         await user.sees("▐ ▌ speculation")
         await user.press("f3")
         await user.press("f7", "f7", "f7")
@@ -281,7 +287,7 @@ async def test_without_a_drafter_the_panel_has_only_what_n_grams_follow(
 ) -> None:
     async with drive(start=pair_of_files(models / "target.gguf", None)) as user:
         await user.on(ChatScreen)
-        await user.sees("Only n-grams draft")
+        await user.sees("No draft model: n-grams only")
         every = [*user.chat.query(Segments), *user.chat.query(Slider), *user.chat.query(Tick)]
         shown = {one.id for one in every if one.display}
         assert shown == {"n_draft_max", "enabled", "ngram", "temperature"}

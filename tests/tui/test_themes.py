@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ from eaglechat.tui.themes import (
     load_themes,
     read_theme,
 )
+from tests.tui.driving import Driver
+from tests.tui.textual_private import drawn_strips
 from tests.tui.widgets.transcript_app import until
 
 SHIPPED, SHIPPED_PROBLEMS = load_themes(builtin_themes_dir())
@@ -335,3 +338,36 @@ def test_a_theme_of_any_text_is_read_or_named(text: str) -> None:
         file = Path(folder, "mine.toml")
         file.write_text(text, encoding="utf-8", newline="")
         assert str(read_theme(file))
+
+
+@pytest.mark.parametrize("theme", ["eagle-dark", "eagle-light"])
+async def test_all_of_a_highlighted_row_is_readable(
+    drive: Callable[..., Driver], theme: str
+) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        user.app.theme = theme
+        await user.ask("hello")
+        for command, row in (("chat.export", "the questions"), ("chat.role", "the settings as")):
+            await user.command(command)
+            await user.sees(row)
+            await user.pilot.pause()
+            strips = drawn_strips(user.app.screen)
+            strip = next(strip for strip in strips if row in strip.text)
+            (muted,) = [one for one in strip if row in one.text]
+            assert muted.style is not None
+            ink, ground = (
+                Color.from_rich_color(one) for one in (muted.style.color, muted.style.bgcolor)
+            )
+            assert contrast(ink, ground) > 3
+            await user.press("escape")
+
+
+async def test_a_notice_stands_once_however_often_it_is_told(drive: Callable[..., Driver]) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        for _ in range(3):
+            await user.command("chat.copy")
+        await user.command("chat.copy_code")
+        await user.sees("There is no code block")
+        assert user.text.count("There is no reply to copy yet") == 1

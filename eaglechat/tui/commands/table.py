@@ -327,7 +327,7 @@ CHAT = (
     Command(
         id="chat.pane",
         title="Panel",
-        help="Show or hide the panel: of speculation, or of the highlighted row",
+        help="Show or hide the panel",
         scopes=("chat", "menu"),
         keys=("leader p",),
         aliases=("f2",),

@@ -17,6 +17,14 @@ class Rows(OptionList):
     """A list of texts without markup. Its pages are turned only where it has a place on the screen:
     Textual raises a KeyError in a list that was filled while it was hidden."""
 
+    DEFAULT_CSS = """
+    Rows > .option-list--option-highlighted, Rows:focus > .option-list--option-highlighted {
+        background: $primary 25%;
+        color: $foreground;
+        text-style: none;
+    }
+    """
+
     def __init__(self, *rows: Content | Option, id: str) -> None:
         super().__init__(*rows, id=id, compact=True, markup=False)
 

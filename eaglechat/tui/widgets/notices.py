@@ -10,7 +10,7 @@ from textual.widgets._toast import ToastRack
 
 class Notices(ToastRack):
     """Textual's own rack of toasts lies over what the screen shows; this one makes room for itself.
-    A dialog does not repeat the notices that stand on the screens behind it."""
+    No text stands there twice, and a dialog does not repeat those of the screens behind it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,7 +21,9 @@ class Notices(ToastRack):
             return  # Its screen has closed meanwhile.
         self.shown = Notifications()
         behind = self._shown_behind() if self.screen.is_modal else []
-        for notification in notifications:
+        # The same text stands once, as the newest.
+        newest = {(one.message, one.severity): one for one in notifications}
+        for notification in newest.values():
             if not any(notification in shown for shown in behind):
                 self.shown.add(notification)
         super().show(self.shown)

@@ -133,5 +133,9 @@ async def test_files_of_your_own_say_what_drafts(drive: Drive, folder: Path) -> 
     async with drive(size=SIZE) as user:
         await user.command("menu.files")
         await user.on(OpenFilesScreen)
-        await user.type(str(folder / "heads.gguf"))
+        verdict = user.app.screen.query_one("#verdict")
+        await user.type(str(folder / "head"))
+        await user.sees("exist.")
+        assert not verdict.has_class("problem")
+        await user.type("s.gguf")
         await user.sees("Can run here: hy_v3 F32 1.0 MB with MTP heads")

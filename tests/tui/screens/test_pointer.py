@@ -43,7 +43,7 @@ async def test_controls_never_move_under_the_pointer(drive: Drive, size: tuple[i
             await user.pilot.pause()
             assert [one.region for one in controls] == before
         await user.press("f3")
-        await user.sees("Off: you switched it off")
+        await user.until(lambda: " Off " in user.text, "that it is off")
         await user.press("f3")
         await user.ask("hello")
         assert [one.region for one in controls] == before

@@ -184,11 +184,13 @@ async def test_why_is_the_arithmetic_of_a_round_and_the_share_of_guesses_kept() 
         assert why.render().plain.startswith("draft + check 32 ms ")
 
 
-async def test_the_headline_is_large_only_when_it_is_a_number() -> None:
+async def test_the_headline_is_large_only_when_it_is_a_number_and_fits() -> None:
     app: App[None] = App()
-    async with app.run_test():
+    async with app.run_test() as pilot:
         view = SpeedView()
+        view.styles.width = 38
         await app.mount(view)
+        await pilot.pause()
         assert view.render().plain.split("\n") == ["no reply yet", "", ""]
         plain = Plain(Speed(30.0, 0.5), "reply")
         view.show(Headline(Speed(42.0, 1.0), 42.0, plain), is_begun=True)
@@ -197,6 +199,10 @@ async def test_the_headline_is_large_only_when_it_is_a_number() -> None:
         assert [row[15:] for row in rows[1:]] == ["42.0 tok/s", "plain 30.0 ±0.5"]
         view.show(Headline(Speed(24.0, 1.0), 24.0, plain), is_begun=True)
         assert view.render().plain.split("\n")[0].endswith("plain ±0.0, slower")
+        view.styles.width = 28
+        await pilot.pause()
+        first, second, _ = view.render().plain.split("\n")
+        assert (first, second) == ("0.8x plain, slower", "24.0 tok/s")
         view.show(Headline(Speed(30.5, 1.0), 30.5, plain), is_begun=True)
         assert view.render().plain.startswith("same as plain\n30.5 tok/s\n")
         view.show(Headline(Speed(30.5, 1.0)), is_begun=True)

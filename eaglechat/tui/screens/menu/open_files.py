@@ -104,7 +104,11 @@ class OpenFilesScreen(EagleModal[Pair]):
             return
         self._status = status
         if status.problem:
-            self._say(wording.sentence(status.problem), bad=True)
+            # A path that is being typed leads nowhere yet.
+            is_there = all(
+                path.exists() for path in (status.pair.target, status.pair.draft) if path
+            )
+            self._say(wording.sentence(status.problem), bad=is_there)
         else:
             assert status.target is not None
             self._say(f"Can run here: {drafting.made_of(status.target, status.draft)}")

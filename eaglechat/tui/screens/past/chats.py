@@ -208,7 +208,10 @@ class ChatsScreen(EagleModal[SavedChat]):
             return f"No chats yet. They are saved in {self._folder.directory}."
         said = wording.plural(titled, "chat")
         if self._typed.strip():
-            said += f" by title, {wording.plural(len(self._found), 'passage')}"
+            passages = len(self._found)
+            counts = [f"{said} by title"] if titled else []
+            counts += [wording.plural(passages, "passage")] if passages else []
+            said = ", ".join(counts) or "Nothing found"
         if (progress := self._reader.progress) is not None:
             return f"{said}. Reading, latest first: {progress.done:,} of {progress.total:,} chats"
         return said

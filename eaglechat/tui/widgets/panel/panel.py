@@ -28,9 +28,11 @@ from eaglechat.chat.controls import (
     control_named,
     recommended_for,
 )
+from eaglechat.chat.refusals import Off
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.numbers import Numbers
+from eaglechat.tui.texts.refusals import REASONS
 from eaglechat.tui.texts.statistics import of_whole_reply
 from eaglechat.tui.texts.turned import label
 from eaglechat.tui.widgets.meters import RoundStrip
@@ -164,6 +166,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         said = _said(numbers)
         self.query_one("#off-reason", Line).show(said)
         self.query_one("#off-reason").display = bool(said)
+        self.set_class(bool(said), "-said")
         latest = None if headline.is_plain else numbers.latest
         self.query_one("#why", WhyView).show(numbers.means, headline.level, latest)
         self.query_one("#strip", RoundStrip).show(rounds)
@@ -230,7 +233,7 @@ def _tooltip(control: Control) -> str:
 def _said(numbers: Numbers) -> str:
     """What there is to say of drafting beside the numbers: that there is none, or only some."""
     if numbers.off:
-        return f"Off: {numbers.off}."
+        return "Off" if numbers.off == REASONS[Off.SWITCHED_OFF] else f"Off: {numbers.off}."
     if numbers.unreported:
         known = numbers.unreported
         if numbers.reply.is_of_whole_reply:
@@ -238,4 +241,4 @@ def _said(numbers: Numbers) -> str:
         return wording.sentence(known)
     if numbers.is_provisional:
         return "Provisional until the reply has ended"
-    return "Only n-grams draft" if numbers.only_ngrams else ""
+    return "No draft model: n-grams only" if numbers.only_ngrams else ""

@@ -49,14 +49,15 @@ class SpeedView(Widget):
         known = self._headline
         value, label = self._style("value"), self._style("label")
         times = words.times(known)
-        if times:
-            slower = ", slower" if known.verdict == "slower" else ""
-            said = f"plain ±{known.error:.1f}{slower}"
-        else:
+        slower = ", slower" if known.verdict == "slower" else ""
+        said = f"plain ±{known.error:.1f}{slower}"
+        plain = words.plain_in_short(known.plain) if known.plain else ""
+        large = 3 * len(times) + len(_GAP)
+        if not times or large + max(len(said), len(plain)) > self.content_size.width:
+            times = ""
             said = words.in_short(known) or (
                 "too few rounds yet" if self._is_begun else "no reply yet"
             )
-        plain = words.plain_in_short(known.plain) if known.plain else ""
         beside = (
             (said, self._style(known.verdict or "same")),
             (words.speed(known), value),

@@ -367,8 +367,7 @@ class Backwards(Generic[Item]):
 
 
 def _code_in_words(code: Code) -> str:
-    """A code block by its language, length and first line."""
+    """A code block by its length, language and first line."""
     count = wording.plural(len(code.text.splitlines()), "line")
     first = next((line.strip() for line in code.text.splitlines() if line.strip()), "")
-    language = f"{code.language}, " if code.language else ""
-    return f"{language}{count} of code, “{wording.fitting(first, 40)}”"
+    return f"{count} of {code.language or 'code'}, “{wording.fitting(first, 40)}”"
