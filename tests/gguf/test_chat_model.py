@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from eaglechat.engine.drafters.pairing import check_pair
+from eaglechat.engine.llama import backend
+from eaglechat.engine.llama.objects import Model
 from eaglechat.gguf.chat_model import why_no_chat_model
 from eaglechat.gguf.header import GGUFError, parse_beginning, read_header
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES, PreflightError
 from eaglechat.hub.local.library import ModelKind, look_at
+from eaglechat.wire.errors import ModelLoadError
 from tests import ggufs
 
 
@@ -64,6 +67,10 @@ def test_what_the_file_is_is_said_everywhere(
     file = written(tmp_path / "m.gguf", arch, fields, *tensors)
     with pytest.raises(PreflightError, match=f"cannot chat, it is .*{says}.*[:;] "):
         check_pair(file, None)
+    target = tmp_path / "target.gguf"
+    target.write_bytes(ggufs.target())
+    with pytest.raises(PreflightError, match=f"cannot draft, it is .*{says}"):
+        check_pair(target, file)
     (model,) = look_at([file])
     assert model.kind is ModelKind.OTHER
     assert says in (model.problem or "")
@@ -104,3 +111,10 @@ def test_a_part_of_a_split_model_has_the_name_of_one(
         read_header(file)
     (model,) = look_at([file])
     assert (model.kind, said in (model.problem or "")) == (ModelKind.BROKEN, True)
+
+
+def test_an_architecture_that_llama_cpp_does_not_know_is_named(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(ggufs.target("some-new-arch"))
+    backend.start_backend(backend.LOG_ERRORS)
+    with pytest.raises(ModelLoadError, match="does not know the architecture 'some-new-arch'"):
+        Model(tmp_path / "m.gguf")

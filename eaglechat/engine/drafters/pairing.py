@@ -122,7 +122,10 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
     if not target.architecture:
         raise PreflightError(f"the header of {target.path} does not name its architecture")
     if draft is not None:
-        _CHECKS[kind_of(draft) or "model"](target, draft)
+        drafts = kind_of(draft)
+        if drafts is None and (other := why_no_chat_model(draft)) is not None:
+            raise PreflightError(f"{draft.path} cannot draft, it is {other}")
+        _CHECKS[drafts or "model"](target, draft)
 
 
 def _read(path: Path, role: str) -> GGUFHeader:

@@ -19,8 +19,10 @@ NO_RPC = (
     'CMAKE_ARGS="-DGGML_RPC=ON" pip install --force-reinstall --no-cache-dir '
     '--no-binary llama-cpp-python "llama-cpp-python>=0.3.36,<0.4"'
 )
+_LOAD_ERROR = b"error loading model: "
 _log_callback: Any = None
 _log_muted = False
+_load_error = ""
 
 
 def start_backend(log_level: int) -> None:
@@ -30,8 +32,11 @@ def start_backend(log_level: int) -> None:
 
     def write(level: int, text: bytes, _data: Any) -> None:
         nonlocal last_level
+        global _load_error  # noqa: PLW0603 - the log is one for the process
         # Level 5 continues the line before it.
         last_level = last_level if level == 5 else level
+        if _LOAD_ERROR in text:
+            _load_error = text.partition(_LOAD_ERROR)[2].decode("utf-8", errors="replace").strip()
         if last_level >= log_level and not _log_muted:
             sys.stderr.write(text.decode("utf-8", errors="replace"))
             sys.stderr.flush()
@@ -39,6 +44,17 @@ def start_backend(log_level: int) -> None:
     _log_callback = api.llama_log_callback(write)
     api.llama_log_set(_log_callback, None)
     api.llama_backend_init()
+
+
+def why_not_loaded() -> str:
+    """Why llama.cpp could not load the last model, in its log's words and ours."""
+    name = _load_error.partition("unknown model architecture: ")[2]
+    if name:
+        return (
+            f"this llama.cpp does not know the architecture {name}: the model is newer, or of "
+            "another program such as Ollama; update llama-cpp-python, or choose another file"
+        )
+    return _load_error or "its log says why"
 
 
 @contextmanager

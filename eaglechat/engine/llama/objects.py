@@ -90,7 +90,7 @@ class Model(Owned):
             fields=fields,
         )
         if self._pointer is None:
-            raise ModelLoadError(f"llama.cpp cannot load {path}; its log says why")
+            raise ModelLoadError(f"llama.cpp cannot load {path}: {backend.why_not_loaded()}")
         self._vocab = api.llama_model_get_vocab(self._pointer)
         self.n_embd: int = api.llama_model_n_embd(self._pointer)
         self.n_embd_out: int = api.llama_model_n_embd_out(self._pointer)

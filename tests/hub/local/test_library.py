@@ -181,8 +181,13 @@ def test_what_has_not_come_yet_is_not_said_to_be_freed(hub: Hub) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["user/model/m-Q4_K_M.gguf", "user/model:q4_k_m", "m-Q4_K_M", "m-Q4_K_M.gguf", "PATH"],
-)
+    [
+        "user/model/m-Q4_K_M.gguf", "user/model:q4_k_m", "m-Q4_K_M", "m-Q4_K_M.gguf", "PATH",
+        "USER/Model:Q4_K_M", "M-q4_k_m.GGUF", "hf.co/user/model:Q4_K_M", "hf:user/model:Q4_K_M",
+        "huggingface.co/user/model:Q4_K_M", "user/model:m-Q4_K_M.gguf",
+        "https://huggingface.co/user/model/resolve/main/m-Q4_K_M.gguf?download=true",
+    ],
+)  # fmt: skip
 def test_a_model_is_found_by_what_people_call_it(hub: Hub, fake: FakeHub, text: str) -> None:
     fake.add("user/model", {"m-Q4_K_M.gguf": TARGET, "m-Q8_0.gguf": TARGET + b"0"})
     wanted = pull(hub, "user/model", "m-Q4_K_M.gguf")

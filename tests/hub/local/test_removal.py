@@ -120,6 +120,21 @@ def test_of_several_copies_the_named_one_goes(
         assert str(path) in said.stdout
 
 
+def test_of_a_pair_its_own_copy_goes_and_no_file_that_has_its_name(commands: Commands) -> None:
+    at = {repo: put(commands.cache, repo, TARGET) for repo in ("alice/m", "bob/m")}
+    (commands.home / "eaglechat" / "config" / "catalogue.toml").write_text(
+        '[[pair]]\nname = "bobs"\ntarget = { repo = "bob/m", file = "m.gguf" }\n'
+    )
+    namesake = commands.home / "own" / "bobs.gguf"
+    namesake.write_bytes(DRAFT)
+    unsure = commands.run("remove", "bobs", "--yes")
+    assert unsure.returncode == 2
+    assert f"could be the pair ({at['bob/m']}) or {namesake}" in unsure.stderr
+    namesake.rename(namesake.with_name("other.gguf"))
+    assert commands.run("remove", "bobs", "--yes").returncode == 0
+    assert (at["alice/m"].exists(), at["bob/m"].exists()) == (True, False)
+
+
 def test_what_several_repositories_share_goes_with_the_last_one(hub: Hub) -> None:
     cache = hub.cache_dir
     put(cache, "alice/m", TARGET, store=True)
