@@ -22,6 +22,7 @@ from eaglechat.links.http.answers import Answer, fitted, read_json
 from eaglechat.links.http.events import DONE, Event, NoEventsError, events_in
 from eaglechat.links.http.faults import (
     CUT,
+    FORBIDDEN,
     ServerError,
     environment_fault,
     message_in,
@@ -162,6 +163,8 @@ class ServerClient:
             except NoEventsError as error:
                 raise not_understood(self.where, str(error)) from None
         if len(events) == 1 and events[0].is_bare:
+            if said := message_in(events[0].data):
+                raise self.failed(said)
             raise not_understood(self.where, "it is no reply")
         raise ServerError(f"{self.where} broke off during the reply", code=CUT, is_passing=True)
 
@@ -190,7 +193,7 @@ class ServerClient:
         model = str((body or {}).get("model", ""))
         has_key = "Authorization" in response.request.headers
         error = status_fault(response, self.where, has_key=has_key, model=model)
-        if error.code == "key":
+        if error.code in ("key", FORBIDDEN):
             # A key_command prints another one next time.
             _printed_keys.pop(self.server.key_command, None)
         raise self.without_key(error)

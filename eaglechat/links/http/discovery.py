@@ -18,6 +18,7 @@ import msgspec
 from eaglechat.links.http.answers import fitted
 from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.faults import (
+    FORBIDDEN,
     MISSING,
     NOT_UNDERSTOOD,
     REFUSED,
@@ -37,7 +38,7 @@ _THINKING, _EFFORT = "enable_thinking", "reasoning_effort"
 _EFFORTS = ("low", "medium", "high")
 LOOK_S = 0.5
 """Seconds between two looks at a load on demand."""
-_NO_LIST = (MISSING, NOT_UNDERSTOOD, REFUSED, ServerError.code)
+_NO_LIST = (MISSING, FORBIDDEN, NOT_UNDERSTOOD, REFUSED, ServerError.code)
 _STAGES = {"spec_model": "draft"}
 
 Tell = Callable[[str, float], None]

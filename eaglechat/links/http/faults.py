@@ -24,6 +24,8 @@ TOO_LONG = "context"
 """Code of the error for a conversation that is longer than the context."""
 REFUSED = "refused"
 """Code of the error for a request that the server does not answer."""
+FORBIDDEN = "forbidden"
+"""Code of the error for a page that the key does not open; others it may."""
 MISSING = "missing"
 """Code of the error for a page or a model that the server does not have."""
 NOT_UNDERSTOOD = "protocol"
@@ -151,7 +153,8 @@ def status_fault(
             "in the variable that its key_env names"
         )
         why = "does not accept the key" if has_key else wanted
-        return ServerError(f"{where} {why} (HTTP {status})", code="key")
+        code = "key" if status == 401 else FORBIDDEN
+        return ServerError(f"{where} {why} (HTTP {status})", code=code)
     if status == 404:
         has = f"has no model named “{model}”" if model else "has no such page"
         check = "" if model else "; check its address (url)"

@@ -10,7 +10,7 @@ from typing import Any
 _OF_MESSAGES = "reasoning_content"
 """An optional field of each message."""
 _LIMIT, _NEW_LIMIT = "max_tokens", "max_completion_tokens"
-_NEEDED = ("model", "messages", "stream", _NEW_LIMIT)
+_NEEDED = ("model", "messages", _NEW_LIMIT)
 _OURS = (
     "stream_options", "chat_template_kwargs", "timings_per_token", "return_progress",
     "return_spec_tokens_details", _OF_MESSAGES,
@@ -30,6 +30,9 @@ def refused_fields(body: Mapping[str, Any], said: str) -> frozenset[str]:
         for name, value in optional.items()
         if any(_is_named(one, said) for one in (name, *(value if isinstance(value, dict) else ())))
     }
+    if "streaming" in said or "stream" in named:
+        # A reply in one piece is read too.
+        named |= {"stream", "stream_options"}.intersection(optional)
     if not named and _UNNAMED.search(said):
         named = set(_OURS).intersection(optional)
     if {"temperature", "top_p"} <= named:
@@ -59,5 +62,7 @@ def _is_named(name: str, said: str) -> bool:
     where a name is expected."""
     if "_" in name:
         return re.search(rf"\b{name}\b", said) is not None
-    before = r"[\"'`“.]|^|\b(?:field|parameter|param|argument|property|option|key|input)s?:? +"
+    before = (
+        r"[\"'`“.]|[:,(\[] ?|^|\b(?:field|parameter|param|argument|property|option|key|input)s?:? +"
+    )
     return re.search(rf"(?:{before}){name}\b", said) is not None

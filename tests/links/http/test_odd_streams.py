@@ -219,6 +219,7 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
         ),
         (lambda handler: handler.json({"error": {"message": "busy"}}), "{url} failed: busy"),
         (raw(data({"error": "busy"})), "{url} failed: busy"),
+        (lambda handler: handler.json({"detail": "busy"}), "{url} failed: busy"),
         (raw(data({"error": {"code": 7}})), '{url} failed: {{"error": {{"code": 7}}}}'),
         (raw(data('{"error": {"message": "half \\ud800"}}')), "{url} failed: half ?"),
         (raw(b'event: error\ndata: {"message": "busy"}\n\n'), "{url} failed: busy"),
@@ -229,9 +230,9 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
         (raw(LINES[:20]), "{url} broke off during the reply"),
     ],
     ids=[
-        "content filter", "an older vLLM's error", "an error with status 200", "a text", "a number",
-        "half a character", "an event", "an event of text", "a reason", "half of [DONE]", "a page",
-        "half an object",
+        "content filter", "an older vLLM's error", "an error with status 200", "a text", "a detail",
+        "a number", "half a character", "an event", "an event of text", "a reason",
+        "half of [DONE]", "a page", "half an object",
     ],
 )  # fmt: skip
 def test_a_failure_that_is_no_such_status_is_one(

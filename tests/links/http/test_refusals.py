@@ -261,6 +261,8 @@ def told(message: str, **more: Any) -> dict[str, Any]:
         ("temperature", 400, told("Unsupported value: 'temperature' does not support 0.0.")),
         ("stop", 400, told("stop: Extra inputs are not permitted")),
         ("stop", 400, told("Unknown field stop")),
+        ("seed", 400, told("Extra inputs are not permitted: seed")),
+        ("seed", 400, told('"seed" is not allowed')),
         (
             "max_tokens",
             400,
@@ -312,6 +314,23 @@ def test_a_refusal_of_what_is_needed_is_one(
     assert len(server.chats()) == 1
 
 
+@pytest.mark.parametrize(
+    "said", [told("streaming is not supported for this model"), extra("stream")], ids=str
+)
+def test_a_server_that_does_not_stream_answers_in_one_piece(
+    connect: Callable[..., Client], server: FaultServer, said: dict[str, Any]
+) -> None:
+    def answer(handler: Handler) -> None:
+        message = {"role": "assistant", "content": "one two"}
+        whole = {"choices": [{"message": message, "finish_reason": "stop"}]}
+        is_streamed = "stream" in server.chats()[-1].body
+        handler.json(said if is_streamed else whole, 400 if is_streamed else 200)
+
+    server.chat = answer
+    assert connect().answer(chat()).text == "one two"
+    assert "stream_options" not in server.chats()[-1].body
+
+
 def test_reasoning_that_is_refused_is_not_sent_again(
     connect: Callable[..., Client], server: FaultServer
 ) -> None:
@@ -333,6 +352,7 @@ def test_reasoning_that_is_refused_is_not_sent_again(
     [
         lambda handler: handler.json({"error": "no such page"}, 404),
         lambda handler: handler.json({"detail": "Method Not Allowed"}, 405),
+        lambda handler: handler.json({"error": "Missing scopes: api.model.read"}, 403),
         lambda handler: handler.json({}, 501),
         lambda handler: handler.json({"error": "boom"}, 500),
         raw(b"<html>Welcome</html>", kind="text/html"),
