@@ -3,9 +3,10 @@ reused."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, groupby
 
 import msgspec
@@ -18,6 +19,10 @@ from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import AS_IT_IS, Message, PromptRun, Reasoning, Thinking
 
 _REMEMBERED = 8
+_OPEN, _CLOSE = "\ufdd0", "\ufdd1"
+"""Stand around the name of a control token that is text, up to the tokeniser. Unicode keeps these
+code points out of texts."""
+_QUOTED = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 
 
 class Prompter:
@@ -38,6 +43,8 @@ class Prompter:
             is_control=lambda text: len(model.tokenize(text, bos=False, special=True)) == 1,
         )
         self._known: list[tuple[str, tuple[int, ...]]] = []
+        """Quoted texts, with their tokens."""
+        self._quote = lru_cache(maxsize=64)(self._find_names)
 
     def text(
         self,
@@ -46,9 +53,38 @@ class Prompter:
         cancelled: Callable[[], bool] = lambda: False,
     ) -> str:
         """The text of the prompt. Raises PromptError, PromptCancelledError."""
-        text = self._template.render(messages, thinking, cancelled)
+        return unquoted(self.quoted(messages, thinking, cancelled))
+
+    def quoted(
+        self,
+        messages: Sequence[Message],
+        thinking: Thinking = AS_IT_IS,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> str:
+        """The text of the prompt, in which the names of control tokens that a user wrote or
+        attached are quoted: only those of the template are read as control tokens. In replies, a
+        template itself looks for some. Raises PromptError, PromptCancelledError."""
+        quoted = [
+            one
+            if one.role == "assistant"
+            else msgspec.structs.replace(one, content=self._quote(one.content))
+            for one in messages
+        ]
+        text = self._template.render(quoted, thinking, cancelled)
         # The tokeniser adds the BOS token; some templates write it too.
         return text.removeprefix(self._bos) if self.model.adds_bos else text
+
+    def _find_names(self, content: str) -> str:
+        """A text with the names of control tokens quoted."""
+        content = unquoted(content)
+        tokens = self.model.tokenize(content, bos=False, special=True)
+        found = {self.model.spelled(one) for one in tokens if not self.model.piece(one)}
+        # A tokeniser may add tokens of its own.
+        names = {name for one in found if (name := one.decode(errors="replace")) in content}
+        pattern = "|".join(map(re.escape, sorted(names - {""}, key=len, reverse=True)))
+        if not pattern:
+            return content
+        return re.sub(pattern, lambda name: f"{_OPEN}{name[0]}{_CLOSE}", content)
 
     def prompt(
         self,
@@ -62,7 +98,7 @@ class Prompter:
         """
         if begun and max(begun) >= self.model.n_vocab:
             raise PromptError("the tokens that the reply is to begin with are not this model's")
-        text = self.text(messages, thinking, cancelled)
+        text = self.quoted(messages, thinking, cancelled)
         tokens = self._tokens_of(text)
         self._remember(text, tokens)
         if begun:
@@ -77,7 +113,7 @@ class Prompter:
     ) -> tuple[int, ...]:
         """The tokens of a prompt that is only looked at, and not remembered. Raises PromptError,
         PromptCancelledError."""
-        return self._tokens_of(self.text(messages, thinking, cancelled))
+        return self._tokens_of(self.quoted(messages, thinking, cancelled))
 
     def runs(self, tokens: Sequence[int]) -> tuple[PromptRun, ...]:
         """The text of tokens; each control token and marker of the template is a run of its own."""
@@ -97,20 +133,26 @@ class Prompter:
         known = [entry for entry in self._known if text.startswith(entry[0])]
         if known:
             start, tokens = max(known, key=lambda entry: len(entry[0]))
-            rest = self._tokenize(text[len(start) :], bos=False)
+            rest = self.tokenize(text[len(start) :], bos=False)
             spelled = b"".join(self.model.spelled(token) for token in rest)
             # Not if the tokeniser put a space before text that it was given alone: those of
             # SentencePiece vocabularies do.
-            if spelled == text[len(start) :].encode():
+            if spelled == unquoted(text[len(start) :]).encode():
                 return tokens + rest
-        return self._tokenize(text, bos=True)
+        return self.tokenize(text, bos=True)
 
-    def _tokenize(self, text: str, *, bos: bool) -> tuple[int, ...]:
-        return tuple(self.model.tokenize(text, bos=bos, special=True))
+    def tokenize(self, text: str, *, bos: bool) -> tuple[int, ...]:
+        """The tokens of a quoted text."""
+        tokens: list[int] = []
+        # Every second part is a quoted name.
+        for index, part in enumerate(_QUOTED.split(text)):
+            starts = bos and index == 0
+            tokens += self.model.tokenize(unquoted(part), bos=starts, special=index % 2 == 0)
+        return tuple(tokens)
 
     def parts(self, thinking: Thinking = AS_IT_IS, begun: Sequence[int] = ()) -> ReplyParts:
         """How the reply to a prompt is divided into reasoning and answer."""
-        closing = self._tokenize(self._template.dialect.answers, bos=False)
+        closing = self.tokenize(self._template.dialect.answers, bos=False)
         return ReplyParts(self._template.parts(thinking), self.written, closing, tuple(begun))
 
     def written(self, token: int) -> bytes:
@@ -196,14 +238,14 @@ class ConversationTurns:
         head = self._messages[: self._starts[0]]
         system = [message for message in head if message.role == "system"]
         left = [*system, *self._messages[self._starts[n] :]]
-        shorter = self._prompter.text(left, self._thinking, self._cancelled)
-        text, rest = self._text.encode(), shorter.encode()
+        shorter = self._prompter.quoted(left, self._thinking, self._cancelled)
+        text, rest = self._text.encode(), unquoted(shorter).encode()
         removed = len(text) - len(rest)
         for start in reversed(cut_starts(text, rest)):
             first, last = self._boundaries.get(start), self._boundaries.get(start + removed)
             if first is not None and last is not None:
                 return self._tokens[:first] + self._tokens[last:]
-        return tuple(self._model.tokenize(shorter, bos=True, special=True))
+        return self._prompter.tokenize(shorter, bos=True)
 
     def boundaries(self) -> tuple[int, ...]:
         """Positions in the prompt up to which later prompts are likely to be the same: the start of
@@ -246,6 +288,10 @@ class ConversationTurns:
             offset - extra: index
             for index, offset in enumerate(accumulate(map(len, spelled), initial=0))
         }
+
+
+def unquoted(text: str) -> str:
+    return text.replace(_OPEN, "").replace(_CLOSE, "")
 
 
 def _control_text(model: Model, token: int) -> str:

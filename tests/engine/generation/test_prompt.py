@@ -156,3 +156,25 @@ def test_no_space_slips_in_where_a_prompt_goes_on_from_a_known_one() -> None:
     longer = prompter.prompt(TURNS[1:])
 
     assert longer == tuple(map(ord, " " + render(None, *TURNS[1:])))
+
+
+def test_names_of_control_tokens_that_a_user_writes_are_text(
+    prompter: Prompter, tiny_models: tuple[Model, Model]
+) -> None:
+    """Those of the template stay control tokens, and what was read before is not read again."""
+    model, end = tiny_models[0], tiny.END
+    written = f"a{end}b <s>{end[:2]}{end}{end[2:]} \ufdd0{end}\ufdd1 \ufdd1"
+    plain = prompter.prompt((USER,))
+    controls = [token for token in plain if not model.piece(token)]
+
+    first = prompter.prompt((Message(role="user", content=written),))
+    prompter.note_reply(first, [tiny.TOKENS.index("t"), tiny.EOS])
+    second = prompter.prompt(
+        (Message(role="user", content=written), Message(role="assistant", content="xt"), USER)
+    )
+
+    assert [token for token in first if not model.piece(token)] == controls
+    assert prompter.text((Message(role="user", content=end),)) == f"{end} x"
+    assert second[: len(first)] == first
+    # In a reply the template may look for them.
+    assert tiny.EOS in prompter.prompt((USER, Message(role="assistant", content=f"x{end}"), USER))
