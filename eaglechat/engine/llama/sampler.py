@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from eaglechat.engine.llama.bindings import Candidates, Floats, api, libllama
 from eaglechat.engine.llama.objects import Context, Model, Owned
+from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.records import Likely
 
 REPEAT_LAST_N = 64
@@ -69,22 +71,30 @@ class Sampler(Owned):
             api.llama_sampler_chain_add(self._pointer, stage)
 
     def sample(self, context: Context, row: int) -> int:
-        """Draw the token that follows an output row, and count it for the penalty."""
+        """Draw the token that follows an output row, and count it for the penalty.
+
+        Raises DecodeError if the logits are not numbers.
+        """
+        logits = context.logits(row)
         if self._is_argmax:
-            return int(context.logits(row).argmax())
+            best = int(logits.argmax())
+            _check_number(logits[best])
+            return best
         if 0 < self._n_listed <= _MOST_LISTED:
-            logits = context.logits(row)
             listed = likeliest(logits, self._n_listed)
             if listed is not None:
                 return Candidates(listed, logits[listed], is_sorted=True).draw(self.pointer)
+        # llama.cpp would draw any token, or end the process.
+        _check_number(logits.max())
         return int(libllama.sample(self._pointer, context.pointer, row))
 
     def look(
         self, context: Context, row: int, top: int, drafted: Sequence[int]
     ) -> tuple[int, tuple[Likely, ...]]:
         """Like `sample`, and also returns the `top` likeliest tokens, the sampled and the drafted
-        ones, the likeliest first."""
+        ones, the likeliest first. Raises DecodeError as it does."""
         logits = context.logits(row).astype(np.float64)
+        _check_number(logits.max())
         if self._is_argmax:
             sampled = int(logits.argmax())
             chances = {sampled: 1.0}
@@ -114,6 +124,16 @@ class Sampler(Owned):
         api.llama_sampler_accept(self.pointer, token)
 
 
+def _check_number(largest: np.floating[Any]) -> None:
+    """The largest logit is not a number if any of them is not one. Raises DecodeError."""
+    if not np.isfinite(largest):
+        raise DecodeError(
+            "the model's logits are not numbers, so no token can be chosen: its file is damaged, "
+            "or a kernel of llama.cpp or of the GPU's driver computes wrongly. Download the file "
+            "again, or load it without the GPU (engine.n_gpu_layers = 0)"
+        )
+
+
 def likeliest(logits: Floats, count: int) -> npt.NDArray[np.intp] | None:
     """The tokens of the `count` largest logits, the largest first; None if there are too few
     logits for this method, or some are not numbers.
@@ -126,6 +146,9 @@ def likeliest(logits: Floats, count: int) -> npt.NDArray[np.intp] | None:
         return None
     strides = logits[: n_strided * _STRIDE].reshape(_STRIDE, n_strided)
     maxima = strides.max(axis=0)
+    rest_max = logits[n_strided * _STRIDE :].max(initial=-np.inf)
+    if not np.isfinite(np.maximum(maxima.max(), rest_max)):
+        return None
     bound = np.partition(maxima, n_strided - count)[n_strided - count]
     reaching = np.flatnonzero(maxima >= bound)
     rows, columns = np.divmod(np.flatnonzero(strides[:, reaching] >= bound), len(reaching) or 1)

@@ -13,6 +13,7 @@ from eaglechat.engine.llama import sampler
 from eaglechat.engine.llama.bindings import libllama
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler, likeliest
+from eaglechat.wire.errors import DecodeError
 from tests.engine.rig import decode
 from tests.tiny import write_model
 
@@ -33,6 +34,47 @@ def test_the_likeliest_are_those_of_a_sort(seed: int, count: int, n: int, some_n
 def test_a_logit_that_is_no_number_leaves_the_choice_to_llama_cpp() -> None:
     logits = np.full(4096, np.nan, dtype=np.float32)
     assert likeliest(logits, 40) is None
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", ["everywhere", "at one token"])
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "repeat_penalty"),
+    [(0.0, 40, 1.0), (0.0, 40, 1.1), (0.7, 40, 1.0), (0.7, 40, 1.1), (0.7, 0, 1.0)],
+)
+@pytest.mark.parametrize("lists", [False, True])
+def test_logits_that_are_no_numbers_are_an_error(  # noqa: PLR0917
+    large: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: float,
+    where: str,
+    temperature: float,
+    top_k: int,
+    repeat_penalty: float,
+    lists: bool,
+) -> None:
+    """A token that the model never writes has -inf, which is right."""
+    monkeypatch.setattr(sampler, "LARGE_VOCABULARY", 0 if lists else 1 << 30)
+    settings = {
+        "temperature": temperature, "top_k": top_k, "top_p": 1.0, "min_p": 0.0,
+        "repeat_penalty": repeat_penalty, "seed": 1,
+    }  # fmt: skip
+    with (
+        Model(large) as model,
+        Context(model, n_ctx=256, n_batch=64, n_threads=1) as context,
+        Batch(context) as batch,
+        Sampler(model, **settings) as drawn,
+    ):
+        decode(context, batch, [5, 6], 0)
+        row = context.logits(1)
+        row[slice(None) if where == "everywhere" else 17] = broken
+        if where == "at one token" and broken == -np.inf:
+            assert drawn.sample(context, 1) != 17
+            return
+        with pytest.raises(DecodeError, match="logits are not numbers"):
+            drawn.sample(context, 1)
+        with pytest.raises(DecodeError, match="logits are not numbers"):
+            drawn.look(context, 1, 3, [])
 
 
 @pytest.fixture(scope="module")
