@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import Proposal
 from eaglechat.engine.generation.context_window import common_prefix, find_cut
-from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
+from eaglechat.engine.generation.guarded_drafters import GuardedDrafters, Mark
 from eaglechat.engine.llama.branches import TRUNK, Branches
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import DecodeError
@@ -26,7 +26,7 @@ class Checkpoint:
     length: int
     state: bytes
     """The recurrent part; keys and values of attention layers stay in the KV cache."""
-    drafter: object
+    drafter: Mark | None
     """What the draft model needs to go on there; None if it had not seen all the tokens."""
 
 
@@ -47,12 +47,16 @@ class Checkpoints:
     def n_bytes(self) -> int:
         return sum(len(checkpoint.state) for checkpoint in self._kept)
 
-    def save(self, length: int, size: int, drafter: object, read: Callable[[], bytes]) -> None:
+    def save(self, length: int, size: int, drafter: Mark | None, read: Callable[[], bytes]) -> None:
         """Keep the state behind `length` tokens: `size` bytes, which `read` returns. A checkpoint
-        of the same length is replaced only if it has nothing for the draft model and this one
-        has."""
+        of the same length is replaced only if this one has something for the draft model in use,
+        and it has not."""
         kept = next((one for one in self._kept if one.length == length), None)
-        if size > self._most_bytes or (kept and (kept.drafter is not None or drafter is None)):
+        if kept is not None:
+            of = kept.drafter.model_name if kept.drafter is not None else None
+            if drafter is None or drafter.model_name == of:
+                return
+        if size > self._most_bytes:
             return
         if kept:
             self._kept.remove(kept)

@@ -26,6 +26,14 @@ class Choice(NamedTuple):
     grows_trees: bool
 
 
+class Mark(NamedTuple):
+    """What a draft model needs to go on from a position."""
+
+    model_name: str
+    state: object
+    """`DraftModel.mark`: of a type of its own for each kind of draft model."""
+
+
 class GuardedDrafters:
     """While speculation is off, nothing is proposed and nothing seen. A drafter that raises is left
     out of the rest of the reply, and tried again in a later one; the other one goes on.
@@ -154,13 +162,16 @@ class GuardedDrafters:
     def _resume(self, drafter: Drafter, tokens: Sequence[int], *, to_draft: bool) -> int:
         return self._ask(drafter, lambda one: one.resume(tokens, to_draft=to_draft), len(tokens))
 
-    def mark(self) -> object:
-        """`DraftModel.mark`; None without a draft model, and while it is off or has failed."""
-        return self._ask(self._model, lambda model: model.mark(), None) if self.on else None
+    def mark(self) -> Mark | None:
+        """What the draft model in use needs to go on from here; None without a draft model, and
+        while it is off or has failed."""
+        state = self._ask(self._model, lambda model: model.mark(), None) if self.on else None
+        return None if state is None else Mark(self.model_name, state)
 
-    def restore(self, length: int, mark: object) -> None:
-        if mark is not None:
-            self._ask(self._model, lambda model: model.restore(length, mark), None)
+    def restore(self, length: int, mark: Mark | None) -> None:
+        """Go back to a mark behind `length` positions, unless it is another draft model's."""
+        if mark is not None and mark.model_name == self.model_name:
+            self._ask(self._model, lambda model: model.restore(length, mark.state), None)
 
     def shift(self, start: int, end: int) -> None:
         drafters: list[Drafter | None] = [*self._models, self._ngram]

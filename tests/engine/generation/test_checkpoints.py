@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from itertools import count
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from eaglechat.engine.drafters.base import DraftModel
 from eaglechat.engine.drafters.ngram import NgramDrafter
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.generation.cache_state import Checkpoints
 from eaglechat.engine.generation.context_window import common_prefix
+from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
@@ -165,3 +168,22 @@ def test_the_oldest_go_first_and_what_is_too_large_is_not_saved() -> None:
     nothing = Checkpoints(0)
     nothing.save(10, 40, None, lambda: bytes(40))
     assert len(nothing) == 0
+
+
+def test_what_another_draft_model_needs_is_nothing_for_this_one() -> None:
+    eagle3, mtp = Mock(spec=DraftModel), Mock(spec=DraftModel)
+    eagle3.name, mtp.name = "eagle3", "mtp"
+    drafters = GuardedDrafters([eagle3, mtp], None)
+    kept = Checkpoints(100)
+
+    for choice in ("mtp", "eagle3"):
+        drafters.new_reply(Speculation(drafter=choice))
+        if of_the_other := kept.up_to(10):
+            drafters.restore(10, of_the_other[0].drafter)
+        kept.save(10, 40, None, lambda: bytes(40))
+        kept.save(10, 40, drafters.mark(), lambda: bytes(40))
+        (own,) = kept.up_to(10)
+        drafters.restore(10, own.drafter)
+
+    mtp.restore.assert_called_once_with(10, mtp.mark.return_value)
+    eagle3.restore.assert_called_once_with(10, eagle3.mark.return_value)
