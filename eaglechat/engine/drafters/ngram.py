@@ -9,7 +9,6 @@ PromptLookupCandidateGenerator.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 
 from eaglechat.engine.drafters.base import Limits, Proposal, Spent
@@ -31,7 +30,7 @@ class NgramDrafter:
     def __init__(self) -> None:
         self._tokens: list[int] = []
         self._n_in_batch = 0
-        self._places: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        self._places: dict[tuple[int, ...], list[int]] = {}
         """For each run of `_SHORTEST` tokens, the positions behind its occurrences, ascending."""
         self._indexed = 0
         """How many of the tokens are in `_places`."""
@@ -79,7 +78,8 @@ class NgramDrafter:
                 f"drafting after position {n_past} needs {n_past}"
             )
         for place in range(max(self._indexed, _SHORTEST - 1) + 1, len(self._tokens) + 1):
-            self._places[tuple(self._tokens[place - _SHORTEST : place])].append(place)
+            run = tuple(self._tokens[place - _SHORTEST : place])
+            self._places.setdefault(run, []).append(place)
         self._indexed = len(self._tokens)
         end = [*self._tokens[1 - _LONGEST :], id_last]
         length, places = self._longest_match(end)
@@ -137,6 +137,9 @@ class NgramDrafter:
     def _forget(self, length: int) -> None:
         """Forget the tokens from `length` on."""
         for place in range(self._indexed, max(length, _SHORTEST - 1), -1):
-            self._places[tuple(self._tokens[place - _SHORTEST : place])].pop()
+            run = tuple(self._tokens[place - _SHORTEST : place])
+            self._places[run].pop()
+            if not self._places[run]:
+                del self._places[run]
         self._indexed = min(self._indexed, length)
         del self._tokens[length:]

@@ -144,6 +144,14 @@ def test_a_draft_behind_rejected_tokens_is_one_from_fresh_contexts(
 
 
 @all_kinds
+def test_it_drafts_behind_as_many_rows_as_a_batch_holds(files: Write, kind: str) -> None:
+    with opened(files(kind), n_batch=32) as pair, Batch(pair.target) as batch:
+        driver = pair.driver(batch, 3)
+        driver.prefill(cycle(33), chunk=32)
+        assert driver.propose().ids
+
+
+@all_kinds
 @pytest.mark.parametrize("take_in", [False, True])
 def test_rows_that_wait_are_drafted_with_like_those_taken_in(
     files: Write, kind: str, *, take_in: bool

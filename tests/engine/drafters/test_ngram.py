@@ -56,6 +56,14 @@ def test_the_longest_match_wins_and_among_its_places_the_latest() -> None:
     assert proposed([6, *text[1:-3], 1, 2], Limits(1)) == [5]
 
 
+def test_texts_that_are_gone_leave_nothing_behind() -> None:
+    drafter = drafter_of(range(100))
+    drafter.propose(100, 1, FREE)
+    drafter.resume([], to_draft=True)
+    drafter.propose(0, 1, FREE)
+    assert not drafter._places
+
+
 def test_a_repetition_goes_on_beyond_the_end_of_the_text() -> None:
     assert proposed([1, 2, 3, 1, 2, 3, 1, 2], Limits(7)) == [3, 1, 2, 3, 1, 2, 3]
     assert proposed([5, 5, 5], Limits(3)) == [5, 5, 5]

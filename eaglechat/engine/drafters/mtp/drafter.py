@@ -140,7 +140,8 @@ class MtpDrafter(LazyDrafter):
 
     def _chain(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
         """Draft token after token with one head, which reads its own state of the one before."""
-        if not self._is_merged:
+        # The last token is drafted from in the batch of the waiting pairs if both fit in one.
+        if not self._is_merged or len(self._rows) >= self.draft.n_batch:
             self.take_in()
         self._begin(0)
         state = self._last_state()
