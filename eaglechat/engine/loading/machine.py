@@ -6,6 +6,7 @@ Linux control groups (v1 and v2) limit both for containers and services.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -126,14 +127,14 @@ def free_memory(options: LoadOptions, devices: Sequence[Device]) -> int:
     return memory(devices).ram_available
 
 
-def memory(devices: Sequence[Device] = ()) -> Memory:
+def memory(devices: Sequence[Device] = (), root: Path = _ROOT) -> Memory:
     """The RAM that this process may use, and the memory of the GPUs that llama.cpp uses."""
     ram = psutil.virtual_memory()
-    limit = memory_limit()
+    granted = [*memory_limits(root)]
     gpus = offload_devices(devices)
     return Memory(
-        ram=min(ram.total, limit) if limit else ram.total,
-        ram_available=min(ram.available, limit) if limit else ram.available,
+        ram=min(ram.total, *(limit for limit, _ in granted)),
+        ram_available=min(ram.available, *(max(0, limit - used) for limit, used in granted)),
         gpu=sum(device.memory_total for device in gpus),
         unified=bool(gpus) and all(device.shares_ram for device in gpus),
     )
@@ -153,15 +154,20 @@ def cpu_quota(root: Path = _ROOT) -> float | None:
     return min(quotas, default=None)
 
 
-def memory_limit(root: Path = _ROOT) -> int | None:
-    """How many bytes control groups grant this process; None without a limit."""
-    limits = [
-        int(text)
-        for folder in _control_groups("memory", root)
-        for name in ("memory.max", "memory.limit_in_bytes")
-        if (text := _read(folder / name)).isdigit()
-    ]
-    return min(limits, default=None)
+def memory_limits(root: Path = _ROOT) -> Iterator[tuple[int, int]]:
+    """Of each control group that limits this process: the bytes it grants, and those in use. The
+    page cache of files counts as free: the kernel drops it where memory is needed."""
+    for folder in _control_groups("memory", root):
+        # Of v2 and of v1; the latter's own figures leave out the groups below.
+        for limit, usage, cache in (
+            ("memory.max", "memory.current", r"(?:in)?active_file"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", r"total_(?:in)?active_file"),
+        ):
+            if (granted := _read(folder / limit)).isdigit():
+                in_use = _read(folder / usage)
+                files = re.findall(rf"^{cache} (\d+)$", _read(folder / "memory.stat"), re.MULTILINE)
+                used = int(in_use) - sum(map(int, files)) if in_use.isdigit() else 0
+                yield int(granted), max(0, used)
 
 
 def _control_groups(controller: str, root: Path) -> Iterator[Path]:

@@ -16,7 +16,8 @@ from eaglechat.engine.loading.machine import (
     ThreadChoice,
     choose_threads,
     cpu_quota,
-    memory_limit,
+    memory,
+    memory_limits,
 )
 
 
@@ -117,15 +118,54 @@ def test_no_limit_is_none(machine: Machine) -> None:
     machine.write("sys/fs/cgroup/cpu.max", "max 100000")
     machine.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1")
     machine.write("sys/fs/cgroup/memory.max", "max")
-    assert (cpu_quota(machine.root), memory_limit(machine.root)) == (None, None)
+    assert (cpu_quota(machine.root), [*memory_limits(machine.root)]) == (None, [])
     assert cpu_quota(machine.root / "not there") is None
 
 
-def test_the_tightest_memory_limit_holds(machine: Machine) -> None:
-    machine.write("proc/self/cgroup", "5:memory:/service\n0::/")
-    machine.write("sys/fs/cgroup/memory/memory.limit_in_bytes", str(8 << 30))
-    machine.write("sys/fs/cgroup/memory/service/memory.limit_in_bytes", str(3 << 30))
-    assert memory_limit(machine.root) == 3 << 30
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("group", "files"),
+    [
+        (
+            "5:memory:/service",
+            {
+                "memory/memory.limit_in_bytes": 8 * GIB,
+                "memory/memory.usage_in_bytes": 7 * GIB,
+                "memory/memory.stat": f"active_file 1\ntotal_inactive_file {GIB}",
+                "memory/service/memory.limit_in_bytes": 4 * GIB,
+                "memory/service/memory.usage_in_bytes": 3 * GIB,
+                "memory/service/memory.stat": f"total_active_file {GIB}\ntotal_inactive_file 1",
+            },
+        ),
+        (
+            "0::/app/chat",
+            {
+                "app/memory.max": 4 * GIB,
+                "app/memory.current": 5 * GIB,
+                "app/memory.stat": f"anon 7\nactive_file {GIB}\ninactive_file {2 * GIB}",
+                "app/chat/memory.max": "max",
+                "app/chat/memory.current": 3 * GIB,
+            },
+        ),
+    ],
+    ids=["version 1", "version 2"],
+)
+def test_memory_that_a_control_group_uses_is_not_available(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, group: str, files: dict[str, object]
+) -> None:
+    """The tightest limit holds; the page cache is free."""
+    machine.write("proc/self/cgroup", group)
+    for name, text in files.items():
+        machine.write(f"sys/fs/cgroup/{name}", str(text))
+    ram = SimpleNamespace(total=64 * GIB, available=32 * GIB)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: ram)
+
+    found = memory(root=machine.root)
+
+    assert found.ram == 4 * GIB
+    assert GIB <= found.ram_available <= 2 * GIB
 
 
 @pytest.mark.parametrize(("answer", "count"), [("4", 4), ("", 10)])
