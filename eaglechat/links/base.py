@@ -39,6 +39,8 @@ from eaglechat.wire.protocol import (
     Unload,
     Unloaded,
 )
+from eaglechat.wire.records import unbegun
+from eaglechat.wire.stats import StatsFold
 
 ENGINE_DIED = "engine_died"
 """Code of the error that answers requests of an engine that is gone."""
@@ -106,6 +108,14 @@ def wrong_version(hello: Hello) -> str | None:
         f"the engine speaks version {hello.protocol} of the protocol (eaglechat "
         f"{hello.eaglechat}), this program speaks {PROTOCOL_VERSION}"
     )
+
+
+def cancelled_answer(request: AnsweredRequest) -> Answer:
+    """The answer to a request that was cancelled before any work on it had begun."""
+    if isinstance(request, Chat):
+        end = unbegun(request.sampling.draw_seed())
+        return Done(id=request.id, end=end, stats=StatsFold().stats())
+    return Error(id=request.id, code=LoadCancelledError.code, message="it was cancelled")
 
 
 class Link:
@@ -283,7 +293,7 @@ class Link:
         for one in waiting:
             self.hand_over(self._pending[one][0])
         for one in self._cancelled & self._pending.keys():
-            self._answer(one, Error(id=one, code=LoadCancelledError.code, message="cancelled"))
+            self._answer(one, cancelled_answer(self._pending[one][0]))
         if again is not None:
             how = again.crash or crashes.OUT_OF_MEMORY
             self._answer(

@@ -121,6 +121,7 @@ class Generator:
         if not prompt:
             raise PromptError("the prompt is empty")
         target, cache, planner = self._target, self._cache, self._planner
+        live.has_begun = True
         began = time.perf_counter()
         rounds: list[RoundTimings] = []
         window = ContextWindow(prompt, turns, target.n_ctx, can_shift=cache.can_shift)

@@ -16,6 +16,8 @@ class Live:
     def __init__(self, speculation: Speculation, temperature: float) -> None:
         self.speculation = speculation
         self.temperature = temperature
+        self.has_begun = False
+        """Whether the reply is being written, and not waiting."""
         self.answer_now = False
         """Whether the model should stop thinking. The loop resets this once it has acted on it."""
 
@@ -29,5 +31,6 @@ class Live:
         self.speculation = msgspec.structs.replace(self.speculation, **given)
         if change.temperature is not None:
             self.temperature = change.temperature
-        if change.answer_now:
+        # Whoever asks means the reasoning that is on the screen.
+        if change.answer_now and self.has_begun:
             self.answer_now = True

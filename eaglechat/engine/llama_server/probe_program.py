@@ -93,8 +93,7 @@ def probe_program(program: str) -> ProbedProgram:
         on_path = " on the PATH" if at.name == program else ""
         raise ProgramError(f"there is no program {program}{on_path}")
     with ThreadPoolExecutor() as pool:
-        questions = "--help", "--version", "--list-devices"
-        options, versions, devices = pool.map(lambda word: _answer(path, word), questions)
+        options, versions = pool.map(lambda word: _answer(path, word), ("--help", "--version"))
     if "--ctx-size" not in options or "--port" not in options:
         raise ProgramError(f"{path} is not a llama-server: “--help” lists none of its options")
     lines = (line.strip() for line in versions.splitlines())
@@ -104,10 +103,16 @@ def probe_program(program: str) -> ProbedProgram:
         # Among others, in one list: none,draft-simple,draft-eagle3,...
         spec_types=frozenset(_NAMES.keys() & set(re.findall(r"[\w-]+", options))),
         has_rpc="--rpc " in options,
-        gpus=tuple(
-            Gpu(name, int(total) * 2**20, int(free) * 2**20)
-            for name, total, free in _GPU.findall(devices)
-        ),
+        gpus=gpus_of(path),
+    )
+
+
+def gpus_of(path: str) -> tuple[Gpu, ...]:
+    """The GPUs that a llama-server can use, with the memory that is free now. Raises
+    ProgramError."""
+    return tuple(
+        Gpu(name, int(total) * 2**20, int(free) * 2**20)
+        for name, total, free in _GPU.findall(_answer(path, "--list-devices"))
     )
 
 

@@ -18,13 +18,13 @@ import eaglechat
 from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.pairing import Pairing, check_choice, check_pair, pairings
 from eaglechat.engine.llama_server.arguments import NO_DRAFT, Drafting, drafting_of, server_options
-from eaglechat.engine.llama_server.probe_program import Gpu, ProbedProgram, probe_program
+from eaglechat.engine.llama_server.probe_program import Gpu, ProbedProgram, gpus_of, probe_program
 from eaglechat.engine.llama_server.program import Program
 from eaglechat.engine.loading.machine import choose_threads, memory
 from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
-from eaglechat.links.base import Died
+from eaglechat.links.base import Died, cancelled_answer
 from eaglechat.links.http.connection import ServerConnection, WorkCancelledError
 from eaglechat.links.http.faults import ServerError
 from eaglechat.links.http.servers.llama_server import LlamaServer
@@ -46,7 +46,6 @@ from eaglechat.wire.protocol import (
     AUTO,
     PROTOCOL_VERSION,
     Chat,
-    Done,
     DrafterChoice,
     DrafterInfo,
     DrafterKind,
@@ -59,8 +58,6 @@ from eaglechat.wire.protocol import (
     Unload,
     Unloaded,
 )
-from eaglechat.wire.records import unbegun
-from eaglechat.wire.stats import StatsFold
 
 NAME = "llama-server"
 CAN = Capabilities(
@@ -104,8 +101,9 @@ class ProgramWorker(Worker):
         """How the program that runs was started to draft."""
         self._pair: _Pair | None = None
 
-    def begin(self) -> None:
-        # What is wrong with the program is said at each load.
+    def start(self) -> None:
+        # Said here and not in `begin`: Hello comes before any answer to the first line. What is
+        # wrong with the program is said at each load.
         with suppress(ProgramError):
             self._probed = probe_program(self._name)
         known = self._probed
@@ -123,6 +121,7 @@ class ProgramWorker(Worker):
                 memory=msgspec.structs.replace(memory(), gpu=gpu_memory, unified=is_unified),
             )
         )
+        super().start()
 
     def do(self, job: Job) -> None:
         request = job.request
@@ -171,7 +170,7 @@ class ProgramWorker(Worker):
         if self._program is not None:
             self._unload()
             # More of the GPUs' memory is free now.
-            known = self._probed = probe_program(self._name)
+            known = self._probed = replace(known, gpus=gpus_of(known.path))
         options = request.options
         if options.n_threads is None:
             options = msgspec.structs.replace(options, n_threads=choose_threads().count)
@@ -286,8 +285,7 @@ class ProgramWorker(Worker):
                 self._start(job, self._pair, drafting)
             except LoadCancelledError:
                 self._end_program()
-                end = unbegun(request.sampling.draw_seed())
-                self.say(Done(id=job.id, end=end, stats=StatsFold().stats()))
+                self.say(cancelled_answer(request))
                 return
             except EngineError:
                 self._end_program()

@@ -66,7 +66,11 @@ def test_reasoning_that_has_filled_the_context_ends_the_reply(
     with open_rig(*tiny_models, n_ctx=256) as rig:
         prompt = (rig.prompt("the cat sat on the mat and the dog" * 20) * 4)[: 256 - left]
         live = Live(Speculation(n_draft_max=3), 0.0)
-        live.apply(Set(answer_now=True))
+        live.apply(Set(answer_now=True, n_min=1))
+        # A reply that waits has no reasoning to end yet.
+        assert (live.answer_now, live.speculation.n_min) == (False, 1)
+        live.has_begun = True
+        live.apply(Set(answer_now=True, n_min=0))
         reply = rig.reply(prompt, live=live, parts=thinking(rig), max_tokens=None)
         assert reply.end.finish_reason is FinishReason.CONTEXT
         assert len(rig.generator.cached) == 256

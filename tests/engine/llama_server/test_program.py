@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -214,6 +216,17 @@ def test_a_program_that_a_signal_ends_is_started_once_and_the_signal_is_named(
     assert isinstance(error, p.Error)
     assert "(signal 4, SIGILL)" in error.message
     assert len(started(tmp_path)) == 1
+
+
+def test_hello_comes_before_the_answer_to_a_first_line_that_is_no_request(tmp_path: Path) -> None:
+    program = str(write_program(tmp_path, "hang"))
+    said = subprocess.run(
+        [sys.executable, "-m", "eaglechat", "engine", "--llama-server", program],
+        input=b"nonsense\n",
+        capture_output=True,
+        check=True,
+    ).stdout
+    assert [json.loads(line)["type"] for line in said.splitlines()] == ["hello", "error"]
 
 
 def test_a_program_that_crashes_says_why_the_load_failed(
