@@ -34,8 +34,8 @@ from eaglechat.wire.protocol import (
     Settled,
     SpeculationStopped,
 )
-from eaglechat.wire.records import FinishReason, Part, Round
-from eaglechat.wire.stats import Measured
+from eaglechat.wire.records import NGRAM, FinishReason, Part, Round
+from eaglechat.wire.stats import Measured, who_drafted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -268,10 +268,9 @@ class FinishedReply:
         }
 
     def _drafter(self, asked: DrafterChoice) -> str:
-        """Who was to draft behind n-grams."""
-        drafter = self.info.drafter
-        first = drafter.kind if drafter is not None else "ngram"
-        return first if asked == "auto" else asked
+        """Who drafted behind n-grams, or was to if nobody did."""
+        first = self.info.drafter.kind if self.info.drafter is not None else NGRAM
+        return who_drafted(self.recording.stats.by_drafter, first) if asked == "auto" else asked
 
     def summary(self) -> str:
         """The reply in one line for people."""

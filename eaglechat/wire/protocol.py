@@ -305,12 +305,12 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def drafter(self) -> DrafterInfo | None:
-        """The one that drafts."""
+        """The first; a reply may be drafted by another."""
         return self.drafters[0] if self.drafters else None
 
     @property
     def draft(self) -> ModelInfo | None:
-        """The file of the one that drafts."""
+        """The file of the first drafter."""
         return self.drafter.file if self.drafter else None
 
     def no_drafter(self, choice: DrafterChoice) -> str | None:

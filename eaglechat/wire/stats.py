@@ -45,6 +45,11 @@ class DrafterStats:
         )
 
 
+def who_drafted(by_drafter: Mapping[str, DrafterStats], otherwise: str) -> str:
+    """The draft model that proposed tokens; `otherwise` if none did."""
+    return next((name for name in by_drafter if name != NGRAM), otherwise)
+
+
 def of_the_draft(by_drafter: Mapping[str, DrafterStats]) -> DrafterStats:
     """The counts of the draft model, without those of n-grams."""
     return sum((by_drafter[name] for name in by_drafter if name != NGRAM), DrafterStats())

@@ -6,11 +6,13 @@ import pytest
 
 from eaglechat.wire.records import DraftToken, Origin, Part, Round, RoundTimings, Token
 from eaglechat.wire.stats import (
+    DrafterStats,
     PartsFold,
     PartStats,
     SpeculationStats,
     measured,
     stats_of,
+    who_drafted,
 )
 
 
@@ -113,3 +115,9 @@ def test_a_reply_without_reasoning_has_one_part() -> None:
     assert fold.stats() == {
         Part.ANSWER: PartStats(stats_of([a_round(drafted=3, accepted=2)]), 3, 10.0)
     }
+
+
+def test_who_drafted_is_who_proposed_tokens_not_who_comes_first() -> None:
+    by_drafter = {"ngram": DrafterStats(rounds=1), "mtp": DrafterStats(rounds=2)}
+    assert who_drafted(by_drafter, "eagle3") == "mtp"
+    assert who_drafted({"ngram": DrafterStats()}, "eagle3") == "eagle3"

@@ -61,9 +61,10 @@ class _Columns(msgspec.Struct, array_like=True, kw_only=True):
     n_tested: list[int]
     n_accepted: list[int]
     times: list[int | None]
-    """Draft, verify, process and sample of the first round, then of the second, and so on."""
+    """All fields of RoundTimings but the total, of the first round, then of the second, and so
+    on."""
     other_times: list[int]
-    """The total of each round minus these four."""
+    """The total of each round minus these."""
     ids: list[int]
     lengths: list[int]
     origins: list[int]

@@ -12,7 +12,7 @@ from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bench import acceptance_of_ngrams, chart, prompt_table
 from eaglechat.tui.texts.gain import times
 from eaglechat.tui.texts.statistics import of_whole_reply
-from eaglechat.wire.stats import SpeculationStats, of_the_draft
+from eaglechat.wire.stats import SpeculationStats, of_the_draft, who_drafted
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.prefill import PrefillResult
@@ -120,8 +120,10 @@ def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator
 
 def _drafter(result: SettingResult, info: PairInfo) -> str:
     """Who drafted with a setting."""
-    first = info.drafter.kind if info.drafter else "ngram"
-    name = wording.drafter(first if result.drafter in ("auto", None) else result.drafter)
+    name = result.drafter
+    if name in ("auto", None):
+        name = who_drafted(result.by_drafter, info.drafter.kind if info.drafter else "ngram")
+    name = wording.drafter(name)
     return f"{name}, n-grams" if result.ngram and name != "n-grams" else name
 
 

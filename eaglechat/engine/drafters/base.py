@@ -5,7 +5,7 @@ the target's decode of [last token, *proposal], `see` of that batch, and `accept
 chose. Before a reply, `resume` says what of the conversation the target has to decode again.
 
 A `Drafter` needs nothing but tokens; n-grams are one. A `DraftModel` also reads hidden states of
-the target, and keeps a KV cache of its own: EAGLE-3 does, and MTP heads and DFlash would.
+the target, and keeps a KV cache of its own: EAGLE-3, MTP heads and DFlash do.
 """
 
 from __future__ import annotations

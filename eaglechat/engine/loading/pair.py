@@ -70,7 +70,7 @@ class LoadedPair:
         *,
         calibrates: bool = True,
     ) -> None:
-        """Load the models of these headers, which `preflight.check_pair` has accepted.
+        """Load the models of these headers, which `pairing.check_pair` has accepted.
 
         `leave_out` is what llama.cpp does without; None for what this process leaves out. Without
         `calibrates`, nothing is timed for the automatic draft length.

@@ -2,7 +2,7 @@
 number of bytes received of each block.
 
 Bytes are written first and counted afterwards, both without buffering, so a process that is killed
-at any moment loses at most the bytes that it had not written yet.
+at any moment loses at most the bytes that it had not counted yet: they are downloaded again.
 """
 
 from __future__ import annotations
