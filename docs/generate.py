@@ -98,7 +98,11 @@ def _typed(command: Command) -> str:
         return ""
     value = ""
     if (argument := command.argument) is not None:
-        value = f" [{argument.span}]" if argument.is_optional else f" {argument.span}"
+        value = (
+            f" [{argument.accepted_values}]"
+            if argument.is_optional
+            else f" {argument.accepted_values}"
+        )
     return f"`{SLASH}{command.slash_name}{value}`"
 
 

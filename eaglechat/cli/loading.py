@@ -137,7 +137,7 @@ class CommandEngine:
 
     @property
     def hello(self) -> Hello:
-        """The engine's first message. It is there after the first answer, until the engine dies."""
+        """The engine's first message. Set once the engine has answered, until it dies."""
         assert self._link.hello is not None
         return self._link.hello
 

@@ -61,7 +61,7 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
         help="an OpenAI-compatible server, or the name of one in config.toml; "
         f"{SERVER_KEY} is sent to it as its key",
     )
-    group.add_argument("--model", metavar="NAME", help="which of its models")
+    group.add_argument("--model", metavar="NAME", help="the model's name on the server")
 
 
 def check_pair(args: argparse.Namespace) -> None:

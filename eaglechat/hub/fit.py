@@ -52,7 +52,7 @@ class Fit:
     """Of the memory that it is judged against, what it takes: from 0, and above 1 if too large."""
     brief: str
     note: str = ""
-    """The rest of the text, for which lists have no room."""
+    """Details that lists omit."""
 
     @property
     def fits(self) -> bool | None:
@@ -88,7 +88,7 @@ def judge_weights(size: int, machine: Machine) -> Fit | None:
     """Judge weights of `size` bytes without their header, which would say how large the KV cache
     is. None if this machine's memory is not known.
 
-    The default context shrinks until its cache fits: beside half of the free memory it does.
+    If the weights take at most half of the free memory, some default context fits beside them.
     """
     if machine.ram is None:
         return None

@@ -164,7 +164,8 @@ class ChatWriter:
         paused: Callable[[], bool],
         store: FeatureStore | None = None,
     ) -> None:
-        """Append a chat per prompt to a file, and further replies that end before the last one.
+        """Append one chat per prompt to a file; extra replies may be added while the last one is
+        finishing.
 
         Every prompt must leave room for a reply. `on_answers` gets how many prompts are answered.
         Raises PausedError; TrainingError if the features do not fit on the disk; DecodeError,

@@ -35,7 +35,7 @@ class Recipe(msgspec.Struct, frozen=True):
     step_decay: float = 0.8
     """The weight of a step's loss, relative to that of the step before it."""
     unreached: float = 0.2
-    """The share of chains that go on after a wrong token. In use, such a token ends the draft."""
+    """The share of chains continued past a wrong token; at inference a draft ends there."""
     seed: int = 1
 
 

@@ -109,8 +109,8 @@ class ChatFolder:
         return self.search(typed)()
 
     def search(self, typed: str) -> Callable[[], list[Hit] | None]:
-        """Begin a search, which ends those before it. What is returned does it, as `find`; threads
-        may call it in any order."""
+        """Start a search and cancel the one before. Returns the function that runs it, as `find`;
+        threads may call such functions in any order."""
         self._latest_search += 1
         return partial(self._find, self._latest_search, parse(typed))
 

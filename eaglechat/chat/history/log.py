@@ -31,7 +31,7 @@ class ChatInUseError(OSError):
 
 
 NotSaved = Callable[[Path, OSError], None]
-"""Hears which file cannot be written, and why."""
+"""Called once when the file cannot be written."""
 
 
 class ChatLog:

@@ -304,8 +304,9 @@ class Hub:
         return self._headers[file]
 
     def peek_model(self, files: Sequence[RemoteFile]) -> GGUFHeader:
-        """The header of a model, whose first file comes first. That of one that declares MTP heads
-        knows the tensors of the other files too: the heads are in the last. Raises GGUFError."""
+        """The header of a model, whose first file comes first. For a split model with MTP heads it
+        also lists the tensors of the other files, because the heads are in the last one. Raises
+        GGUFError."""
         first, *others = files
         header = self.peek(first)
         if not header.number("{arch}.nextn_predict_layers"):

@@ -43,7 +43,7 @@ class Plan:
     """The files of a pair to download, with exact sizes and hashes from the Hub."""
 
     entry: CatalogueEntry
-    """Its target has a file if the entry left it open which."""
+    """With the target's file filled in."""
     target: tuple[RemoteFile, ...]
     draft: tuple[RemoteFile, ...]
     gated: tuple[str, ...]

@@ -14,8 +14,8 @@ from eaglechat.hub.references import HubReference, choose
 
 
 def newer(hub: Hub, models: Sequence[LocalModel]) -> set[str]:
-    """The names of the GGUFs of the Hugging Face cache of which no version is the one of the main
-    branch. What is no longer there, or cannot be asked about, counts as unchanged.
+    """The names of cached GGUFs that differ from the Hub's main branch. A file that is no longer
+    there, or cannot be asked about, counts as unchanged.
 
     Raises OfflineError.
     """

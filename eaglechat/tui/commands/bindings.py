@@ -15,8 +15,8 @@ from eaglechat.tui.commands.command import Command, Scope
 from eaglechat.tui.commands.registry import BY_ID, Keymap, commands_of, keys_of
 from eaglechat.tui.commands.table import COMMANDS
 
-_FIRST = "!"
-"""Ends the id of a command's second binding, which takes its key before the focused widget."""
+_PRIORITY_SUFFIX = "!"
+"""Ends the id of a command's priority binding, which gets its key before the focused widget."""
 _NO_KEY = "unbound"
 
 
@@ -51,13 +51,13 @@ def textual_keymap(keymap: Keymap) -> dict[str, str]:
     ids: dict[str, str] = {}
     for id, keys in keymap.items():
         ids[id] = ",".join(keys)
-        ids[id + _FIRST] = ",".join(key for key in keys if _is_spare(key)) or _NO_KEY
+        ids[id + _PRIORITY_SUFFIX] = ",".join(key for key in keys if _is_spare(key)) or _NO_KEY
     return ids
 
 
 def command_of(binding: Binding) -> Command | None:
     """The command behind a binding, if it is one of ours."""
-    return BY_ID.get((binding.id or "").removesuffix(_FIRST))
+    return BY_ID.get((binding.id or "").removesuffix(_PRIORITY_SUFFIX))
 
 
 def _bindings(command: Command) -> Iterator[Binding]:
@@ -66,7 +66,7 @@ def _bindings(command: Command) -> Iterator[Binding]:
     keys = ",".join(command.all_keys)
     yield _binding(command, command.id, keys, command.priority)
     if not command.priority:
-        yield _binding(command, command.id + _FIRST, _NO_KEY, True)
+        yield _binding(command, command.id + _PRIORITY_SUFFIX, _NO_KEY, True)
 
 
 def _binding(command: Command, id: str, keys: str, priority: bool) -> Binding:

@@ -52,8 +52,8 @@ class Argument:
     """The command can be run without it, as by its keys."""
 
     @property
-    def span(self) -> str:
-        """What it can be, in words: `0 to 16, or auto`."""
+    def accepted_values(self) -> str:
+        """In words: `0 to 16, or auto`."""
         if self.kind is None:
             return self.text or " or ".join(
                 filter(None, (", ".join(self.words[:-1]), self.words[-1]))
@@ -67,13 +67,13 @@ class Argument:
         if text.casefold() in self.words:
             return text.casefold()
         if self.kind is None:
-            raise ValueError(f"“{text}” must be {self.span}")
+            raise ValueError(f"“{text}” must be {self.accepted_values}")
         try:
             value = self.kind(text)
         except ValueError:
-            raise ValueError(f"“{text}” must be {self.span}") from None
+            raise ValueError(f"“{text}” must be {self.accepted_values}") from None
         if not self.least <= value <= self.most:
-            raise ValueError(f"{text} must be {self.span}")
+            raise ValueError(f"{text} must be {self.accepted_values}")
         return value
 
 

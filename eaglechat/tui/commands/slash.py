@@ -85,7 +85,7 @@ def parse(text: str) -> Call:
     if not value:
         if argument is None or argument.is_optional:
             return Call(command)
-        raise SlashError(f"{SLASH}{command.slash_name} takes {argument.span}.")
+        raise SlashError(f"{SLASH}{command.slash_name} takes {argument.accepted_values}.")
     if argument is None:
         raise SlashError(f"{SLASH}{command.slash_name} takes no value.")
     try:
@@ -190,7 +190,7 @@ def _values(
     words = choices if argument.text else [(word, "") for word in argument.words]
     fitting = [(word, about) for word, about in words if typed.casefold() in word.casefold()]
     if argument.kind is not None or not fitting:
-        yield Completion(argument.span, command.help)
+        yield Completion(argument.accepted_values, command.help)
     for word, about in fitting:
         yield Completion(word, about or command.help, word, True)
 

@@ -183,7 +183,7 @@ DIALOGS = (
     Command(
         id="dialog.back",
         title="Back",
-        help="Go back, or stop what is being measured; downloads continue",
+        help="Back; in the race and the bench, stop measuring",
         scopes=("dialog", "find", "race", "bench"),
         keys=("escape",),
         footer="stop, back",
@@ -340,7 +340,7 @@ CHAT = (
     ),
     Command(
         id="chat.prompt",
-        title="What it sees",
+        title="Show the prompt",
         help="Show what the model would read if you sent what you have typed",
         scopes=("chat",),
         keys=("leader m",),

@@ -71,7 +71,7 @@ def _commands(app: App[Any], screen: Screen[Any]) -> Iterator[Entry]:
             name = f"{command.title}: {word}"
             yield Entry(name, command.help, command.words, "", run_of(app, active, word))
         if argument is not None and argument.kind is not None:
-            sentence = f"{argument.span}: {command.help}"
+            sentence = f"{argument.accepted_values}: {command.help}"
             yield Entry(command.title, sentence, names, "", _explain(app, command))
 
 
@@ -97,7 +97,7 @@ def run_of(app: App[Any], active: Active, value: int | float | str | None = None
 
 
 def _explain(app: App[Any], command: Command) -> Run:
-    span = command.argument.span if command.argument is not None else ""
+    span = command.argument.accepted_values if command.argument is not None else ""
     return partial(app.notify, f"Type {command.title} followed by {span}.")
 
 
@@ -113,7 +113,7 @@ def _with_typed_value(app: App[Any], screen: Screen[Any], query: str) -> Iterato
         try:
             value = argument.parse(typed)
         except ValueError:
-            takes = f"{command.title} takes {argument.span}"
+            takes = f"{command.title} takes {argument.accepted_values}"
             yield Entry(takes, command.help, run=_explain(app, command))
         else:
             shown = f"{command.title}: {value}"

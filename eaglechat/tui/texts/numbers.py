@@ -65,7 +65,7 @@ class Numbers:
     reasoning: Reasoning
     """What can be set about the target's reasoning."""
     unreported: str | None
-    """That the engine does not report the origins of tokens; None if it does."""
+    """“not reported by X”, or None if the engine reports the origins of tokens."""
     is_provisional: bool
     """Whether the origins are derived until the engine reports them at the end of the reply."""
     engine: str

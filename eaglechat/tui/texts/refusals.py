@@ -86,7 +86,7 @@ def sentence_of(said: Said) -> str:  # noqa: PLR0911 - one for each record
         case NoSibling(count, by):
             return f"This is the {'newest' if by > 0 else 'oldest'} of {count}."
         case ChainsOnly(why):
-            return f"Drafts stay chains: {why}."
+            return f"This pair cannot draft trees: {why}."
         case NoRole(name, problem):
             why = (
                 f"cannot be used: {failures.wrong_role(problem)}" if problem else "no longer exists"

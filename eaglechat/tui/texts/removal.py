@@ -31,7 +31,7 @@ def consequences(removal: Removal, pairs: Iterable[Pair], n_chats: int) -> list[
     owners = {model.source for model in removal.models}
     said = [text for source, text in _SHARED.items() if source in owners]
     if removal.revisions > 1:
-        said.append(f"It goes from {removal.revisions} revisions of its repository.")
+        said.append(f"It is removed from {removal.revisions} revisions of its repository.")
     if users := removal.used_by(pairs):
         said.append(f"Pairs that need it: {', '.join(users)}.")
     if n_chats:

@@ -28,7 +28,7 @@ def label(control: Control) -> str:
 
 
 def in_force(control: Control, controls: Controls, since: str) -> str:
-    """What a control is; `since` says from the next what on: round, or reply."""
+    """“From the next {since} on: temp 0.80.” `since` is “round” or “reply”."""
     value = getattr(controls, control.name)
     if isinstance(value, bool):
         shown = "on" if value else "off"
@@ -41,7 +41,7 @@ def in_force(control: Control, controls: Controls, since: str) -> str:
 
 def without_effect(control: Control, *, only_ngrams: bool) -> str:
     """Why it makes no difference what a control is."""
-    why = "the engine does not follow it"
+    why = "this engine ignores it"
     if control in (THINKING, EFFORT):
         why = "the model's chat template has no switch for it"
     elif only_ngrams and control in (SHAPE, P_MIN):

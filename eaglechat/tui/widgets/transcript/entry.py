@@ -105,7 +105,7 @@ class TranscriptEntry(TokenStyled):
         turn: TurnId
         by: int
 
-    def stand(self, turn: TurnId | None, place: SiblingNumber | None) -> None:
+    def set_turn(self, turn: TurnId | None, place: SiblingNumber | None) -> None:
         """Set the turn that the entry belongs to, and that turn's number among its siblings, which
         is drawn in an extra row at the top."""
         self.turn = turn

@@ -42,10 +42,10 @@ class _Span(NamedTuple):
 
 @dataclass(frozen=True)
 class _Line:
-    """What the start of a line says about all of it."""
+    """How a line is drawn, as its beginning tells."""
 
-    mark: int = 0
-    """Its first characters that are marks, of the line or of an item of a list."""
+    marker_length: int = 0
+    """Characters of the Markdown marker: `## `, `> `, `- `."""
     format: str = ""
     shows_mark: bool = True
     margin: str = ""
@@ -119,7 +119,7 @@ class FormattedText:
         source, state = _source(self._open), self._state
         line = state.line or _line_of(source, state.fence, is_over=False)
         _, place = _spans(source, state, line, is_over=False)
-        if place > (0 if state.line else line.mark):
+        if place > (0 if state.line else line.marker_length):
             drawn, self._open = _split(self._open, place)
             self.wrapping.go_back(self._base)
             self._draw_spans(drawn, state, line, is_over=True)
@@ -208,7 +208,7 @@ def _line_of(source: str, fence: str, is_over: bool) -> _Line:
 def _spans(source: str, state: _State, line: _Line, is_over: bool) -> tuple[list[_Span], int]:
     """The spans of a line, or of the rest of one, and up to where no text that follows can change
     them."""
-    start = 0 if state.line else line.mark
+    start = 0 if state.line else line.marker_length
     spans = [_Span(start, "" if line.shows_mark else _HIDDEN)] if start else []
     if line.is_literal:
         return [*spans, _Span(len(source), line.format)], len(source)

@@ -82,7 +82,7 @@ class Transcript(RowScroll):
         super().__init__(id=id)
         self._unfolded: set[str] = set()
         """The keys of unfolded thoughts that have no widget now."""
-        self._code, self._links = Backwards[Code](), Backwards[str]()
+        self._code, self._links = FromTheEnd[Code](), FromTheEnd[str]()
         self.marked: tuple[str, tuple[int, int]] | None = None
         """The key of the entry with the marked passage, and the passage's start and end in its
         text."""
@@ -102,12 +102,12 @@ class Transcript(RowScroll):
         self._unmake([*gone, *(entry.key for entry in begun if entry.key in self.made)])
         for key, entry in self.made.items():
             said = wanted[self.rows.place_of[key]]
-            entry.stand(said.turn, said.place)
+            entry.set_turn(said.turn, said.place)
             self.follow(said)
         if self.selected not in {entry.turn for entry in wanted}:
             self.selected = None
         if begun:
-            self._make_way()
+            self._follow_new_reply()
         self.fill()
         self.arrange_anew()
 
@@ -192,7 +192,7 @@ class Transcript(RowScroll):
             made = WindowMark()
         else:
             made = NoticeEntry(entry.text, entry.kind)
-        made.stand(entry.turn, entry.place)
+        made.set_turn(entry.turn, entry.place)
         made.set_class(entry.turn is not None and entry.turn == self.selected, "-selected")
         if self.marked is not None and self.marked[0] == entry.key:
             made.mark(self.marked[1])
@@ -209,7 +209,7 @@ class Transcript(RowScroll):
         if gone:
             self.remove_children(gone)
 
-    def _make_way(self) -> None:
+    def _follow_new_reply(self) -> None:
         """Follow the reply that begins, and free the memory of the rows drawn so far."""
         for entry in self.made.values():
             entry.forget_drawn_rows()
@@ -339,7 +339,7 @@ class Transcript(RowScroll):
                 entry.view = self.view
 
 
-class Backwards(Generic[Item]):
+class FromTheEnd(Generic[Item]):
     """Steps back through the code blocks or links of all replies, from the last one. It begins at
     the end again when the entries have changed."""
 
