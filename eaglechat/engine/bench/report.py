@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean, median
@@ -74,7 +74,9 @@ class BenchReport:
 def report_of(runs: Sequence[BenchRun]) -> BenchReport:
     """Medians over the repeats and means over the prompts. Speed-ups are over plain decoding, or
     over the first setting where nothing was decoded plainly; prompts that were not run with it are
-    left out."""
+    left out, and so is the repeat that was stopped before all settings had run, unless it is the
+    only one: the settings are compared over the same replies."""
+    all_runs, runs = runs, _whole_repeats(runs)
     settings = list(dict.fromkeys(run.setting for run in runs))
     base = PLAIN if PLAIN in settings else next(iter(settings), PLAIN)
     names = list(dict.fromkeys(run.prompt for run in runs if run.setting == base))
@@ -95,8 +97,14 @@ def report_of(runs: Sequence[BenchRun]) -> BenchReport:
             if any(setting in prompt.speeds for prompt in prompts)
         ),
         verify_ms={width: median(times) for width, times in sorted(widths.items())},
-        runs=tuple(runs),
+        runs=tuple(all_runs),
     )
+
+
+def _whole_repeats(runs: Sequence[BenchRun]) -> list[BenchRun]:
+    counts = Counter((run.prompt, run.repeat) for run in runs)
+    most = max(counts.values(), default=0)
+    return [run for run in runs if counts[run.prompt, run.repeat] == most]
 
 
 def _prompt_result(runs: Sequence[BenchRun], base: str) -> PromptResult:

@@ -197,6 +197,15 @@ def test_what_was_measured_before_a_cancel_is_kept() -> None:
     assert [result.prompt for result in report_of(done).prompts] == ["chat"]
 
 
+def test_settings_are_compared_over_the_same_replies() -> None:
+    runs = measured(ScriptedEngine().write, CHAT, CODE, repeats=2)
+    # Stopped in the second repeat of the second prompt, after one setting.
+    whole, stopped = report_of(runs[:9]), report_of(runs[:10])
+    assert stopped.settings == whole.settings
+    assert stopped.prompts == whole.prompts
+    assert len(stopped.runs) == 10
+
+
 def test_a_draft_that_gives_up_ends_the_bench_with_its_reason() -> None:
     def write(_prompt: BenchPrompt, _setting: Speculation | None, _most: int) -> Iterator[object]:
         yield SpeculationOff("the draft failed: status -1")
