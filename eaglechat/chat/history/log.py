@@ -1,4 +1,5 @@
-"""The file of an open chat. Lines are appended; nothing is ever rewritten.
+"""The file of an open chat. Lines are appended; what was deleted goes when the chat is opened and
+when it is left.
 
 If writing fails, this is reported once and tried again, from the byte at which it stopped. Only one
 program at a time writes to a file.
@@ -15,8 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eaglechat.chat.history import lines
+from eaglechat.chat.history.purging import purged
 from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.hub.local.pair import Pair
+from eaglechat.paths import write_atomically
 
 if sys.platform == "win32":
     import msvcrt
@@ -49,7 +52,6 @@ class ChatLog:
         before that. `not_saved` is called once if the file cannot be written."""
         self.file = file
         self.is_copy = copy_of is not None
-        self._is_new = bool(beginning)
         self._copy_of = copy_of
         self._not_saved = not_saved
         self._stream: io.FileIO | None = None
@@ -95,12 +97,27 @@ class ChatLog:
             with contextlib.suppress(OSError):
                 stream.close()
 
-    def discard(self) -> None:
-        """Close the file, and delete it if this log created it."""
-        is_ours = self._is_new and self._stream is not None
+    def purge(self) -> None:
+        """Rewrite the file without what the chat no longer holds, and close it. A file that cannot
+        be rewritten stays as it is."""
+        with contextlib.suppress(OSError, lines.ChatFormatError):
+            if self._stream is not None and not self.is_behind:
+                before, raw = self.file.stat(), self.file.read_bytes()
+                content = purged(self.file, raw)
+                if content != raw:
+                    if sys.platform == "win32":
+                        # A file that is open is not replaced there.
+                        self.close()
+                    write_atomically(self.file, content)
+                    os.utime(self.file, ns=(before.st_atime_ns, before.st_mtime_ns))
         self.close()
-        if is_ours:
-            with contextlib.suppress(OSError):
+
+    def discard(self) -> None:
+        """Close the file, and delete it unless something is left in it, such as damaged lines."""
+        is_ours = self._stream is not None
+        self.purge()
+        with contextlib.suppress(OSError):
+            if is_ours and self.file.read_bytes().count(b"\n") <= len(("header", "summary")):
                 self.file.unlink()
 
     def _try_to_write(self) -> None:
@@ -139,6 +156,8 @@ def resumed_log(chat: SavedChat, not_saved: NotSaved) -> ChatLog:
     """The log of a resumed chat; of a copy of it if another program has the chat open."""
     log = ChatLog(chat.file, not_saved)
     try:
+        if log.open():
+            log.purge()
         if log.open():
             return log
     except OSError:

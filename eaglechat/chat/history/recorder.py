@@ -11,6 +11,7 @@ from eaglechat.chat.history import lines
 from eaglechat.chat.history.listing import summary_line, title_of
 from eaglechat.chat.history.log import ChatLog
 from eaglechat.chat.history.packing import pack
+from eaglechat.chat.history.purging import unsent_line
 from eaglechat.chat.history.saved_chat import SavedChat, chat_in
 from eaglechat.chat.recording import Terms
 from eaglechat.chat.writing.question import QuestionParts, shown, text_of
@@ -158,9 +159,7 @@ class ChatRecorder:
         """This is in the prompt, or was given back to it."""
         if unsent != self._unsent:
             self._unsent = unsent
-            is_typed = all(part.source == "typed" for part in unsent)
-            parts = () if is_typed else unsent
-            self._log.add(lines.UnsentLine(text=text_of(unsent), parts=parts))
+            self._log.add(unsent_line(unsent))
             if not self._turns:
                 self._summarise()
 
@@ -169,10 +168,10 @@ class ChatRecorder:
         if self._turns:
             self._keep_role()
         self.keep_unsent(unsent)
-        if not self._turns and not text_of(unsent).strip():
+        if not self._turns and not text_of(unsent).strip() and not self._title:
             self._log.discard()
         else:
-            self._log.close()
+            self._log.purge()
 
     def _summarise(self) -> None:
         self._log.add(summary_line(self._turns, shown(self._unsent), self._title, self._is_pinned))

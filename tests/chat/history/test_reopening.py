@@ -136,3 +136,43 @@ class ChatMachine(RuleBasedStateMachine):
 
 TestChat = ChatMachine.TestCase
 TestChat.settings = settings(max_examples=20, stateful_step_count=12)
+
+
+def test_what_is_deleted_or_typed_and_removed_is_gone_when_the_chat_is_left(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.engine.reply = "the reply with a secret"
+    chat.session.save("my pass")
+    chat.session.save("my password is hunter2")
+    chat.session.save("")
+    chat.ask("the first question")
+    chat.ask("a question about a tumour")
+    first, _, second, _ = chat.session.turns.path
+    chat.session.edit(second.id, "another question")
+    chat.finish()
+    chat.session.delete(second.id)
+    chat.session.choose(first.id)
+    chat.session.save("hunter2 once more")
+    before = story(chat.session.turns)
+    file = chat.session.recorder.file
+    assert b"hunter2" in file.read_bytes()
+
+    # After a crash, as soon as it is opened again. The first program still has its file locked.
+    file = Path(shutil.copy(file, tmp_path / "crashed.jsonl"))
+    mode = file.stat().st_mode
+    crashed = Headless(tmp_path, read_chat(file))
+    raw = file.read_bytes()
+    assert raw.count(b"hunter2") == 1
+    assert b"tumour" not in raw
+    assert story(crashed.session.turns) == before
+
+    chat = crashed
+    for turn in [*chat.session.turns.path][:1]:
+        chat.session.delete(turn.id)
+    chat.session.leave("what stays")
+    raw = file.read_bytes()
+    assert not any(word in raw for word in (b"hunter2", b"tumour", b"secret", b"question about"))
+    assert read_chat(file).unsent_text == "what stays"
+    assert file.stat().st_mode == mode
+
+    Headless(tmp_path, read_chat(file)).session.leave("")
+    assert not file.exists()
