@@ -20,22 +20,24 @@ _FOLDERS = (
     "HF_TOKEN_PATH", "HF_XET_CACHE", "HUGGINGFACE_ASSETS_CACHE", "HUGGINGFACE_HUB_CACHE",
     "LLAMA_CACHE", "OLLAMA_MODELS",
 )  # fmt: skip
-_OTHERS = ("HF_ENDPOINT", "HF_TOKEN", "HOME", "HUGGING_FACE_HUB_TOKEN")
+_NUMBERS = ("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT")
+_OF_HUB = ("HF_", "HUGGINGFACE_", "HUGGING_FACE_")
 _XDG = tuple(f"XDG_{kind}_HOME" for kind in ("CACHE", "CONFIG", "DATA", "STATE"))
 
 
 def tidy_environment(environment: MutableMapping[str, str]) -> None:
-    """Unset the variables of folders and of the Hub that are empty, as compose files leave them:
-    the libraries that read them would take the current folder, or no address.
+    """Unset the variables of folders and of the Hub that are empty, as compose files leave them,
+    and numbers that are none: the libraries that read them would take the current folder, or fail.
 
     XDG variables with a relative path count as unset too, as their specification says; the other
     paths are made absolute, and a `~` in them is replaced by the home.
     """
-    for name in (*_FOLDERS, *_XDG, *_OTHERS):
-        value = environment.get(name)
-        if value is None:
+    for name, value in list(environment.items()):
+        if not (name in (*_FOLDERS, *_XDG, "HOME") or name.startswith(_OF_HUB)):
             continue
-        if not value.strip() or (name in _XDG and not Path(value).is_absolute()):
+        is_relative = name in _XDG and not Path(value).is_absolute()
+        is_no_number = name in _NUMBERS and not value.strip().isdecimal()
+        if not value.strip() or is_relative or is_no_number:
             del environment[name]
         elif name in _FOLDERS:
             environment[name] = str(expanded(value.strip()).absolute())

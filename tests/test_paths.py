@@ -114,6 +114,12 @@ def test_the_home_of_nobody_is_a_folder_of_that_name(monkeypatch: pytest.MonkeyP
             "CACHE", "CONFIG", "DATA", "STATE",
         )),
         ("XDG_CACHE_HOME", "/abs", "/abs"),
+        *((name, value, None) for value in ("", "10s") for name in (
+            "HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT",
+        )),
+        ("HF_HUB_ETAG_TIMEOUT", "10", "10"),
+        ("HF_HUB_OFFLINE", "", None),
+        ("HF_HUB_OFFLINE", "1", "1"),
         ("HF_HOME", "~/hf", "/home/me/hf"),
         ("HF_HUB_CACHE", "/abs/hub", "/abs/hub"),
         ("OLLAMA_MODELS", " /abs/models\n", "/abs/models"),

@@ -369,7 +369,13 @@ class Hub:
         return ask()
 
     def _session(self) -> httpx2.Client:
-        session = get_session()
+        try:
+            session = get_session()
+        except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
+            raise HubError(
+                f"No connection to the Hub can be made: {str(error).rstrip('.')}; check ALL_PROXY, "
+                "HTTPS_PROXY and SSL_CERT_FILE."
+            ) from error
         # huggingface_hub's default is to wait for ever.
         session.timeout = httpx2.Timeout(self.timeouts.read, connect=self.timeouts.connect)
         return session

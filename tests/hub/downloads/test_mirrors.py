@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import close_session
 
 from eaglechat.hub.downloads.client import Hub, RemoteFile, Timeouts
 from eaglechat.hub.downloads.explain import explain
@@ -167,4 +168,22 @@ def test_an_address_of_no_hub_names_the_variable(tmp_path: Path, endpoint: str) 
         lambda: hub.peek(FILE),
     ):
         with pytest.raises(HubError, match=r"HF_ENDPOINT is .*, which is no address of a Hub"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALL_PROXY", "gopher://x"),
+        ("ALL_PROXY", "socks5://127.0.0.1:9"),
+        ("SSL_CERT_FILE", "/no/such/file"),
+    ],
+)
+def test_a_connection_that_cannot_be_made_names_the_variables(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    close_session()
+    for ask in (lambda: hub.repo("u/r"), lambda: hub.search("qwen"), lambda: hub.peek(FILE)):
+        with pytest.raises(HubError, match="check ALL_PROXY, HTTPS_PROXY and SSL_CERT_FILE"):
             ask()
