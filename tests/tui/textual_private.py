@@ -62,6 +62,8 @@ def _pumps(app: App[Any]) -> Iterator[MessagePump]:
 
 def _threads() -> list[threading.Thread]:
     """Those that read or write something for the app."""
+    if Gate.is_a_server:
+        return []
     return [
         one
         for one in threading.enumerate()
@@ -72,6 +74,8 @@ def _threads() -> list[threading.Thread]:
 class Gate(threading.Event):
     """Holds threads of the app, which is at rest meanwhile."""
 
+    is_a_server = False
+    """Whether all of them wait for a server that does not answer."""
     waiting: set[threading.Thread] = set()
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -164,8 +164,9 @@ async def test_a_draft_is_found_for_a_model_here_and_loaded_as_soon_as_it_is(
 
 
 async def test_what_is_here_is_listed_while_the_hub_does_not_answer(
-    drive: Drive, desk: HubDesk, fake: FakeHub, models: Path
+    drive: Drive, desk: HubDesk, fake: FakeHub, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Gate, "is_a_server", True)
     library = PairLibrary(models)
     library.remember(pair_of_files(models / "target.gguf", None))
     fake.fail(server="hub", hang=True, times=99)
