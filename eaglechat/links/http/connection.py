@@ -374,7 +374,7 @@ class ServerConnection:
     def _chunk(self, chunks: ChunkReader, event: str) -> Chunk:
         try:
             chunk = chunks.read(event)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise not_understood(self._client.where, str(error)) from None
         if chunk.error or chunk.object == "error":
             raise self._client.failed(message_in(event) or event)

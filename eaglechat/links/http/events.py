@@ -49,8 +49,8 @@ async def events_in(pieces: AsyncIterable[str]) -> AsyncIterator[Event]:
 
 
 class _Decoder:
-    """Beyond what the standard says, the last event needs no blank line behind it, nor does one
-    whose JSON is whole; and JSON without `data:`, in one line or several, is an event."""
+    """Beyond what the standard says, the last event needs no blank line behind it, nor does a line
+    of `data:` that is whole; and JSON without `data:` is an event if it is a line, or the rest."""
 
     def __init__(self) -> None:
         self._rest: list[str] = []
@@ -86,9 +86,11 @@ class _Decoder:
             raise NoEventsError(f"an event of more than {_LONGEST >> 20} MiB")
 
     def end(self) -> Iterator[Event]:
-        if self._rest:
-            yield from self._take("".join(self._rest))
+        if line := "".join(self._rest):
+            yield from self._take(line)
         # What breaks off is no event.
+        if _is_whole("\n".join(self._bare)):
+            yield from self._dispatch_bare()
         if self._name or _is_whole("\n".join(self._data)):
             yield from self._dispatch()
         if self._odd and not self._n_events:
@@ -97,23 +99,25 @@ class _Decoder:
     def _take(self, line: str) -> Iterator[Event]:
         if self._bare or (not self._data and line.lstrip().startswith("{")):
             self._bare.append(line)
-            # Only such a line can be the last one of an object.
-            if line.rstrip().endswith("}") and _is_whole("\n".join(self._bare)):
-                self._data, self._bare = self._bare, []
-                yield from self._dispatch(is_bare=True)
+            if len(self._bare) == 1 and _is_whole(line):
+                yield from self._dispatch_bare()
             return
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if not line:
             yield from self._dispatch()
         elif name == "data":
-            if self._data and _is_whole("\n".join(self._data)):
+            if len(self._data) == 1 and _is_whole(self._data[0]):
                 yield from self._dispatch()
             self._data.append(value)
         elif name == "event":
             self._name = value
         elif name not in ("", "id", "retry"):
             self._odd = self._odd or line.strip()
+
+    def _dispatch_bare(self) -> Iterator[Event]:
+        self._data, self._bare = self._bare, []
+        return self._dispatch(is_bare=True)
 
     def _dispatch(self, *, is_bare: bool = False) -> Iterator[Event]:
         data, name = "\n".join(self._data), self._name

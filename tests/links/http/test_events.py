@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,3 +75,9 @@ def test_anything_else_is_events_or_an_error_of_ours(data: bytes, cuts: list[int
     events, code = heard(data, cuts)
     assert code in ("", "cut", "protocol")
     assert all(events)
+
+
+@pytest.mark.parametrize("line", ["data: 1\n", "data: {\n", "{\n", "}\n", ": x\n", "x\n", "\r"])
+def test_lines_without_an_end_are_read_once(line: str) -> None:
+    # Not once more for each line that follows: that takes hours.
+    assert heard(line.encode() * 200_000, [])[0] == []

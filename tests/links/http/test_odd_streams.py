@@ -112,6 +112,7 @@ WHOLE = said(content="größe ✓") + ended() + DONE
             pytest.param(raw(said(content="größe ✓"), ended(reason)), id=f"reason {reason}")
             for reason in ("eos", "STOP", "end_turn", 1, True, {"type": "stop"}, {"reason": None})
         ),
+        pytest.param(raw(said("null", content="größe ✓"), ended()), id="no reason"),
         # Counts
         *(
             pytest.param(raw(said(content="größe ✓"), ended(usage=usage)), id=f"usage {usage}")

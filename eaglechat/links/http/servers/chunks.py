@@ -48,9 +48,9 @@ class StreamedChoice(msgspec.Struct):
         if isinstance(reason, dict):
             # An object that names it, such as {"type": "stop"}.
             reason = next((one for one in reason.values() if isinstance(one, str)), "stop")
-        if not reason or isinstance(reason, str):
-            return (reason or "").lower()
-        return "stop"
+        if not reason or str(reason).lower() in ("null", "none"):
+            return ""
+        return reason.lower() if isinstance(reason, str) else "stop"
 
 
 class PromptDetails(msgspec.Struct):
@@ -153,7 +153,7 @@ class Chunk(msgspec.Struct):
         place of pieces, or with what it used and no piece."""
         if self.choice is None:
             return bool(self.usage and self.usage.completion_tokens)
-        return bool(self.choice.reason or self.choice.message)
+        return bool(self.choice.reason or (self.choice.message and not self.choice.delta))
 
 
 class ChunkReader:
