@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from textual.widgets import Button, Input
+from textual.widgets import Button, Input, OptionList
 
 from eaglechat.hub import catalogue, facts
 from eaglechat.hub.desk import HubDesk
@@ -127,7 +127,7 @@ async def test_a_pair_found_by_search_is_judged_and_stays_in_the_catalogue(
         await user.sees("● lab/small-eagle3-GGUF")
         await user.sees("✗ lab/other-eagle3-GGUF")
         await user.sees("● n-grams")
-        await user.sees("● A draft trained for it")
+        await user.sees("○ A draft trained for it")
         await user.type("other", "enter")
         await user.sees("cannot be taken: the draft was made for")
         assert isinstance(user.app.screen, SearchScreen)
@@ -180,6 +180,23 @@ async def test_what_is_here_is_listed_while_the_hub_does_not_answer(
         await user.command("menu.drafts")
         await user.sees("● n-grams")
         await user.type("n-grams", "enter", to=ChatScreen)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_the_ways_to_draft_are_as_wide_as_their_list(
+    drive: Drive, desk: HubDesk, models: Path, size: tuple[int, int]
+) -> None:
+    library = PairLibrary(models)
+    library.remember(pair_of_files(models / "target.gguf", None))
+    async with drive(size=size, desk=desk, pairs=library) as user:
+        await user.sees_row("target", "no draft")
+        await user.type("target")
+        await user.command("menu.drafts", to=SearchScreen)
+        found = user.app.screen.query_one("#found", OptionList)
+        await user.until(lambda: found.option_count and not found.loading, "what drafts")
+        longest = max(len(line) for row in found.options for line in row.prompt.plain.split("\n"))
+        assert longest > found.size.width // 2
+        assert any(row.prompt.plain.startswith("○ A draft trained for it") for row in found.options)
 
 
 async def test_a_search_that_finds_nothing_or_fails_says_so(

@@ -375,7 +375,9 @@ def _repo_row(hit: SearchHit) -> Content:
 
 def _way_row(way: Way, width: int) -> Content:
     marks = {True: ("● ", "$text-success"), False: ("✗ ", "$text-error"), None: ("? ", MUTED)}
-    parts: list[Part] = [marks[way.fits], (ways.name(way), "bold")]
+    # What has to be trained first is nothing that is ready.
+    mark = ("○ ", MUTED) if way.where.name == "TRAINING" else marks[way.fits]
+    parts: list[Part] = [mark, (ways.name(way), "bold")]
     reported = f"reported: {way.reported}" if way.reported else ""
     style = "$text-warning" if way.warning else MUTED
     about = " · ".join(filter(None, (ways.facts(way), ways.judgement(way))))
