@@ -55,6 +55,8 @@ def test_a_directory_is_listed_hidden_things_on_request(tmp_path: Path) -> None:
     for name in ("notes.md", ".git", "Notebook", "other notes"):
         (tmp_path / name).write_text("x" * 10)
     (tmp_path / "node_modules").mkdir()
+    # An entry that cannot be read takes no other with it.
+    (tmp_path / "loop").symlink_to("loop")
     listed = list_directory("", tmp_path)
     assert Listed("notes.md", 10) in listed
     assert Listed("node_modules", None, is_ignored=True) in listed

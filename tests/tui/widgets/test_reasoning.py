@@ -96,6 +96,18 @@ async def test_a_key_and_a_click_open_the_reasoning_which_is_not_copied_and_goes
         assert reply.reasoning.strip() == THOUGHT.strip()
 
 
+async def test_words_that_are_found_in_folded_reasoning_are_shown(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("Which?")
+        await user.sees("▸ thought for")
+        await user.command("chat.find")
+        await user.type("colour")
+        await user.sees(" of 12")
+        await user.sees("The user wants a colour.")
+        assert not thought(user).is_folded
+
+
 async def test_reasoning_that_is_being_read_stays_open(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await user.open_chat()

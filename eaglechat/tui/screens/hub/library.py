@@ -53,6 +53,7 @@ class LibraryScreen(EagleModal[Pair]):
         super().__init__()
         self._services = services
         self._models: list[LocalModel] | None = None
+        self._chosen_target: LocalModel | None = None
         self._rows: list[Content] = []
         self._newer: set[str] | None = None
         """Names of models that are newer on the Hub; None before it was asked."""
@@ -116,10 +117,13 @@ class LibraryScreen(EagleModal[Pair]):
         pairs = [inspect(pair_of_models(target, draft)) for draft in drafts]
         fitting = [pair for pair in pairs if pair.problem is None]
         alone = pair_of_models(target)
-        yield partial(self._take_pairs, [*fitting, InspectedPair(alone, target.header, None, None)])
+        found = [*fitting, InspectedPair(alone, target.header, None, None)]
+        yield partial(self._take_pairs, target, found)
 
-    def _take_pairs(self, pairs: list[InspectedPair]) -> None:
+    def _take_pairs(self, target: LocalModel, pairs: list[InspectedPair]) -> None:
         """The chosen target with each draft that fits it, and alone."""
+        if target is not self._chosen_target:
+            return  # Another was chosen meanwhile.
         if len(pairs) == 1:
             self.dismiss(pairs[0].pair)
             return
@@ -206,6 +210,7 @@ class LibraryScreen(EagleModal[Pair]):
             return
         model = self._models[index]
         if model.is_target:
+            self._chosen_target = model
             self._say(f"Looking for drafts that fit {model.name}…")
             may_draft = [*self._drafts, *draft_models(model, self._models)]
             self.in_background(lambda: self._find_fitting(model, may_draft))
