@@ -255,7 +255,7 @@ CHAT = (
     Command(
         id="race.replay",
         title="Replay",
-        help="Play the race again at its measured pace",
+        help="Play the end of the race at its measured pace",
         scopes=("race",),
         keys=("r",),
         footer="replay",
