@@ -258,7 +258,7 @@ class Hub:
                 found = get_hf_file_metadata(
                     url, timeout=self.timeouts.read, endpoint=self.endpoint
                 )
-            except HFValidationError:
+            except (HFValidationError, UnicodeError):
                 raise
             except ValueError as error:  # a size that is no number
                 raise unsaid from error
@@ -395,6 +395,7 @@ class Hub:
             httpx2.RequestError,
             httpx2.InvalidURL,
             OSError,
+            UnicodeError,
             HFValidationError,
             *NOT_JSON,
         ) as error:

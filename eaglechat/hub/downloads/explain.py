@@ -34,8 +34,10 @@ def explain(error: Exception, name: str, purpose: str = "") -> HubError:
         return OfflineError(f"{missing}HF_HUB_OFFLINE forbids {asking}: unset it.")
     if isinstance(error, OSError):
         return _explain_disk(error, name)
-    if isinstance(error, hub.HFValidationError):
-        return HubError(f"{name} is not a name the Hub allows.")
+    if isinstance(error, (hub.HFValidationError, UnicodeError)):
+        of_token = f"The token for the Hub is no token: {_LOGIN}."
+        is_token = isinstance(error, UnicodeError)
+        return HubError(of_token if is_token else f"{name} is not a name the Hub allows.")
     if isinstance(error, (*NOT_JSON, httpx2.InvalidURL)):
         return HubError(
             f"The answer for {name} did not come from a Hugging Face Hub: check HF_ENDPOINT and "

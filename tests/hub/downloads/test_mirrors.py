@@ -187,3 +187,10 @@ def test_a_connection_that_cannot_be_made_names_the_variables(
     for ask in (lambda: hub.repo("u/r"), lambda: hub.search("qwen"), lambda: hub.peek(FILE)):
         with pytest.raises(HubError, match="check ALL_PROXY, HTTPS_PROXY and SSL_CERT_FILE"):
             ask()
+
+
+def test_a_token_that_is_none_is_one_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_\u00fc")
+    for ask in (lambda: hub.repo("u/r"), lambda: hub.search("qwen"), lambda: hub.peek(FILE)):
+        with pytest.raises(HubError, match="The token for the Hub is no token: log in with"):
+            ask()
