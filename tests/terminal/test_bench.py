@@ -12,7 +12,7 @@ from tests.terminal.test_app import LOADING_TIMEOUT, open_terminal, pytestmark
 from tests.terminal.tmux import REPLIED
 
 __all__ = ["pytestmark"]
-BENCH_TIMEOUT = 180.0
+BENCH_TIMEOUT = 600.0
 
 
 @pytest.mark.slow
