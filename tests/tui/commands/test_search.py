@@ -36,7 +36,7 @@ MEANT = {
     "view trace": "View: trace",
     "temp 0.8": "temperature: 0.8",
     "bonus": "bonus",
-    "model": "Other models",
+    "models": "Other models",
     "download": "Downloads",
     "pin": "Pin (in the past chats)",
 }
