@@ -172,7 +172,6 @@ async def moving() -> None:
             chat.prompt.insert(character)
             camera.shoot()
         await camera.pilot.press("enter")
-        # Auto's plain rounds at the start are what the headline compares with.
         for n_tokens, turned in (
             (90, ["chat.auto"]), (160, ["chat.more"] * 5), (220, ["chat.auto"]),
         ):  # fmt: skip

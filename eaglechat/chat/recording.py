@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -17,11 +17,10 @@ from eaglechat.wire.stats import (
     PartsFold,
     PartStats,
     SpeculationStats,
-    Speed,
-    SpeedsFold,
     StatsFold,
     measured,
 )
+from eaglechat.wire.stretch import Stretch
 
 
 class TurnPart(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,18 +63,6 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-@dataclass(frozen=True)
-class Plain:
-    """The speed of plain decoding that a reply is compared with."""
-
-    speed: Speed
-    source: Literal["reply", "auto", "before", "load"]
-    """Its own plain rounds; what auto knows from those of this pair; an earlier measurement; the
-    passes that were timed when the pair was loaded."""
-    at: float = 0.0
-    """Unix time of an earlier measurement."""
-
-
 class Recording:
     """One reply, from its request to its end.
 
@@ -90,8 +77,6 @@ class Recording:
         """Why the engine switched speculation off, if it did."""
         self.end: ReplyEnd | None = None
         """None while it is written, and if it was cut off by a crash."""
-        self.plain_before: Plain | None = None
-        """The plain speed that was known when it ended. Not written to disk."""
         self.is_settled = False
         """Its provisional rounds were replaced by final ones."""
         self._packed = packed
@@ -99,14 +84,14 @@ class Recording:
         self._fold = StatsFold()
         self._stats: SpeculationStats | None = None
         self._parts, self._written = PartsFold(), set[Part]()
-        self._speeds = SpeedsFold()
+        self._stretch = Stretch()
 
     def add(self, round_: Round) -> None:
         """Add the next round."""
         self._rounds.append(round_)
         self._fold.add(round_)
         self._parts.add(round_)
-        self._speeds.add(round_)
+        self._stretch.add(round_)
         self._written |= {token.part for token in round_.tokens if token.part and token.text}
 
     def settle(self, rounds: Iterable[Round], n_before: int = 0) -> None:
@@ -114,7 +99,7 @@ class Recording:
         self.is_settled = True
         before = self.rounds[:n_before]
         self._rounds, self._fold = [], StatsFold()
-        self._parts, self._written, self._speeds = PartsFold(), set(), SpeedsFold()
+        self._parts, self._written, self._stretch = PartsFold(), set(), Stretch()
         for round_ in (*before, *rounds):
             self.add(round_)
 
@@ -163,9 +148,9 @@ class Recording:
         return Part.ANSWER in self._written or bool(self._packed and self.text)
 
     @property
-    def speeds(self) -> SpeedsFold:
-        """The speed of all rounds, and of those that decoded plainly."""
-        return self._speeds if self.rounds else SpeedsFold()
+    def stretch(self) -> Stretch:
+        """The rounds since the draft length was last set by hand."""
+        return self._stretch if self.rounds else Stretch()
 
     @property
     def by_part(self) -> dict[Part, PartStats]:

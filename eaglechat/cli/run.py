@@ -13,11 +13,13 @@ from typing import Any, BinaryIO, TextIO
 import msgspec
 
 from eaglechat.chat.controls import not_followed
+from eaglechat.chat.headline import headline_of
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.cli import options
 from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
 from eaglechat.cli.status import INTERRUPTED, OK, WrongUsageError, complain, reason
 from eaglechat.settings import Settings
+from eaglechat.tui.texts import headline
 from eaglechat.tui.texts.replies import ENDINGS, summary
 from eaglechat.tui.texts.statistics import in_json, part_in_json
 from eaglechat.wire.errors import EngineError
@@ -243,6 +245,7 @@ class FinishedReply:
             "left_out": info.left_out,
             "context": {"size": info.n_ctx or None, "used": recording.n_past or None},
             "speculation": self._speculation() if self._counts_drafts else None,
+            "against_plain": headline.in_json(headline_of(recording)),
             "parts": {
                 part.value: {"tokens": stats.tokens, **part_in_json(stats.measured)}
                 for part, stats in recording.by_part.items()

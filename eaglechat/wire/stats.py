@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
 
-from eaglechat.wire.records import NGRAM, Origin, Part, ReplyTimings, Round, per_second, sums
+from eaglechat.wire.records import NGRAM, Part, ReplyTimings, Round, per_second, sums
 
 ROLLING_ROUNDS = 64
 """The number of latest rounds that the rolling statistics cover."""
-FEWEST_ROUNDS = 8
-"""The fewest rounds whose speed is told: of fewer, the error is not known either."""
 
 
 @dataclass(frozen=True)
@@ -176,69 +173,6 @@ class PartStats:
     def tokens_per_second(self) -> float | None:
         """Tokens of its rounds over their wall time, or None if there were none."""
         return per_second(self.stats.tokens, self.ms)
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Tokens per second of some rounds, plus or minus two standard errors (`error`).
-
-    The error is how much the mean of so many rounds varies when tokens and times vary between them
-    as they did: it has the luck of the drafts and short delays. It does not have what slows all of
-    these rounds alike, such as other work on the machine.
-    """
-
-    tokens_per_second: float
-    error: float
-
-
-class SpeedFold:
-    """Adds rounds one by one; `speed()` is that of all so far."""
-
-    def __init__(self) -> None:
-        self.rounds = self.tokens = 0
-        self.ms = 0.0
-        self._tokens_squared = 0
-        self._ms_squared = self._tokens_ms = 0.0
-
-    def add(self, tokens: int, ms: float) -> None:
-        self.rounds += 1
-        self.tokens += tokens
-        self.ms += ms
-        self._tokens_squared += tokens * tokens
-        self._ms_squared += ms * ms
-        self._tokens_ms += tokens * ms
-
-    def speed(self) -> Speed | None:
-        """None if there are fewer rounds than `FEWEST_ROUNDS`."""
-        if self.rounds < FEWEST_ROUNDS or self.ms <= 0.0:
-            return None
-        rate = self.tokens / self.ms
-        # The standard error of a ratio of two means, from what is left of each round's tokens when
-        # those of its time at the common rate are taken away.
-        left = self._tokens_squared - 2.0 * rate * self._tokens_ms + rate**2 * self._ms_squared
-        error = sqrt(max(0.0, left) * self.rounds / (self.rounds - 1)) / self.ms
-        return Speed(1000.0 * rate, 2000.0 * error)
-
-
-class SpeedsFold:
-    """Adds rounds one by one: the speed of all of them, and of those that decoded plainly."""
-
-    def __init__(self) -> None:
-        self.all, self.plain = SpeedFold(), SpeedFold()
-
-    def add(self, round_: Round) -> None:
-        self.all.add(len(round_.tokens), round_.timings.total_ms)
-        if is_plain(round_):
-            times = round_.timings
-            # What this round did for later drafts would be left out if nothing were drafted.
-            spent = (times.draft_ms or 0.0) + (times.process_ms or 0.0)
-            self.plain.add(len(round_.tokens), times.total_ms - spent)
-
-
-def is_plain(round_: Round) -> bool:
-    """Whether the engine reported that this round wrote its tokens without a draft."""
-    origins = {token.origin for token in round_.tokens}
-    return origins == {Origin.PLAIN} and not round_.provisional
 
 
 class PartsFold:

@@ -1,107 +1,108 @@
-"""The headline: plain decoding as it was measured, and a speed-up with its error."""
+"""The headline: what is told of a reply against plain decoding, and when nothing is."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from eaglechat.chat.conversation import session
-from eaglechat.chat.headline import Headline, headline_of, timed_at_load
-from eaglechat.chat.recording import Plain
+from eaglechat.chat.headline import Headline, headline_of
 from eaglechat.hub.local.speeds import FEWEST_REPLIES, setup_of
 from eaglechat.settings.model import EngineSettings
+from eaglechat.tui.texts import headline as words
+from eaglechat.tui.texts.numbers import numbers_of
+from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason, Round
-from eaglechat.wire.stats import Speed, SpeedFold
-from tests.chat.headless import Headless
-from tests.chat.records import recorded, round_of
+from tests.chat.headless import Headless, reopened
+from tests.chat.records import TERMS, recorded, round_of, with_checks
 
-KNOWN = Plain(Speed(100.0, 4.0), "before", at=5.0)
-AUTO_KNEW = AutoDraft(2, AutoReason.BEST, (50.0, 60.0, 70.0), 2.0, 0.0, 9.0)
+AUTO_ONE = AutoDraft(2, AutoReason.BEST, (50.0, 60.0, 70.0), 2.0, 0.0, 9.0)
 
 
-def drafted(count: int, ms: float = 10.0) -> list[Round]:
-    """Rounds of one or two tokens by turns."""
-    return [round_of(1, 2, ms=ms) if i % 2 else round_of(1, ms=ms) for i in range(count)]
+def on_auto(rounds: list[Round]) -> list[Round]:
+    return [replace(one, auto=replace(AUTO_ONE, n=one.n_draft_max)) for one in rounds]
 
 
-def plain(count: int, ms: float) -> list[Round]:
-    return [round_of(1, drafted=0, ms=ms) for _ in range(count)]
+def looping(rounds: list[Round]) -> list[Round]:
+    return [
+        replace(one, tokens=tuple(replace(token, id=(token.id or 0) % 22) for token in one.tokens))
+        for one in rounds
+    ]
 
 
-def test_the_error_of_a_speed_is_that_of_the_mean_of_its_rounds() -> None:
-    fold = SpeedFold()
-    for round_ in drafted(8):
-        fold.add(len(round_.tokens), 10.0)
-    speed = fold.speed()
-    assert speed is not None
-    assert speed.tokens_per_second == pytest.approx(150.0)
-    # Tokens scatter by 0.5 around 1.5; times do not.
-    assert speed.error == pytest.approx(2.0 * 1000.0 * 0.5 / 7**0.5 / 10.0)
-    for _ in range(72):
-        fold.add(2, 10.0)
-        fold.add(1, 10.0)
-    later = fold.speed()
-    assert later is not None
-    assert later.error < speed.error / 4.0
+@pytest.mark.parametrize("is_auto", [False, True])
+@pytest.mark.parametrize(("ms", "verdict"), [(10.0, "faster"), (20.0, "same"), (30.0, "slower")])
+def test_a_reply_is_compared_with_its_own_plain_rounds(
+    ms: float, verdict: str, *, is_auto: bool
+) -> None:
+    rounds = with_checks(ms)
+    headline = headline_of(recorded(*(on_auto(rounds) if is_auto else rounds)))
+    assert headline.verdict == verdict
+    assert headline.plain_per_second == pytest.approx(100.0)
+    assert headline.gain is not None
+    speed_up = headline.gain.speed_up
+    assert headline.tokens_per_second == pytest.approx(100.0 * speed_up)
+    assert words.in_json(headline)["verdict"] == verdict
 
 
 @pytest.mark.parametrize(
-    ("ms", "verdict"), [(5.0, "faster"), (10.0, "faster"), (15.0, "same"), (30.0, "slower")]
+    ("rounds", "state"),
+    [
+        ([], "none"),
+        ([round_of(1, 2)] * 7, "few"),
+        ([round_of(1, 2)] * 20, "not measured"),
+        ([round_of(1, drafted=0)] * 20, "plain"),
+        (with_checks(10.0)[:40], "not measured"),
+        ([replace(one, provisional=True) for one in with_checks(10.0)], "not measured"),
+        (looping(with_checks(10.0)), "repeats"),
+    ],
 )
-def test_a_speed_up_is_told_only_beyond_its_error(ms: float, verdict: str) -> None:
-    headline = headline_of(recorded(*drafted(64, ms)), KNOWN)
-    assert headline.speed_up == pytest.approx(1500.0 / ms / 100.0)
-    assert headline.verdict == verdict
-    assert headline.error == pytest.approx(
-        headline.speed_up * ((2 / 3 / 64**0.5) ** 2 + 0.04**2) ** 0.5, rel=0.1
-    )
+def test_nothing_is_claimed_that_was_not_measured(rounds: list[Round], state: str) -> None:
+    headline = headline_of(recorded(*rounds))
+    assert (headline.state, headline.verdict, headline.gain) == (state, None, None)
 
 
-def test_a_few_rounds_tell_nothing() -> None:
-    headline = headline_of(recorded(*drafted(7)), KNOWN)
-    assert (headline.speed, headline.speed_up, headline.verdict) == (None, None, None)
-    assert headline.plain is KNOWN
+def test_a_reply_that_is_written_measures_and_a_server_s_cannot() -> None:
+    short = recorded(*with_checks(10.0)[:40])
+    assert headline_of(short, is_over=False).state == "measuring"
+    short.terms = msgspec.structs.replace(TERMS, engine="some server")
+    assert headline_of(short, is_over=False).state == "not measured"
 
 
-def test_plain_is_that_of_the_reply_then_auto_s_then_an_earlier_one_then_the_load_s() -> None:
-    own = headline_of(recorded(*plain(8, 21.0), *drafted(20)), KNOWN)
-    assert own.plain is not None
-    assert own.plain.source == "reply"
-    # The draft's millisecond would not be spent without it.
-    assert own.plain.speed.tokens_per_second == pytest.approx(50.0)
-    auto = [replace(round_, auto=AUTO_KNEW) for round_ in drafted(20)]
-    assert headline_of(recorded(*plain(1, 20.0), *auto), KNOWN).plain == Plain(
-        Speed(50.0, 2.0), "auto"
-    )
-    assert headline_of(recorded(*drafted(20)), KNOWN).plain is KNOWN
-    assert headline_of(recorded(*drafted(20))).plain is None
-    assert timed_at_load(20.0) == Plain(Speed(50.0, 15.0), "load")
-    assert timed_at_load(None) is None
+def test_a_reply_that_auto_decoded_plainly_is_the_same_as_plain() -> None:
+    plain = on_auto([round_of(index, drafted=0) for index in range(40)])
+    assert headline_of(recorded(*plain)).verdict == "same"
 
 
-def test_a_reply_that_is_all_plain_has_no_speed_up_unless_auto_made_it_so() -> None:
-    by_hand = headline_of(recorded(*plain(20, 20.0)), KNOWN)
-    assert by_hand.is_plain
-    assert by_hand.speed_up is None
-    auto = [replace(round_, auto=replace(AUTO_KNEW, n=0)) for round_ in plain(20, 20.0)]
-    assert headline_of(recorded(*auto), KNOWN).verdict == "same"
+def test_all_figures_are_since_the_length_was_last_set_by_hand() -> None:
+    longer = [
+        replace(one, n_draft_max=4) if one.n_draft_max else one for one in with_checks(5.0, 4)
+    ]
+    recording = recorded(*with_checks(30.0), *longer)
+    assert recording.stretch.rounds == len(longer)
+    assert recording.stretch.stats.stats().rounds == len(longer)
+    for is_over in (False, True):
+        assert headline_of(recording, is_over=is_over).verdict == "faster"
 
 
-def test_while_it_is_written_the_headline_follows_the_length() -> None:
-    longer = [replace(round_, n_draft_max=4) for round_ in drafted(10, ms=5.0)]
-    recording = recorded(*drafted(50), *longer)
-    now = headline_of(recording, KNOWN, is_over=False)
-    assert now.speed_up == pytest.approx(3.0)
-    assert headline_of(recording, KNOWN).speed_up < now.speed_up  # type: ignore[operator]
-
-
-def test_provisional_rounds_are_not_a_measurement_of_plain_decoding() -> None:
-    guessed = [replace(round_, provisional=True) for round_ in plain(20, 20.0)]
-    headline = headline_of(recorded(*guessed), KNOWN)
-    assert not headline.is_plain
-    assert headline.plain is KNOWN
+@pytest.mark.parametrize(
+    ("gain", "said", "beside"),
+    [
+        ((1.42, 0.1), "1.4x plain Q4_0", "plain Q4_0 ±0.1"),
+        ((0.7, 0.21), "0.7x plain Q4_0, slower", "plain Q4_0 ±0.3, slower"),
+        ((0.8, 0.3), "can't tell yet: 0.8x ±0.3", "can't tell yet: 0.8x ±0.3"),
+        ((1.0, 0.02), "same as plain Q4_0", "same as plain Q4_0"),
+    ],
+)
+def test_the_headline_names_what_plain_is(
+    gain: tuple[float, float], said: str, beside: str
+) -> None:
+    headline = Headline("told", 140.0, MeasuredGain(*gain), 100.0, "Q4_0")
+    assert (words.in_short(headline), words.beside_times(headline)) == (said, beside)
+    assert (words.speed(headline), words.plain_speed(headline)) == ("140 tok/s", "100 tok/s")
 
 
 def test_replies_add_up_what_was_measured_in_them(
@@ -109,13 +110,39 @@ def test_replies_add_up_what_was_measured_in_them(
 ) -> None:
     chat = Headless(tmp_path)
     setup = setup_of(chat.pair, EngineSettings())
-    own, before = (Plain(Speed(100.0, 1.0), source) for source in ("reply", "before"))
-    for plain in (own, before, own, None, *[own] * (FEWEST_REPLIES - 2)):
+    told = Headline("told", 150.0, MeasuredGain(1.5, 0.1), 100.0)
+    silent = [Headline("repeats", 150.0, None, 100.0), Headline("not measured", 150.0)]
+    for headline in (told, silent[0], told, silent[1], *[told] * (FEWEST_REPLIES - 2)):
         assert chat.speeds.gain(setup, 3) is None
-        headline = Headline(Speed(150.0, 1.0), 150.0, plain)
         monkeypatch.setattr(session, "headline_of", lambda *_, said=headline, **_more: said)
         chat.ask("again")
     gain = chat.speeds.gain(setup, 3)
     assert gain is not None
     assert (gain.by, gain.replies) == ("replies", FEWEST_REPLIES)
     assert gain.speed_up == pytest.approx(1.5)
+
+
+def test_a_chat_has_the_same_headline_everywhere_and_when_it_is_opened_again(
+    tmp_path: Path,
+) -> None:
+    chat = Headless(tmp_path)
+    chat.engine.plays_checks = True
+    chat.engine.reply = " ".join(f"word{index}" for index in range(300))
+    chat.ask("drafted")
+    headline = chat.session.headline
+    assert headline.verdict == "faster"
+    assert headline.of
+    note = chat.entries[-1].below()
+    said = words.in_short(replace(headline, of=""))
+    assert note is not None
+    assert note.startswith(said)
+    numbers = numbers_of(chat.session)
+    again = reopened(chat)
+    now = again.session.headline
+    assert now.verdict == headline.verdict
+    assert now.gain is not None
+    assert headline.gain is not None
+    assert now.gain.speed_up == pytest.approx(headline.gain.speed_up, rel=1e-3)
+    assert now.gain.error == pytest.approx(headline.gain.error, rel=1e-2)
+    assert again.entries[-1].below() == note
+    assert numbers_of(again.session).stretch == numbers.stretch

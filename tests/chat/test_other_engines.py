@@ -40,7 +40,8 @@ def test_what_is_reported_is_counted_and_the_rest_is_named(chat: Headless) -> No
     assert chat.texts == ["why?", REPLY]
     numbers = numbers_of(chat.session)
     assert numbers.reply.accepted > 0
-    assert numbers.headline.speed
+    assert numbers.headline.state == "not measured"
+    assert numbers.headline.tokens_per_second
     assert numbers.means is not None
     assert numbers.means.draft_ms is None
     assert not_reported(chat.session.hello, "draft_text") == "not reported by llama-server"

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from eaglechat.engine.generation.plain_checks import PlainChecks
 from eaglechat.engine.generation.text import ReplyText
 from eaglechat.engine.templates.dialect import ANSWER_ONLY
 from eaglechat.links.base import AnsweredRequest, Died, EngineStartError, Link
@@ -86,6 +87,7 @@ class ScriptedEngine(Link):
         self.budget: int | None = None
         self.reply = REPLY
         self.plain_ms_per_token = 12.0
+        self.plays_checks = False
         self.plain_fork_at: int | None = None
         self.hold_load = False
         self.load_error: tuple[str, str] | None = None
@@ -336,6 +338,7 @@ class _Reply:
         self.engine = engine
         self.n_past = n_past
         self.end: ReplyEnd | None = None
+        self._checks = PlainChecks()
         words = engine.reply.split(" ")
         texts = [words[0], *(f" {word}" for word in words[1:])]
         fork = engine.plain_fork_at
@@ -388,11 +391,14 @@ class _Reply:
     def _round(self, speculation: protocol.Speculation) -> Round:
         n = speculation.n_draft_max if speculation.enabled else 0
         auto = None
+        is_check = self.engine.plays_checks and self._checks.is_due(
+            None if n == protocol.AUTO else n
+        )
         if n == protocol.AUTO:
             auto = self._auto()
             n = auto.n
         left = self._texts[self._position :]
-        n_drafted = min(n, len(left) - 1)
+        n_drafted = 0 if is_check else min(n, len(left) - 1)
         accepted = self.engine.accepted_of_each_round
         wanted = accepted[self._index % len(accepted)]
         n_accepted = min(wanted, n_drafted)
@@ -434,7 +440,9 @@ class _Reply:
             timings=RoundTimings(draft_ms, verify_ms, 0.0, 0.0, draft_ms + verify_ms),
             auto=auto,
             likely=tuple(likely(token) for token in tokens) if self.chat.top else (),
+            is_plain_check=is_check,
         )
+        self._checks.add(round_)
         self._index += 1
         self._fold.add(round_)
         return as_reported(round_, self.engine.can)

@@ -6,8 +6,6 @@ The view is told once that something changed. It is told again only after it has
 from __future__ import annotations
 
 import itertools
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,13 +38,13 @@ from eaglechat.chat.conversation.continuation import (
     terms_to_continue,
 )
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId, Turns
-from eaglechat.chat.headline import Headline, headline_of, timed_at_load
+from eaglechat.chat.headline import Headline, headline_of
 from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.chat.inspecting import recorded_terms
 from eaglechat.chat.racing import Asked, Result
-from eaglechat.chat.recording import Plain, Recording, Terms
+from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.refusals import Remark
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
 from eaglechat.chat.writing.roles import Role, find_role
@@ -63,7 +61,7 @@ from eaglechat.links.base import (
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round, Window
-from eaglechat.wire.stats import ROLLING_ROUNDS, DrafterStats, of_the_draft, stats_of
+from eaglechat.wire.stats import DrafterStats, of_the_draft, stats_of
 
 STAND_IN = "hi"
 """Stands for the question in `show_prompt` while nothing is typed."""
@@ -205,12 +203,11 @@ class ChatSession:
         """What was in the prompt when the chat was left."""
         self.running: Running | None = None
         self.is_stopping = False
-        self._opened_at = time.time()
         self._deleted: list[TurnId] = []
         """Roots of the branches deleted since the chat was opened, oldest first."""
         self.notices: list[Notice] = []
         """Oldest first. They are not written to disk."""
-        self._count_latest()
+        self._count_context()
         if saved is None:
             log = new_log(self._chats_dir, self.pair, self._not_saved)
         else:
@@ -406,7 +403,7 @@ class ChatSession:
             return False
         self.turns.choose(id)
         self.recorder.chose(id)
-        self._count_latest()
+        self._count_context()
         self._touch()
         return True
 
@@ -420,7 +417,7 @@ class ChatSession:
         self.recorder.deleted(gone.id)
         self.notices = [n for n in self.notices if n.after is None or n.after in self.turns]
         self._view.say(refusals.Deleted(before - len(self.turns)))
-        self._count_latest()
+        self._count_context()
         self._touch()
         return True
 
@@ -451,7 +448,7 @@ class ChatSession:
         id = self._deleted.pop()
         self.turns.restore(id)
         self.recorder.restored(id)
-        self._count_latest()
+        self._count_context()
         self._touch()
         return id
 
@@ -536,12 +533,11 @@ class ChatSession:
         """What `shown` is worth: its speed against plain decoding."""
         shown, is_over = self.shown, self.running is None
         if shown is None:
-            return Headline(plain=self._plain_before())
-        before = shown.plain_before if is_over else self._plain_before()
-        return headline_of(shown, before, is_over=is_over)
-
-    def _plain_before(self) -> Plain | None:
-        return timed_at_load(self.info.plain_ms) if self.info else None
+            return Headline()
+        # Another pair may have written it.
+        is_of_pair = self.info is not None and shown.terms.pair == self.pair.name
+        of = self.info.target.quantization if self.info and is_of_pair else ""
+        return headline_of(shown, is_over=is_over, of=of)
 
     def is_writing(self, turn: Reply) -> bool:
         """Whether this is being written now."""
@@ -562,10 +558,8 @@ class ChatSession:
         """Length of the context in tokens; 0 while nothing is loaded."""
         return self.info.n_ctx if self.info else 0
 
-    def _count_latest(self) -> None:
-        latest = self.turns.latest_rounds(ROLLING_ROUNDS)
-        self.latest_rounds, self.n_past = deque(latest, maxlen=ROLLING_ROUNDS), 0
-        """Rounds of replies."""
+    def _count_context(self) -> None:
+        self.n_past = 0
         if reply := self.turns.last_reply:
             n_past = reply.recording.n_past
             # The chat may be from a larger context, of which this one holds the end.
@@ -638,7 +632,7 @@ class ChatSession:
                 rounds = [running.in_place(round_) for round_ in event.rounds]
                 turn.recording.settle(rounds, running.n_before)
                 self.recorder.settled(turn)
-                self._count_latest()
+                self._count_context()
                 self._touch()
             case protocol.WindowMoved():
                 running.window = event.window
@@ -676,7 +670,6 @@ class ChatSession:
         if before != (recording.has_reasoning, recording.is_answering):
             self.version += 1
         self.n_past = round_.n_past
-        self.latest_rounds.append(round_)
 
     def _move_window(self, running: Running, first_turn: int) -> None:
         path = self.turns.path_to(running.question)
@@ -706,16 +699,13 @@ class ChatSession:
         return self._take_back(turn)
 
     def _note_speeds(self, turn: Reply) -> None:
-        """Add up what drafting gained in this reply, if plain decoding was measured in it."""
+        """Add up what drafting gained in this reply, if that can be told of it."""
         recording = turn.recording
-        recording.plain_before = self._plain_before()
-        headline = headline_of(recording, recording.plain_before)
-        plain, speculation = headline.plain, recording.terms.speculation
-        is_measured = plain is not None and plain.source == "reply" and not recording.changed
-        if is_measured and headline.speed_up is not None:
-            taken_ms = sum(round_.timings.total_ms for round_ in recording.rounds)
+        gain, speculation = headline_of(recording).gain, recording.terms.speculation
+        if gain is not None and not recording.changed:
+            taken_ms = recording.stretch.ms
             setup = setup_of(self.pair, self._settings().engine, speculation.drafter)
-            plain_ms = taken_ms * headline.speed_up
+            plain_ms = taken_ms * gain.speed_up
             self._speeds.note_reply(setup, speculation.n_draft_max, plain_ms, taken_ms)
 
     def _take_back(self, turn: Reply) -> QuestionParts:

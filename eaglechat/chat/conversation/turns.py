@@ -12,7 +12,6 @@ from typing import Literal, TypeVar
 
 from eaglechat.chat.recording import Recording, TurnPart
 from eaglechat.wire.protocol import Message
-from eaglechat.wire.records import Round
 
 TurnId = int
 
@@ -123,16 +122,6 @@ class Turns:
     def last_reply(self) -> Reply | None:
         """The last reply on the path, finished or not."""
         return next((turn for turn in reversed(self._walked()) if isinstance(turn, Reply)), None)
-
-    def latest_rounds(self, count: int) -> list[Round]:
-        """The last rounds of the replies on the path, at most `count`, oldest first."""
-        rounds: list[Round] = []
-        for turn in reversed(self._walked()):
-            if len(rounds) >= count:
-                break
-            if isinstance(turn, Reply):
-                rounds = [*turn.recording.rounds, *rounds]
-        return rounds[-count:]
 
     def question(self, id: TurnId) -> Question:
         return self._get(id, Question)

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from eaglechat.chat.conversation.turns import Question, Reply
+from eaglechat.chat.headline import headline_of
 from eaglechat.tui.export.chat import ExportedChat
+from eaglechat.tui.texts import headline
 from eaglechat.tui.texts.statistics import all_in_json
 from eaglechat.wire.records import Part, Round
 
@@ -54,6 +56,7 @@ def _recorded(chat: ExportedChat, turn: Reply) -> dict[str, Any]:
         "terms": msgspec.to_builtins(recording.terms),
         "end": msgspec.to_builtins(end),
         "stats": all_in_json(recording.measured),
+        "against_plain": headline.in_json(headline_of(recording)),
         "rounds": [msgspec.to_builtins(round_) for round_ in rounds if round_ is not None],
     }
 

@@ -24,8 +24,8 @@ def column(share: float, row: int, rows: int) -> str:
 
 
 def round_glyph(round_: Round) -> str:
-    """A round in one cell: a bar for the share of the draft's longest path that was accepted, or a
-    dot if nothing was drafted."""
+    """A round in one cell: a bar for the share of the draft's longest path that was accepted, a dot
+    if nothing was drafted, a ring if that was to measure plain decoding."""
     if not round_.drafted:
-        return "·"
+        return "◦" if round_.is_plain_check else "·"
     return _EIGHTHS_HIGH[1 + round(7 * round_.n_accepted / round_.depth)]

@@ -1,68 +1,77 @@
-"""The headline in words: is this faster than plain decoding, by how much, and how is that known?"""
+"""The headline in words: is this faster than plain decoding, and by how much?"""
 
 from __future__ import annotations
 
-import time
+from typing import Any
 
 from eaglechat.chat.headline import Headline
-from eaglechat.chat.recording import Plain
-from eaglechat.tui.texts.wording import ago
+from eaglechat.tui.texts.gain import figure
+from eaglechat.tui.texts.wording import tokens_per_second
 
-NOT_MEASURED = "plain not measured yet"
+_SILENT = {
+    "none": "",
+    "few": "",
+    "plain": "plain decoding",
+    "measuring": "measuring plain",
+    "not measured": "plain not measured",
+    "repeats": "repeats itself: no verdict",
+}
+"""What is said where there is no gain to tell."""
 
 
 def in_short(headline: Headline) -> str:
     """The headline in a few words; empty while there is nothing to say."""
-    if headline.verdict == "same":
-        wide = f" ±{headline.error:.1f}" if headline.error >= 0.1 else ""
-        return f"same as plain{wide}"
-    if headline.speed_up is not None:
-        return f"{times(headline)} plain{', slower' if headline.verdict == 'slower' else ''}"
-    if headline.is_plain:
-        return "plain decoding"
-    if headline.speed is None:
-        return ""
-    return NOT_MEASURED
+    if headline.gain is None:
+        return _SILENT[headline.state]
+    plain, verdict = _plain(headline), headline.verdict
+    if verdict == "same":
+        return f"same as {plain}"
+    if verdict == "unclear":
+        return f"can't tell yet: {figure(headline.gain.speed_up, headline.gain.error)}"
+    return f"{times(headline)} {plain}{_slower(headline)}"
 
 
 def times(headline: Headline) -> str:
-    """The speed-up as a number, with a tilde if plain decoding was measured at another time; empty
-    if there is none to tell."""
-    if headline.plain is None or headline.speed_up is None or headline.verdict == "same":
+    """The speed-up as a number; empty unless it is faster or slower."""
+    if headline.gain is None or headline.verdict not in ("faster", "slower"):
         return ""
-    return f"{tilde(headline.plain)}{headline.speed_up:.{1 if headline.speed_up < 10 else 0}f}x"
+    return figure(headline.gain.speed_up, headline.gain.error).split()[0]
 
 
-def per_second(rate: float) -> str:
-    """Tokens per second, with three digits."""
-    return f"{rate:.1f}" if rate < 100 else f"{rate:,.0f}"
+def beside_times(headline: Headline) -> str:
+    """What stands beside that number where it is drawn large."""
+    if headline.gain is None or not times(headline):
+        return in_short(headline)
+    error = figure(headline.gain.speed_up, headline.gain.error).split()[1]
+    return f"{_plain(headline)} {error}{_slower(headline)}"
 
 
 def speed(headline: Headline) -> str:
     """The reply's own speed; empty while it is not known."""
     rate = headline.tokens_per_second
-    return "" if rate is None else f"{per_second(rate)} tok/s"
+    return "" if rate is None else tokens_per_second(rate)
 
 
-def tilde(plain: Plain) -> str:
-    """Marks a plain speed that was measured at another time."""
-    return "~" if plain.source in ("before", "load") else ""
+def plain_speed(headline: Headline) -> str:
+    """The speed of plain decoding beside which a reply that drafts stands; empty if not known."""
+    rate = headline.plain_per_second
+    return "" if rate is None or headline.state == "plain" else tokens_per_second(rate)
 
 
-def plain_in_short(plain: Plain) -> str:
-    """The plain speed and its error."""
-    of, error = plain.speed.tokens_per_second, plain.speed.error
-    return f"plain {tilde(plain)}{per_second(of)} ±{per_second(error)}"
-
-
-def origin(plain: Plain | None, now: float | None = None) -> str:
-    """Where the plain speed is from."""
-    if plain is None:
-        return "not measured yet"
-    if plain.source == "before":
-        return f"measured {ago(plain.at, now or time.time())}"
+def in_json(headline: Headline) -> dict[str, Any]:
+    """The object `against_plain` of `run --json` and of exported chats."""
+    gain = headline.gain
     return {
-        "reply": "measured in plain rounds of this reply",
-        "auto": "as auto knows it from plain rounds",
-        "load": "timed when the pair was loaded",
-    }[plain.source]
+        "verdict": headline.verdict or headline.state,
+        "speed_up": gain.speed_up if gain else None,
+        "error": gain.error if gain else None,
+        "plain_tokens_per_second": headline.plain_per_second,
+    }
+
+
+def _plain(headline: Headline) -> str:
+    return f"plain {headline.of}".rstrip()
+
+
+def _slower(headline: Headline) -> str:
+    return ", slower" if headline.verdict == "slower" else ""

@@ -20,28 +20,14 @@ from eaglechat.chat.refusals import speculation_off
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.refusals import reason_of
 from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling, Sampling
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, Round, summed
-from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats, stats_of
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, NGRAM, AutoDraft, Round
+from eaglechat.wire.stats import SpeculationStats
+from eaglechat.wire.stretch import RoundMeans
 
 _MOST_ROUNDS = 512
 """The most rounds that the panel draws."""
 _OF_A_DRAFTER = {SHAPE.name, P_MIN.name}
 """The controls that n-grams do not follow."""
-
-
-@dataclass(frozen=True)
-class RoundMeans:
-    """One round, as the mean of the latest that drafted."""
-
-    draft_ms: float | None
-    """Drafting, and handing the target's features to the draft; None if it is not reported."""
-    check_ms: float
-    """The rest of the round: the target's pass, and sampling."""
-    tokens: float
-
-    @property
-    def ms(self) -> float:
-        return (self.draft_ms or 0.0) + self.check_ms
 
 
 @dataclass(frozen=True)
@@ -52,9 +38,11 @@ class Numbers:
     headline: Headline
     reply: SpeculationStats
     """Counts over the whole reply on show."""
-    latest: SpeculationStats
-    """Counts over the latest rounds of the chat."""
+    stretch: SpeculationStats
+    """Counts over the rounds of the headline: those of this reply since its draft length was last
+    set by hand."""
     means: RoundMeans | None
+    """Of the same rounds."""
     rounds: tuple[Round, ...]
     """The latest rounds of the reply on show, oldest first."""
     n_past: int
@@ -88,6 +76,8 @@ class Numbers:
     """The most tokens that what drafts can draft in a round."""
     auto: AutoDraft | None
     """The latest choice of the automatic draft length; None while that is not in use."""
+    drafted_by: str
+    """The name of the drafter that it chooses the length of; empty if that is not known yet."""
 
     @property
     def room(self) -> str:
@@ -108,8 +98,8 @@ def numbers_of(session: ChatSession) -> Numbers:
     return Numbers(
         headline=session.headline,
         reply=shown.stats if shown else SpeculationStats(),
-        latest=stats_of(session.latest_rounds),
-        means=_means(rounds[-ROLLING_ROUNDS:]),
+        stretch=shown.stretch.stats.stats() if shown else SpeculationStats(),
+        means=shown.stretch.means if shown else None,
         rounds=rounds,
         n_past=session.n_past,
         n_ctx=session.n_ctx,
@@ -132,7 +122,16 @@ def numbers_of(session: ChatSession) -> Numbers:
         drafters=_drafters(session),
         longest=_longest(session),
         auto=rounds[-1].auto if rounds and controls.n_draft_max == AUTO else None,
+        drafted_by=_drafted_by(session, rounds),
     )
+
+
+def _drafted_by(session: ChatSession, rounds: Sequence[Round]) -> str:
+    """Who drafts, n-grams aside: of several, the one that drafted last."""
+    kinds = [drafter.kind for drafter in session.info.drafters] if session.info else []
+    drafted = (one.drafter for one in reversed(rounds) if one.drafter not in (None, NGRAM))
+    name = next(drafted, kinds[0] if len(kinds) == 1 else None)
+    return wording.drafter(name) if name else ""
 
 
 def _drafters(session: ChatSession) -> tuple[str, ...]:
@@ -147,22 +146,6 @@ def _longest(session: ChatSession) -> int:
     chosen = session.controls.drafter
     return max(
         (one.longest for one in drafters if chosen in (AUTO, one.kind)), default=N_DRAFT_MAX_LIMIT
-    )
-
-
-def _means(rounds: Sequence[Round]) -> RoundMeans | None:
-    # Plain rounds, which the automatic draft length mixes in, would make checking look cheaper.
-    rounds = [round_ for round_ in rounds if round_.drafted]
-    if not rounds:
-        return None
-    times = [round_.timings for round_ in rounds]
-    total = sum(one.total_ms for one in times)
-    spent = summed(ms for one in times for ms in (one.draft_ms, one.process_ms))
-    count = len(rounds)
-    return RoundMeans(
-        draft_ms=None if spent is None else spent / count,
-        check_ms=(total - (spent or 0.0)) / count,
-        tokens=sum(len(round_.tokens) for round_ in rounds) / count,
     )
 
 

@@ -10,9 +10,9 @@ from eaglechat.chat.recording import Recording
 from eaglechat.tui.texts import statistics
 from eaglechat.tui.texts.headline import in_short
 from eaglechat.tui.texts.wording import (
-    one_decimal,
     percent,
     plural,
+    tokens_per_second,
     two_decimals,
 )
 from eaglechat.wire.protocol import Loading
@@ -68,7 +68,7 @@ def thought(stats: PartStats | None) -> str:
         parts.append(f"{percent(stats.stats.acceptance_rate)} accepted")
         parts.append(f"length {two_decimals(stats.stats.mean_accepted_length)}")
     if stats.tokens_per_second is not None:
-        parts.append(f"{one_decimal(stats.tokens_per_second)} tok/s")
+        parts.append(tokens_per_second(stats.tokens_per_second))
     return ", ".join(parts)
 
 
@@ -79,7 +79,7 @@ def end_note(recording: Recording, n_ctx: int) -> str:
         return "cut off here"
     speed = plural(end.tokens, "token")
     if end.tokens_per_second > 0:
-        speed += f", {end.tokens_per_second:.1f} tok/s"
+        speed += f", {tokens_per_second(end.tokens_per_second)}"
     reason = end.finish_reason
     if reason not in ENDINGS:
         return speed
@@ -95,5 +95,6 @@ def end_note(recording: Recording, n_ctx: int) -> str:
 
 def with_headline(recording: Recording, note: str) -> str:
     """The note below a reply, behind what it gained over plain decoding if that is known."""
-    headline = headline_of(recording, recording.plain_before)
-    return f"{in_short(headline)} · {note}" if headline.verdict else note
+    headline = headline_of(recording)
+    is_told = headline.verdict is not None or headline.state == "repeats"
+    return f"{in_short(headline)} · {note}" if is_told else note

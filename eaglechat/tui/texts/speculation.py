@@ -24,19 +24,17 @@ def _said(session: ChatSession, numbers: Numbers) -> Iterator[tuple[str, str]]:
     if shown is None or not shown.rounds:
         return
     known = numbers.headline
-    error = f" (±{known.error:.2f})" if headline.times(known) else ""
-    said = (f"{headline.in_short(known)}{error}", headline.speed(known))
-    yield "speed", ", ".join(filter(None, said))
-    if known.plain is not None:
-        speed = headline.plain_in_short(known.plain).removeprefix("plain ")
-        yield "plain", f"{speed} tok/s, {headline.origin(known.plain)}"
+    said = f"{headline.times(known)} {headline.beside_times(known)}".strip()
+    yield "speed", ", ".join(filter(None, (said, headline.speed(known))))
+    if plain := headline.plain_speed(known):
+        yield "plain", f"{plain}, measured in plain rounds of this reply"
     yield "kept", numbers.unreported or _kept(numbers.reply)
     if numbers.reply.tested and not numbers.unreported:
         length = wording.two_decimals(numbers.reply.mean_accepted_length)
         yield "a round", f"{length} tokens, plain rounds not counted"
     for part, stats in shown.by_part.items() if shown.has_reasoning else ():
         parts = [
-            f"{wording.one_decimal(stats.tokens_per_second)} tok/s",
+            wording.tokens_per_second(stats.tokens_per_second or 0.0),
             f"kept {wording.percent(stats.stats.acceptance_rate)}",
             f"{wording.two_decimals(stats.stats.mean_accepted_length)} tokens a round",
         ]

@@ -55,7 +55,15 @@ def visible(text: str) -> str:
 
 
 def percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"
+    """A share in whole percent; all is 100%, and no less."""
+    if share is None:
+        return "-"
+    return f"{99 if 0.99 < share < 1.0 else round(100 * share)}%"
+
+
+def tokens_per_second(rate: float) -> str:
+    """A speed with three digits, and its unit."""
+    return f"{rate:.1f} tok/s" if rate < 99.95 else f"{rate:,.0f} tok/s"
 
 
 def one_decimal(value: float | None) -> str:
@@ -138,13 +146,13 @@ def auto_choice(auto: AutoDraft) -> str:
     """What the automatic draft length chose and why."""
     chosen = f"{auto.shape} of {auto.n}" if auto.n else "plain"
     if auto.reason is AutoReason.LOOKED_UP:
-        chosen = f"{auto.n} looked up"
+        chosen = f"{auto.n} from n-grams"
     whys = {
         AutoReason.BEST: "expected fastest",
         AutoReason.EXPLORING: "exploring",
-        AutoReason.PLAIN_CHECK: "checking its speed",
+        AutoReason.PLAIN_CHECK: "to measure it",
         AutoReason.LEDGER: "drafts lost time",
-        AutoReason.LOOKED_UP: "expected fastest",
+        AutoReason.LOOKED_UP: "faster than a draft",
     }
     return f"{chosen}, {whys[auto.reason]}"
 

@@ -72,9 +72,9 @@ class StatusLine(Widget):
             parts.append((1, Content.styled(of_whole_reply(numbers.reply), value)))
         elif numbers.unreported:
             parts.append((1, Content(f"speculation {numbers.unreported}")))
-        kept = numbers.latest.acceptance_rate
+        kept = numbers.stretch.acceptance_rate
         if drafts and kept is not None:
-            parts.append((2, Content.assemble("kept ", (f"{kept:.0%}", value))))
+            parts.append((2, Content.assemble("kept ", (wording.percent(kept), value))))
         if drafts and numbers.rounds and n_rounds:
             strip = "".join(map(round_glyph, numbers.rounds[-n_rounds:]))
             parts.append((3, Content.styled(strip, self.get_visual_style("status--rounds"))))

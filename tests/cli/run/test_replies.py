@@ -45,6 +45,7 @@ SCHEMA = {
         "siblings": int,
         "by_drafter": {"eagle3": {"rounds": int, "drafted": int, "tested": int, "accepted": int}},
     },
+    "against_plain": type(None),
     "parts": {
         "answer": {
             "tokens": int,
@@ -84,6 +85,10 @@ def test_the_json_object_has_exactly_the_promised_shape(eaglechat: Runner) -> No
 
     report = json.loads(ended.out)
     assert ended.out.count("\n") == 1
+    against = report["against_plain"]
+    assert list(against) == ["verdict", "speed_up", "error", "plain_tokens_per_second"]
+    # How long a reply has to be until something is told depends on the machine.
+    report["against_plain"] = None
     assert shape(report) == SCHEMA
     assert list(report) == list(SCHEMA)
     assert (report["tokens"], report["finish_reason"]) == (40, "length")

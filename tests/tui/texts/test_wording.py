@@ -5,12 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eaglechat.chat.recording import Plain
-from eaglechat.tui.texts import headline, replies, wording
+from eaglechat.tui.texts import replies, wording
 from eaglechat.wire.protocol import DrafterInfo
 from eaglechat.wire.records import FinishReason, Part
-from eaglechat.wire.stats import Speed
-from tests.chat.records import TERMS, answering, recorded, round_of, thinking
+from tests.chat.records import TERMS, answering, recorded, round_of, thinking, with_checks
 from tests.tui.scripted_reports import pair_info
 
 
@@ -61,19 +59,25 @@ def test_a_text_is_cut_by_its_cells() -> None:
     assert wording.fitting("abc", 2) == "a…"
 
 
-def test_a_plain_speed_says_how_old_it_is() -> None:
-    def aged(seconds: float) -> str:
-        return headline.origin(Plain(Speed(30.0, 1.0), "before", at=1000.0), 1000.0 + seconds)
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [(10.0, "1.91x plain"), (40.0, "0.51x plain, slower"), (20.0, "same as plain")],
+)
+def test_the_note_below_a_reply_begins_with_what_it_gained(ms: float, said: str) -> None:
+    short = recorded(*[round_of(1, 2) for _ in range(20)])
+    assert replies.with_headline(short, "40 tokens") == "40 tokens"
+    long = recorded(*with_checks(ms))
+    assert replies.with_headline(long, "40 tokens") == f"{said} · 40 tokens"
 
-    said = [aged(seconds) for seconds in (5.0, 61.0, 7200.0, 90_000.0)]
-    assert said == [f"measured {ago}" for ago in ("just now", "1 min ago", "2 h ago", "1 day ago")]
-    assert headline.plain_in_short(Plain(Speed(30.0, 1.0), "load")) == "plain ~30.0 ±1.0"
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(1899 / 1905, "99%"), (0.9999, "99%"), (1.0, "100%"), (0.71, "71%"), (0.0, "0%"), (None, "-")],
+)
+def test_nothing_is_rounded_up_to_all(share: float | None, said: str) -> None:
+    assert wording.percent(share) == said
 
 
-def test_the_note_below_a_reply_begins_with_what_it_gained() -> None:
-    reply = recorded(*[round_of(1, 2) for _ in range(20)])
-    assert replies.with_headline(reply, "40 tokens") == "40 tokens"
-    reply.plain_before = Plain(Speed(100.0, 1.0), "before")
-    assert replies.with_headline(reply, "40 tokens") == "~2.0x plain · 40 tokens"
-    reply.plain_before = Plain(Speed(400.0, 1.0), "before")
-    assert replies.with_headline(reply, "40 tokens") == "~0.5x plain, slower · 40 tokens"
+def test_a_speed_has_three_digits_and_a_unit() -> None:
+    said = [wording.tokens_per_second(rate) for rate in (8.04, 99.94, 99.96, 103.6, 1234.5)]
+    assert said == ["8.0 tok/s", "99.9 tok/s", "100 tok/s", "104 tok/s", "1,234 tok/s"]

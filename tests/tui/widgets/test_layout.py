@@ -10,7 +10,6 @@ import pytest
 from textual.command import CommandPalette
 from textual.widgets import OptionList
 
-from eaglechat.chat.recording import Plain
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
 from eaglechat.tui.screens.base import TooSmall
@@ -32,7 +31,7 @@ from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.status_line import StatusLine
-from eaglechat.wire.stats import Speed
+from eaglechat.wire.gain import MeasuredGain
 from tests.ggufs import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts
@@ -82,7 +81,7 @@ async def test_the_panel_folds_into_a_status_line_at_80x24(drive: Drive) -> None
         assert user.inside(status.region)
         line = status.render().plain
         assert len(line) <= 78
-        for part in ("plain not measured yet", "137 tok/s", "kept 75%", "length 3"):
+        for part in ("plain not measured", "137 tok/s", "kept 75%", "length 3"):
             assert part in line
         await user.sees("ctx 80 / 8,192")
         assert user.inside(user.prompt.region)
@@ -130,7 +129,7 @@ async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_speed(
         await user.open_chat()
         await user.ask("hello")
         status = user.chat.query_one(StatusLine)
-        for width, rounds in ((44, 0), (60, 0), (74, 0), (75, 4), (80, 9), (98, 12)):
+        for width, rounds in ((44, 0), (60, 0), (70, 0), (71, 4), (76, 9), (98, 12)):
             await user.pilot.resize_terminal(width, 24)
             await user.until(
                 lambda width=width: status.content_size.width == width - 2, "the width"
@@ -139,10 +138,10 @@ async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_speed(
             assert len(line) <= width - 2
             assert line.split("   ")[-1] in {"137 tok/s", "length 3", "F7- F8+"}
             assert sum(cell in "·▁▂▃▄▅▆▇█" for cell in line) == rounds
-        plain = Plain(Speed(100.0, 2.0), "before")
         numbers = numbers_of(user.chat.session)
-        status.show(replace(numbers, headline=replace(numbers.headline, plain=plain)))
-        assert status.render().plain.startswith("~1.4x plain   137 tok/s   kept 75%   ")
+        told = replace(numbers.headline, state="told", gain=MeasuredGain(1.4, 0.1), of="")
+        status.show(replace(numbers, headline=told))
+        assert status.render().plain.startswith("1.4x plain   137 tok/s   kept 75%   ")
         await user.press("f3")
         await user.until(lambda: "off   137" in status.render().plain, "speculation off")
         assert "you switched it off" in status.render().plain

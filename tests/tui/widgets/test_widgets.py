@@ -9,18 +9,18 @@ from textual import events
 from textual.app import App, ComposeResult
 
 from eaglechat.chat.headline import Headline
-from eaglechat.chat.recording import Plain
 from eaglechat.tui.texts.bars import bar, round_glyph
-from eaglechat.tui.texts.numbers import RoundMeans
 from eaglechat.tui.widgets.meters import change_marks
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
-from eaglechat.tui.widgets.panel.speed_view import SpeedView, speeds_over
+from eaglechat.tui.widgets.panel.speed_view import SpeedChart, SpeedView, speeds_over
 from eaglechat.tui.widgets.panel.why_view import WhyView
 from eaglechat.tui.widgets.prompt.prompt import Prompt
+from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason
-from eaglechat.wire.stats import SpeculationStats, Speed, stats_of
+from eaglechat.wire.stats import SpeculationStats, stats_of
+from eaglechat.wire.stretch import RoundMeans
 from tests.chat.records import round_of
 from tests.tui.widgets.transcript_app import until
 
@@ -170,16 +170,13 @@ async def test_why_is_the_arithmetic_of_a_round_and_the_share_of_guesses_kept() 
         await until(pilot, lambda: why.content_size.width)
         why.show(None, None, SpeculationStats())
         assert why.render().plain.split("\n")[-1] == "nothing drafted yet"
-        why.show(None, None, SpeculationStats(rounds=64, tokens=64))
-        assert why.render().plain.split("\n")[-1] == "no draft in 64 rounds"
         latest = stats_of([round_of(1, 2, 3), round_of(1, 2, 3), round_of(1, 2), round_of(1)])
-        plain = Plain(Speed(29.4, 1.0), "before")
-        why.show(RoundMeans(3.21, 31.8, 1.73), plain, latest)
+        why.show(RoundMeans(3.21, 31.8, 1.73), 29.4, latest)
         lines = [line.rstrip() for line in why.render().plain.split("\n")]
         assert lines[0] == "draft 3.2 + check 32 ms  = 1.7 tok"
-        assert lines[1] == "plain ~34 ms             = 1 tok"
+        assert lines[1] == "plain 34 ms              = 1 tok"
         assert lines[2].startswith("kept  71% ")
-        assert lines[3] == "1st 75  2nd 67"
+        assert lines[3] == "1st 75%  2nd 67%"
         why.show(RoundMeans(None, 31.8, 1.73), None, latest)
         assert why.render().plain.startswith("draft + check 32 ms ")
 
@@ -192,29 +189,55 @@ async def test_the_headline_is_large_only_when_it_is_a_number_and_fits() -> None
         await app.mount(view)
         await pilot.pause()
         assert view.render().plain.split("\n") == ["no reply yet", "", ""]
-        plain = Plain(Speed(30.0, 0.5), "reply")
-        view.show(Headline(Speed(42.0, 1.0), 42.0, plain), is_begun=True)
+        told = Headline("told", 42.0, MeasuredGain(1.4, 0.1), 30.0, "Q4_0")
+        view.show(told, is_begun=True)
         rows = view.render().plain.split("\n")
-        assert rows[0] == "╶╮    ╷ ╷      plain ±0.0"
-        assert [row[15:] for row in rows[1:]] == ["42.0 tok/s", "plain 30.0 ±0.5"]
-        view.show(Headline(Speed(24.0, 1.0), 24.0, plain), is_begun=True)
-        assert view.render().plain.split("\n")[0].endswith("plain ±0.0, slower")
+        assert rows[0] == "╶╮    ╷ ╷      plain Q4_0 ±0.1"
+        assert [row[15:] for row in rows[1:]] == ["42.0 tok/s", "plain 30.0 tok/s"]
+        view.show(replace(told, gain=MeasuredGain(0.8, 0.1)), is_begun=True)
+        assert view.render().plain.split("\n")[0].endswith("plain Q4_0 ±0.1, slower")
         view.styles.width = 28
         await pilot.pause()
         first, second, _ = view.render().plain.split("\n")
-        assert (first, second) == ("0.8x plain, slower", "24.0 tok/s")
-        view.show(Headline(Speed(30.5, 1.0), 30.5, plain), is_begun=True)
-        assert view.render().plain.startswith("same as plain\n30.5 tok/s\n")
-        view.show(Headline(Speed(30.5, 1.0)), is_begun=True)
-        assert view.render().plain.startswith("plain not measured yet\n")
-        view.show(Headline(Speed(30.5, 1.0), is_plain=True), is_begun=True)
-        assert view.render().plain.startswith("plain decoding\n")
-        view.show(Headline(), is_begun=True)
+        assert (first, second) == ("0.8x plain Q4_0, slower", "42.0 tok/s")
+        small = {
+            "same as plain Q4_0": replace(told, gain=MeasuredGain(1.01, 0.02)),
+            "can't tell yet: 0.8x ±0.3": replace(told, gain=MeasuredGain(0.8, 0.3)),
+            "measuring plain": Headline("measuring", 42.0),
+            "plain not measured": Headline("not measured", 42.0),
+            "repeats itself: no verdict": Headline("repeats", 42.0, None, 30.0),
+            "plain decoding": Headline("plain", 42.0, None, 42.0),
+        }
+        for said, headline in small.items():
+            view.show(headline, is_begun=True)
+            assert view.render().plain.startswith(f"{said}\n42.0 tok/s\n")
+        view.show(Headline("few"), is_begun=True)
         assert view.render().plain.startswith("too few rounds yet\n")
 
 
 def test_the_chart_has_steps_of_equally_many_rounds() -> None:
     rounds = [round_of(1, 2, ms=10.0)] * 4 + [round_of(1, ms=10.0)] * 7
-    assert speeds_over(rounds, 40) == [200.0, 100.0]
-    assert speeds_over(rounds, 1) == [pytest.approx(1000.0 * 15 / 110)]
+    assert speeds_over(rounds, 40) == [(200.0, True), (100.0, True)]
+    assert speeds_over(rounds, 1) == [(pytest.approx(1000.0 * 15 / 110), True)]
     assert speeds_over(rounds[:3], 40) == []
+
+
+async def test_the_chart_has_no_colour_where_nothing_was_drafted_or_nothing_is_known() -> None:
+    app: App[None] = App()
+    async with app.run_test() as pilot:
+        chart = SpeedChart()
+        await app.mount(chart)
+        while not chart.content_size.width:
+            await pilot.pause()
+        drafted, plain = [round_of(1, ms=10.0)] * 4, [round_of(1, drafted=0, ms=10.0)] * 4
+        slower = Headline("told", 100.0, MeasuredGain(0.7, 0.1), 140.0)
+
+        def colours(headline: Headline) -> list[object]:
+            chart.show([*drafted, *plain], headline)
+            lowest = chart.render().split("\n")[2]
+            return [style for _, _, style in lowest.spans]
+
+        line, of_slower = (chart.get_visual_style(f"speed--{one}") for one in ("line", "slower"))
+        assert colours(slower) == [of_slower, line]
+        assert colours(replace(slower, gain=MeasuredGain(0.9, 0.3))) == [line, line]
+        assert set(colours(Headline("measuring", 100.0))) == {line}

@@ -199,6 +199,8 @@ class InsideScreen(EagleModal[None]):
 
 
 def _summary(round_: Round) -> str:
+    if round_.is_plain_check:
+        return "Nothing was drafted, to measure what plain decoding takes here and now."
     if not round_.drafted:
         return "Nothing was drafted: the target decoded one token by itself."
     who = " and ".join(sorted({drafter(one.drafter) for one in round_.drafted if one.drafter}))

@@ -17,7 +17,7 @@ _WAITING = "Auto: measuring plain decoding first"
 
 
 class LengthTable(Widget):
-    """Its choice and why, then the lengths in two columns."""
+    """Its choice and why, then the lengths of the draft in two columns."""
 
     COMPONENT_CLASSES = {"lengths--chosen", "lengths--other"}
 
@@ -25,10 +25,12 @@ class LengthTable(Widget):
         super().__init__(id=id)
         self.tooltip = tooltip
         self._auto: AutoDraft | None = None
+        self._drafter = ""
 
-    def show(self, auto: AutoDraft | None) -> None:
-        if self._auto != auto:
-            self._auto = auto
+    def show(self, auto: AutoDraft | None, drafter: str) -> None:
+        """`drafter` is the name of the one that drafts."""
+        if (self._auto, self._drafter) != (auto, drafter):
+            self._auto, self._drafter = auto, drafter
             self.refresh()
 
     def render(self) -> Content:
@@ -52,4 +54,6 @@ class LengthTable(Widget):
             Content.assemble(left, " " * _GAP, right)
             for left, right in zip(cells[:_ROWS], cells[_ROWS:], strict=True)
         ]
-        return Content("\n").join([Content.styled(choice, chosen), *table])
+        heading = wording.fitting(f"{self._drafter or 'The draft'}, expected tok/s", width)
+        lines = [Content.styled(choice, chosen), Content.styled(heading, other), *table]
+        return Content("\n").join(lines)

@@ -85,23 +85,25 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield SpeedChart(
                 id="speed-chart",
                 tooltip="Tokens per second over this reply, oldest at the left. The line is plain "
-                "decoding; the highest column is three times as fast, or more.",
+                "decoding; the highest column is three times as fast, or more. It is grey where "
+                "nothing was drafted, and until it is known whether drafting is faster.",
             )
             yield Line("", id="off-reason")
             yield Static("WHY", classes="heading above", id="why-heading")
             yield WhyView(
                 id="why",
-                tooltip="One round, as the mean of the latest 64 that drafted: the time to draft, "
-                "the target's pass that checks the guesses, and the tokens that they give; below "
-                "it, plain decoding. Then the share of the tested guesses that the target kept "
-                "over the last 64 rounds of this chat, and that of the first guess of a round, "
-                "the second, and so on.",
+                tooltip="One round, as the mean of those of this reply that drafted: the time to "
+                "draft, the target's pass that checks the guesses, and the tokens that they give; "
+                "below it, plain decoding. Then the share of the tested guesses that the target "
+                "kept, and that of the first guess of a round, the second, and so on. All since "
+                "the draft length was last set by hand.",
             )
             yield RoundStrip(id="strip")
             yield LengthTable(
                 id="lengths",
                 tooltip="n_draft_max = auto: the draft length of this round and why, and the "
-                "tokens per second expected of each length.",
+                "tokens per second expected of each length of the draft. What n-grams find is "
+                "not in this table.",
             )
         with Vertical(id="controls", classes="group"):
             yield Static("CONTROL", classes="heading")
@@ -167,10 +169,10 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self.query_one("#off-reason", Line).show(said)
         self.query_one("#off-reason").display = bool(said)
         self.set_class(bool(said), "-said")
-        latest = None if headline.is_plain else numbers.latest
-        self.query_one("#why", WhyView).show(numbers.means, headline.level, latest)
+        stretch = None if headline.state == "plain" else numbers.stretch
+        self.query_one("#why", WhyView).show(numbers.means, headline.plain_per_second, stretch)
         self.query_one("#strip", RoundStrip).show(rounds)
-        self.query_one("#lengths", LengthTable).show(numbers.auto)
+        self.query_one("#lengths", LengthTable).show(numbers.auto, numbers.drafted_by)
         self.query_one("#context", Reading).show(numbers.room)
 
     def _show_controls(self, numbers: Numbers) -> None:

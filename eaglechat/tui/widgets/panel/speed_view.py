@@ -13,11 +13,11 @@ from eaglechat.tui.texts import headline as words
 from eaglechat.tui.texts.bars import column
 from eaglechat.wire.records import Round
 
-_KEYS = "0123456789.x~"
+_KEYS = "0123456789.x"
 _LARGE = (
-    "╭─╮╶╮ ╶─╮╶─╮╷ ╷┌─╴╭─╴╶─┐╭─╮╭─╮         ",
-    "│ │ │ ┌─┘ ─┤╰─┤└─╮├─╮  │├─┤╰─┤       ~ ",
-    "╰─╯╶┴╴╰─╴╶─╯  ╵╶─╯╰─╯  ╵╰─╯╶─╯ .  x    ",
+    "╭─╮╶╮ ╶─╮╶─╮╷ ╷┌─╴╭─╴╶─┐╭─╮╭─╮      ",
+    "│ │ │ ┌─┘ ─┤╰─┤└─╮├─╮  │├─┤╰─┤      ",
+    "╰─╯╶┴╴╰─╴╶─╯  ╵╶─╯╰─╯  ╵╰─╯╶─╯ .  x ",
 )
 """Three cells of each of `_KEYS`, in three rows."""
 _GAP = "   "
@@ -37,49 +37,44 @@ class SpeedView(Widget):
         super().__init__(id=id)
         self._headline = Headline()
         self._is_begun = False
+        self.tooltip = (
+            "Tokens per second of this reply against plain decoding, since the draft length was "
+            "last set by hand, and the error (95%). Plain decoding is measured in a few rounds of "
+            "the same reply that draft nothing."
+        )
 
     def show(self, headline: Headline, *, is_begun: bool) -> None:
         """`is_begun` says whether there is a reply."""
         if (self._headline, self._is_begun) != (headline, is_begun):
             self._headline, self._is_begun = headline, is_begun
-            self.tooltip = _explanation(headline)
             self.refresh()
 
     def render(self) -> Content:
         known = self._headline
         value, label = self._style("value"), self._style("label")
         times = words.times(known)
-        slower = ", slower" if known.verdict == "slower" else ""
-        said = f"plain ±{known.error:.1f}{slower}"
-        plain = words.plain_in_short(known.plain) if known.plain else ""
+        said, plain = words.beside_times(known), words.plain_speed(known)
+        plain = f"plain {plain}" if plain else ""
         large = 3 * len(times) + len(_GAP)
         if not times or large + max(len(said), len(plain)) > self.content_size.width:
             times = ""
             said = words.in_short(known) or (
                 "too few rounds yet" if self._is_begun else "no reply yet"
             )
+        verdict = known.verdict if known.verdict in ("faster", "slower") else "same"
         beside = (
-            (said, self._style(known.verdict or "same")),
+            (said, self._style(verdict)),
             (words.speed(known), value),
             (plain, label),
         )
         rows = [
-            Content.assemble((large + _GAP if times else "", self._style(known.verdict or "same")),
-                             text)
+            Content.assemble((large + _GAP if times else "", self._style(verdict)), text)
             for large, text in zip(_in_large(times), beside, strict=True)
         ]  # fmt: skip
         return Content("\n").join(rows)
 
     def _style(self, name: str) -> Style:
         return self.get_visual_style(f"speed--{name}")
-
-
-def _explanation(headline: Headline) -> str:
-    said = (
-        "Tokens per second against plain decoding, ± two standard errors of both. During a reply, "
-        "of its latest 64 rounds, or since the draft length was turned; then of all of it. "
-    )
-    return said if headline.is_plain else f"{said}Plain decoding: {words.origin(headline.plain)}."
 
 
 def _in_large(text: str) -> tuple[str, str, str]:
@@ -101,11 +96,13 @@ class SpeedChart(Widget):
         self.tooltip = tooltip
         self._rounds: Sequence[Round] = ()
         self._plain: float | None = None
+        self._is_judged = False
 
     def show(self, rounds: Sequence[Round], headline: Headline) -> None:
-        plain = headline.level.speed.tokens_per_second if headline.level else None
-        if (len(self._rounds), self._rounds[-1:], self._plain) != (len(rounds), rounds[-1:], plain):
-            self._rounds, self._plain = rounds, plain
+        plain, is_judged = headline.plain_per_second, headline.verdict not in (None, "unclear")
+        before = (len(self._rounds), self._rounds[-1:], self._plain, self._is_judged)
+        if before != (len(rounds), rounds[-1:], plain, is_judged):
+            self._rounds, self._plain, self._is_judged = rounds, plain, is_judged
             self.refresh()
 
     def render(self) -> Content:
@@ -113,36 +110,41 @@ class SpeedChart(Widget):
         speeds = speeds_over(self._rounds, width)
         if not speeds:
             return Content("")
-        line, slower = (self.get_visual_style(f"speed--{name}") for name in ("line", "slower"))
-        faster = self.get_visual_style("speed--faster")
+        names = ("line", "slower", "faster", "below")
+        line, slower, faster, under = (self.get_visual_style(f"speed--{one}") for one in names)
         if self._plain is None:
-            most = max(speeds)
-            rows = ["".join(column(one / most, row, _CHART_ROWS) for one in speeds)
+            most = max(one for one, _ in speeds) or 1.0
+            rows = ["".join(column(one / most, row, _CHART_ROWS) for one, _ in speeds)
                     for row in range(_CHART_ROWS)]  # fmt: skip
             return Content("\n").join([Content.styled(row, line) for row in rows])
+
+        def rows_of(speed: float, *, is_drafted: bool) -> tuple[Content, Content, Content]:
+            share = speed / (self._plain or 1.0)
+            gained, lost, same = (
+                (faster, slower, under) if is_drafted and self._is_judged else (line, line, line)
+            )
+            return (
+                Content.styled(column((share - 1) / 2, 0, 2), gained),
+                Content.styled(column((share - 1) / 2, 1, 2), line if share <= 1 else gained),
+                Content.styled(column(share, 0, 1), lost if share < 1 else same),
+            )
+
         # In rows of plain decoding.
-        shares = [one / self._plain for one in speeds]
-        top = "".join(column((one - 1) / 2, 0, 2) for one in shares)
-        middle = Content("").join(
-            Content.styled(column((one - 1) / 2, 1, 2), line if one <= 1 else faster)
-            for one in shares
-        )
-        under = self.get_visual_style("speed--below")
-        below = Content("").join(
-            Content.styled(column(one, 0, 1), slower if one < 1 else under) for one in shares
-        )
+        columns = [rows_of(speed, is_drafted=is_drafted) for speed, is_drafted in speeds]
+        top, middle, below = (Content("").join(row) for row in zip(*columns, strict=True))
         rest = Content.styled("▁" * (width - len(speeds)), line)
-        return Content("\n").join([Content.styled(top, faster), middle + rest, below])
+        return Content("\n").join([top, middle + rest, below])
 
 
-def speeds_over(rounds: Sequence[Round], most: int) -> list[float]:
-    """Tokens per second of equally many rounds each, in at most `most` steps; a last step that is
-    not full is left out."""
+def speeds_over(rounds: Sequence[Round], most: int) -> list[tuple[float, bool]]:
+    """Tokens per second of equally many rounds each, in at most `most` steps, and whether one of
+    them was drafted; a last step that is not full is left out."""
     each = max(_ROUNDS_PER_COLUMN, -(-len(rounds) // max(1, most)))
-    speeds = []
+    speeds: list[tuple[float, bool]] = []
     for first in range(0, len(rounds) - each + 1, each):
         group = rounds[first : first + each]
         ms = sum(round_.timings.total_ms for round_ in group)
         tokens = sum(len(round_.tokens) for round_ in group)
-        speeds.append(1000.0 * tokens / ms if ms > 0 else 0.0)
+        is_drafted = any(round_.drafted for round_ in group)
+        speeds.append((1000.0 * tokens / ms if ms > 0 else 0.0, is_drafted))
     return speeds

@@ -6,11 +6,10 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-from eaglechat.chat.recording import Plain
 from eaglechat.tui.texts.bars import bar
-from eaglechat.tui.texts.headline import tilde
-from eaglechat.tui.texts.numbers import RoundMeans
-from eaglechat.wire.stats import ROLLING_ROUNDS, SpeculationStats
+from eaglechat.tui.texts.wording import percent
+from eaglechat.wire.stats import SpeculationStats
+from eaglechat.wire.stretch import RoundMeans
 
 _GAUGE = 20
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
@@ -26,21 +25,21 @@ class WhyView(Widget):
     def __init__(self, *, id: str | None = None, tooltip: str = "") -> None:
         super().__init__(id=id)
         self.tooltip = tooltip
-        self._shown: tuple[RoundMeans | None, Plain | None, SpeculationStats | None] | None = None
+        self._shown: tuple[RoundMeans | None, float | None, SpeculationStats | None] | None = None
 
     def show(
-        self, means: RoundMeans | None, plain: Plain | None, latest: SpeculationStats | None
+        self, means: RoundMeans | None, plain: float | None, stats: SpeculationStats | None
     ) -> None:
-        """`latest` has the counts over the latest rounds; None if drafting is off."""
-        if self._shown != (means, plain, latest):
-            self._shown = (means, plain, latest)
+        """`plain` is in tokens per second; `stats` is None if drafting is off."""
+        if self._shown != (means, plain, stats):
+            self._shown = (means, plain, stats)
             self.refresh()
 
     def render(self) -> Content:
         if self._shown is None:
             return Content("")
-        means, plain, latest = self._shown
-        lines = [_plain_round(plain), *(self._kept(latest) if latest else ())]
+        means, plain, stats = self._shown
+        lines = [_plain_round(plain), *(self._kept(stats) if stats else ())]
         if means is not None:
             lines.insert(0, _drafted_round(means))
         value, label = (self.get_visual_style(f"why--{name}") for name in ("value", "label"))
@@ -52,20 +51,18 @@ class WhyView(Widget):
             for line in lines
         )  # fmt: skip
 
-    def _kept(self, latest: SpeculationStats) -> list[list[_Part]]:
-        rate = latest.acceptance_rate
+    def _kept(self, stats: SpeculationStats) -> list[list[_Part]]:
+        rate = stats.acceptance_rate
         if rate is None:
-            is_new = latest.rounds < ROLLING_ROUNDS
-            said = "nothing drafted yet" if is_new else f"no draft in {ROLLING_ROUNDS} rounds"
-            return [[said]]
+            return [["nothing drafted yet"]]
         gauge = (bar(rate, _GAUGE), self.get_visual_style("why--gauge"))
         by_place: list[str] = []
-        for place, one in enumerate(latest.per_position, 1):
-            words = [f"{place}{_ENDINGS.get(place, 'th')} ", f"{100 * one:.0f}", "  "]
+        for place, one in enumerate(stats.per_position, 1):
+            words = [f"{place}{_ENDINGS.get(place, 'th')} ", percent(one), "  "]
             if len("".join([*by_place, *words]).rstrip()) > self.content_size.width:
                 break
             by_place += words
-        return [["kept ", f"{rate:.0%}".rjust(4), " ", gauge], [*by_place]]
+        return [["kept ", percent(rate).rjust(4), " ", gauge], [*by_place]]
 
 
 def _drafted_round(means: RoundMeans) -> list[_Part]:
@@ -74,10 +71,10 @@ def _drafted_round(means: RoundMeans) -> list[_Part]:
     return [*_split(f"{head:<25}= {means.tokens:.1f} tok")]
 
 
-def _plain_round(plain: Plain | None) -> list[_Part]:
-    if plain is None:
+def _plain_round(plain: float | None) -> list[_Part]:
+    if not plain:
         return []
-    head = f"plain {tilde(plain)}{_ms(1000.0 / plain.speed.tokens_per_second)} ms"
+    head = f"plain {_ms(1000.0 / plain)} ms"
     return [*_split(f"{head:<25}= 1 tok")]
 
 
@@ -85,7 +82,7 @@ def _split(line: str) -> list[str]:
     """Words and numbers apart, so that numbers stand out."""
     parts: list[str] = []
     for char in line:
-        is_value = char.isdigit() or char in ".~"
+        is_value = char.isdigit() or char == "."
         if parts and _is_value(parts[-1]) is is_value:
             parts[-1] += char
         else:
@@ -94,7 +91,7 @@ def _split(line: str) -> list[str]:
 
 
 def _is_value(part: str) -> bool:
-    return part.strip()[:1].isdigit() or part[:1] == "~"
+    return part.strip()[:1].isdigit()
 
 
 def _ms(value: float) -> str:
