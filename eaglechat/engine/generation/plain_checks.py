@@ -36,7 +36,6 @@ class PlainChecks:
         self._fold = SpeedUpFold()
         self._rounds = self._since = self._tokens = self._checks = 0
         self._ms = self._checks_ms = 0.0
-        self._plain_ms = 0.0
         self._plain = 0
 
     def add(self, round_: Round) -> None:
