@@ -24,6 +24,8 @@ DraftShape = Literal["chain", "tree"]
 
 LAST_TOKEN = -1
 """The parent index of drafted tokens that follow the last emitted token directly."""
+_TAKEN_IN = 0.05
+"""A larger share of a plain round's time is that of a draft model which takes in what it missed."""
 
 
 def children(parents: Sequence[int], parent: int) -> list[int]:
@@ -240,8 +242,11 @@ class Round:
     @property
     def is_plain(self) -> bool:
         """Whether it is a measurement of plain decoding: no draft was to be made. One that came to
-        nothing took time."""
+        nothing took time, and so does a draft model that takes in what it missed, under auto."""
         is_meant = self.is_plain_check or self.n_draft_max == 0
+        times = self.timings
+        if self.auto is not None and (times.process_ms or 0.0) > _TAKEN_IN * times.total_ms:
+            return False
         origins = {token.origin for token in self.tokens}
         return is_meant and origins == {Origin.PLAIN} and not self.provisional
 

@@ -48,6 +48,19 @@ def test_a_reply_is_compared_with_its_own_plain_rounds(
     assert words.in_json(headline)["verdict"] == verdict
 
 
+def test_what_auto_spends_on_its_draft_in_plain_rounds_counts_against_it() -> None:
+    """In every tenth round the draft model takes in what it missed, for half a round's time."""
+    plain = on_auto([round_of(place, drafted=0) for place in range(200)])
+    takes_in = replace(plain[0].timings, process_ms=5.0, total_ms=15.0)
+    rounds = [
+        replace(one, timings=takes_in) if place % 10 == 5 else one
+        for place, one in enumerate(plain)
+    ]
+    gain = headline_of(recorded(*rounds)).gain
+    assert gain is not None
+    assert gain.speed_up == pytest.approx(10 / 10.5, rel=0.005)
+
+
 @pytest.mark.parametrize(
     ("rounds", "state"),
     [

@@ -219,6 +219,10 @@ class SearchScreen(EagleModal[Pair]):
     def _show_step(self, highlight: int = 0) -> None:
         step = self._steps[-1] if self._steps else None
         width = self.query_one("#found").content_size.width - 5
+        if step is not None and width <= 0:
+            # The list was not laid out yet.
+            self.set_timer(0.05, lambda: self._show_step(highlight))
+            return
         rows = _rows(step, width) if step else ()
         # The Hub chose the repositories by the words, which need not be in their names.
         is_found = step is not None and _is_found(step)

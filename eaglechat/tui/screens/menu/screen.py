@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual import events, on, work
+from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
-from textual.widgets import Input, OptionList, Static
+from textual.content import Content
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from eaglechat.chat.controls import first_controls
@@ -40,6 +41,7 @@ from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.servers import ServerNews, ServerWatch
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
+from eaglechat.tui.widgets.drawn import Drawn
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import Line
@@ -98,7 +100,7 @@ class MenuScreen(EagleScreen[None]):
         with Horizontal(id="choice"):
             yield pairs
             with VerticalScroll(id="details-scroll", can_focus=False):
-                yield Static("", id="details")
+                yield Drawn(id="details")
         yield KeyLine()
         yield TooSmall()
 
@@ -399,10 +401,6 @@ class MenuScreen(EagleScreen[None]):
         if changed:
             self._draw([offer for offer in self._offers.values() if offer.name in changed])
 
-    @on(events.Resize)
-    def _resized(self) -> None:
-        self.call_after_refresh(self._show_details)
-
     @on(OptionList.OptionHighlighted)
     def _show_details(self) -> None:
         options = self.query_one("#pairs", OptionList)
@@ -410,16 +408,16 @@ class MenuScreen(EagleScreen[None]):
         if options.highlighted is not None and options.highlighted <= 1:
             # With the heading above it.
             options.scroll_home(animate=False)
-        pane = self.query_one("#details", Static)
+        pane = self.query_one("#details", Drawn)
         if not self.query_one("#details-scroll").display:
             return
-        width = pane.content_size.width
         if (chat := self._highlighted_chat()) is not None:
-            pane.update(details.of_chat(chat, width))
+            pane.show(partial(details.of_chat, chat))
         elif (offer := self._highlighted_offer()) is not None:
-            pane.update(details.of_model(self._known(offer), width))
+            pane.show(partial(details.of_model, self._known(offer)))
         else:
-            pane.update(sections.DOORS.get(self._looked_at or "", ("", ""))[1])
+            said = Content(sections.DOORS.get(self._looked_at or "", ("", ""))[1])
+            pane.show(lambda _width: said)
 
     @property
     def _looked_at(self) -> str | None:

@@ -233,7 +233,8 @@ def _tooltip(control: Control) -> str:
 
 
 def _said(numbers: Numbers) -> str:
-    """What there is to say of drafting beside the numbers: that there is none, or only some."""
+    """What there is to say of drafting beside the numbers: that there is none, or only some; and
+    what helps if it is slower."""
     if numbers.off:
         return "Off" if numbers.off == REASONS[Off.SWITCHED_OFF] else f"Off: {numbers.off}."
     if numbers.unreported:
@@ -243,4 +244,6 @@ def _said(numbers: Numbers) -> str:
         return wording.sentence(known)
     if numbers.is_provisional:
         return "Provisional until the reply has ended"
+    if numbers.headline.verdict == "slower" and numbers.controls.n_draft_max != AUTO:
+        return with_keys("{chat.auto} lets measurement choose the length")
     return "No draft model: n-grams only" if numbers.only_ngrams else ""
