@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +13,7 @@ from eaglechat.engine.generation.text import ReplyText
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
 from eaglechat.engine.templates.dialect import ReplyParts
+from eaglechat.wire.part_stream import Segment
 from eaglechat.wire.protocol import SEED_LIMIT, Sampling
 from eaglechat.wire.records import (
     LAST_TOKEN,
@@ -69,6 +71,7 @@ class ReplyState:
             self._text.push(self._written(token))
         self._recent = list(prompt[-REPEAT_LAST_N:])
         self._n_tokens = 0
+        self._tail: list[Segment] = []
         self._sampler = self._make_sampler(seed)
 
     @property
@@ -117,6 +120,8 @@ class ReplyState:
                 self.finish = FinishReason.CONTEXT
             if self.finish is not None or child is None:
                 break
+        if self.finish is not None:
+            tokens[-1] = self._with_held(tokens[-1])
         return Verdict(tuple(tokens), tuple(path), n_tested, tuple(likely))
 
     def end_reasoning(self, context_left: int) -> tuple[int, ...]:
@@ -131,15 +136,24 @@ class ReplyState:
 
     def end(self, timings: ReplyTimings) -> ReplyEnd:
         assert self.finish is not None
-        tail, part = self._text.flush()
+        held = self._tail or self._text.flush()
         return ReplyEnd(
             finish_reason=self.finish,
             seed=self._seed,
             tokens=self._n_tokens,
-            tail=tail,
+            tail="".join(text for _, text in held),
             timings=timings,
-            tail_part=part,
+            tail_part=held[-1][0] if held else None,
         )
+
+    def _with_held(self, last: Token) -> Token:
+        """The last token with what is held back of its part, or of a part before the tail's: a
+        reply's tail is of one part."""
+        self._tail = self._text.flush()
+        if len(self._tail) < 2 or (last.text and last.part is not self._tail[0][0]):
+            return last
+        (part, text), *self._tail = self._tail
+        return replace(last, text=last.text + text, part=part)
 
     def close(self) -> None:
         self._sampler.close()

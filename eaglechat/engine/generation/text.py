@@ -95,8 +95,8 @@ class ReplyText:
         text = self._stream.push(piece)
         self._waiting = joined([*self._waiting, *self._parts.push(text)])
 
-    def flush(self) -> tuple[str, Part | None]:
-        """The text that was held back, at the end of the reply, and its part."""
+    def flush(self) -> list[Segment]:
+        """The text that was held back, at the end of the reply, by part."""
         rest = [*self._waiting, *self._parts.push(self._stream.flush()), *self._parts.flush()]
         self._waiting = []
-        return "".join(text for _, text in rest), rest[-1][0] if rest else None
+        return joined(rest)

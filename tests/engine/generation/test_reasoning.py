@@ -85,3 +85,22 @@ def test_an_answer_is_not_ended(rig: Rig) -> None:
 
     assert not any(round_.given for round_ in reply.rounds)
     assert {token.part for round_ in reply.rounds for token in round_.tokens} == {Part.ANSWER}
+
+
+def test_what_is_held_back_at_the_end_keeps_its_parts(rig: Rig) -> None:
+    """A text that may begin a stop string can reach from the reasoning into the answer."""
+    prompt = rig.prompt("the cat sat")
+    whole = rig.reply(prompt, max_tokens=24).text
+    marker = whole[11:13]
+    at = whole.index(marker)
+    stop = [f"{whole[at - 4 : at + 6]}\0"]
+    for n_tokens in range(1, 25):
+        parts = ReplyParts(tagged("", marker).begin(""), rig.target.model.piece, ())
+        reply = rig.reply(prompt, parts=parts, stop=stop, max_tokens=n_tokens)
+        written = dict.fromkeys(Part, "")
+        for token in (token for round_ in reply.rounds for token in round_.tokens):
+            written[token.part or Part.ANSWER] += token.text
+        written[reply.end.tail_part or Part.ANSWER] += reply.end.tail
+        text = rig.reply(prompt, max_tokens=n_tokens).text
+        reasoning, _, answer = text.partition(marker)
+        assert written == {Part.REASONING: reasoning, Part.ANSWER: answer}, n_tokens

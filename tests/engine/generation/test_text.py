@@ -106,14 +106,14 @@ def test_a_token_that_ends_one_part_and_begins_the_next_leaves_the_beginning_to_
 
     assert text.push(b" two</think>A") == (" two", Part.REASONING)
     assert text.push(b" B") == ("A B", Part.ANSWER)
-    assert text.flush() == ("", None)
+    assert text.flush() == []
 
 
 def test_what_waits_at_the_end_of_a_reply_keeps_its_part() -> None:
     text = thought()
     text.push(b"<think>one</th")
 
-    assert text.flush() == ("</th", Part.REASONING)
+    assert text.flush() == [(Part.REASONING, "</th")]
 
 
 def test_a_stop_string_ends_a_reply_in_any_part() -> None:
