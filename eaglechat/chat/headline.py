@@ -12,6 +12,7 @@ from typing import Literal
 
 from eaglechat.chat.recording import Recording
 from eaglechat.wire.gain import GainVerdict, MeasuredGain
+from eaglechat.wire.records import per_second
 
 State = Literal["none", "plain", "few", "measuring", "not measured", "repeats", "told"]
 
@@ -49,7 +50,7 @@ def headline_of(recording: Recording, *, is_over: bool = True, of: str = "") -> 
     if stretch.plain_rounds == stretch.rounds and not stretch.is_auto:
         return Headline("plain" if rate else "few", rate, None, rate, of)
     if rate is None:
-        return Headline("few", of=of)
+        return Headline("few", per_second(stretch.tokens, stretch.ms) if is_over else None, of=of)
     if stretch.repeats_itself:
         return Headline("repeats", rate, None, plain, of)
     if known is not None:

@@ -24,8 +24,6 @@ DraftShape = Literal["chain", "tree"]
 
 LAST_TOKEN = -1
 """The parent index of drafted tokens that follow the last emitted token directly."""
-_TAKEN_IN = 0.05
-"""A larger share of a plain round's time is that of a draft model which takes in what it missed."""
 
 
 def children(parents: Sequence[int], parent: int) -> list[int]:
@@ -135,7 +133,8 @@ class RoundTimings:
     verify_ms: float | None
     """The target's decode of the last token and the drafted ones."""
     process_ms: float | None
-    """Handing the target's features to the draft: gathering them, and the draft's encoder."""
+    """What drafting takes beside the draft's decoder: choosing what to draft, learning from it, and
+    handing the target's features to the draft (gathering them, and the draft's encoder)."""
     sample_ms: float | None
     """Sampling the target's tokens."""
     total_ms: float
@@ -241,14 +240,18 @@ class Round:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a measurement of plain decoding: no draft was to be made. One that came to
-        nothing took time, and so does a draft model that takes in what it missed, under auto."""
+        """Whether it decoded plainly: no draft was to be made. One that came to nothing took
+        time."""
         is_meant = self.is_plain_check or self.n_draft_max == 0
-        times = self.timings
-        if self.auto is not None and (times.process_ms or 0.0) > _TAKEN_IN * times.total_ms:
-            return False
         origins = {token.origin for token in self.tokens}
         return is_meant and origins == {Origin.PLAIN} and not self.provisional
+
+    @property
+    def plain_ms(self) -> float | None:
+        """Milliseconds that plain decoding takes for a round that decoded plainly: its time without
+        what it did for later drafts. None for other rounds."""
+        times = self.timings
+        return times.total_ms - (times.process_ms or 0.0) if self.is_plain else None
 
     @property
     def path(self) -> tuple[int, ...]:

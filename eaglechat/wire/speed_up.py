@@ -1,10 +1,13 @@
 """How many times as fast as plain decoding some rounds were, measured by the plain rounds among
 them.
 
-Every round belongs to the nearest plain round: a group has the plain rounds beside each other, and
-the drafted ones around them. Plain decoding would have taken the tokens of a group times the mean
-time of its plain rounds. The speed-up is the sum of that over the groups, divided by the time that
-their rounds took. The machine may be twice as slow for a minute: then both are.
+A plain round is a measurement if the round before it was plain, too: behind a drafted one it takes
+some percent longer (4% on two CPU cores), because llama.cpp cannot reuse the graph of a batch of
+another width. Every other round belongs to the nearest measurement: a group has those beside each
+other, and the other rounds around them, here called drafted. Plain decoding would have taken the
+tokens of a group times the mean time of its measurements, without what they did for later drafts.
+The speed-up is the sum of that over the groups, divided by the time that all their rounds took. The
+machine may be twice as slow for a minute: then both are.
 
 The error has what the groups differ by beyond the luck of the drafts, which is no error: these
 tokens were written in this time. So a group's residual is computed with the mean number of tokens
@@ -27,7 +30,7 @@ _JOINED = 4
 _FEW_DRAFTED = 0.05
 """A share of the time so small that it does not matter how fast the drafted rounds were."""
 _SYSTEMATIC = 0.015
-"""Plain rounds of a reply that drafts take 1 to 2% longer than those of one that does not: the
+"""Plain rounds of a reply that drafts may take 1 to 2% longer than those of one that does not: the
 target still writes the features that the draft reads. A share of the speed-up."""
 _t = lru_cache(student_t)
 
@@ -43,14 +46,21 @@ class SpeedUp:
 
 @dataclass(frozen=True)
 class _Rounds:
-    """How many rounds, their tokens, and the milliseconds that they took."""
+    """How many rounds, their tokens, and the milliseconds that they took; of measurements also
+    those that plain decoding takes."""
 
     count: int = 0
     tokens: int = 0
     ms: float = 0.0
+    plain_ms: float = 0.0
 
     def __add__(self, other: _Rounds) -> _Rounds:
-        return _Rounds(self.count + other.count, self.tokens + other.tokens, self.ms + other.ms)
+        return _Rounds(
+            self.count + other.count,
+            self.tokens + other.tokens,
+            self.ms + other.ms,
+            self.plain_ms + other.plain_ms,
+        )
 
 
 _NONE = _Rounds()
@@ -81,7 +91,7 @@ class _Groups:
     x_x: float = 0.0
 
     def __add__(self, group: _Group) -> _Groups:
-        p, x = group.plain.ms / group.plain.tokens, group.drafted.ms
+        p, x = group.plain.plain_ms / group.plain.tokens, group.drafted.ms
         kp = group.drafted.count * p
         return _Groups(
             count=self.count + 1,
@@ -101,7 +111,7 @@ class _Groups:
         is_plain = self.count >= FEWEST_GROUPS and self.drafted.ms <= _FEW_DRAFTED * all_rounds.ms
         if all_rounds.ms <= 0.0 or not (is_known or is_plain):
             return None
-        as_plain = self.plain.ms + self.as_plain
+        as_plain = self.plain.plain_ms + self.as_plain
         times, error = as_plain / all_rounds.ms, 0.0
         if is_known:
             each = self.drafted.tokens / self.drafted.count
@@ -120,14 +130,18 @@ class SpeedUpFold:
         self._closed = _Groups()
         self._group: _Group | None = None
         """The last one, without the rounds behind it."""
+        self._was_plain = False
         self._behind: list[_Rounds] = []
         """The drafted rounds since the last plain one, or since the beginning."""
         self._all_behind = _NONE
 
-    def add(self, tokens: int, ms: float, *, is_plain: bool) -> None:
-        """A round wrote so many tokens, at least one if it was plain."""
-        new, group = _Rounds(1, tokens, ms), self._group
-        if not is_plain:
+    def add(self, tokens: int, ms: float, plain_ms: float | None) -> None:
+        """A round wrote so many tokens in `ms`. If it was plain, `plain_ms` of these are of plain
+        decoding, and there is a token at least; else it is None."""
+        new, group = _Rounds(1, tokens, ms, plain_ms or 0.0), self._group
+        is_measurement = plain_ms is not None and self._was_plain
+        self._was_plain = plain_ms is not None
+        if not is_measurement:
             self._behind.append(new)
             self._all_behind += new
             return

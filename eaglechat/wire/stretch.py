@@ -68,7 +68,7 @@ class Stretch:
         self.is_provisional = round_.provisional
         self.plain_rounds += round_.is_plain
         self.stats.add(round_)
-        self.speed_up.add(tokens, times.total_ms, is_plain=round_.is_plain)
+        self.speed_up.add(tokens, times.total_ms, round_.plain_ms)
         if round_.drafted:
             self._drafted += 1
             self._drafted_tokens += tokens

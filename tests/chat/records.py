@@ -38,10 +38,11 @@ def round_of(*ids: int, drafted: int = 2, ms: float = 10.0) -> Round:
 
 
 def with_checks(ms: float, n_drafted: int = 2) -> list[Round]:
-    """Drafted rounds of two tokens, `ms` long, with a plain check of 10 ms behind every tenth."""
+    """Drafted rounds of two tokens, `ms` long, with a plain check of two rounds, 10 ms each, behind
+    every ninth."""
     rounds: list[Round] = []
     for place in range(110):
-        is_check = place % 11 == 10
+        is_check = place % 11 >= 9
         ids = (2 * place,) if is_check else (2 * place, 2 * place + 1)
         round_ = round_of(*ids, drafted=0 if is_check else n_drafted, ms=10.0 if is_check else ms)
         rounds.append(replace(round_, n_draft_max=n_drafted, is_plain_check=is_check))

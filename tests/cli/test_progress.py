@@ -33,7 +33,7 @@ def step_of(stage: str, done: float) -> Any:
 
 def test_the_bench_s_bar_counts_replies_and_vanishes(terminal: Terminal) -> None:
     with redirect_stderr(terminal):
-        progress = ProgressLine(4)
+        progress = ProgressLine(4, 60.0)
         for setting in ("plain", "n = 3"):
             progress.show(run_of(setting))
         progress.clear()
@@ -46,7 +46,7 @@ def test_the_bench_s_bar_counts_replies_and_vanishes(terminal: Terminal) -> None
 def test_the_bench_draws_nothing_off_a_terminal() -> None:
     stream = io.StringIO()
     with redirect_stderr(stream):
-        progress = ProgressLine(2)
+        progress = ProgressLine(2, 60.0)
         progress.show(run_of("plain"))
         progress.clear()
     assert stream.getvalue() == ""

@@ -179,7 +179,7 @@ def variants() -> dict[str, Variant]:
 
 
 def write_target(path: Path, **changes: Any) -> Path:
-    """A target's GGUF with a tokenizer and no weights; the converter needs no more."""
+    """A target's GGUF with a tokenizer and one tensor; the converter needs no more."""
     facts = {"architecture": "llama", "n_layers": N_LAYERS, "hidden": HIDDEN, "vocab": VOCAB}
     facts.update(changes)
     arch = facts["architecture"]
@@ -199,7 +199,7 @@ def write_target(path: Path, **changes: Any) -> Path:
         "tokenizer.ggml.add_bos_token": False,
         "tokenizer.chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}",
     }
-    path.write_bytes(ggufs.gguf(fields, n_vocab=0, tensors=()))
+    path.write_bytes(ggufs.gguf(fields, n_vocab=0))
     return path
 
 

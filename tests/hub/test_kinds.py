@@ -96,7 +96,8 @@ def test_models_says_what_drafts_and_why_nothing_does(commands: Commands) -> Non
     assert "no draft" not in rows["projector"]
     why = lines[lines.index(rows["unreadable"]) + 1]
     assert why.strip() == (
-        "Only n-grams draft: its file has no MTP heads, and no draft runs with gemma3 models."
+        "The target's file has no chat template, so it is probably a base model. Only n-grams "
+        "draft: its file has no MTP heads, and no draft runs with gemma3 models."
     )
 
 

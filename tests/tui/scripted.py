@@ -383,7 +383,8 @@ class _Reply:
             sample_ms=0.0,
         )
         seed = SEED if self.chat.sampling.seed is None else self.chat.sampling.seed
-        tail, part = self._text.flush()
+        held = self._text.flush()
+        tail, part = "".join(text for _, text in held), held[-1][0] if held else None
         tokens = self._position - len(self.chat.begun)
         self.end = ReplyEnd(reason, seed, tokens, tail, timings, part)
         return protocol.Done(id=self.chat.id, end=self.end, stats=self._fold.stats())

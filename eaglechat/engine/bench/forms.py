@@ -11,9 +11,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from statistics import fmean
 
 import msgspec
 
@@ -28,7 +29,7 @@ from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling, Speculation
-from eaglechat.wire.records import ReplyEnd
+from eaglechat.wire.records import Round
 
 _BUDGET_S = 3.0
 """Seconds of the whole measurement, loading included."""
@@ -54,7 +55,7 @@ class FormSpeeds(msgspec.Struct, frozen=True):
     plain: float
     """Of the first target."""
     drafted: dict[str, float]
-    """By the path of a target."""
+    """By the path of a target, at the mean number of tokens that a round of all of them wrote."""
 
 
 def measure_apart(
@@ -99,13 +100,13 @@ def measure(wanted: FormsToMeasure) -> FormSpeeds | None:
             owned.callback(pair.close)
             pairs.append((target, pair))
         contenders = [("", pairs[0][1], PLAINLY), *((*pair, drafting) for pair in pairs)]
-        n_tokens, ms = dict[str, int](), dict[str, float]()
+        measured = {name: list[Round]() for name, *_ in contenders}
         # One prompt, which stays in each KV cache: only generation is timed.
         messages = messages_of(builtin_prompts()[0])
         for turn in range(_MOST_TURNS):
-            ends = dict[str, ReplyEnd]()
+            written = {}
             for name, pair, speculation in order_of(contenders, turn):
-                *_, end = pair.generator.reply(
+                events = pair.generator.reply(
                     pair.prompter.prompt(messages),
                     wanted.sampling,
                     Live(speculation, wanted.sampling.temperature),
@@ -113,17 +114,31 @@ def measure(wanted: FormsToMeasure) -> FormSpeeds | None:
                     max_tokens=_TURN_TOKENS,
                     cancelled=lambda: time.monotonic() > deadline,
                 )
-                assert isinstance(end, ReplyEnd)
-                ends[name] = end
+                written[name] = [
+                    event
+                    for event in events
+                    if isinstance(event, Round) and not event.is_plain_check
+                ]
             # A turn that was cut off counts for nobody.
             if time.monotonic() > deadline:
                 break
-            for name, end in ends.items():
-                n_tokens[name] = n_tokens.get(name, 0) + end.tokens
-                ms[name] = ms.get(name, 0.0) + end.timings.generation_ms
-    speeds = {name: 1000.0 * n_tokens[name] / ms[name] for name in n_tokens if ms[name]}
-    plain = speeds.pop("", None)
-    return FormSpeeds(plain, speeds) if plain and speeds else None
+            for name, rounds in written.items():
+                measured[name] += rounds
+    plain = measured.pop("")
+    drafted = [round_ for rounds in measured.values() for round_ in rounds]
+    if not plain or not all(measured.values()):
+        return None
+    # In so few tokens the luck of the drafts differs more between the forms than their speeds do,
+    # so it is shared: every form writes the mean number of tokens a round.
+    each = sum(len(round_.tokens) for round_ in drafted) / len(drafted)
+    return FormSpeeds(
+        1000.0 / _ms_of(plain),
+        {name: 1000.0 * each / _ms_of(own) for name, own in measured.items()},
+    )
+
+
+def _ms_of(rounds: Sequence[Round]) -> float:
+    return fmean(round_.timings.total_ms for round_ in rounds)
 
 
 def _main(wanted: str) -> int:

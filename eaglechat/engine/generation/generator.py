@@ -70,6 +70,8 @@ class Generator:
         self._drafters = GuardedDrafters(models, ngram)
         self._cache = CacheState(target, self._drafters, checkpoint_bytes)
         self._planner = Planner(self._drafters, calibrations)
+        self._learning_ms = 0.0
+        """Milliseconds that learning from the last round took: they are of the next one."""
 
     def close(self) -> None:
         self._cache.close()
@@ -206,7 +208,7 @@ class Generator:
         found = planner.look_up(n_past, id_last, room, speculation)
         plan = planner.choose(found, n_past, room, speculation)
         proposal = plan.taken or drafters.draft(n_past, id_last, plan.limits)
-        proposed_ms = ms_since(started)
+        proposed_ms, proposed = ms_since(started), drafters.spent
 
         verify_ms = cache.decode(id_last, proposal)
         sampling_began = time.perf_counter()
@@ -216,7 +218,10 @@ class Generator:
         total_ms = ms_since(began)
 
         spent_now, piece = drafters.spent, self._target.model.piece
+        planning_ms = proposed_ms - (sum(proposed) - sum(spent)) + self._learning_ms
+        learning = time.perf_counter()
         planner.learn(plan, proposal, verdict, proposed_ms, total_ms - proposed_ms)
+        self._learning_ms = ms_since(learning)
         round_ = Round(
             index=index,
             n_draft_max=plan.n_draft_max,
@@ -237,7 +242,7 @@ class Generator:
             timings=RoundTimings(
                 draft_ms=spent_now.draft_ms - spent.draft_ms,
                 verify_ms=verify_ms,
-                process_ms=spent_now.process_ms - spent.process_ms,
+                process_ms=spent_now.process_ms - spent.process_ms + planning_ms,
                 sample_ms=sample_ms,
                 total_ms=total_ms,
             ),

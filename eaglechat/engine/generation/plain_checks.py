@@ -1,8 +1,9 @@
 """When a reply that drafts decodes a round plainly, to measure what plain decoding takes.
 
 The screen says of each reply how many times as fast as plain decoding it is. That is measured in
-the reply itself, as the machine is now and in this context, so some of its rounds are plain. There
-is no clock here: the same rounds lead to the same checks.
+the reply itself, as the machine is now and in this context, so some of its rounds are plain: two
+beside each other, as only the second one is a measurement (`wire/speed_up.py`). There is no clock
+here: the same rounds lead to the same checks.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from eaglechat.wire.speed_up import SpeedUpFold
 
 _FIRST = 2
 """Rounds before the first check."""
-_APART = 6
+_APART = 4
 """The fewest rounds between two checks."""
 _SHARE_APART = 1 / 8
 """A check is due after this share of the rounds, however small the error: the machine may be slower
@@ -37,6 +38,8 @@ class PlainChecks:
         self._rounds = self._since = self._tokens = self._checks = 0
         self._ms = self._checks_ms = 0.0
         self._plain = 0
+        self._is_half_done = False
+        """The first round of a check was the last one."""
 
     def add(self, round_: Round) -> None:
         """A round was written."""
@@ -44,9 +47,10 @@ class PlainChecks:
             self._length = round_.length_by_hand
             self._begin()
         ms = round_.timings.total_ms
-        self._fold.add(len(round_.tokens), ms, is_plain=round_.is_plain)
+        self._fold.add(len(round_.tokens), ms, round_.plain_ms)
         self._rounds += 1
         self._since = 0 if round_.is_plain else self._since + 1
+        self._is_half_done = round_.is_plain_check and not self._is_half_done
         self._plain += round_.is_plain
         if round_.is_plain_check:
             self._checks += 1
@@ -59,6 +63,8 @@ class PlainChecks:
         """Whether the next round is to be plain, if this length is set by hand; None: auto."""
         if length != self._length or not self._tokens:
             return False
+        if self._is_half_done:
+            return True
         if not self._plain:
             return self._rounds >= _FIRST and (not self._goes_on or self._is_affordable())
         if self._since < _APART:
@@ -69,9 +75,9 @@ class PlainChecks:
         return is_due and self._is_affordable()
 
     def _is_affordable(self) -> bool:
-        """Whether one more check keeps what they cost within bounds: their time without that of
-        their tokens at the pace of the other rounds."""
+        """Whether one more check, of two rounds, keeps what they cost within bounds: their time
+        without that of their tokens at the pace of the other rounds."""
         pace = self._ms / self._tokens
         n = self._checks
         each = self._checks_ms / n if n else self._ms / (self._rounds - n)
-        return (n + 1) * max(0.0, each - pace) <= _MOST_LOST * (self._ms + self._checks_ms)
+        return (n + 2) * max(0.0, each - pace) <= _MOST_LOST * (self._ms + self._checks_ms)

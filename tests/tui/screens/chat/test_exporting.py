@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from textual.app import App
 from textual.widgets import Input, OptionList
 
 from eaglechat.hub.local.pairs import pair_of_files
-from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.past.export import ExportScreen
@@ -60,7 +60,7 @@ async def test_a_chat_that_cannot_be_saved_can_be_copied(
 ) -> None:
     (here / "file").write_text("")
     copied: list[str] = []
-    monkeypatch.setattr(EagleApp, "copy_to_clipboard", lambda _app, text: copied.append(text))
+    monkeypatch.setattr(App, "copy_to_clipboard", lambda _app, text: copied.append(text))
     pair = pair_of_files(models / "target.gguf", models / "draft.gguf")
     async with drive(start=pair, chats_dir=here / "file" / "chats") as user:
         await user.on(ChatScreen)
