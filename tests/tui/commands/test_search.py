@@ -36,7 +36,6 @@ MEANT = {
     "view trace": "View: trace",
     "temp 0.8": "temperature: 0.8",
     "bonus": "bonus",
-    "models": "Other models",
     "download": "Downloads",
     "pin": "Pin (in the past chats)",
 }

@@ -339,7 +339,7 @@ async def test_a_long_paste_typed_while_a_pair_loads_is_asked_whole(drive: Drive
     async with drive() as user:
         await begin_to_load(user)
         user.app.post_message(events.Paste(f"{pasted}\n"))
-        await user.until(lambda: "[pasted: 40 lines]" in user.text, "its mark")
+        await user.until(lambda: "[pasted: 40 lines, " in user.text, "its mark")
         await user.type("sum up", "enter")
         user.engine.hold_load = False
         await user.on(ChatScreen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -104,10 +105,9 @@ class OpenFilesScreen(EagleModal[Pair]):
             return
         self._status = status
         if status.problem:
-            # A path that is being typed leads nowhere yet.
-            is_there = all(
-                path.exists() for path in (status.pair.target, status.pair.draft) if path
-            )
+            # A path that is being typed leads nowhere yet. One that is too long cannot exist.
+            given = filter(None, (status.pair.target, status.pair.draft))
+            is_there = all(map(os.path.exists, given))
             self._say(wording.sentence(status.problem), bad=is_there)
         else:
             assert status.target is not None
