@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.engine.generation.plain_checks import PlainChecks
 from eaglechat.links.base import Link
 from eaglechat.links.http.server_worker import server_link
 from eaglechat.settings.servers import ServerSettings
@@ -54,8 +55,10 @@ def compare(theirs: Asked, ours: Asked) -> None:
 
 
 def test_it_drafts_and_accepts_what_our_engine_does(
-    tiny_server: LlamaServer, tiny_files: tuple[Path, Path]
+    tiny_server: LlamaServer, tiny_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # llama-server plays no plain rounds.
+    monkeypatch.setattr(PlainChecks, "is_due", lambda _checks, _length: False)
     compare(
         served(tiny_server, tiny_files, chat()), asked(engine_in_this_process(), tiny_files, chat())
     )

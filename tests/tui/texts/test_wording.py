@@ -61,7 +61,7 @@ def test_a_text_is_cut_by_its_cells() -> None:
 
 @pytest.mark.parametrize(
     ("ms", "said"),
-    [(10.0, "1.91x plain"), (40.0, "0.51x plain, slower"), (20.0, "same as plain")],
+    [(10.0, "1.82x plain"), (40.0, "0.53x plain, slower"), (20.0, "same as plain")],
 )
 def test_the_note_below_a_reply_begins_with_what_it_gained(ms: float, said: str) -> None:
     short = recorded(*[round_of(1, 2) for _ in range(20)])
