@@ -207,11 +207,10 @@ def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
     assert not (paths.state_dir() / "crashes.json").exists()
 
 
-@pytest.mark.parametrize("signal", ["SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.slow)])
 def test_an_engine_that_somebody_ends_is_not_started_again(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, signal: str
+    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    client = start(signal, "load", "flash_attention")
+    client = start("SIGKILL", "load", "flash_attention")
     answer = client.answer(load(tiny_files)).last
 
     assert isinstance(answer, p.Error)

@@ -119,9 +119,11 @@ def test_the_built_in_pair_through_run_server(
     assert asked == [None] * 3
     # Rounding differs with the size of a batch, and may turn one token for another.
     assert theirs["text"][:60] == ours["text"][:60]
-    # Within one round, which is all that is drafted otherwise.
+    # Within one round, which is all that is drafted otherwise, and the two plain rounds of the
+    # check that only ours plays.
     for count in ("accepted", "tested"):
-        assert abs(theirs["speculation"][count] - ours["speculation"][count]) <= N_DRAFT_MAX
+        difference = abs(theirs["speculation"][count] - ours["speculation"][count])
+        assert difference <= 3 * N_DRAFT_MAX
 
 
 def test_reasoning_is_a_part_of_its_own() -> None:

@@ -127,7 +127,7 @@ async def to_running_bench(user: Driver) -> None:
     await to_bench(user)
     user.engine.budget = 0
     await user.click("#quick")
-    await user.sees("Reply 1 of")
+    await user.sees("reply 1 of")
 
 
 async def to_seen(user: Driver) -> None:
