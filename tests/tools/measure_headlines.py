@@ -1,7 +1,9 @@
 """Compares headlines with plain replies taken right before and after, on the built-in pair.
 
 `python -m tests.tools.measure_headlines` from a clone, on a machine that does nothing else. The
-true speed-up of a reply is its speed over the mean speed of the two plain replies around it.
+reference is a reply's speed over the mean speed of four plain replies, two before and two after it.
+Its own error at 95% follows from what these four differ by: a machine whose plain replies differ by
+10% cannot say more.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ import argparse
 import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
-from statistics import fmean
+from math import hypot, sqrt
+from statistics import fmean, stdev
 
 from eaglechat.chat.headline import headline_of
 from eaglechat.chat.recording import Recording, Terms
@@ -21,6 +24,10 @@ from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.settings import Settings
 from eaglechat.tui.texts.headline import in_short
 from eaglechat.wire import protocol as p
+from eaglechat.wire.student import student_t
+
+_AROUND = 2
+"""Plain replies before a reply, and after it."""
 
 
 def main() -> None:
@@ -37,30 +44,41 @@ def main() -> None:
         CommandEngine(Settings(), interrupt, None) as engine,
     ):
         engine.load(pair)
-        print("| Length | Headline | Speed-up | True | Within the error |")
-        print("| --- | --- | --- | --- | --- |")
+        print("| Length | Headline | Speed-up | Reference | Difference | Within both errors |")
+        print("| --- | --- | --- | --- | --- | --- |")
         for length in (3, p.AUTO):
+            differences = []
             for turn in range(args.times):
-                print(_compared(engine, length, turn, args), flush=True)
+                row, difference = _compared(engine, length, turn, args)
+                print(row, flush=True)
+                differences += [] if difference is None else [difference]
+            if len(differences) > 1:
+                error = student_t(len(differences) - 1) * stdev(differences)
+                error /= sqrt(len(differences))
+                print(f"| {length} | mean | | | {fmean(differences):+.3f} ±{error:.3f} | |")
 
 
 def _compared(
     engine: CommandEngine, length: int | p.Auto, turn: int, args: argparse.Namespace
-) -> str:
-    """A row of the table."""
+) -> tuple[str, float | None]:
+    """A row of the table, and the headline's speed-up minus the reference."""
     drafting = p.Speculation(n_draft_max=length)
     plainly = p.Speculation(enabled=False)
-    before, reply, after = (
-        _reply(engine, speculation, turn, args) for speculation in (plainly, drafting, plainly)
-    )
+    around = [_speed(_reply(engine, plainly, turn, args)) for _ in range(_AROUND)]
+    reply = _reply(engine, drafting, turn, args)
+    around += [_speed(_reply(engine, plainly, turn, args)) for _ in range(_AROUND)]
     headline = headline_of(reply)
-    plain = fmean(_speed(one) for one in (before, after))
-    truth = _speed(reply) / plain
-    gain, error, is_within = headline.gain, "", ""
+    reference = _speed(reply) / fmean(around)
+    n = len(around)
+    error = student_t(n - 1) * stdev(around) / sqrt(n) / fmean(around) * reference
+    cells = [str(length), in_short(headline), "", f"{reference:.3f} ±{error:.3f}", "", ""]
+    gain, difference = headline.gain, None
     if gain is not None and gain.error is not None:
-        error = f"{gain.speed_up:.3f} ±{gain.error:.3f}"
-        is_within = "yes" if abs(gain.speed_up - truth) <= gain.error else "NO"
-    return f"| {length} | {in_short(headline)} | {error} | {truth:.3f} | {is_within} |"
+        difference = gain.speed_up - reference
+        is_within = abs(difference) <= hypot(gain.error, error)
+        cells[2] = f"{gain.speed_up:.3f} ±{gain.error:.3f}"
+        cells[4:] = [f"{difference:+.3f}", "yes" if is_within else "NO"]
+    return f"| {' | '.join(cells)} |", difference
 
 
 def _reply(
