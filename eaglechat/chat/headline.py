@@ -55,5 +55,5 @@ def headline_of(recording: Recording, *, is_over: bool = True, of: str = "") -> 
         return Headline("repeats", rate, None, plain, of)
     if known is not None:
         return Headline("told", rate, known.gain, plain, of)
-    is_own = not recording.terms.engine and not stretch.is_provisional
+    is_own = not recording.terms.engine
     return Headline("measuring" if is_own and not is_over else "not measured", rate, of=of)

@@ -78,7 +78,7 @@ class Recording:
         self.end: ReplyEnd | None = None
         """None while it is written, and if it was cut off by a crash."""
         self.is_settled = False
-        """Its provisional rounds were replaced by final ones."""
+        """Its rounds were replaced by final ones."""
         self._packed = packed
         self._rounds: list[Round] = []
         self._fold = StatsFold()
@@ -95,7 +95,7 @@ class Recording:
         self._written |= {token.part for token in round_.tokens if token.part and token.text}
 
     def settle(self, rounds: Iterable[Round], n_before: int = 0) -> None:
-        """Replace the provisional rounds, which are all but the first `n_before`, by these."""
+        """Replace all rounds but the first `n_before` by these."""
         self.is_settled = True
         before = self.rounds[:n_before]
         self._rounds, self._fold = [], StatsFold()

@@ -225,8 +225,6 @@ class Round:
     """How the length was chosen, if n_draft_max is auto."""
     given: tuple[int, ...] = ()
     """Tokens inserted before this round's tokens, not sampled: they ended the reasoning."""
-    provisional: bool = False
-    """Derived from the timing of the text; the engine reports the real round after the reply."""
     likely: tuple[tuple[Likely, ...], ...] = ()
     """For each of `tokens`, the candidates at its position, likeliest first: the target's likeliest
     tokens, the sampled one and the drafted ones. Empty if the request did not ask for them."""
@@ -244,7 +242,7 @@ class Round:
         time."""
         is_meant = self.is_plain_check or self.n_draft_max == 0
         origins = {token.origin for token in self.tokens}
-        return is_meant and origins == {Origin.PLAIN} and not self.provisional
+        return is_meant and origins == {Origin.PLAIN}
 
     @property
     def plain_ms(self) -> float | None:

@@ -46,7 +46,6 @@ class Stretch:
         self.rounds = self.plain_rounds = self.tokens = 0
         self.ms = 0.0
         self.is_auto = False
-        self.is_provisional = False
         self.stats = StatsFold()
         self.speed_up = SpeedUpFold()
         self._drafted = self._drafted_tokens = 0
@@ -65,7 +64,6 @@ class Stretch:
         self.tokens += tokens
         self.ms += times.total_ms
         self.is_auto = round_.auto is not None
-        self.is_provisional = round_.provisional
         self.plain_rounds += round_.is_plain
         self.stats.add(round_)
         self.speed_up.add(tokens, times.total_ms, round_.plain_ms)

@@ -69,7 +69,6 @@ def test_what_auto_spends_on_its_draft_in_plain_rounds_counts_against_it() -> No
         ([round_of(1, 2)] * 20, "not measured"),
         ([round_of(1, drafted=0)] * 20, "plain"),
         (with_checks(10.0)[:40], "not measured"),
-        ([replace(one, provisional=True) for one in with_checks(10.0)], "not measured"),
         (looping(with_checks(10.0)), "repeats"),
     ],
 )

@@ -87,7 +87,7 @@ class EndLine(_Line, frozen=True, kw_only=True, tag="end"):
     changed: tuple[str, ...] = ()
     speculation_stopped: str | None = None
     settled: str | None = None
-    """All its rounds, packed, if those of its other lines were provisional."""
+    """All its rounds, packed, if they replace those of its other lines."""
 
 
 class ChosenLine(_Line, frozen=True, kw_only=True, tag="chosen"):

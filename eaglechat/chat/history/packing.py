@@ -93,8 +93,8 @@ class _Columns(msgspec.Struct, array_like=True, kw_only=True):
     likely: list[tuple[int, list[list[tuple[int, str, int, int]]]]] = []
     """Index of the round, and for each of its tokens the likeliest candidates: id, text,
     probability and chance."""
-    provisional: list[int] = []
-    """Indices of the provisional rounds."""
+    unused: list[int] = []
+    """Keeps the place of a column that older files have."""
     trees: list[int] = []
     """Indices of the rounds for which auto chose a tree."""
     names_of_times: tuple[str, ...] = ("draft_ms", "verify_ms", "process_ms", "sample_ms")
@@ -172,7 +172,6 @@ def pack(rounds: Sequence[Round]) -> str:
             for index, r in enumerate(rounds)
             if r.likely
         ],
-        provisional=[index for index, r in enumerate(rounds) if r.provisional],
         names_of_times=_TIMES,
         trees=[index for index, r in enumerate(rounds) if r.auto and r.auto.shape == "tree"],
         plain_checks=[index for index, r in enumerate(rounds) if r.is_plain_check],
@@ -266,7 +265,6 @@ def _rounds(columns: _Columns, texts: tuple[str, str, str]) -> Iterator[Round]:
                 )
                 for place in likely.get(index, ())
             ),
-            provisional=index in columns.provisional,
             is_plain_check=index in columns.plain_checks,
         )
         first_token += n_tokens
@@ -352,7 +350,7 @@ class PackedRounds:
         self._pieces.append(piece)
 
     def settle(self, data: str) -> None:
-        """All rounds so far in their final form, packed: those of the pieces were provisional."""
+        """All rounds so far in their final form, packed, in place of the pieces."""
         self._pieces = [PackedPiece(self.text(Part.ANSWER), self.text(Part.REASONING), data)]
 
     def text(self, part: Part) -> str:

@@ -8,6 +8,7 @@ is first asked.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import ssl
 import subprocess
@@ -96,10 +97,6 @@ class ServerClient:
         """The text at an address. Raises ServerError."""
         return (await self._page(url)).text
 
-    async def wake(self, url: str) -> None:
-        """Ask for a page that is shown only once a model is loaded. Raises ServerError."""
-        await self._ask("GET", url)
-
     async def _page(self, url: str) -> httpx2.Response:
         return await self._ask("GET", url, silence_s=min(PAGE_S, self.server.timeout))
 
@@ -129,30 +126,22 @@ class ServerClient:
             raise not_understood(self.where, str(error)) from None
 
     @asynccontextmanager
-    async def stream(
-        self, url: str, body: Mapping[str, Any] | None = None
-    ) -> AsyncIterator[AsyncIterator[str]]:
-        """The data of the server-sent events that answer a request, as JSON text.
-
-        Without a body it is a GET. Raises ServerError.
-        """
+    async def stream(self, url: str, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[str]]:
+        """The data of the server-sent events that answer a request, as JSON text. Raises
+        ServerError."""
         headers = {"Accept": "text/event-stream", **await self._key_header()}
         with self._explained(self.server.timeout):
-            async with self._client.stream(
-                "GET" if body is None else "POST", url, json=body, headers=headers
-            ) as response:
+            async with self._client.stream("POST", url, json=body, headers=headers) as response:
                 if not response.is_success:
                     await response.aread()
                 self._check(response, body)
-                # Events are UTF-8, whatever a proxy or the server says of them.
-                response.encoding = "utf-8"
                 yield self._events(response)
 
     async def _events(self, response: httpx2.Response) -> AsyncIterator[str]:
         events: list[Event] = []
         with self._explained(self.server.timeout):
             try:
-                async for event in events_in(response.aiter_text()):
+                async for event in events_in(_texts(response)):
                     events = [*events[:1], event]
                     if event.data.strip() == DONE:
                         # A server may be slow to close the response after it.
@@ -211,6 +200,15 @@ class ServerClient:
     def _client(self) -> httpx2.AsyncClient:
         assert self._http is not None
         return self._http
+
+
+async def _texts(response: httpx2.Response) -> AsyncIterator[str]:
+    """The pieces of an answer as text. Events are UTF-8, whatever a proxy or the server says of
+    them; the bytes of a character that a server cut in two are kept as lone surrogates."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    async for piece in response.aiter_bytes():
+        yield decoder.decode(piece)
+    yield decoder.decode(b"", True)
 
 
 async def _find_key(server: ServerSettings) -> str:

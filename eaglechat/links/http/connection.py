@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -32,7 +32,7 @@ from eaglechat.links.http.loop import close_loop, new_loop
 from eaglechat.links.http.refused import refused_fields, without
 from eaglechat.links.http.servers.base import ReplyReader, ServerKind, parted_late
 from eaglechat.links.http.servers.chunks import Chunk, ChunkReader
-from eaglechat.links.http.window import ServerWindow
+from eaglechat.links.http.window import Answered, ServerWindow
 from eaglechat.links.worker import Job
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.errors import LoadCancelledError, NoPairError
@@ -44,7 +44,6 @@ from eaglechat.wire.protocol import (
     Hello,
     Load,
     Loading,
-    Message,
     PairInfo,
     PrefillProgress,
     PromptRun,
@@ -115,9 +114,8 @@ class StreamedReply:
             self._tell(record)
 
     def settle(self) -> None:
-        """Tell the client all rounds again if they are known better now."""
-        known = self.reader.settled()
-        if rounds := parted_late(known or self._rounds) or known:
+        """Tell the client all rounds again if only the end told reasoning from answer."""
+        if rounds := parted_late(self._rounds):
             self.fold = StatsFold()
             for round_ in rounds:
                 self.fold.add(round_)
@@ -142,8 +140,7 @@ class ServerConnection:
         self._loop = new_loop()
         self._found: Found | None = None
         self._model: ServedModel | None = None
-        self._left: tuple[Message, ...] = ()
-        """The turns that were left out of the last request that was answered."""
+        self._answered = Answered()
         self._refused: frozenset[str] = frozenset()
         """The optional fields that the server refused."""
 
@@ -220,8 +217,8 @@ class ServerConnection:
                 await asyncio.sleep(LOADING_WAIT_S)
 
     async def _ready(self, request: Load) -> tuple[Found, ServedModel]:
-        def tell(stage: str, fraction: float) -> None:
-            self._say(Loading(id=request.id, stage=stage, fraction=fraction))
+        def tell() -> None:
+            self._say(Loading(id=request.id, stage="target", fraction=0.0))
 
         found = await self._discovered()
         model = _chosen(found, request.target, self._client.where)
@@ -235,17 +232,20 @@ class ServerConnection:
         """Write a reply: a Done ends its events. Raises ServerError, NoPairError."""
         model, seed = self.loaded(), request.sampling.draw_seed()
         reply = StreamedReply(job.id, self.kind.reader(request), self._say)
-        is_cancelled = False
+        window = None
         try:
-            self._until_done(job, self._stream(request, model, seed, reply))
+            window = self._until_done(job, self._stream(request, model, seed, reply))
         except WorkCancelledError:
-            is_cancelled = True
+            pass
         except ServerError as error:
             reply.rest()
             raise error.after_text() if reply.has_begun else error from None
         reply.rest()
         reply.settle()
-        end = reply.reader.end(seed, is_cancelled=is_cancelled)
+        end = reply.reader.end(seed, is_cancelled=window is None)
+        if window is not None:
+            read = end.timings.prefill_tokens + end.timings.reused_tokens
+            self._answered = Answered(window.sent, window.left_out, read, end.tokens)
         is_full = 0 < model.n_ctx <= end.n_past + _NEARLY
         if end.finish_reason is FinishReason.CONTEXT and not is_full:
             # The server ended it at a limit of its own.
@@ -264,7 +264,8 @@ class ServerConnection:
         )
 
         async def work() -> Rendered:
-            window = await self._window(chat, model)
+            window = ServerWindow(chat.messages, self._answered)
+            window.make_room(model.n_ctx, chat.max_tokens)
             seen = msgspec.structs.replace(chat, messages=window.sent)
             text, n_tokens = await self._prompt(seen, model)
             runs = (PromptRun(text),)
@@ -277,41 +278,23 @@ class ServerConnection:
 
     async def _stream(
         self, chat: Chat, model: ServedModel, seed: int, reply: StreamedReply
-    ) -> None:
+    ) -> ServerWindow:
         """Ask for a reply; ask again without the oldest turns while the server finds the prompt too
-        long and nothing of the reply has come."""
+        long and nothing of the reply has come. Returns what was sent of the chat."""
         plain = "" if chat.speculation.enabled else self._client.server.plain_model
-        name, had_left = plain or model.id, bool(self._left)
-        window = await self._window(chat, model)
+        name = plain or model.id
+        window = ServerWindow(chat.messages, self._answered)
+        window.make_room(model.n_ctx, chat.max_tokens)
         while True:
-            if had_left or window.first_turn:
+            if self._answered.left_out or window.first_turn:
                 self._say(WindowMoved(id=chat.id, window=window.window))
             try:
                 chat = msgspec.structs.replace(chat, messages=window.sent)
                 await self._ask(self.kind.body(chat, name, seed), reply)
-                self._left = window.left
-                return
+                return window
             except ServerError as error:
                 if error.code != TOO_LONG or reply.has_begun or not window.halve():
                     raise
-
-    async def _window(self, chat: Chat, model: ServedModel) -> ServerWindow:
-        """The turns to send: all that fit, if the server can count tokens; else all but those that
-        were left out of the last request."""
-        window = ServerWindow(chat.messages)
-        if not model.n_ctx or not self.kind.can.prompt:
-            window.begin_behind(self._left)
-            return window
-
-        async def count(messages: Sequence[Message]) -> int:
-            asked = msgspec.structs.replace(chat, messages=messages)
-            _, n_tokens = await self._prompt(asked, model)
-            return n_tokens
-
-        # A server that does not count refuses what is too long, in time to leave out turns.
-        with suppress(ServerError):
-            await window.fit(count, model.n_ctx, chat.max_tokens, self._left)
-        return window
 
     async def _prompt(self, chat: Chat, model: ServedModel) -> tuple[str, int]:
         """The prompt of a request for a reply, by llama-server's own template, and its length in

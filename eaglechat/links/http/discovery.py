@@ -1,7 +1,7 @@
 """What answers at an address: which kind of server, and which models it has.
 
-llama-server's router and llama-swap load a model when it is asked for; that is done here too, for
-such a server describes a model only once it is loaded.
+llama-server's router loads a model when it is asked for; that is done here too, for it describes a
+model only once it is loaded.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from eaglechat.links.http.faults import (
 from eaglechat.links.http.loop import close_loop, new_loop
 from eaglechat.links.http.servers.base import ServerKind
 from eaglechat.links.http.servers.llama_server import LlamaServer, LlamaSwap
-from eaglechat.links.http.servers.openai import OpenAIServer
-from eaglechat.links.http.servers.stepwise import VLLM, SGLang
+from eaglechat.links.http.servers.openai import VLLM, OpenAIServer, SGLang
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.protocol import NO_REASONING, ModelInfo, Reasoning
 
@@ -39,23 +38,15 @@ _EFFORTS = ("low", "medium", "high")
 LOOK_S = 0.5
 """Seconds between two looks at a load on demand."""
 _NO_LIST = (MISSING, FORBIDDEN, NOT_UNDERSTOOD, REFUSED, ServerError.code)
-_STAGES = {"spec_model": "draft"}
-
-Tell = Callable[[str, float], None]
-"""Is told what is being loaded, and the fraction of the whole load that is done."""
 
 ModelState = Literal["loaded", "asleep", "loading", "downloading", "not loaded", "failed to load"]
 _STATES: dict[str, ModelState] = {
     "loading": "loading",
-    "starting": "loading",
     "downloading": "downloading",
     "sleeping": "asleep",
     "unloaded": "not loaded",
-    "stopping": "not loaded",
-    "stopped": "not loaded",
-    "shutdown": "not loaded",
 }
-"""States that llama-server and llama-swap report; a model in any other state counts as loaded."""
+"""States that llama-server reports; a model in any other state counts as loaded."""
 
 
 class _Meta(msgspec.Struct):
@@ -119,17 +110,6 @@ class _Slot(msgspec.Struct):
     speculative: bool | None = None
 
 
-class _Runs(msgspec.Struct):
-    model: str = ""
-    state: str = ""
-
-
-class _Running(msgspec.Struct):
-    """llama-swap's /running."""
-
-    running: list[_Runs] = []
-
-
 @dataclass(frozen=True)
 class ServedModel:
     """A model of a server; `n_ctx` is 0 if the server does not say it."""
@@ -180,19 +160,16 @@ async def discover(client: ServerClient) -> Found:
     if "llamacpp" in owners:
         return await _llama_server(client, models)
     if "llama-swap" in owners:
-        running = (await client.get(f"{root}/running", _Running)).running
-        states = {one.model: _STATES.get(one.state, "loaded") for one in running}
-        stated = (replace(one, state=states.get(one.id, "not loaded")) for one in models)
-        return Found(LlamaSwap(), tuple(stated), on_demand=True)
+        return Found(LlamaSwap(), models)
     if "vllm" in owners:
         with suppress(ServerError):
             drafts = _VLLM_COUNTER in await client.text(f"{root}/metrics")
-        return Found(VLLM(drafts=drafts), models, drafts=drafts)
+        return Found(VLLM(), models, drafts=drafts)
     if "sglang" in owners:
         with suppress(ServerError):
             info = await client.get(f"{root}/server_info", _ServerInfo)
             drafts = info.speculative_algorithm is not None
-        return Found(SGLang(drafts=drafts), models, drafts=drafts)
+        return Found(SGLang(), models, drafts=drafts)
     return Found(OpenAIServer(), models)
 
 
@@ -258,29 +235,10 @@ async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -
 
 
 async def _look_into(client: ServerClient, found: Found, model: ServedModel) -> Found:
-    """Add what a server that loads on demand says of a model that is loaded. Raises ServerError."""
-    root = client.address.root
-    if not isinstance(found.kind, LlamaSwap):
-        query = f"?model={quote(model.id, safe='')}"
-        props = await client.get(f"{root}/props{query}", _Props)
-        found = replace(found, pages=root)
-        return await _described(client, found, props, f"{root}/slots{query}")
-    pages = _upstream(client, model)
-    try:
-        props = await client.get(f"{pages}/props", _Props)
-    except ServerError:
-        # llama-swap may run another kind of server.
-        return found
-    beside = await _models_at(client, f"{pages}/v1/models")
-    n_ctx = max((one.n_ctx for one in beside), default=0)
-    models = tuple(replace(one, n_ctx=n_ctx) if one == model else one for one in found.models)
-    found = replace(found, models=models, version=props.build_info, pages=pages)
-    return await _described(client, found, props, f"{pages}/slots")
-
-
-def _upstream(client: ServerClient, model: ServedModel) -> str:
-    """The base URL of the pages of the server behind llama-swap, which asking for one starts."""
-    return f"{client.address.root}/upstream/{quote(model.id)}"
+    """Add what llama-server's router says of a model that is loaded. Raises ServerError."""
+    root, query = client.address.root, f"?model={quote(model.id, safe='')}"
+    props = await client.get(f"{root}/props{query}", _Props)
+    return await _described(client, replace(found, pages=root), props, f"{root}/slots{query}")
 
 
 async def _described(client: ServerClient, found: Found, props: _Props, slots_at: str) -> Found:
@@ -324,75 +282,38 @@ def _served(listed: _Listed) -> ServedModel:
 # Loading on demand
 
 
-class _Progress(msgspec.Struct):
-    stages: list[str]
-    current: str
-    value: float
-
-    @property
-    def fraction(self) -> float:
-        """The fraction of the whole load that is done; each stage counts the same."""
-        place = self.stages.index(self.current) if self.current in self.stages else 0
-        return (place + self.value) / (len(self.stages) or 1)
+class _Accepted(msgspec.Struct):
+    """The router's answer to a request for a load, which then goes on by itself."""
 
 
-class _Change(msgspec.Struct):
-    progress: _Progress | None = None
-
-
-class _News(msgspec.Struct):
-    """An event of the router about one of its models."""
-
-    model: str
-    data: _Change
-
-
-async def made_ready(client: ServerClient, found: Found, model: ServedModel, tell: Tell) -> Found:
-    """Have a server load one of its models if needed; returns what it then says of it.
+async def made_ready(
+    client: ServerClient, found: Found, model: ServedModel, tell: Callable[[], None]
+) -> Found:
+    """Have llama-server's router load one of its models if needed; returns what it then says of it.
 
     Raises ServerError.
     """
-    if isinstance(found.kind, LlamaSwap):
-        # Asking for a page of the server behind it starts that server.
-        tell("target", 0.0)
-        await client.wake(f"{_upstream(client, model)}/v1/models")
-    elif not model.is_ready:
-        tell("target", 0.0)
-        await _load(client, model, tell)
+    if not model.is_ready:
+        tell()
+        await _load(client, model)
     found = await discover(client)
     return await _look_into(client, found, found.model(model.id) or model)
 
 
-async def _load(client: ServerClient, model: ServedModel, tell: Tell) -> None:
-    news = asyncio.ensure_future(_follow(client, model.id, tell))
-    try:
-        if model.state in ("not loaded", "failed to load"):
-            body = {"model": model.id}
-            await client.post(f"{client.address.root}/models/load", body, _Change)
-        while (now := (await discover(client)).model(model.id)) is not None:
-            if now.is_ready:
-                return
-            if now.state in ("not loaded", "failed to load"):
-                raise ServerError(
-                    f"{client.where} could not load {model.id}: the log of that server says why",
-                    code=MISSING,
-                )
-            await asyncio.sleep(LOOK_S)
-        raise ServerError(f"{client.where} no longer has {model.id}", code=MISSING)
-    finally:
-        news.cancel()
-
-
-async def _follow(client: ServerClient, name: str, tell: Tell) -> None:
-    """Tell how far a load is, if the router says."""
-    with suppress(ServerError):
-        async with client.stream(f"{client.address.root}/models/sse") as events:
-            async for event in events:
-                with suppress(msgspec.MsgspecError):
-                    news = msgspec.json.decode(event, type=_News)
-                    if news.model == name and news.data.progress:
-                        progress = news.data.progress
-                        tell(_STAGES.get(progress.current, "target"), progress.fraction)
+async def _load(client: ServerClient, model: ServedModel) -> None:
+    if model.state in ("not loaded", "failed to load"):
+        body = {"model": model.id}
+        await client.post(f"{client.address.root}/models/load", body, _Accepted)
+    while (now := (await discover(client)).model(model.id)) is not None:
+        if now.is_ready:
+            return
+        if now.state in ("not loaded", "failed to load"):
+            raise ServerError(
+                f"{client.where} could not load {model.id}: the log of that server says why",
+                code=MISSING,
+            )
+        await asyncio.sleep(LOOK_S)
+    raise ServerError(f"{client.where} no longer has {model.id}", code=MISSING)
 
 
 # Asking once

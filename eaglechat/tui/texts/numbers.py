@@ -54,8 +54,6 @@ class Numbers:
     """What can be set about the target's reasoning."""
     unreported: str | None
     """“not reported by X”, or None if the engine reports the origins of tokens."""
-    is_provisional: bool
-    """Whether the origins are derived until the engine reports them at the end of the reply."""
     engine: str
     """The engine that wrote the reply on show, or will write the first one; empty for eaglechat's
     own."""
@@ -107,7 +105,6 @@ def numbers_of(session: ChatSession) -> Numbers:
         controls=controls,
         reasoning=session.reasoning,
         unreported=wording.not_reported(session.hello, "origins"),
-        is_provisional=bool(rounds) and rounds[-1].provisional,
         engine=(shown.terms if shown else session.terms).engine,
         without_effect=(
             not_followed(session.hello)

@@ -109,7 +109,7 @@ def test_what_a_server_makes_sure_of_late_is_of_the_rest_alone(chat: Headless) -
     recording = stopped(chat)
     before = list(recording.rounds)
     rest = [replace(before[0], index=len(before))]
-    recording.add(replace(rest[0], provisional=True))
+    recording.add(rest[0])
     recording.settle(rest, len(before))
     assert list(recording.rounds) == [*before, *rest]
 
@@ -157,7 +157,7 @@ def test_an_engine_that_needs_no_tokens_gets_the_text(chat: Headless) -> None:
     assert recording.text.startswith(text)
 
 
-def test_settled_rounds_count_in_place_of_the_provisional_ones(chat: Headless) -> None:
+def test_settled_rounds_count_in_place_of_those_told_before(chat: Headless) -> None:
     assert chat.session.ask("Once")
     chat.rounds(4)
     running = chat.session.running
@@ -172,7 +172,7 @@ def test_settled_rounds_count_in_place_of_the_provisional_ones(chat: Headless) -
 
 
 def test_what_is_continued_behind_settled_rounds_is_on_disk(chat: Headless) -> None:
-    """vLLM tells its rounds again at the end; a reply that reached its limit then goes on."""
+    """Rounds may be told again at the end; a reply that reached its limit then goes on."""
     recording = stopped(chat)
     running_rounds = [*recording.rounds]
     assert goes_on(chat)

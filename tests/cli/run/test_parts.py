@@ -74,10 +74,9 @@ def test_json_has_both_and_the_numbers_of_each_part() -> None:
     assert report["parts"]["answer"]["tokens_per_second"] == pytest.approx(100.0)
 
 
-def test_rounds_that_an_engine_settles_count_in_place_of_the_provisional_ones() -> None:
-    provisional = replace(ROUNDS[1], provisional=True)
+def test_rounds_that_an_engine_settles_count_in_place_of_those_told_before() -> None:
     final = replace(ROUNDS[1], timings=replace(ROUNDS[1].timings, total_ms=20.0))
-    answers = [RoundDone(id=1, round=provisional), Settled(id=1, rounds=(final,)), ANSWERS[-1]]
+    answers = [RoundDone(id=1, round=ROUNDS[1]), Settled(id=1, rounds=(final,)), ANSWERS[-1]]
     trace = io.BytesIO()
 
     recording = Recording(Terms())
@@ -87,4 +86,4 @@ def test_rounds_that_an_engine_settles_count_in_place_of_the_provisional_ones() 
     counted = recording.by_part[Part.REASONING]
     assert (counted.tokens, counted.ms) == (1, 20.0)
     written = [msgspec.json.decode(line, type=Round) for line in trace.getvalue().splitlines()]
-    assert written == [provisional, final]
+    assert written == [ROUNDS[1], final]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -140,6 +140,29 @@ def raw(
             handler.wfile.flush()
 
     return write
+
+
+def streaming(*steps: tuple[str, int], ends: Sequence[dict[str, Any]] = ()) -> Any:
+    """Writes a reply of texts, each of so many tokens, which the server counts as it goes; `ends`
+    is added to the events after them."""
+
+    def stream(handler: Handler) -> None:
+        handler.begin()
+        done = 0
+        for text, count in steps:
+            done += count
+            usage = {"prompt_tokens": 7, "completion_tokens": done}
+            handler.event({"choices": [{"delta": {"content": text}}], "usage": usage})
+        for end in ends:
+            handler.event({"choices": [], "usage": usage} | end)
+        handler.event("[DONE]")
+
+    return stream
+
+
+def models_of(kind: str) -> dict[str, Any]:
+    """The list of models of a kind of server, with one."""
+    return {"data": [{"id": "m", "owned_by": kind, "max_model_len": 8192}]}
 
 
 @contextmanager

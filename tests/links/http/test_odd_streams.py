@@ -55,6 +55,13 @@ def halves(text: str) -> bytes:
     )
 
 
+def bytes_apart(text: str) -> bytes:
+    """A piece for each byte of UTF-8, as it stands."""
+    return b"".join(
+        b'data: {"choices": [{"delta": {"content": "%c"}}]}\n\n' % byte for byte in text.encode()
+    )
+
+
 WHOLE = said(content="größe ✓") + ended() + DONE
 
 
@@ -101,6 +108,7 @@ WHOLE = said(content="größe ✓") + ended() + DONE
         pytest.param(raw(json.dumps(BODY, indent=2).encode(), kind=""), id="no stream, indented"),
         # Texts
         pytest.param(raw(halves("größe ✓"), WHOLE[-len(DONE + ended()):]), id="escaped"),
+        pytest.param(raw(bytes_apart("größe ✓"), ended()), id="bytes of characters apart"),
         pytest.param(raw(said(content=[{"text": "größe"}, " ✓"]), ended()), id="list"),
         pytest.param(raw(said(content={"type": "text", "text": "größe ✓"}), ended()), id="object"),
         pytest.param(raw(data({"choices": [{"text": "größe ✓"}]}), ended()), id="text"),

@@ -1,9 +1,8 @@
-"""Models that are loaded when they are chosen: shapes recorded from llama-server's router
-(b1-0c1e570), and those that llama-swap documents, which was not run."""
+"""Models that are loaded when they are chosen, in shapes recorded from llama-server's router
+(b1-0c1e570); and llama-swap, which loads one with the first question and was not run."""
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,12 +22,11 @@ PROPS = {"build_info": "b1", "chat_template": "{% if enable_thinking %}{% endif 
 
 @dataclass
 class Router:
-    """llama-server without a model of its own. A load ends once its progress was told."""
+    """llama-server without a model of its own. A load ends once its state was asked for."""
 
     faults: FaultServer
     ends_in: str = "loaded"
     states: dict[str, str] = field(default_factory=lambda: {"big": "unloaded", "small": "loaded"})
-    begun: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self.faults.others |= {
@@ -36,7 +34,6 @@ class Router:
             "/props?model=big": PROPS,
             "/slots?model=big": [{"id": 0, "speculative": True}],
             "/models/load": self._load,
-            "/models/sse": self._sse,
         }
         self._list()
 
@@ -53,22 +50,14 @@ class Router:
 
     def _load(self, handler: Handler) -> None:
         self.states["big"] = "loading"
-        self._list()
-        self.begun.set()
         handler.json({"success": True})
+        self.faults.models = self._asked
 
-    def _sse(self, handler: Handler) -> None:
-        handler.begin()
-        # The client follows the news before it asks for the load, on another connection.
-        self.begun.wait(30)
-        progress = {"stages": ["text_model", "spec_model"], "current": "spec_model", "value": 0.5}
-        handler.event({"model": "other", "event": "model_status", "data": {"status": "loading"}})
-        handler.event("not json")
-        data = {"status": "loading", "progress": progress}
-        handler.event({"model": "big", "event": "model_status", "data": data})
-        self.states["big"] = self.ends_in
+    def _asked(self, handler: Handler) -> None:
         self._list()
-        handler.wait_for_the_client()
+        handler.json(self.faults.models)
+        self.states["big"] = self.ends_in
+        self.faults.models = self._asked
 
 
 def loaded(server: FaultServer, model: str, *, cancel: bool = False) -> Asked:
@@ -95,13 +84,12 @@ def test_the_models_of_a_router_have_a_state(server: FaultServer) -> None:
     assert found.on_demand
 
 
-def test_choosing_one_loads_it_with_progress(server: FaultServer) -> None:
+def test_choosing_one_loads_it(server: FaultServer) -> None:
     Router(server)
     asked = loaded(server, "big")
 
     steps = [(event.stage, event.fraction) for event in asked.of(p.Loading)]
-    assert steps[:2] == [("server", 0.0), ("target", 0.0)]
-    assert ("draft", 0.75) in steps
+    assert steps == [("server", 0.0), ("target", 0.0)]
     pair = asked.last.pair
     assert (pair.target.path, pair.n_ctx, pair.reasoning.on_off) == ("big", 2048, True)
     assert pair.speculation_off is None
@@ -119,33 +107,11 @@ def test_a_load_can_be_cancelled(server: FaultServer) -> None:
     assert loaded(server, "big", cancel=True).last.code == "cancelled"
 
 
-def swap(server: FaultServer) -> None:
-    """llama-swap, with a llama-server behind one of its models."""
-    server.models = {"data": [{"id": one, "owned_by": "llama-swap"} for one in ("a/b", "c")]}
-    server.others |= {
-        "/running": {"running": [{"model": "c", "state": "ready"}]},
-        "/upstream/a/b/v1/models": {"data": [{"id": "x", "owned_by": "llamacpp", "meta": META}]},
-        "/upstream/a/b/props": PROPS,
-        "/upstream/a/b/slots": [{"id": 0, "speculative": True}],
-        "/upstream/c/v1/models": {"data": [{"id": "y", "owned_by": "vllm"}]},
-    }
-
-
-def test_llama_swap_starts_a_model_when_its_page_is_asked_for(server: FaultServer) -> None:
-    swap(server)
-    found = ask(ServerSettings(name="box", url=server.url))
-    assert [one.state for one in found.models] == ["not loaded", "loaded"]
-
-    pair = loaded(server, "a/b").last.pair
-    assert (pair.target.path, pair.n_ctx) == ("a/b", 2048)
-    assert loaded(server, "c").last.pair.target.path == "c"
-
-
 @pytest.mark.parametrize("counts", [True, False])
 def test_a_reply_through_llama_swap_is_read_as_what_wrote_it(
     server: FaultServer, counts: bool
 ) -> None:
-    swap(server)
+    server.models = {"data": [{"id": one, "owned_by": "llama-swap"} for one in ("a/b", "c")]}
 
     def write(handler: Handler) -> None:
         handler.begin()

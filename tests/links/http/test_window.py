@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.window import ServerWindow
+from eaglechat.links.http.window import Answered, ServerWindow
 from eaglechat.wire import protocol as p
 from eaglechat.wire.protocol import Message
 from tests.engine_client import Client
@@ -27,41 +26,53 @@ def talk(sizes: Sequence[int]) -> list[Message]:
     return messages[:-1]
 
 
-async def words(messages: Sequence[Message]) -> int:
-    return sum(len(one.content.split()) for one in messages)
+def tokens(messages: Sequence[Message]) -> int:
+    """As a server counts them that makes a token of four bytes."""
+    return sum(len(one.content.encode()) for one in messages) // 4
 
 
-def fitted(messages: Sequence[Message], left: tuple[Message, ...] = ()) -> ServerWindow:
-    window = ServerWindow(messages)
-    asyncio.run(window.fit(words, N_CTX, None, left))
-    return window
+def asked(messages: Sequence[Message], before: Answered) -> tuple[ServerWindow, Answered]:
+    """What is sent, and what is known once the server has answered it with “yes”."""
+    window = ServerWindow(messages, before)
+    window.make_room(N_CTX, None)
+    return window, Answered(window.sent, window.left_out, tokens(window.sent), 1)
 
 
-@given(st.lists(st.integers(0, 900), min_size=1, max_size=12))
+@given(st.lists(st.integers(0, 3000), min_size=2, max_size=12))
 def test_what_is_sent_has_room_for_a_reply_unless_one_turn_alone_has_none(
     sizes: list[int],
 ) -> None:
-    messages = talk(sizes)
-    window = fitted(messages)
-    sent, n = asyncio.run(words(window.sent)), window.first_turn
+    before, first_turn = Answered(), 0
+    for last in range(len(sizes)):
+        messages = talk(sizes[: last + 1])
+        window, answered = asked(messages, before)
+        n = window.first_turn
+        assert list(window.sent) == messages[:1] + messages[1 + 2 * n :]
+        assert window.left_out == tuple(messages[1 : 1 + 2 * n])
+        assert n >= first_turn
+        if last:
+            assert tokens(window.sent) + N_CTX // 8 <= N_CTX or n == last
+            # Turns leave only where the question may not fit behind the counted ones.
+            counted = before.prompt_tokens + 1 + (sizes[last] * 2 + 9) / 3
+            assert n == first_turn or counted + N_CTX // 8 > N_CTX
+        else:
+            assert n == 0
+        before, first_turn = answered, n
 
-    assert sent + N_CTX // 8 <= N_CTX or n == len(sizes) - 1
-    assert list(window.sent) == messages[:1] + messages[1 + 2 * n :]
-    assert asyncio.run(words(messages)) - sent == (window.tokens_left or 0)
-    if n > 1 and n < len(sizes) - 1:
-        # No more left than half of the context asks for.
-        before = asyncio.run(words([messages[0], *messages[1 + 2 * (n - 1) :]]))
-        assert before > N_CTX // 2
+
+def test_another_conversation_has_turns_of_its_own() -> None:
+    before = Answered()
+    for last in range(6):
+        window, before = asked(talk([1200] * (last + 1)), before)
+    assert window.first_turn > 0
+    other = [Message(role="user", content="another"), *talk([1200] * 6)[2:]]
+    assert asked(other, before)[0].first_turn == 0
 
 
-def test_turns_that_stayed_away_do_not_come_back() -> None:
-    sizes = [400] * 6
-    first = fitted(talk(sizes))
-    again = fitted(talk([*sizes, 10]), first.left)
-    assert again.first_turn == first.first_turn > 0
-    # Another conversation has turns of its own.
-    other = [Message(role="user", content="another"), *talk(sizes)[2:]]
-    assert not ServerWindow(other).begin_behind(first.left)
+def test_an_answer_that_is_asked_for_again_needs_no_room_for_the_old_one() -> None:
+    messages = talk([1500, 1500])
+    before = Answered(tuple(messages), (), N_CTX * 3 // 4, N_CTX // 4)
+    assert asked(messages, before)[0].first_turn == 0
 
 
 def test_a_server_that_does_not_count_is_asked_again_with_less(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Protocol
 
-from eaglechat.links.http.servers.chunks import Chunk, Timings, Usage, Written
+from eaglechat.links.http.servers.chunks import Chunk, Usage, Written
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.part_stream import Mode, PartStream, Segment
 from eaglechat.wire.protocol import Chat
@@ -39,10 +39,6 @@ class ReplyReader:
     def rest(self) -> Iterator[Round]:
         """The records that were held back, when no more chunks come for whatever reason."""
         raise NotImplementedError
-
-    def settled(self) -> Sequence[Round] | None:
-        """All rounds of the reply, if they are known better at its end than while it streamed."""
-        return None
 
     def stats(self, of_rounds: SpeculationStats) -> SpeculationStats:
         """The statistics of the reply at its end: those of its rounds, with what the server counted
@@ -194,17 +190,18 @@ def without_times(total_ms: float) -> RoundTimings:
 
 
 class Ending:
-    """How a reply ended and what the server counted, from the chunks."""
+    """How a reply ended, and what the server counted. Its times are measured here, for a server
+    that does not report them."""
 
     def __init__(self, chat: Chat) -> None:
         self._limit = chat.max_tokens
         self.finish_reason = ""
         self.usage = Usage()
-        self.timings = Timings()
+        self._asked = self._first = self._last = time.monotonic()
+        self._has_begun = False
 
     def take(self, chunk: Chunk) -> None:
         self.usage = chunk.usage or self.usage
-        self.timings = chunk.timings or self.timings
         if chunk.choice is not None:
             self.finish_reason = chunk.choice.reason or self.finish_reason
 
@@ -222,20 +219,6 @@ class Ending:
         prompt = self.usage.prompt_tokens
         return prompt + tokens if prompt else 0
 
-    @property
-    def cached(self) -> int:
-        details = self.usage.prompt_tokens_details
-        return details.cached_tokens or 0 if details else 0
-
-
-class TimedEnding(Ending):
-    """The same for a server that does not report its times: they are measured here."""
-
-    def __init__(self, chat: Chat) -> None:
-        super().__init__(chat)
-        self._asked = self._first = self._last = time.monotonic()
-        self._has_begun = False
-
     def lap(self) -> float:
         """Milliseconds since the previous text; 0 for the first one."""
         now = time.monotonic()
@@ -252,7 +235,8 @@ class TimedEnding(Ending):
         The time that those first tokens took cannot be told from that of the prompt: they are given
         the mean time of the others.
         """
-        usage, cached = self.usage, self.cached
+        usage, details = self.usage, self.usage.prompt_tokens_details
+        cached = details.cached_tokens or 0 if details else 0
         tokens = usage.completion_tokens or n_tokens
         share_timed = (tokens - n_first) / tokens if tokens > n_first else 1.0
         first = self._first if self._has_begun else time.monotonic()

@@ -3,7 +3,10 @@ fields are ignored."""
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -112,8 +115,8 @@ class PromptProgress(msgspec.Struct):
 class SpeculativeDecoding(msgspec.Struct):
     """vLLM's counts for each step of a reply that verified a draft."""
 
-    per_step_accepted: list[int]
-    per_step_drafted: list[int]
+    per_step_accepted: list[int] = []
+    per_step_drafted: list[int] = []
 
 
 class Metrics(msgspec.Struct):
@@ -121,13 +124,26 @@ class Metrics(msgspec.Struct):
 
 
 class SpecTokensDetails(msgspec.Struct):
-    """SGLang's histogram: at index n, the number of steps that accepted n drafted tokens."""
+    """SGLang's counts of a reply: steps, drafted and accepted tokens."""
 
-    spec_correct_drafts_histogram: list[int]
+    spec_verify_ct: int = 0
+    spec_num_proposed_drafts: int = 0
+    spec_num_correct_drafts: int = 0
 
 
 class SGLExt(msgspec.Struct):
     spec_tokens_details: SpecTokensDetails | None = None
+
+
+@dataclass(frozen=True)
+class DraftCounts:
+    """What a server counted over a whole reply; 0 for what it did not count."""
+
+    steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    kind: str = ""
+    """Who drafted."""
 
 
 class Chunk(msgspec.Struct):
@@ -148,6 +164,34 @@ class Chunk(msgspec.Struct):
         return self.choices[0] if self.choices else None
 
     @property
+    def draft_counts(self) -> DraftCounts | None:
+        """The counts of drafting over the whole reply, in the field of whichever server wrote this;
+        None if nothing was drafted, or it is not counted here."""
+        steps, drafted, accepted, kind = 0, 0, 0, ""
+        details = self.usage.completion_tokens_details if self.usage else None
+        of_sglang = self.sglext.spec_tokens_details if self.sglext else None
+        of_vllm = self.metrics.speculative_decoding if self.metrics else None
+        if self.timings and self.timings.draft_n:
+            own = self.timings
+            steps, drafted = counted(own.draft_rounds), counted(own.draft_n)
+            accepted, kind = counted(own.draft_n_accepted), own.draft_kind or ""
+        elif details and None not in (
+            details.accepted_prediction_tokens,
+            details.rejected_prediction_tokens,
+        ):
+            accepted = counted(details.accepted_prediction_tokens)
+            drafted = accepted + counted(details.rejected_prediction_tokens)
+        elif of_sglang:
+            steps = counted(of_sglang.spec_verify_ct)
+            drafted = counted(of_sglang.spec_num_proposed_drafts)
+            accepted = counted(of_sglang.spec_num_correct_drafts)
+        elif of_vllm:
+            steps = sum(count > 0 for count in of_vllm.per_step_drafted)
+            drafted = counted(sum(map(counted, of_vllm.per_step_drafted)))
+            accepted = counted(sum(map(counted, of_vllm.per_step_accepted)))
+        return DraftCounts(min(steps, drafted), drafted, accepted, kind) if drafted else None
+
+    @property
     def is_last(self) -> bool:
         """Whether the server says here that the reply is whole: with a reason, with a message in
         place of pieces, or with what it used and no piece."""
@@ -160,8 +204,7 @@ class ChunkReader:
     """Reads the chunks of one reply, in order."""
 
     def __init__(self) -> None:
-        self._halves = dict.fromkeys(Part, "")
-        """By part, half of a character, whose other half comes with the next chunk."""
+        self._characters = {part: _Characters() for part in Part}
 
     def read(self, data: str) -> Chunk:
         """Raises ValueError."""
@@ -182,19 +225,33 @@ class ChunkReader:
         chunk.written = [
             (text, part)
             for piece, part in pieces
-            if (text := self._whole(piece, part, is_last=not piece))
+            if (text := self._characters[part].push(piece, is_last=not piece))
         ]
         return chunk
 
-    def _whole(self, piece: str, part: Part, *, is_last: bool) -> str:
-        """The next text of a part, in whole characters."""
-        text = self._halves[part] + piece
-        self._halves[part] = ""
-        if text.isascii():
+
+class _Characters:
+    """Joins what servers cut in two: half of a surrogate pair, or of a character's bytes, waits for
+    the other half, which comes with the next chunk."""
+
+    def __init__(self) -> None:
+        self._half = ""
+        self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, piece: str, *, is_last: bool) -> str:
+        """The next text, in whole characters. Bytes that are no UTF-8 alone are in `piece` as
+        Python's `surrogateescape` writes them."""
+        text, self._half = self._half + piece, ""
+        if text.isascii() and not self._bytes.getstate()[0]:
             return text
-        if not is_last and "\ud800" <= text[-1] <= "\udbff":
-            text, self._halves[part] = text[:-1], text[-1]
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if not is_last and "\ud800" <= text[-1:] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        text = _NO_BYTES.sub("\ufffd", text)
+        return self._bytes.decode(text.encode("utf-8", "surrogateescape"), is_last)
+
+
+_NO_BYTES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
 def _first(values: Iterable[Any], part: Part) -> list[Written]:

@@ -9,8 +9,6 @@ from typing import Any
 
 from eaglechat.links.http.servers.base import (
     LONGEST_DRAFT,
-    Ending,
-    ReasoningSplitter,
     ReplyReader,
     most_tokens,
     templated_body,
@@ -59,42 +57,16 @@ class LlamaServer:
         }
 
     def reader(self, chat: Chat) -> ReplyReader:
-        return EitherReader(self, chat)
+        return LlamaServerReader(self, chat)
 
 
 class LlamaSwap(LlamaServer):
-    """A proxy that starts a server for each model. That is mostly llama-server, so it is asked as
-    llama-server is; other servers ignore the fields they do not know."""
+    """A proxy that starts a server for each model, when it is first asked for a reply. That is
+    mostly llama-server, so it is asked as llama-server is; other servers ignore the fields they do
+    not know."""
 
     name = "llama-swap"
-
-
-class EitherReader(ReplyReader):
-    """Reads a reply by its counts if it has any, else as text: older llama-servers send none, nor
-    do other servers behind llama-swap or a proxy."""
-
-    def __init__(self, kind: LlamaServer, chat: Chat) -> None:
-        self._counting = LlamaServerReader(kind, chat)
-        self._reader: ReplyReader = TextReader(chat)
-        self._is_chosen = False
-
-    def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
-        if not self._is_chosen:
-            if chunk.timings or chunk.prompt_progress:
-                self._reader = self._counting
-            elif not chunk.written:
-                return
-            self._is_chosen = True
-        yield from self._reader.take(chunk)
-
-    def rest(self) -> Iterator[Round]:
-        return self._reader.rest()
-
-    def stats(self, of_rounds: SpeculationStats) -> SpeculationStats:
-        return self._reader.stats(of_rounds)
-
-    def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
-        return self._reader.end(seed, is_cancelled=is_cancelled)
+    can = Capabilities(origins=True, goes_on_from_text=True)
 
 
 class _Step:
@@ -141,18 +113,23 @@ class _Step:
         return Origin.BONUS if self.n_accepted == self.n_drafted else Origin.CORRECTION
 
 
-class LlamaServerReader(ReplyReader):
+class LlamaServerReader(TextReader):
     """Makes rounds from counts. A round is told once its last token has come, or the next round
-    began."""
+    began.
+
+    A reply without counts is read as text: older llama-servers send none, nor do other servers
+    behind llama-swap or a proxy.
+    """
 
     def __init__(self, kind: LlamaServer, chat: Chat) -> None:
+        super().__init__(chat)
         self._kind = kind
-        self._ending, self._splitter = Ending(chat), ReasoningSplitter()
+        self._has_counts: bool | None = None
+        """None until the first chunk that tells."""
         self._told = 0
         """Number of tokens in the rounds that were told."""
         self._most = 0
         """The most tokens that the chunks so far may count for."""
-        self._rounds = 0
         self._before = self._now = Timings()
         self._step: _Step | None = None
         self._is_lost = False
@@ -162,6 +139,17 @@ class LlamaServerReader(ReplyReader):
         self._texts: dict[int, list[tuple[str, Part | None]]] = {}
 
     def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
+        if self._has_counts is None:
+            if chunk.timings or chunk.prompt_progress:
+                self._has_counts = True
+            elif chunk.written:
+                self._has_counts = False
+        if self._has_counts:
+            yield from self._take_counted(chunk)
+        else:
+            yield from super().take(chunk)
+
+    def _take_counted(self, chunk: Chunk) -> Iterator[Prefill | Round]:
         self._ending.take(chunk)
         if progress := chunk.prompt_progress:
             yield Prefill(progress.processed, progress.total, progress.cache)
@@ -189,6 +177,9 @@ class LlamaServerReader(ReplyReader):
 
     def rest(self) -> Iterator[Round]:
         """What is left of the last round; a stop or a limit may have cut it short."""
+        if not self._has_counts:
+            yield from super().rest()
+            return
         while self._step is not None:
             yield from self._close(min(self._step.last, self._now.predicted_n))
             if self._now.predicted_n > self._told:
@@ -197,9 +188,14 @@ class LlamaServerReader(ReplyReader):
         if left := [*(p for n in sorted(self._texts) for p in self._texts[n]), *self._pieces]:
             self._texts, self._pieces = {}, []
             tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in left)
-            yield self._round(tokens, (), 0, 0, 0.0)
+            yield self._counted_round(tokens, (), 0, 0, 0.0)
+
+    def stats(self, of_rounds: SpeculationStats) -> SpeculationStats:
+        return of_rounds if self._has_counts else super().stats(of_rounds)
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
+        if not self._has_counts:
+            return super().end(seed, is_cancelled=is_cancelled)
         now = self._now
         return ReplyEnd(
             finish_reason=self._ending.why(now.predicted_n, is_cancelled=is_cancelled),
@@ -244,13 +240,15 @@ class LlamaServerReader(ReplyReader):
             DraftToken(None, text, None, parent=place - 1, drafter=self._kind.drafter)
             for place, text in enumerate([*texts, *[None] * (n_drafted - n_accepted)])
         )
-        yield self._round(tokens, drafted, min(len(written), n_drafted), n_accepted, step.ms)
+        yield self._counted_round(
+            tokens, drafted, min(len(written), n_drafted), n_accepted, step.ms
+        )
 
     def _token(self, text: str, origin: Origin, part: Part | None) -> Token:
         drafter = self._kind.drafter if origin is Origin.ACCEPTED else ""
         return Token(None, text, origin, drafter or None, part)
 
-    def _round(
+    def _counted_round(
         self,
         tokens: tuple[Token, ...],
         drafted: tuple[DraftToken, ...],
@@ -259,7 +257,7 @@ class LlamaServerReader(ReplyReader):
         ms: float,
     ) -> Round:
         now = self._now
-        index, self._rounds = self._rounds, self._rounds + 1
+        index, self._n_rounds = self._n_rounds, self._n_rounds + 1
         return Round(
             index=index,
             n_draft_max=self._kind.n_draft_max,

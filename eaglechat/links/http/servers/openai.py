@@ -1,5 +1,8 @@
-"""Any OpenAI-compatible server, of which only the text and the counts at the end are used. Some
-count the drafted tokens there: TabbyAPI in its usage, mlx-vlm in its timings."""
+"""Any OpenAI-compatible server: its text as it comes, and its counts at the end of the reply.
+
+Who counts drafted tokens there: vLLM in its metrics, SGLang in its sglext, TabbyAPI in its usage,
+mlx-vlm in its timings. The origin of a token is unknown.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from eaglechat.links.http.servers.base import (
+    Ending,
     ReasoningSplitter,
     ReplyReader,
-    TimedEnding,
     common_body,
+    most_tokens,
+    templated_body,
     without_times,
 )
-from eaglechat.links.http.servers.chunks import Chunk, counted
+from eaglechat.links.http.servers.chunks import Chunk, DraftCounts
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import Origin, Part, Prefill, ReplyEnd, Round, Token
@@ -34,57 +39,78 @@ class OpenAIServer:
         return TextReader(chat)
 
 
+class VLLM(OpenAIServer):
+    """Started with `--per-request-spec-decode-metrics detailed`, it counts drafted tokens."""
+
+    name = "vLLM"
+    can = Capabilities(goes_on_from_text=True)
+
+    def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
+        # min_p is left out: vLLM refuses it when it speculates.
+        return templated_body(chat, model, seed) | {
+            "top_k": chat.sampling.top_k or -1,
+            "repetition_penalty": chat.sampling.repeat_penalty,
+            # A chunk is a step of its engine, which may have several tokens.
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        }
+
+
+class SGLang(VLLM):
+    name = "SGLang"
+
+    def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
+        return super().body(chat, model, seed) | {"return_spec_tokens_details": True}
+
+
 class TextReader(ReplyReader):
-    """Makes each chunk a round of one token of unknown origin: most servers send a chunk for each
-    token."""
+    """Makes each chunk a round. It has one token where the server does not count them as it goes:
+    most send a chunk for each."""
 
     def __init__(self, chat: Chat) -> None:
-        self._ending, self._splitter = TimedEnding(chat), ReasoningSplitter()
-        self._count = 0
+        self._ending, self._splitter = Ending(chat), ReasoningSplitter()
+        self._n_rounds = self._n_tokens = self._n_first = 0
+        self._counts: DraftCounts | None = None
 
     def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
         self._ending.take(chunk)
-        if chunk.written:
-            self._count += 1
-            texts: list[tuple[str, Part | None]] = [*self._splitter.split(chunk.written)]
-            texts = texts or [("", None)]
-            yield self._round(self._count - 1, texts, self._ending.lap())
+        self._counts = chunk.draft_counts or self._counts
+        if not chunk.written:
+            return
+        # If the count does not grow, the text belongs to tokens that were counted before.
+        new = (chunk.usage.completion_tokens or 0 if chunk.usage else 0) - self._n_tokens
+        new = min(max(new, 1), most_tokens(chunk.written))
+        self._n_tokens += new
+        self._n_first = self._n_first or new
+        texts: list[tuple[str, Part | None]] = [*self._splitter.split(chunk.written)]
+        part = texts[-1][1] if texts else None
+        texts += [("", part)] * (new - len(texts))
+        yield self._round(texts, self._ending.lap())
 
     def rest(self) -> Iterator[Round]:
         if left := self._splitter.rest():
-            yield self._round(self._count, left, 0.0)
+            yield self._round(left, 0.0)
 
     def stats(self, of_rounds: SpeculationStats) -> SpeculationStats:
-        timings, details = self._ending.timings, self._ending.usage.completion_tokens_details
-        if timings.draft_n:
-            drafted, accepted = timings.draft_n, counted(timings.draft_n_accepted)
-        elif details and None not in (
-            details.accepted_prediction_tokens,
-            details.rejected_prediction_tokens,
-        ):
-            accepted = counted(details.accepted_prediction_tokens)
-            drafted = accepted + counted(details.rejected_prediction_tokens)
-        else:
+        counts = self._counts
+        if counts is None:
             return of_rounds
         # mlx-vlm also counts tokens that it accepted behind the end of the reply.
-        accepted = min(accepted, drafted, self._ending.usage.completion_tokens or self._count)
-        steps = min(counted(timings.draft_rounds), drafted)
-        kind = timings.draft_kind or ""
-        by_drafter = (
-            {kind: DrafterStats(steps, drafted, 0, accepted)} if kind.isidentifier() else {}
-        )
+        written = self._ending.usage.completion_tokens or self._n_tokens
+        accepted = min(counts.accepted, counts.drafted, written)
+        own = DrafterStats(counts.steps, counts.drafted, 0, accepted)
         return replace(
             of_rounds,
-            drafted=drafted,
+            drafted=counts.drafted,
             accepted=accepted,
-            verify_steps=steps,
-            by_drafter=by_drafter,
+            verify_steps=counts.steps,
+            by_drafter={counts.kind: own} if counts.kind.isidentifier() else {},
         )
 
     def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
-        return self._ending.end(self._count, 1, seed, is_cancelled=is_cancelled)
+        return self._ending.end(self._n_tokens, self._n_first or 1, seed, is_cancelled=is_cancelled)
 
-    def _round(self, index: int, texts: Sequence[tuple[str, Part | None]], ms: float) -> Round:
+    def _round(self, texts: Sequence[tuple[str, Part | None]], ms: float) -> Round:
+        index, self._n_rounds = self._n_rounds, self._n_rounds + 1
         tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for text, part in texts)
-        n_past = self._ending.n_past(self._count)
+        n_past = self._ending.n_past(self._n_tokens)
         return Round(index, 0, (), 0, 0, tokens, n_past, without_times(ms))

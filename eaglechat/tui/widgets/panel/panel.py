@@ -242,8 +242,6 @@ def _said(numbers: Numbers) -> str:
         if numbers.reply.is_of_whole_reply:
             known = f"this reply: {of_whole_reply(numbers.reply)}; more is {known}"
         return wording.sentence(known)
-    if numbers.is_provisional:
-        return "Provisional until the reply has ended"
     if numbers.headline.verdict == "slower" and numbers.controls.n_draft_max != AUTO:
         return with_keys("{chat.auto} lets measurement choose the length")
     return "No draft model: n-grams only" if numbers.only_ngrams else ""

@@ -13,17 +13,15 @@ from hypothesis import strategies as st
 from eaglechat.links.http.servers.base import LONGEST_DRAFT, ReplyReader, most_tokens
 from eaglechat.links.http.servers.chunks import ChunkReader
 from eaglechat.links.http.servers.llama_server import LlamaServer
-from eaglechat.links.http.servers.openai import OpenAIServer
-from eaglechat.links.http.servers.stepwise import VLLM, SGLang
+from eaglechat.links.http.servers.openai import VLLM, OpenAIServer, SGLang
 from eaglechat.wire.protocol import Chat, Message
 from eaglechat.wire.records import ReplyEnd, Round
 from eaglechat.wire.stats import stats_of
 
 CHAT = Chat(messages=(Message(role="user", content="hi"),))
 KINDS = {
-    "vLLM": lambda: VLLM(drafts=None),
-    "vLLM without a draft": lambda: VLLM(drafts=False),
-    "SGLang": lambda: SGLang(drafts=True),
+    "vLLM": VLLM,
+    "SGLang": SGLang,
     "llama-server": LlamaServer,
     "OpenAI": OpenAIServer,
 }
@@ -58,8 +56,8 @@ def chunks(draw: st.DrawFn) -> dict[str, Any]:
         detail = {"per_step_accepted": draw(few_counts), "per_step_drafted": draw(few_counts)}
         chunk["metrics"] = {"speculative_decoding": detail}
     if draw(st.booleans()):
-        counts = {"spec_correct_drafts_histogram": draw(few_counts)}
-        chunk["sglext"] = {"spec_tokens_details": counts}
+        names = ("spec_verify_ct", "spec_num_proposed_drafts", "spec_num_correct_drafts")
+        chunk["sglext"] = {"spec_tokens_details": {name: draw(count) for name in names}}
     return chunk
 
 
@@ -98,29 +96,7 @@ def said(text: str, **more: Any) -> dict[str, Any]:
 @example(
     [
         said("a", usage={"completion_tokens": 1}),
-        said("b", usage={"completion_tokens": 1}),
-        {
-            "usage": {"completion_tokens": 1},
-            "metrics": {
-                "speculative_decoding": {"per_step_accepted": [0], "per_step_drafted": [0]}
-            },
-        },
-    ]
-)
-@example(
-    [
-        said("a", usage={"completion_tokens": 1}),
         {"metrics": {"speculative_decoding": {"per_step_accepted": [-5], "per_step_drafted": [1]}}},
-    ]
-)
-@example(
-    [
-        said("a" * 30, usage={"completion_tokens": 22}),
-        {
-            "metrics": {
-                "speculative_decoding": {"per_step_accepted": [20], "per_step_drafted": [20]}
-            }
-        },
     ]
 )
 def test_text_is_kept_and_counts_are_bounded(sent: list[dict[str, Any]]) -> None:
@@ -144,10 +120,6 @@ def reads(kind: str, sent: list[dict[str, Any]]) -> None:
     assert stats.tokens >= 0
     assert 0 <= stats.accepted <= stats.drafted
     assert all(name.isidentifier() for name in stats.by_drafter)
-    settled = reader.settled()
-    if settled is not None:
-        assert text_of(settled) == wanted
-        assert stats_of(settled).accepted <= stats_of(settled).drafted
 
 
 def test_the_first_token_takes_as_long_as_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,7 @@ from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Part
 from tests.engine_client import Client
 from tests.links.engines import chat
-from tests.links.http.fault_server import FaultServer
-from tests.links.http.servers.test_stepwise import detail, of, streaming
+from tests.links.http.fault_server import FaultServer, models_of, streaming
 
 
 def parts_of(chunks: list[str]) -> tuple[str, str]:
@@ -66,16 +65,13 @@ THINKING = [("<think>", 1), ("\n2 and", 2), (" 2.", 2), ("</think>\n\n", 2), ("F
 def test_every_server_s_thoughts_are_reasoning(
     connect: Callable[..., Client], server: FaultServer, kind: str
 ) -> None:
-    server.models = of(kind)
-    server.chat = streaming(detail([1, 1, 1, 0, 0], [1] * 5), steps=THINKING)
+    server.models = models_of(kind)
+    server.chat = streaming(*THINKING)
     reply = connect().answer(chat())
-    live = reply.rounds
-    settled = [round_ for event in reply.of(p.Settled) for round_ in event.rounds]
-    assert bool(settled) == (kind == "vllm")
-    for rounds in (live, settled or live):
-        tokens = [token for round_ in rounds for token in round_.tokens]
-        said = {part: "".join(t.text for t in tokens if t.part is part) for part in Part}
-        assert said == {Part.REASONING: "2 and 2.", Part.ANSWER: "Four."}
+    tokens = [token for round_ in reply.rounds for token in round_.tokens]
+    said = {part: "".join(t.text for t in tokens if t.part is part) for part in Part}
+    assert said == {Part.REASONING: "2 and 2.", Part.ANSWER: "Four."}
+    assert not reply.of(p.Settled)
 
 
 @pytest.mark.parametrize("kind", ["vllm", "library", "llamacpp"])
@@ -100,7 +96,7 @@ def test_reasoning_that_the_prompt_has_begun_ends_at_its_tag(
     pieces: list[str],
     parts: tuple[str, str],
 ) -> None:
-    server.models = of(kind)
+    server.models = models_of(kind)
     server.chat = lambda handler: handler.reply(*pieces)
     reply = connect().answer(chat())
     (rounds,) = [event.rounds for event in reply.of(p.Settled)] or [reply.rounds]
@@ -113,8 +109,8 @@ def test_reasoning_that_the_prompt_has_begun_ends_at_its_tag(
 def test_a_stream_that_ends_in_a_tag_loses_nothing(
     connect: Callable[..., Client], server: FaultServer, kind: str
 ) -> None:
-    server.models = of(kind)
-    server.chat = streaming(steps=[("<thi", 1)])
+    server.models = models_of(kind)
+    server.chat = streaming(("<thi", 1))
     reply = connect().answer(chat())
     texts = [t.text for round_ in reply.rounds for t in round_.tokens]
     assert "".join(texts) == "<thi"

@@ -1,8 +1,13 @@
-"""Counts of drafted tokens that servers report of a whole reply: read, never invented."""
+"""Counts of drafted tokens that servers report of a whole reply: read, never invented.
+
+vLLM's and SGLang's are in the shapes that their sources document. Nothing was recorded from the
+real servers, which need a GPU.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +15,12 @@ import pytest
 from eaglechat.links.http.servers.chunks import ChunkReader
 from eaglechat.links.http.servers.llama_server import LlamaSwap
 from eaglechat.links.http.servers.openai import OpenAIServer
+from eaglechat.wire import protocol as p
+from eaglechat.wire.records import Origin
 from eaglechat.wire.stats import DrafterStats, SpeculationStats, stats_of
+from tests.engine_client import Client
 from tests.links.engines import chat
+from tests.links.http.fault_server import FaultServer, models_of, streaming
 
 TIMINGS = {
     "prompt_n": 20, "cache_n": 0, "predicted_n": 111, "prompt_ms": 80.5, "predicted_ms": 900.0,
@@ -72,3 +81,66 @@ def test_mlx_vlm_without_a_draft_says_nothing_of_one() -> None:
     names = ("draft_kind", "draft_rounds", "draft_n", "draft_n_accepted")
     counted = stats(OpenAIServer(), timings={**TIMINGS, **dict.fromkeys(names)})
     assert (counted.drafted, counted.by_drafter) == (0, {})
+
+
+STEPS = {"per_step_accepted": [2, 0, 3], "per_step_drafted": [3, 3, 3]}
+SGLANG = {"spec_verify_ct": 3, "spec_num_proposed_drafts": 9, "spec_num_correct_drafts": 5}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "end"),
+    [
+        ("vllm", "vLLM", {"metrics": {"speculative_decoding": STEPS}}),
+        ("sglang", "SGLang", {"sglext": {"spec_tokens_details": SGLANG}}),
+    ],
+)
+def test_steps_of_several_tokens_are_counted_and_their_drafts_at_the_end(
+    connect: Callable[..., Client], server: FaultServer, kind: str, name: str, end: dict[str, Any]
+) -> None:
+    server.models = models_of(kind)
+    steps = [("The", 1), (" cat sat on", 3), (" the", 1), (" mat and slept", 4)]
+    server.chat = streaming(*steps, ends=[end])
+    client = connect()
+    reply = client.answer(chat())
+
+    assert client.link.hello is not None
+    assert client.link.hello.engine == name
+    assert [len(round_.tokens) for round_ in reply.rounds] == [1, 3, 1, 4]
+    assert {token.origin for round_ in reply.rounds for token in round_.tokens} == {Origin.UNKNOWN}
+    assert reply.text == "The cat sat on the mat and slept"
+    assert not reply.of(p.Settled)
+    counted = reply.last.stats
+    assert (counted.drafted, counted.accepted, counted.verify_steps) == (9, 5, 3)
+    assert counted.is_of_whole_reply
+    assert reply.last.end.tokens == 9
+
+
+@pytest.mark.parametrize("end", [{}, {"metrics": {}}, {"sglext": {"spec_tokens_details": {}}}])
+def test_a_server_that_counts_nothing_at_the_end(
+    connect: Callable[..., Client], server: FaultServer, end: dict[str, Any]
+) -> None:
+    server.models = models_of("vllm")
+    server.chat = streaming(("a", 1), (" b", 1), ends=[end])
+    assert not connect().answer(chat()).last.stats.is_of_whole_reply
+
+
+def test_a_server_says_that_it_has_no_draft(
+    connect: Callable[..., Client], server: FaultServer
+) -> None:
+    server.models = models_of("sglang")
+    server.others["/server_info"] = {"speculative_algorithm": None}
+    (loaded,) = [e for e in connect().heard if isinstance(e, p.Loaded)]
+    assert loaded.pair.speculation_off == "SGLang has no draft"
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_a_reply_that_has_begun_is_sent_as_the_last_message(
+    connect: Callable[..., Client], server: FaultServer, kind: str
+) -> None:
+    server.models = models_of(kind)
+    begun = p.Message(role="assistant", content="The cat")
+    connect().answer(chat(messages=(*chat().messages, begun)))
+    body = server.chats()[-1].body
+    assert body["messages"][-1] == {"role": "assistant", "content": "The cat"}
+    assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
+    assert (body.get("return_spec_tokens_details") is True) == (kind == "sglang")
