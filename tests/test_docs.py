@@ -248,7 +248,7 @@ def _anchors(page: Path) -> list[str]:
 
 
 def _parser_of(command: str) -> argparse.ArgumentParser:
-    return cli.parsers()[1][command]
+    return cli.parser_of(command)[1]
 
 
 def _flags_of(parser: argparse.ArgumentParser) -> set[str]:
@@ -257,8 +257,7 @@ def _flags_of(parser: argparse.ArgumentParser) -> set[str]:
 
 def _flags() -> set[str]:
     """Every flag of every command."""
-    parser, commands = cli.parsers()
-    return _flags_of(parser).union(*map(_flags_of, commands.values()))
+    return set().union(*(_flags_of(_parser_of(command)) for command in ("", *cli.COMMANDS)))
 
 
 def _subclasses(type_: type[errors.EngineError]) -> Iterator[type[errors.EngineError]]:

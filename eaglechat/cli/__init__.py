@@ -1,4 +1,4 @@
-"""The command line. Importing this must stay cheap: no textual, llama_cpp or huggingface_hub."""
+"""The command line: `eaglechat COMMAND`, or the app. A command is imported when it runs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from importlib import import_module
+from typing import Any
 
 import eaglechat
 from eaglechat import paths
-from eaglechat.cli import doctor, engine, prompt, run, start, train
-from eaglechat.cli.bench import command as bench
-from eaglechat.cli.chats import command as chats
-from eaglechat.cli.chats import export
-from eaglechat.cli.hub import convert, drafts, models, pull, remove, search
 from eaglechat.cli.parsing import CommandParser, did_you_mean
 from eaglechat.cli.status import (
     FAILED,
@@ -29,37 +25,31 @@ from eaglechat.cli.status import (
 from eaglechat.wire.errors import EngineError, LoadCancelledError
 from eaglechat.wire.neutral import neutralise
 
-
-class CommandModule(Protocol):
-    """The interface of a command's module; the first line of its docstring is its help."""
-
-    __doc__: str | None
-
-    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None: ...
-
-    def run(self, args: argparse.Namespace, /) -> int:
-        """Return the exit status. Raises CommandError, EngineError and OSError."""
-
-
-_COMMANDS: dict[str, CommandModule] = {
-    "run": run,
-    "prompt": prompt,
-    "bench": bench,
-    "search": search,
-    "drafts": drafts,
-    "pull": pull,
-    "models": models,
-    "remove": remove,
-    "convert": convert,
-    "train": train,
-    "chats": chats,
-    "export": export,
-    "doctor": doctor,
-    "engine": engine,
+COMMANDS = {
+    "run": ("run", "Reply to one prompt and print the reply."),
+    "prompt": ("prompt", "Print the prompt that a model would see, and the parts of a reply."),
+    "bench": ("bench.command", "Measure a pair or a server: is drafting faster than not?"),
+    "search": ("hub.search", "Search the Hub for targets and drafts, by name, author or address."),
+    "drafts": ("hub.drafts", "Find everything that can draft for a model, here and on the Hub."),
+    "pull": ("hub.pull", "Download a model, or a pair of the catalogue with its draft."),
+    "models": ("hub.models", "List the models on this machine and the pairs of the catalogue."),
+    "remove": ("hub.remove", "Delete a model, or a pair of the catalogue, from this machine."),
+    "convert": ("hub.convert", "Convert an EAGLE-3 checkpoint to a GGUF draft for one target."),
+    "train": ("train", "Train an EAGLE-3 draft for a target, and measure it in the engine."),
+    "chats": ("chats.command", "List the chats on this machine, or find words in them."),
+    "export": ("chats.export", "Export a chat as Markdown, JSON or a page with its tokens."),
+    "doctor": ("doctor", "Say what runs where, what is wrong, and what would be faster."),
+    "engine": ("engine", "Serve a client over standard input and output (docs/protocol.md)."),
 }
+"""The module of each command, and what it does. A module has `add_arguments(parser)` and
+`run(args)`, which returns the exit status and raises CommandError, EngineError and OSError."""
+_ABOUT = """Chat with local GGUF models and see what speculative decoding does.
+Without a command, the terminal app starts.
+
+commands:
+"""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_OPTIONS_AFTER = "options of {0} go after it: eaglechat {0} ..."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,16 +57,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_streams()
     # Before huggingface_hub is imported, which reads its variables then.
     paths.tidy_environment(os.environ)
-    args = parse(sys.argv[1:] if argv is None else list(argv))
-    command: CommandModule = _COMMANDS.get(args.command, start)
-    if args.command and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.isatty():
+    given = sys.argv[1:] if argv is None else list(argv)
+    command, args = parse(given)
+    is_app = not given or given[0] not in COMMANDS
+    if not is_app and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.isatty():
         sys.stdout = _Terminal(sys.stdout)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell script starts its background jobs with SIGINT ignored. It has to end a command
         # all the same, so that the command keeps its work.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        status = command.run(args)
+        status: int = command.run(args)
         sys.stdout.flush()
         return status
     except (KeyboardInterrupt, LoadCancelledError):
@@ -95,6 +86,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(("the output cannot be written: " if is_output else "") + reason(error))
         _drop_output()
     return FAILED
+
+
+def parse(given: Sequence[str]) -> tuple[Any, argparse.Namespace]:
+    """The module of the command, and its arguments. Ends the program if they are wrong, and after
+    --help."""
+    name = given[0] if given and given[0] in COMMANDS else ""
+    module, parser = parser_of(name)
+    if given and not name and not given[0].startswith("-"):
+        near = did_you_mean(given[0], COMMANDS) or "; --pair and --target name a model"
+        parser.error(f"there is no command {given[0]!r}{near}")
+    args, unknown = parser.parse_known_args(given[1:] if name else given)
+    if unknown:
+        command = next((word for word in unknown if word in COMMANDS and not name), None)
+        if command is not None:
+            parser.error(f"options of {command} go after it: eaglechat {command} ...")
+        parser.refuse(unknown)
+    return module, args
+
+
+def parser_of(name: str) -> tuple[Any, CommandParser]:
+    """The module and the parser of a command; those of the app for an empty name."""
+    if not name:
+        listed = "\n".join(f"  {one:<9}{about}" for one, (_, about) in COMMANDS.items())
+        usage = "eaglechat [OPTION ...]\n       eaglechat COMMAND [OPTION ...]"
+        parser = CommandParser(prog="eaglechat", usage=usage, description=_ABOUT + listed)
+        parser.add_argument("--version", action="version", version=eaglechat.__version__)
+        where = "start"
+    else:
+        where, about = COMMANDS[name]
+        parser = CommandParser(prog=f"eaglechat {name}", description=about)
+    module = import_module(f"eaglechat.cli.{where}")
+    module.add_arguments(parser)
+    return module, parser
 
 
 class _Terminal(io.TextIOWrapper):
@@ -128,47 +152,3 @@ def _drop_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def parse(given: Sequence[str]) -> argparse.Namespace:
-    """Parse the arguments. Ends the program if they are wrong, and after --help."""
-    parser, commands = parsers()
-    first = given[0] if given else "--version"
-    flag = first.split("=")[0]
-    if flag.startswith("--") and not parser.has(flag):
-        command = next((word for word in given if word in commands), "")
-        if command and commands[command].has(flag):
-            parser.error(_OPTIONS_AFTER.format(command))
-        parser.refuse([first])
-    if not first.startswith("-") and first not in commands:
-        near = did_you_mean(first, commands)
-        parser.error(f"there is no command {first!r}{near or '; --pair and --target name a model'}")
-    args, unknown = parser.parse_known_args(given)
-    if args.command and first.startswith("-"):
-        # argparse would ignore options that stand before the command.
-        parser.error(_OPTIONS_AFTER.format(args.command))
-    if unknown:
-        commands.get(args.command, parser).refuse(unknown)
-    return args
-
-
-def parsers() -> tuple[CommandParser, dict[str, CommandParser]]:
-    """The main parser, and the parser of each command."""
-    parser = CommandParser(
-        prog="eaglechat",
-        # The main parser reads its options before it knows the command, so `bench --n` must not
-        # be taken for an abbreviation of one of them.
-        allow_abbrev=False,
-        description="Chat with local GGUF models and see what EAGLE-3 speculative decoding does. "
-        "Without a command, the terminal app starts.",
-    )
-    parser.add_argument("--version", action="version", version=eaglechat.__version__)
-    start.add_arguments(parser)
-    added = parser.add_subparsers(dest="command", metavar="COMMAND", prog="eaglechat")
-    commands: dict[str, CommandParser] = {}
-    for name, module in _COMMANDS.items():
-        assert module.__doc__ is not None
-        summary = module.__doc__.splitlines()[0]
-        commands[name] = added.add_parser(name, help=summary, description=summary)
-        module.add_arguments(commands[name])
-    return parser, commands

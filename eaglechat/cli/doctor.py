@@ -1,27 +1,44 @@
-"""Show the llama.cpp build, devices, memory and paths, and what is wrong."""
+"""Says on one screen what runs where, what is wrong, and what would make this machine faster."""
 
 from __future__ import annotations
 
 import argparse
 import platform
+import re
 import subprocess
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import eaglechat
 from eaglechat import own_python, paths, settings
+from eaglechat.cli import faster
 from eaglechat.cli.status import FAILED, OK
+from eaglechat.engine.llama.placement import (
+    Device,
+    Placement,
+    draft_placement,
+    offload_devices,
+    target_placement,
+)
+from eaglechat.engine.llama_server.probe_program import find, probe_program
+from eaglechat.engine.loading import machine
+from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context, memory_need
+from eaglechat.hub.local import library
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import PairLibrary, inspect
+from eaglechat.links import rpc
 from eaglechat.links.crashes import (
     BUILT_FOR_ANOTHER_PROCESSOR,
     ILLEGAL_INSTRUCTION,
     crash,
     without,
 )
+from eaglechat.links.http.discovery import ask
 from eaglechat.settings import Settings
+from eaglechat.tui.texts import drafting
 from eaglechat.wire.errors import (
     EngineError,
     ModelLoadError,
@@ -30,12 +47,15 @@ from eaglechat.wire.errors import (
     RpcError,
 )
 
-if TYPE_CHECKING:
-    from eaglechat.engine.llama.placement import Device, Placement
-    from eaglechat.gguf.header import GGUFHeader
-    from eaglechat.hub.local.pair import Pair
-
-_WIDTH = 78
+_COLUMNS = 79
+_TITLE_CELLS = 14
+_WRAPPER = textwrap.TextWrapper(
+    width=_COLUMNS - _TITLE_CELLS,
+    subsequent_indent="  ",
+    break_long_words=False,
+    break_on_hyphens=False,
+)
+_MOST_PAIRS = 5
 _WITHOUT_GPU = {"CPU", "BLAS", "RPC"}
 """Backends of llama.cpp that do not compute on a GPU of this machine."""
 
@@ -57,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.forget_crashes:
-        from eaglechat.engine.llama import workarounds
+        from eaglechat.engine.llama import workarounds  # loads llama.cpp
 
         workarounds.forget()
         print("The crashes are forgotten: nothing is left out of the next loads because of them.")
@@ -66,34 +86,42 @@ def run(args: argparse.Namespace) -> int:
         return _look_at(args.paths)
     doctor = Doctor(*settings.load(paths.config_file()))
     print(f"eaglechat {eaglechat.__version__}, Python {platform.python_version()}")
-    print(f"{platform.platform()}, {platform.machine()}\n")
+    print(f"{platform.platform()}, {platform.machine()}")
     for title, section in (
         ("llama.cpp", doctor.llama_cpp),
         ("llama-server", doctor.llama_server),
-        ("Devices", doctor.devices),
-        ("Threads", doctor.threads),
-        ("Paths", doctor.folders),
-        ("Pairs", doctor.pairs),
-        ("Servers", doctor.servers),
-        ("Configuration", doctor.configuration),
+        ("memory", doctor.memory),
+        ("devices", doctor.devices),
+        ("threads", doctor.threads),
+        ("pairs", doctor.pairs),
+        ("servers", doctor.servers),
+        ("files", doctor.files),
     ):
-        print(title)
-        for line in section():
-            print(f"  {line}")
-        print()
-    faster = list(doctor.faster())
-    if faster:
-        print("What would make this machine faster")
-        for line in faster:
-            print("\n".join(_prose(f"  - {line}")))
-        print()
-    if not doctor.wrong:
-        print("Nothing is wrong.")
-        return OK
-    print("What is wrong")
-    for line in doctor.wrong:
-        print(f"  - {line}")
-    return FAILED
+        print("\n".join(_beside(title, section())))
+    _print_list("What would make this machine faster", doctor.faster())
+    _print_list("What is wrong", doctor.wrong)
+    if doctor.wrong:
+        return FAILED
+    print("\nNothing is wrong.")
+    return OK
+
+
+def _beside(title: str, lines: Iterable[str]) -> Iterator[str]:
+    """The lines of a section, wrapped beside its title. An indented one is for copying: it stays
+    whole, in a line of its own."""
+    for line in lines:
+        if line.startswith(" "):
+            yield line
+            continue
+        for part in _WRAPPER.wrap(line):
+            yield f"{title:<{_TITLE_CELLS}}{part}"
+            title = ""
+
+
+def _print_list(title: str, sentences: Iterable[str]) -> None:
+    listed = [f"  - {sentence}" for sentence in sentences]
+    if listed:
+        print("\n".join(["", title, *listed]))
 
 
 class Doctor:
@@ -126,15 +154,12 @@ class Doctor:
         self._has_llama_cpp = True
         python, native = backend.versions()
         yield f"llama-cpp-python {python}, llama.cpp {native}"
-        yield f"built for {', '.join(backend.backends())}"
-        yield from _features(backend.system_info())
-        yield "it has every function that the engine needs"
+        features = dict.fromkeys(re.findall(r"(\w+) = 1\b", backend.system_info()))
+        yield f"built for {', '.join(backend.backends())} with {', '.join(features)}"
         yield from _left_out()
 
     def llama_server(self) -> Iterator[str]:
         """The llama-server that can run the pairs in place of eaglechat's own engine."""
-        from eaglechat.engine.llama_server.probe_program import find, probe_program
-
         engine = self._settings.engine
         chosen = engine.llama_server
         if not chosen and find("llama-server") is None:
@@ -170,13 +195,14 @@ class Doctor:
         if chosen and engine.rpc_servers and not known.has_rpc:
             self.wrong.append(f"no pair would load: {known.without_rpc}")
 
+    def memory(self) -> Iterator[str]:
+        ram = machine.memory()
+        yield _free(ram.ram_available, ram.ram)
+
     def devices(self) -> Iterator[str]:
         """The devices of this machine and of RPC servers, and which layers they get."""
-        from eaglechat.engine.loading.machine import memory  # needs psutil
-
-        ram = memory()
-        yield f"memory: {_free(ram.ram_available, ram.ram)}"
         if not self._has_llama_cpp:
+            yield "unknown without llama.cpp"
             return
         from eaglechat.engine.llama import backend
 
@@ -191,22 +217,19 @@ class Doctor:
     def _rpc_servers(self) -> Iterator[str]:
         """The servers of engine.rpc_servers and their devices."""
         from eaglechat.engine.llama import backend
-        from eaglechat.engine.llama.placement import Device
-        from eaglechat.links.rpc import ask_all
 
         engine = self._settings.engine
         endpoints = engine.rpc_servers
         if endpoints and not engine.llama_server and not backend.has_rpc():
             self.wrong.append(backend.NO_RPC)
-        for endpoint, server in zip(endpoints, ask_all(endpoints), strict=True):
+        for endpoint, server in zip(endpoints, rpc.ask_all(endpoints), strict=True):
             if isinstance(server, RpcError):
                 self.wrong.append(
                     f"{server}. Start ggml-rpc-server there, or change engine.rpc_servers"
                 )
                 yield f"RPC server {endpoint}: cannot be used now"
                 continue
-            how = f"{server.latency_ms:.1f} ms away, RPC {server.protocol}"
-            yield f"RPC server {endpoint}: {how}"
+            yield f"RPC server {endpoint}: {server.latency_ms:.1f} ms away, RPC {server.protocol}"
             for free, total in server.memory:
                 name = f"RPC{len(self._lent)}"  # as llama.cpp will call it
                 self._lent.append(
@@ -218,12 +241,6 @@ class Doctor:
 
     def _offload(self, backends: Sequence[str]) -> Iterator[str]:
         """Which layers go to which device with the current settings."""
-        from eaglechat.engine.llama.placement import (
-            draft_placement,
-            offload_devices,
-            target_placement,
-        )
-
         devices = (*self._lent, *self._devices)
         gpus = offload_devices(devices)
         if not gpus:
@@ -231,8 +248,7 @@ class Doctor:
             why = "llama.cpp was built for the CPU only"
             if idle:
                 why = f"{', '.join(idle)} found none (is the driver installed?)"
-            yield from _prose(f"no GPU: {why}; see docs/install.md")
-            yield "layers: all on the CPU"
+            yield f"no GPU: {why}; see docs/install.md"
             return
         options = self._settings.to_load_options()
         try:
@@ -241,95 +257,46 @@ class Doctor:
             self.wrong.append(f"no pair would load: {error}")
             return
         draft = draft_placement(target, len(gpus))
-        yield from _prose(_layers(target, draft, [gpu.name for gpu in gpus]))
-        yield f"flash attention: {options.flash_attention}"
+        yield _layers(target, draft, [gpu.name for gpu in gpus])
 
     def threads(self) -> Iterator[str]:
-        from eaglechat.engine.loading.machine import choose_threads  # needs psutil
-
-        chosen = choose_threads()
+        chosen = machine.choose_threads()
         own = self._settings.engine.n_threads
-        if own:
-            yield f"{own}, as engine.n_threads says"
-        rule = "the default would be " if own else ""
-        yield from _prose(f"{rule}{chosen.count}: {chosen.reason}")
-
-    def folders(self) -> Iterator[str]:
-        yield f"configuration  {paths.config_file()}"
-        yield f"themes         {paths.user_themes_dir()}"
-        yield f"chats          {paths.chats_dir()}"
-        yield f"engine log     {paths.engine_log()}"
-        yield f"recent pairs   {paths.state_dir()}"
-        lost: dict[str, list[str]] = {}
-        for what, folder in (
-            ("settings", paths.config_dir()),
-            ("chats", paths.data_dir()),
-            ("recent pairs", paths.state_dir()),
-            ("the engine's log", paths.log_dir()),
-        ):
-            reason = paths.why_unwritable(folder)
-            if reason is not None:
-                lost.setdefault(reason, []).append(what)
-        for reason, kinds in lost.items():
-            self.wrong.append(
-                f"{_listed(kinds)} cannot be saved ({reason}); set EAGLECHAT_HOME to a folder that "
-                "can be written"
-            )
+        rule = f"{own}, as engine.n_threads says; the default would be " if own else ""
+        yield f"{rule}{chosen.count}: {chosen.reason}"
 
     def pairs(self) -> Iterator[str]:
-        from eaglechat.hub.local import pairs
-        from eaglechat.tui.texts import drafting
-
-        library = pairs.PairLibrary(paths.state_dir())
-        for pair in library.pairs():
-            status = pairs.inspect(pair)
-            can = f"can run, drafted by {drafting.badge(status.drafters)}"
-            if not status.drafters:
-                can = "can run"
-            yield f"{pair.name}: {status.problem or can}"
-            if status.target is not None and not status.drafters:
-                yield from _prose(f"  {drafting.why_none(status.target)}")
-            if status.loaded_target is not None:
-                line = self._context(status.loaded_target, status.draft)
-                yield from _prose(f"  {line}")
+        remembered = PairLibrary(paths.state_dir())
+        known = remembered.pairs()
+        for index, pair in enumerate(known):
+            status = inspect(pair)
+            if index < _MOST_PAIRS:
+                drafts = "drafted by " * bool(status.drafters) + drafting.badge(status.drafters)
+                context = ""
+                if status.loaded_target is not None:
+                    context = f"; {self._context(status.loaded_target, status.draft)}"
+                yield f"{pair.name}: {status.problem or f'can run, {drafts}'}{context}"
             if status.target is not None:
                 self._targets.append((status.pair, status.target))
             # A pair whose files were moved or not installed is told above, and nothing is broken.
             if status.problem and all(f.exists() for f in (pair.target, pair.draft) if f):
                 self.wrong.append(f"the pair {pair.name} cannot run: {status.problem}")
-        if library.problem:
-            self.wrong.append(library.problem)
+        if len(known) > _MOST_PAIRS:
+            yield f"and {len(known) - _MOST_PAIRS} more"
+        if remembered.problem:
+            self.wrong.append(remembered.problem)
 
     def _context(self, target: GGUFHeader, draft: GGUFHeader | None) -> str:
-        """The context that a pair gets with the current settings, and the memory it takes."""
-        from eaglechat.engine.loading.machine import free_memory  # needs psutil
-
+        """The context that a pair gets with the current settings, and the memory that all takes."""
         options = self._settings.to_load_options()
-        free = free_memory(options, (*self._lent, *self._devices))
+        free = machine.free_memory(options, (*self._lent, *self._devices))
         kv_types = options.kv_type, options.draft_kv_type
         n_ctx = options.n_ctx or default_context(target, draft, free, *kv_types)
         need = memory_need(target, draft, n_ctx, *kv_types)
-        parts = [
-            f"weights {_mib(need.target_weights + need.draft_weights)}",
-            f"KV cache {_mib(need.target_kv)} in {options.kv_type}",
-            f"the draft's {_mib(need.draft_kv)} in {options.draft_kv_type}"
-            if need.draft_kv
-            else "",
-            f"the MTP heads' {_mib(need.heads_kv)} in {options.draft_kv_type}"
-            if need.heads_kv
-            else "",
-            f"buffers {_mib(need.compute)}",
-        ]
-        why = "engine.n_ctx" if options.n_ctx else f"trained for {target.n_ctx_train:,}"
-        return (
-            f"context {n_ctx:,} tokens ({why}): {_mib(need.total)} of {_mib(free)} free; "
-            f"{', '.join(filter(None, parts))}"
-        )
+        return f"context {n_ctx:,} tokens, {_mib(need.total)} of {_mib(free)} free"
 
     def servers(self) -> Iterator[str]:
         """The servers of config.toml, all asked at the same time."""
-        from eaglechat.links.http.discovery import ask
-
         servers = self._settings.server
         if not servers:
             yield "none in config.toml"
@@ -346,54 +313,77 @@ class Doctor:
             speculation = {True: "with a draft", False: "without a draft", None: ""}[found.drafts]
             kind = found.kind.name.replace("this server", "an OpenAI-compatible server")
             models = f"{len(found.models)} models" if len(found.models) != 1 else found.models[0].id
-            about = ", ".join(filter(None, (kind, speculation, models)))
-            yield from _prose(f"{server.name}: {about}")
+            yield f"{server.name}: {', '.join(filter(None, (kind, speculation, models)))}"
 
-    def configuration(self) -> Iterator[str]:
-        from eaglechat.tui.commands.keymap import read_keymap
+    def files(self) -> Iterator[str]:
+        """The program's own files, and why some could not be saved."""
+        from eaglechat.tui.commands.keymap import read_keymap  # brings Textual
 
-        problems = self._problems + read_keymap(self._settings.keys, paths.config_file())[1]
-        if problems:
-            yield "has problems"
-        else:
-            yield "read" if paths.config_file().exists() else "none, all defaults"
+        config = paths.config_file()
+        problems = self._problems + read_keymap(self._settings.keys, config)[1]
+        read = "has problems" if problems else "read" if config.exists() else "none: all defaults"
+        yield f"settings  {config} ({read})"
+        yield f"chats     {paths.chats_dir()}"
+        yield f"state     {paths.state_dir()}"
+        yield f"log       {paths.engine_log()}"
         self.wrong.extend(str(problem) for problem in problems)
+        lost: dict[str, list[str]] = {}
+        for what, folder in (
+            ("settings", paths.config_dir()),
+            ("chats", paths.data_dir()),
+            ("recent pairs", paths.state_dir()),
+            ("the engine's log", paths.log_dir()),
+        ):
+            reason = paths.why_unwritable(folder)
+            if reason is not None:
+                lost.setdefault(reason, []).append(what)
+        for reason, kinds in lost.items():
+            self.wrong.append(
+                f"{_listed(kinds)} cannot be saved ({reason}); set EAGLECHAT_HOME to a folder that "
+                "can be written"
+            )
 
     def faster(self) -> Iterator[str]:
         """Advice on speed; none if llama.cpp could not be loaded."""
         if not self._has_llama_cpp:
             return
-        from eaglechat.cli.faster import advice
-        from eaglechat.engine.llama import backend
+        from eaglechat.engine.llama import backend, workarounds
 
+        gcc = workarounds.compiler_that_breaks_amx()
+        if gcc and "amx" in workarounds.for_every_model():
+            yield (
+                f"llama.cpp runs without AMX, so it reads prompts more slowly: GCC {gcc}, which "
+                "compiled it, breaks AMX; 13.2 and newer do not. This compiles it again, in one "
+                f"line:\n    {workarounds.mending_command()}"
+            )
         has_gpu = any(device.is_gpu for device in self._devices)
-        yield from advice(has_gpu, backend.backends(), self._targets)
+        yield from faster.advice(has_gpu, backend.backends(), self._targets)
 
 
 def _look_at(given: Sequence[Path]) -> int:
-    """What the models at these paths are, and what drafts for them."""
-    from eaglechat.hub.local.library import ModelKind, drafters_of, look_at, why_unfit
-    from eaglechat.tui.texts.drafting import about, brief, of_model
-
-    models = look_at([paths.expanded(str(path)) for path in given])
+    """Print what the models at these paths are, and what drafts for them."""
+    models = library.look_at([paths.expanded(str(path)) for path in given])
     if not models:
         print("There are no GGUF files.")
         return FAILED
     targets = [model for model in models if model.is_target]
     for model in models:
-        drafters = drafters_of(model, models)
+        drafters = library.drafters_of(model, models)
         by = "drafted by " if drafters and model.is_target else ""
-        facts = [brief(model.header) if model.header else "", by + of_model(model, drafters)]
+        facts = [
+            drafting.brief(model.header) if model.header else "",
+            by + drafting.of_model(model, drafters),
+        ]
         print(f"{model.name}: {', '.join(filter(None, (model.kind.value, *facts)))}")
-        said = about(model, drafters)
-        if model.kind is ModelKind.DRAFT and targets:
-            unfit = {target.name: why_unfit(target, model) for target in targets}
+        said = drafting.about(model, drafters)
+        if model.kind is library.ModelKind.DRAFT and targets:
+            unfit = {target.name: library.why_unfit(target, model) for target in targets}
             fits = [name for name, why in unfit.items() if why is None]
             why = f": {unfit[targets[0].name]}" if len(targets) == 1 else ""
             said = f"Fits {', '.join(fits)}." if fits else f"Fits none of these models{why}."
         if said:
-            print("\n".join(_prose(f"  {said}")))
-    return FAILED if any(model.kind is ModelKind.BROKEN for model in models) else OK
+            print(textwrap.fill(said, _COLUMNS, initial_indent="  ", subsequent_indent="    "))
+    return FAILED if any(model.kind is library.ModelKind.BROKEN for model in models) else OK
 
 
 def _crash_at_start() -> str | None:
@@ -408,21 +398,13 @@ def _crash_at_start() -> str | None:
 
 
 def _left_out() -> Iterator[str]:
-    """What is left out because llama.cpp crashes with it, why, and the way back."""
-    from eaglechat.engine.llama import workarounds
+    """What models run without because llama.cpp crashed with it, and the way back."""
+    from eaglechat.engine.llama import workarounds  # loads llama.cpp
 
-    gcc = workarounds.compiler_that_breaks_amx()
-    if gcc and "amx" in workarounds.for_every_model():
-        yield from _prose(
-            f"runs without AMX, so it reads prompts more slowly: GCC {gcc}, which compiled it, "
-            "breaks AMX; 13.2 and newer do not"
-        )
-        yield "  the command that mends it, which compiles llama.cpp again, in one line:"
-        yield f"  {workarounds.mending_command()}"
     known = workarounds.remembered()
     for one in known:
         since = f"{one.since:%d %B %Y}".lstrip("0")
-        yield from _prose(
+        yield (
             f"{Path(one.files[0]).name} runs {without(one.left_out)} since {since}: llama.cpp "
             f"crashed with it ({one.crash})"
         )
@@ -430,23 +412,6 @@ def _left_out() -> Iterator[str]:
         yield "  to try everything again: eaglechat doctor --forget-crashes"
         if paths.crash_log().exists():
             yield f"  the log of the last crash: {paths.crash_log()}"
-
-
-def _features(system_info: str) -> Iterator[str]:
-    """One line per backend from llama.cpp's `CPU : SSE3 = 1 | AVX = 1 | ...`."""
-    features: list[str] = []
-    for part in system_info.split("|"):
-        backend, _, rest = part.rpartition(" : ")
-        name, _, value = rest.strip().partition(" = ")
-        if backend:
-            if features:
-                yield from _prose(", ".join(features))
-            features = []
-        if name:
-            shown = name if value == "1" else f"{name} {value}"
-            features.append(f"{backend.strip()}: {shown}" if backend else shown)
-    if features:
-        yield from _prose(", ".join(features))
 
 
 def _layers(target: Placement, draft: Placement, gpus: Sequence[str]) -> str:
@@ -471,11 +436,6 @@ def _mib(n_bytes: int) -> str:
     return f"{n_bytes / 2**20:,.0f} MiB"
 
 
-def _prose(line: str) -> list[str]:
-    """A sentence, wrapped."""
-    return textwrap.wrap(line, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-
-
 def _free(free: float, size: float) -> str:
-    """Both in bytes."""
+    """Such as "3.1 GiB free of 8.0 GiB"; both in bytes."""
     return f"{free / 2**30:.1f} GiB free of {size / 2**30:.1f} GiB"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from eaglechat import own_python, paths
 from eaglechat.cli import options
-from eaglechat.cli.progress import Bars
+from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import CommandError, complain
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine, machine_of
 from eaglechat.hub.local import bandwidth
@@ -229,42 +229,36 @@ class Waiting:
     """Shows the progress of what comes before a reply: loading the pair, reading the prompt."""
 
     def __init__(self) -> None:
-        self._since = time.monotonic()
-        self._bars: Bars | None = None
-        self._has_begun = False
+        self._progress: Progress | None = Progress(vanish=True, after_s=PATIENCE_S)
 
     def see(self, event: Answer) -> None:
         """Follow the answers to a request, in order."""
+        if self._progress is None or isinstance(event, WindowMoved):
+            return
         if isinstance(event, Loading):
             what = "asking the server" if event.stage == "server" else f"loading the {event.stage}"
-            self._draw(what, event.fraction, 1.0, "")
+            self._progress.show(what, event.fraction, 1.0, key="waiting")
         elif isinstance(event, Restarting):
-            if self._bars is not None:
-                self._bars.close()
-                self._bars = None
+            self._progress.close()
             complain(starts_again(event.crash, event.leave_out, event.log))
         elif isinstance(event, PrefillProgress):
             done, total = event.prefill.done, event.prefill.total
-            self._draw("reading the prompt", done, total, f"{done:,} of {total:,} tokens")
-        elif not isinstance(event, WindowMoved):
+            text = f"{done:,} of {total:,} tokens"
+            self._progress.show("reading the prompt", done, total, text, key="waiting")
+        else:
             self.close()
 
     def chooses_form(self, fraction: float) -> None:
         """Show how far measuring the forms of the target is, which the first load does."""
-        self._draw("measuring which form drafts fastest (only once)", fraction, 1.0, "")
+        if self._progress is not None:
+            what = "measuring which form drafts fastest (only once)"
+            self._progress.show(what, fraction, 1.0, key="waiting")
 
     def close(self) -> None:
         """Erase the bar; nothing is drawn from here on."""
-        self._has_begun = True
-        if self._bars is not None:
-            self._bars.close()
-
-    def _draw(self, what: str, done: float, total: float, text: str) -> None:
-        if self._has_begun or time.monotonic() - self._since < PATIENCE_S:
-            return
-        self._bars = self._bars or Bars(vanish=True)
-        if self._bars.live:
-            self._bars.draw("waiting", what, done, total, text)
+        if self._progress is not None:
+            self._progress.close()
+        self._progress = None
 
 
 class Interrupt:

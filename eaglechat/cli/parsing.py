@@ -15,7 +15,7 @@ from eaglechat.cli.status import WRONG_USAGE, WrongUsageError, complain
 _FLAG = re.compile(r"(?<!\S)--[a-z][a-z-]*")
 
 
-class CommandHelp(argparse.HelpFormatter):
+class _Help(argparse.RawDescriptionHelpFormatter):
     """Shows only required arguments in the usage line; the list below it has the others."""
 
     def add_usage(
@@ -31,23 +31,20 @@ class CommandParser(argparse.ArgumentParser):
     """A parser that reports an error in one line, without the usage above it."""
 
     def __init__(self, **how: Any) -> None:
-        super().__init__(formatter_class=CommandHelp, **how)
+        super().__init__(formatter_class=_Help, **how)
         self.register("type", Path, _path)
 
     def error(self, message: str) -> NoReturn:
         complain(f"{message} ({self.prog} --help)")
         sys.exit(WRONG_USAGE)
 
-    def has(self, flag: str) -> bool:
-        return flag in _FLAG.findall(self.format_help())
-
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """End the program with an error about arguments that the command does not have."""
         first = unknown[0]
-        if not first.startswith("-"):
-            named = ", and name a model with --target" if self.has("--target") else ""
-            self.error(f"{first!r} is one argument too many; quote what has spaces in it{named}")
         flags = _FLAG.findall(self.format_help())
+        if not first.startswith("-"):
+            named = ", and name a model with --target" if "--target" in flags else ""
+            self.error(f"{first!r} is one argument too many; quote what has spaces in it{named}")
         self.error(f"there is no {first}{did_you_mean(first.split('=')[0], flags)}")
 
 

@@ -1,69 +1,93 @@
-"""Bars on standard error, drawn by rich where that is a terminal."""
+"""What a command is doing, on standard error: bars on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-    from rich.table import Column
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as Rows
+from rich.table import Column
 
 _BAR_CELLS = 16
 _AROUND_TEXT_CELLS = 1 + _BAR_CELLS + len(" 100% ") + 1
 """The last column stays free, because some terminals wrap a line that fills it."""
 _LEAST_NAME_CELLS = 12
+_TENTHS = 10
 
 
-class Bars:
-    """One progress bar per task. Without a terminal that can redraw, nothing is drawn and `live` is
-    False; the caller then prints what matters as lines."""
+class Progress:
+    """One bar per task. Where nothing can be redrawn, a line for each tenth that is done, and for
+    each new state of a task."""
 
-    def __init__(self, stream: TextIO | None = None, *, vanish: bool = False) -> None:
-        """`vanish`: erase the bars at the end."""
-        # Imported here, because --help imports the module of every command.
-        from rich.console import Console
-
+    def __init__(
+        self, stream: TextIO | None = None, *, vanish: bool = False, after_s: float = 0.0
+    ) -> None:
+        """`vanish`: erase the bars at the end, and print no lines. `after_s`: what is done within
+        so many seconds is not shown."""
         self._console = Console(file=stream or sys.stderr, highlight=False)
         self._vanish = vanish
-        self._progress: Progress | None = None
+        self._from = time.monotonic() + after_s
+        self._rows: Rows | None = None
         self._tasks: dict[Hashable, TaskID] = {}
-        self._name_column: Column
+        self._said: dict[Hashable, object] = {}
+        self._name_column = Column(no_wrap=True, overflow="ellipsis")
         self._longest_text = 0
 
     @property
     def live(self) -> bool:
+        """Whether bars can be drawn."""
         return self._console.is_interactive
 
-    def draw(
-        self, key: Hashable, name: str, done: float, total: float | None, text: str = ""
+    def show(
+        self,
+        name: str,
+        done: float,
+        total: float | None,
+        text: str = "",
+        *,
+        key: Hashable = None,
+        state: str = "",
     ) -> None:
-        """Draw a bar or move it. Without a `total` the bar pulses."""
-        if self._progress is None:
-            self._progress = self._started()
+        """Draw a bar or move it. Without a `total` it pulses. `key` is of the task, if the name is
+        not its own or changes."""
+        key = name if key is None else key
+        if not self.live:
+            tenth = int(_TENTHS * done / total) if total else None
+            if not self._vanish and self._said.get(key) != (tenth, state):
+                self._said[key] = tenth, state
+                self._say(name, tenth, text)
+        elif time.monotonic() >= self._from:
+            self._draw(key, name, done, total, text)
+
+    def close(self) -> None:
+        """Stop drawing. The bars stay above the next line that is printed, unless they vanish."""
+        if self._rows is not None:
+            self._rows.stop()
+        self._rows, self._tasks = None, {}
+
+    def _say(self, name: str, tenth: int | None, text: str) -> None:
+        percent = f": {100 // _TENTHS * tenth}%" if tenth is not None else ""
+        print(f"{name}{percent}  {text}".rstrip(), file=self._console.file, flush=True)
+
+    def _draw(self, key: Hashable, name: str, done: float, total: float | None, text: str) -> None:
+        if self._rows is None:
+            self._rows = self._started()
         self._longest_text = max(self._longest_text, len(text))
         # The text after the bar is always whole; the name gets the cells that are left.
         room = self._console.width - _AROUND_TEXT_CELLS - self._longest_text
         self._name_column.max_width = max(room, _LEAST_NAME_CELLS)
         if key not in self._tasks:
-            self._tasks[key] = self._progress.add_task(name, total=total, text=text)
-        self._progress.update(
+            self._tasks[key] = self._rows.add_task(name, total=total, text=text)
+        self._rows.update(
             self._tasks[key], description=name, completed=done, total=total, text=text
         )
 
-    def close(self) -> None:
-        """Stop drawing. The bars stay above the next line that is printed, unless they vanish."""
-        if self._progress is not None:
-            self._progress.stop()
-        self._progress, self._tasks = None, {}
-
-    def _started(self) -> Progress:
-        from rich.progress import BarColumn, Progress, TextColumn
-        from rich.table import Column
-
-        self._name_column = Column(no_wrap=True, overflow="ellipsis")
-        progress = Progress(
+    def _started(self) -> Rows:
+        rows = Rows(
             TextColumn("{task.description}", markup=False, table_column=self._name_column),
             BarColumn(_BAR_CELLS),
             TextColumn("{task.percentage:>3.0f}%"),
@@ -73,5 +97,5 @@ class Bars:
             # Standard output may be a pipe to another program.
             redirect_stdout=False,
         )
-        progress.start()
-        return progress
+        rows.start()
+        return rows

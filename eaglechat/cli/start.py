@@ -8,7 +8,6 @@ import sys
 
 from eaglechat import paths
 from eaglechat.cli import options
-from eaglechat.cli.loading import engine_command
 from eaglechat.cli.status import OK, CommandError
 from eaglechat.settings import TABLES
 
@@ -30,6 +29,8 @@ def run(args: argparse.Namespace) -> int:
             "the chat needs a terminal that moves its cursor, and this one says that it does not "
             "(TERM=dumb); eaglechat run writes plain text"
         )
+    # --help needs none of these.
+    from eaglechat.cli.loading import engine_command
     from eaglechat.hub.local.pairs import PairLibrary
     from eaglechat.links.process import ProcessLink
     from eaglechat.tui.app import EagleApp

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,8 +13,9 @@ from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.loading import Interrupt
 from eaglechat.cli.parsing import checked_type
-from eaglechat.cli.progress import Bars
+from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import INTERRUPTED, OK, CommandError, WrongUsageError, complain
+from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.settings import find
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def run(args: argparse.Namespace) -> int:
     settings = run_settings(args)
     report_file = _beside(settings.out, ".md")
     check_report(report_file, settings.out)
-    display = Display()
+    display = TrainingDisplay()
     try:
         with Interrupt() as interrupt:
             # Not before: they load torch, which takes seconds.
@@ -300,48 +300,32 @@ def parse_budget(text: str) -> Budget:
     return Budget(tokens=int(float(match[1])))
 
 
-class Display:
-    """Progress on standard error: bars on a terminal, else a line every 20 seconds."""
-
-    _LINE_EVERY_S = 20.0
+class TrainingDisplay:
+    """The progress of a run: a bar for each stage, with the time that it still takes."""
 
     def __init__(self) -> None:
-        self._bars = Bars()
-        self._stage = ""
-        self._begun = (0.0, 0.0)
-        self._said_at = 0.0
+        self._progress = Progress()
+        self._stage, self._begun = "", (0.0, 0.0)
 
     def show(self, progress: TrainingProgress) -> None:
         now = time.monotonic()
         if progress.stage != self._stage:
-            self._stage, self._begun, self._said_at = progress.stage, (now, progress.done), 0.0
-        said = ", ".join(filter(None, (self._left(progress, now), progress.note)))
-        if self._bars.live:
-            self._bars.draw(progress.stage, progress.stage, progress.done, progress.total, said)
-        elif now - self._said_at >= self._LINE_EVERY_S or progress.done >= progress.total:
-            self._said_at = now
-            share = min(progress.done / progress.total, 1.0) if progress.total else 0.0
-            line = ", ".join(filter(None, (f"{progress.stage} {share:.0%}", said)))
-            print(line, file=sys.stderr, flush=True)
+            self._stage, self._begun = progress.stage, (now, progress.done)
+        started, before = self._begun
+        left = ""
+        if before < progress.done < progress.total:
+            share_left = (progress.total - progress.done) / (progress.done - before)
+            left = f"{format_seconds((now - started) * share_left)} left"
+        text = ", ".join(filter(None, (left, progress.note)))
+        self._progress.show(progress.stage, progress.done, progress.total, text)
 
     def end(self) -> None:
         """Leave the bars as they are."""
-        self._bars.close()
-
-    def _left(self, progress: TrainingProgress, now: float) -> str:
-        from eaglechat.hub.units import format_seconds
-
-        started, before = self._begun
-        if not before < progress.done < progress.total:
-            return ""
-        left = (now - started) * (progress.total - progress.done) / (progress.done - before)
-        return f"{format_seconds(left)} left"
+        self._progress.close()
 
 
 def _report(outcome: TrainingOutcome, settings: RunSettings) -> str:
     """The report of a run, as Markdown."""
-    from eaglechat.hub.units import format_bytes, format_seconds
-
     state = outcome.state
     lines = [
         _title(outcome.out),

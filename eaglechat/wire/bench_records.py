@@ -14,9 +14,6 @@ PLAIN = "plain"
 AS_STARTED = "as started"
 """The setting of a server, which drafts as it was started to, or not at all."""
 
-REFERENCE = "reference"
-"""The prefix of the reference program's settings."""
-
 
 @dataclass(frozen=True)
 class BenchPrompt:
@@ -51,9 +48,6 @@ class BenchRun:
     """The drafter that was asked for, "auto" if it chose; None for plain decoding."""
     by_drafter: dict[str, DrafterStats] = field(default_factory=dict)
     """Counts by drafter."""
-    prefill_tokens: int = 0
-    """Set for the reference program alone, which reads the whole prompt in every run."""
-    prefill_ms: float = 0.0
 
     @property
     def tokens_per_second(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -16,7 +15,7 @@ import pytest
 
 from eaglechat.cli import loading, main
 from tests import tiny
-from tests.cli.engines import engine_that, engine_that_dies_after
+from tests.cli.engines import engine_that
 from tests.cli.run.running import in_this_process
 from tests.waiting import PATIENCE_S
 
@@ -77,21 +76,6 @@ def test_every_setting_of_every_repeat_of_a_prompt_is_measured_in_turns(
     assert "cat" in "".join(said)
     assert results["verdict"] == said[2]
     assert re.search("orth it|No gain|an't tell: |eaning ", said[2])
-
-
-def test_prefill_is_measured_in_every_repeat(
-    bench: Callable[..., dict[str, Any]],
-) -> None:
-    results = bench("--prefill")
-
-    read = [(run["prompt"], run["repeat"], run["setting"]) for run in results["prefill"]]
-    assert read == [
-        (prompt, repeat, setting)
-        for repeat in (0, 1)
-        for prompt in ("cat", "fox")
-        for setting in ("plain", "drafting")
-    ]
-    assert all(run["tokens"] > 0 and run["ms"] > 0.0 for run in results["prefill"])
 
 
 def test_by_turns_writes_the_same_replies(bench: Callable[..., dict[str, Any]]) -> None:
@@ -160,46 +144,17 @@ def test_copies_are_prompts_of_their_own_and_a_shape_that_is_none_is_refused(
     assert "'bush' is none of chain, tree" in capsys.readouterr().err
 
 
-def test_the_reference_is_asked_what_the_engine_is(
-    bench: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
-    program = tmp_path / "reference"
-    program.write_text(
-        f"#!{sys.executable}\n"
-        "import pathlib, sys\n"
-        f"seen = pathlib.Path({str(tmp_path / 'seen')!r})\n"
-        "prompt = pathlib.Path(sys.argv[sys.argv.index('-f') + 1]).read_text()\n"
-        "seen.write_text(prompt)\n"
-        "print('encoded 9 tokens in 0.5 seconds\\ndecoded 12 tokens in 1.0 seconds')\n"
-        "print('n_drafted = 4\\nn_accept = 2')\n"
-    )
-    program.chmod(0o755)
-    results = bench("--reference", str(program))
-
-    named = [run for run in runs_of(results) if run[2].startswith("reference")]
-    assert named == [
-        (prompt, repeat, setting)
-        for repeat in (0, 1)
-        for prompt in ("cat", "fox")
-        for setting in ("reference plain", "reference 2")
-    ]
-    assert "the quick brown fox" in (tmp_path / "seen").read_text()
-
-
 def test_a_target_without_a_draft_has_nothing_to_compare(
     tiny_files: tuple[Path, Path],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(loading, "start_engine", in_this_process)
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
 
     alone = ["bench", "--target", str(tiny_files[0])]
     assert main(alone) == 1
     wrong = "there is nothing to compare: no draft is loaded, and n-grams are off; --ngram on "
     assert wrong in capsys.readouterr().err
-    assert main([*alone, "--ngram", "on", "--reference", sys.executable]) == 1
-    assert "--reference compares drafts, and no draft file is loaded" in capsys.readouterr().err
 
 
 def test_a_target_without_a_draft_is_measured_with_n_grams_alone(
@@ -241,34 +196,38 @@ def process(arguments: list[str], home: Path) -> subprocess.Popen[str]:
     )
 
 
+def engine_that_does_with_its_second_run(what: str) -> list[str]:
+    return engine_that(
+        "import os, signal, sys\n"
+        "from eaglechat.engine.process.pair_worker import PairWorker\n"
+        "from eaglechat.wire.protocol import BenchRunDone\n"
+        "say, runs = PairWorker.say, []\n"
+        "def watched(self, event):\n"
+        "    say(self, event)\n"
+        "    if isinstance(event, BenchRunDone):\n"
+        "        runs.append(event)\n"
+        "        if len(runs) == 2:\n"
+        f"            {what}\n"
+        "PairWorker.say = watched"
+    )
+
+
 def test_an_engine_that_dies_leaves_what_was_measured(arguments: list[str], tmp_path: Path) -> None:
-    """It is the one of engine.command, and dies where the chat's events are made: in prefill."""
-    more = [*engine_that_dies_after(0), "--prefill"]
-    with process([*arguments, *more], tmp_path) as running:
+    said = "GGML_ASSERT(n_outputs > 0) failed"
+    abort = f"print({said!r}, file=sys.stderr, flush=True); os.abort()"
+    dying = engine_that_does_with_its_second_run(abort)
+    with process([*arguments, *dying, "--repeat", "100000"], tmp_path) as running:
         out, err = running.communicate(timeout=PATIENCE_S)
 
     assert running.returncode == 1
     assert "cat" in out
     assert "the engine stopped by itself (signal 6, SIGABRT)" in err
-    assert "GGML_ASSERT(n_outputs > 0) failed" in err
+    assert said in err
     assert "the tables show what was measured before that" in err
 
 
 def test_ctrl_c_ends_the_bench_with_what_was_measured(arguments: list[str], tmp_path: Path) -> None:
-    """The engine sends the signal with the second reply that it measured."""
-    engine = engine_that(
-        "import os, signal\n"
-        "from eaglechat.engine.process.pair_worker import PairWorker\n"
-        "from eaglechat.wire.protocol import BenchRunDone\n"
-        "say, runs = PairWorker.say, []\n"
-        "def interrupt(self, event):\n"
-        "    say(self, event)\n"
-        "    if isinstance(event, BenchRunDone):\n"
-        "        runs.append(event)\n"
-        "        if len(runs) == 2:\n"
-        "            os.kill(os.getppid(), signal.SIGINT)\n"
-        "PairWorker.say = interrupt"
-    )
+    engine = engine_that_does_with_its_second_run("os.kill(os.getppid(), signal.SIGINT)")
     with process([*arguments, *engine, "--repeat", "100000"], tmp_path) as running:
         out, err = running.communicate(timeout=PATIENCE_S)
 

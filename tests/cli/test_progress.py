@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from eaglechat.cli.bench.command import ProgressLine
-from eaglechat.cli.progress import Bars
-from eaglechat.cli.train import Display
+from eaglechat.cli.bench.command import BenchProgress
+from eaglechat.cli.progress import Progress
+from eaglechat.cli.train import TrainingDisplay
 from tests.cli.redrawn import Terminal
 
 
@@ -33,7 +33,7 @@ def step_of(stage: str, done: float) -> Any:
 
 def test_the_bench_s_bar_counts_replies_and_vanishes(terminal: Terminal) -> None:
     with redirect_stderr(terminal):
-        progress = ProgressLine(4, 60.0)
+        progress = BenchProgress(4, 60.0)
         for setting in ("plain", "n = 3"):
             progress.show(run_of(setting))
         progress.clear()
@@ -46,15 +46,29 @@ def test_the_bench_s_bar_counts_replies_and_vanishes(terminal: Terminal) -> None
 def test_the_bench_draws_nothing_off_a_terminal() -> None:
     stream = io.StringIO()
     with redirect_stderr(stream):
-        progress = ProgressLine(2, 60.0)
+        progress = BenchProgress(2, 60.0)
         progress.show(run_of("plain"))
         progress.clear()
     assert stream.getvalue() == ""
 
 
+def test_off_a_terminal_training_says_each_tenth_of_a_stage_once() -> None:
+    stream = io.StringIO()
+    with redirect_stderr(stream):
+        display = TrainingDisplay()
+        for hundredth in range(101):
+            display.show(step_of("training", hundredth / 10))
+        display.end()
+    lines = stream.getvalue().splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        f"training: {percent}%" for percent in range(0, 101, 10)
+    ]
+    assert all(line.endswith("loss 1.0") for line in lines)
+
+
 def test_training_has_a_bar_for_each_stage(terminal: Terminal) -> None:
     with redirect_stderr(terminal):
-        display = Display()
+        display = TrainingDisplay()
         for stage, done in (("reading", 5), ("reading", 10), ("training", 3)):
             display.show(step_of(stage, done))
         display.end()
@@ -69,19 +83,19 @@ def test_a_name_is_cut_only_where_there_is_no_room(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    bars = Bars(terminal)
-    bars.draw(1, "re-encoding the target (only once)", 1, 2)
+    bars = Progress(terminal)
+    bars.show("re-encoding the target (only once)", 1, 2)
     bars.close()
     assert terminal.frames()[-1][0].startswith("re-encoding the target (only once) ")
-    bars = Bars(terminal)
-    bars.draw(1, "a-file-with-a-name-of-its-own.gguf", 1, 2, "x" * 40)
+    bars = Progress(terminal)
+    bars.show("a-file-with-a-name-of-its-own.gguf", 1, 2, "x" * 40)
     bars.close()
     assert re.fullmatch(r"a-file-with-\S+…\s.* 50% x{40}", terminal.frames()[-1][0])
 
 
 def test_a_name_is_text_and_no_markup(terminal: Terminal) -> None:
-    bars = Bars(terminal)
-    bars.draw(1, "[bold]m[/bold]", 1, None, "[red]")
+    bars = Progress(terminal)
+    bars.show("[bold]m[/bold]", 1, None, "[red]")
     bars.close()
     assert "[bold]m[/bold]" in terminal.frames()[-1][0]
     assert terminal.frames()[-1][0].endswith("[red]")

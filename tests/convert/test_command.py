@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.cli import main
-from eaglechat.cli.hub.progress import ProgressPrinter
+from eaglechat.cli.hub import convert
 from tests.convert.checkpoints import draft, write_target
 
 
@@ -78,11 +78,11 @@ def test_an_unknown_type_is_wrong_usage(files: Path, capsys: pytest.CaptureFixtu
 def test_ctrl_c_leaves_nothing_behind(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_printer: ProgressPrinter, _stage: str, done: int, total: int) -> None:
+    def interrupted(_progress: object, _stage: str, done: int, total: int) -> None:
         if done > total / 2:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(ProgressPrinter, "stage", interrupted)
+    monkeypatch.setattr(convert, "show_bytes", interrupted)
     assert run(files) == 130
     assert "interrupted; nothing was written" in capsys.readouterr().err
     assert list((files / "out").iterdir()) == []

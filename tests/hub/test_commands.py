@@ -16,7 +16,8 @@ import pytest
 
 from eaglechat.chat.history.lines import VERSION
 from eaglechat.cli.hub import remove
-from eaglechat.cli.hub.progress import ProgressPrinter
+from eaglechat.cli.hub.progress import show_bytes, show_install
+from eaglechat.cli.progress import Progress
 from eaglechat.hub.downloads.client import RemoteFile
 from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.queue import Downloads, FileSnapshot, InstallSnapshot, Stage
@@ -355,10 +356,10 @@ def together(*files: FileSnapshot) -> InstallSnapshot:
 
 
 def test_a_terminal_gets_bars_redrawn_in_place(terminal: Terminal) -> None:
-    printer = ProgressPrinter(terminal)
+    progress = Progress(terminal)
     for done in (500, 1000):
-        printer.show(together(a_file(done, "a/model.gguf"), a_file(done, "b/model.gguf")))
-    printer.close()
+        show_install(progress, together(a_file(done, "a/model.gguf"), a_file(done, "b/model.gguf")))
+    progress.close()
     first, second, total = terminal.frames()[-1]
     assert first == second
     assert re.fullmatch(r"model\.gguf ━+╺?━+  50% 1 kB of 2 kB  500 B/s  0:03 left", first)
@@ -369,9 +370,9 @@ def test_a_narrow_terminal_shortens_names_not_figures(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    printer = ProgressPrinter(terminal)
-    printer.show(together(a_file(500, f"{'long-' * 12}Q4_K_M.gguf")))
-    printer.close()
+    progress = Progress(terminal)
+    show_install(progress, together(a_file(500, f"{'long-' * 12}Q4_K_M.gguf")))
+    progress.close()
     (line,) = terminal.frames()[-1]
     assert re.match(r"long-long-[long-]*… ━", line)
     assert line.endswith("25% 500 B of 2 kB  500 B/s  0:03 left")
@@ -379,11 +380,11 @@ def test_a_narrow_terminal_shortens_names_not_figures(
 
 
 def test_what_a_program_reads_is_not_drawn_over(terminal: Terminal, capsys: Any) -> None:
-    printer = ProgressPrinter(terminal)
-    printer.stage("converting", 50, 100)
+    progress = Progress(terminal)
+    show_bytes(progress, "converting", 50, 100)
     print("/a/path")
-    printer.stage("converting", 100, 100)
-    printer.close()
+    show_bytes(progress, "converting", 100, 100)
+    progress.close()
     assert capsys.readouterr().out == "/a/path\n"
     assert terminal.frames()[-1][0].endswith("100% 100 B of 100 B")
 
@@ -393,16 +394,16 @@ def test_a_terminal_that_cannot_redraw_gets_lines(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv("TERM", variable)
-    printer = ProgressPrinter(terminal)
-    printer.stage("converting", 55, 100)
-    printer.close()
-    assert terminal.getvalue() == "converting: 50%\n"
+    progress = Progress(terminal)
+    show_bytes(progress, "converting", 55, 100)
+    progress.close()
+    assert terminal.getvalue() == "converting: 50%  55 B of 100 B\n"
 
 
 def test_off_a_terminal_only_tenths_are_said() -> None:
     stream = io.StringIO()
-    printer = ProgressPrinter(stream)
+    progress = Progress(stream)
     for done in range(0, 2001, 20):
-        printer.show(together(a_file(done)))
-    lines = stream.getvalue().splitlines()
-    assert lines == [f"sub/model.gguf: {10 * tenth}% of 2 kB" for tenth in range(11)]
+        show_install(progress, together(a_file(done)))
+    tenths = [line.partition("  ")[0] for line in stream.getvalue().splitlines()]
+    assert tenths == [f"model.gguf: {10 * tenth}%" for tenth in range(11)]

@@ -6,10 +6,9 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import msgspec
 
@@ -17,18 +16,14 @@ from eaglechat import paths
 from eaglechat.chat.refusals import misfit, no_comparison
 from eaglechat.cli import options
 from eaglechat.cli.bench import tables as bench_tables
-from eaglechat.cli.bench.measuring import (
-    Measuring,
-    Yardstick,
-    chat_settings,
-    reference_lengths,
-    wrong_flag,
-)
+from eaglechat.cli.bench.measuring import Measuring, chat_settings, wrong_flag
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
-from eaglechat.cli.progress import Bars
+from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
 from eaglechat.engine.bench.looks import minutes_for
-from eaglechat.engine.bench.report import BenchReport, report_of
+from eaglechat.engine.bench.measure import settings_of
+from eaglechat.engine.bench.prompts import builtin_prompts, copy_prompts, parse_prompts
+from eaglechat.engine.bench.report import BenchReport, by_drafter, report_of
 from eaglechat.engine.bench.verdict import judge
 from eaglechat.hub.local.speeds import Speeds, note_bench, setup_of
 from eaglechat.hub.units import format_seconds
@@ -39,9 +34,6 @@ from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AUTO, Auto, DrafterChoice, Hello, PairInfo, Shape
 from eaglechat.wire.stats import of_the_draft
-
-if TYPE_CHECKING:
-    from eaglechat.engine.bench.prefill import PrefillRun
 
 T = TypeVar("T")
 
@@ -108,15 +100,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure each reply exactly N times instead",
     )
     parser.add_argument(
-        "--reference",
-        type=Path,
-        metavar="BINARY",
-        help="your llama-speculative-simple, to run on the same prompts",
-    )
-    parser.add_argument(
-        "--prefill", action="store_true", help="measure how fast the prompts are read, too"
-    )
-    parser.add_argument(
         "--by-turns",
         action="store_true",
         help="measure all settings side by side, a few tokens at a time: far less noise on a busy "
@@ -146,8 +129,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _prompts(chosen: str | None) -> list[BenchPrompt]:
     """Raises OSError, CommandError."""
-    from eaglechat.engine.bench.prompts import builtin_prompts, copy_prompts, parse_prompts
-
     if chosen is None:
         return builtin_prompts()
     if chosen == _COPY:
@@ -161,16 +142,13 @@ def _prompts(chosen: str | None) -> list[BenchPrompt]:
 
 
 def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Interrupt) -> int:
-    from eaglechat.engine.bench.reference import ReferenceFailedError
-
     settings, problems = options.load_settings(args)
     options.report(problems)
     pair = choose_pair(args, settings)
     trouble: str | None = None
     runs: list[BenchRun] = []
-    prefills: list[PrefillRun] = []
     server = pair.server
-    with CommandEngine(settings, interrupt, server) as engine, ExitStack() as stack:
+    with CommandEngine(settings, interrupt, server) as engine:
         info, hello = engine.load(pair), engine.hello
         by_chats = None
         if not hello.can.bench:
@@ -182,27 +160,22 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
             args.ngram = _open_drafters(args, info)
         args.drafter = _open_kinds(args, info)
         args.n = args.n or _LENGTHS
-        yardstick = None
-        if args.reference is not None:
-            yardstick = Yardstick(args, info, settings.to_load_options(), stack)
-        n_runs = len(prompts) * (len(by_chats) if by_chats else _runs_per_repeat(args))
+        measured = by_chats or settings_of(args.n, args.shape, args.ngram, args.drafter)
+        n_runs = len(prompts) * len(measured)
         minutes = args.minutes or minutes_for(n_runs * args.max_tokens, info.plain_ms, _MINUTES)
         limit_s = inf if args.repeat and not args.minutes else 60.0 * minutes
-        progress = ProgressLine(n_runs * args.repeat if args.repeat else None, limit_s)
+        progress = BenchProgress(n_runs * args.repeat if args.repeat else None, limit_s)
         measuring = Measuring(args, engine, interrupt, by_chats, time.monotonic() + limit_s)
         try:
-            for measured in measuring.runs(prompts, yardstick):
-                if isinstance(measured, BenchRun):
-                    runs.append(measured)
-                else:
-                    prefills.append(measured)
-                progress.show(measured)
-        except (ReferenceFailedError, EngineError) as error:
+            for run_ in measuring.runs(prompts):
+                runs.append(run_)
+                progress.show(run_)
+        except EngineError as error:
             trouble = str(error)
         finally:
             progress.clear()
     report = report_of(runs)
-    _give_out(args, hello, info, report, prefills=prefills, level=measuring.level)
+    _give_out(args, hello, info, report, measuring.level)
     if args.prompts is None and trouble is None:
         setup = setup_of(pair, settings.engine, settings.speculation.drafter)
         note_bench(Speeds(paths.state_dir()), setup, report)
@@ -215,23 +188,14 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
 
 
 def _give_out(
-    args: argparse.Namespace,
-    hello: Hello,
-    info: PairInfo,
-    report: BenchReport,
-    *,
-    prefills: list[PrefillRun],
-    level: float,
+    args: argparse.Namespace, hello: Hello, info: PairInfo, report: BenchReport, level: float
 ) -> None:
     """Print the verdict and the tables, and write everything as JSON if asked to. `level` is the
     probability that the verdict is wrong."""
-    from eaglechat.engine.bench.prefill import prefill_results
-    from eaglechat.engine.bench.report import by_drafter
-
-    verdict, read = judge(report, level), prefill_results(prefills, report.runs)
+    verdict = judge(report, level)
     names = {result.setting: result.setting for result in report.settings}
     said = verdict_in_words(verdict, names) if verdict is not None else ""
-    for line in bench_tables.lines(info, hello, report, read, said, markdown=args.markdown):
+    for line in bench_tables.lines(info, hello, report, said, markdown=args.markdown):
         print(line)
     if info.speculation_off:
         print(f"\nNothing is drafted: {info.speculation_off}.")
@@ -245,7 +209,6 @@ def _give_out(
             "pair": info,
             "verdict": said,
             "report": report,
-            "prefill": prefills,
         }
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
@@ -266,8 +229,6 @@ def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]
     if reason := info.no_bench(ngram=any(args.ngram)):
         hint = "; --ngram on measures n-grams" if info.speculation_off is None else ""
         raise CommandError(f"there is nothing to compare: {reason}{hint}")
-    if info.draft is None and args.reference is not None:
-        raise CommandError("--reference compares drafts, and no draft file is loaded")
     return args.ngram if info.drafters else (True,)
 
 
@@ -280,20 +241,11 @@ def _open_kinds(args: argparse.Namespace, info: PairInfo) -> tuple[DrafterChoice
     return args.drafter or (tuple(several) if len(several) > 1 else (AUTO,))
 
 
-def _runs_per_repeat(args: argparse.Namespace) -> int:
-    from eaglechat.engine.bench.measure import settings_of
-
-    settings = settings_of(args.n, args.shape, args.ngram, args.drafter)
-    reference = len(reference_lengths(args)) if args.reference else 0
-    return len(settings) + (2 if args.prefill else 0) + reference
-
-
-class ProgressLine:
-    """A progress bar on standard error, if that is a terminal."""
+class BenchProgress:
+    """How far the bench is, by its replies or, if their number is not known before, by its time."""
 
     def __init__(self, total: int | None, limit_s: float) -> None:
-        """`total`: the number of replies, if it is known before."""
-        self._bars = Bars(vanish=True)
+        self._progress = Progress(vanish=True)
         self._total, self._limit_s = total, limit_s
         self._done = 0
         self._started = time.monotonic()
@@ -301,27 +253,21 @@ class ProgressLine:
             limit = plural(round(limit_s / 60), "minute")
             print(f"Up to {limit}, until it can tell.", file=sys.stderr)
 
-    def show(self, run_: BenchRun | PrefillRun) -> None:
+    def show(self, run_: BenchRun) -> None:
         self._done += 1
         elapsed = time.monotonic() - self._started
         done, total, left = elapsed, self._limit_s, max(self._limit_s - elapsed, 0.0)
+        replies, at_most = f"{self._done}", "at most "
         if self._total is not None:
             done, total = self._done, self._total
             left = min(left, elapsed / done * (total - done))
-        if self._bars.live:
-            of = f" of {self._total}" if self._total is not None else ""
-            at_most = "" if self._total is not None else "at most "
-            self._bars.draw(
-                "replies",
-                f"{run_.prompt}, {run_.setting}",
-                done,
-                total,
-                f"{self._done}{of}, {run_.tokens_per_second:.1f} tokens/s; "
-                f"{at_most}{format_seconds(left)} left",
-            )
+            replies, at_most = f"{self._done} of {self._total}", ""
+        speed = f"{run_.tokens_per_second:.1f} tokens/s"
+        text = f"{replies}, {speed}; {at_most}{format_seconds(left)} left"
+        self._progress.show(f"{run_.prompt}, {run_.setting}", done, total, text, key="replies")
 
     def clear(self) -> None:
-        self._bars.close()
+        self._progress.close()
 
 
 def _lengths(text: str) -> tuple[int | Auto, ...]:

@@ -1,24 +1,21 @@
-"""What `eaglechat bench` asks of an engine or a server, and of the program it compares with."""
+"""What `eaglechat bench` asks of an engine or a server."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from itertools import count
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from eaglechat.cli.loading import CommandEngine, Interrupt
 from eaglechat.cli.status import CommandError
 from eaglechat.engine.bench.looks import LEVEL, Looks
+from eaglechat.engine.bench.measure import measure, messages_of
 from eaglechat.engine.bench.report import report_of
 from eaglechat.engine.bench.verdict import judge
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (
     AUTO,
     Auto,
@@ -27,17 +24,13 @@ from eaglechat.wire.protocol import (
     Chat,
     Done,
     Hello,
-    PairInfo,
     RoundDone,
     Sampling,
     Speculation,
     SpeculationStopped,
 )
 
-if TYPE_CHECKING:
-    from eaglechat.engine.bench.prefill import PrefillRun
-
-_OF_OUR_ENGINE = ("reference", "prefill", "by_turns", "shape", "ngram", "drafter")
+_OF_OUR_ENGINE = ("by_turns", "shape", "ngram", "drafter")
 
 _UNCOMPARED_PASSES = 2
 """Where there is no plain decoding to compare with."""
@@ -89,20 +82,14 @@ class Measuring:
         self._interrupt = interrupt
         self._by_chats = by_chats
 
-    def runs(
-        self, prompts: Sequence[BenchPrompt], yardstick: Yardstick | None
-    ) -> Iterator[BenchRun | PrefillRun]:
+    def runs(self, prompts: Sequence[BenchPrompt]) -> Iterator[BenchRun]:
         """Every measured reply of the passes over the prompts: of so many as `--repeat` says, or
-        until it can tell.
-
-        Raises EngineError, ReferenceFailedError.
-        """
+        until it can tell. Raises EngineError."""
         runs: list[BenchRun] = []
         for repeat in count():
-            for measured in self._one_pass(prompts, repeat, yardstick):
-                if isinstance(measured, BenchRun):
-                    runs.append(measured)
-                yield measured
+            for run in self._one_pass(prompts, repeat):
+                runs.append(run)
+                yield run
             if self.is_over() or self._is_enough(repeat + 1, runs):
                 return
 
@@ -124,47 +111,32 @@ class Measuring:
         """The probability of a wrong claim that the runs may be judged with."""
         return LEVEL if self._args.repeat else self._level or self._looks.last()
 
-    def _one_pass(
-        self, prompts: Sequence[BenchPrompt], repeat: int, yardstick: Yardstick | None
-    ) -> Iterator[BenchRun | PrefillRun]:
-        """One repeat of all prompts. Prefill and the runs of the reference program follow each
-        prompt."""
+    def _one_pass(self, prompts: Sequence[BenchPrompt], repeat: int) -> Iterator[BenchRun]:
+        """One repeat of all prompts."""
         if self._by_chats:
             yield from self._chats(prompts, repeat, self._by_chats)
             return
-        from eaglechat.engine.bench.prefill import measure_prefill
-
-        args, is_over = self._args, self.is_over
-        is_alone = args.prefill or yardstick is not None
-        for some in [(one,) for one in prompts] if is_alone else [tuple(prompts)]:
-            request = Bench(
-                prompts=some,
-                n=args.n,
-                shapes=args.shape,
-                ngram=args.ngram,
-                drafters=args.drafter,
-                repeats=1,
-                first_repeat=repeat,
-                max_tokens=args.max_tokens,
-                by_turns=args.by_turns,
-            )
-            for event in self._engine.ask(request):
-                if isinstance(event, BenchRunDone):
-                    yield event.run
-                elif is_over():
-                    return
-            if args.prefill:
-                yield from measure_prefill(self._write, some[0], repeat, cancelled=is_over)
-            if yardstick is not None:
-                yield from yardstick.runs(some[0], repeat, is_over)
-            if is_over():
+        args = self._args
+        request = Bench(
+            prompts=tuple(prompts),
+            n=args.n,
+            shapes=args.shape,
+            ngram=args.ngram,
+            drafters=args.drafter,
+            repeats=1,
+            first_repeat=repeat,
+            max_tokens=args.max_tokens,
+            by_turns=args.by_turns,
+        )
+        for event in self._engine.ask(request):
+            if isinstance(event, BenchRunDone):
+                yield event.run
+            elif self.is_over():
                 return
 
     def _chats(
         self, prompts: Sequence[BenchPrompt], repeat: int, settings: ChatSettings
     ) -> Iterator[BenchRun]:
-        from eaglechat.engine.bench.measure import measure
-
         for run in measure(
             self._write,
             prompts,
@@ -184,8 +156,6 @@ class Measuring:
     ) -> Iterator[object]:
         """Ask for a greedy reply; yields the same events as `Generator.reply`, and before the last
         the statistics that the engine or the server counts at its end."""
-        from eaglechat.engine.bench.measure import messages_of
-
         request = Chat(
             messages=messages_of(prompt),
             sampling=Sampling(temperature=0.0),
@@ -204,55 +174,3 @@ class Measuring:
     def is_over(self) -> bool:
         """Whether the user stopped it, or its time is up."""
         return self._interrupt.happened or time.monotonic() >= self._ends_at
-
-
-class Yardstick:
-    """Runs the reference program on the same prompts, with each fixed draft length."""
-
-    def __init__(
-        self, args: argparse.Namespace, info: PairInfo, options: LoadOptions, stack: ExitStack
-    ) -> None:
-        """`stack` closes the vocabulary. Raises CommandError where the models are not here."""
-        from eaglechat.engine.bench.reference import Reference
-        from eaglechat.engine.generation.prompt import Prompter
-        from eaglechat.engine.llama import backend
-        from eaglechat.engine.llama.objects import Model
-
-        assert info.draft is not None
-        target = Path(info.target.path)
-        if not target.is_file():
-            raise CommandError(
-                f"--reference runs on this machine, where {target} is not; leave it out, or run "
-                "eaglechat bench where the engine runs"
-            )
-        backend.start_backend(backend.LOG_ERRORS)
-        # It renders the prompts, for which the target's vocabulary is enough.
-        self._prompter = Prompter(stack.enter_context(Model(target, vocabulary_only=True)))
-        self._lengths = reference_lengths(args)
-        self._reference = Reference(
-            binary=args.reference,
-            target=target,
-            draft=Path(info.draft.path),
-            n_ctx=info.n_ctx,
-            n_threads=info.n_threads,
-            options=options,
-            max_tokens=args.max_tokens,
-        )
-
-    def runs(
-        self, prompt: BenchPrompt, repeat: int, cancelled: Callable[[], bool]
-    ) -> Iterator[BenchRun]:
-        """Raises ReferenceFailedError."""
-        from eaglechat.engine.bench.measure import messages_of
-
-        text = self._prompter.text(messages_of(prompt))
-        for n in self._lengths:
-            run = self._reference.run(prompt.name, text, n, repeat, cancelled)
-            if run is None:
-                return
-            yield run
-
-
-def reference_lengths(args: argparse.Namespace) -> list[int]:
-    """Draft lengths of the reference program; 0 is plain decoding."""
-    return [0, *(n for n in args.n if isinstance(n, int) and n > 0)]

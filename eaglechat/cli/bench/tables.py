@@ -5,19 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from eaglechat.engine.bench.report import BenchReport, SettingResult
 from eaglechat.links.crashes import without
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bench import acceptance_of_ngrams, chart, prompt_table
 from eaglechat.tui.texts.gain import times
 from eaglechat.tui.texts.statistics import of_whole_reply
+from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.stats import SpeculationStats, of_the_draft, who_drafted
-
-if TYPE_CHECKING:
-    from eaglechat.engine.bench.prefill import PrefillResult
-    from eaglechat.engine.bench.report import BenchReport, SettingResult
-    from eaglechat.wire.protocol import Hello, PairInfo
 
 _CHART_CELLS = 90
 _IN_ASCII = str.maketrans(dict.fromkeys("▌▋▊▉█", "#") | dict.fromkeys("▏▎▍", " "))
@@ -26,13 +22,7 @@ Row = Sequence[str]
 
 
 def lines(
-    info: PairInfo,
-    hello: Hello,
-    report: BenchReport,
-    prefills: Sequence[PrefillResult],
-    verdict: str,
-    *,
-    markdown: bool,
+    info: PairInfo, hello: Hello, report: BenchReport, verdict: str, *, markdown: bool
 ) -> Iterator[str]:
     today = time.strftime("%d %B %Y").lstrip("0")
     target = f"{info.target.name} {info.target.quantization}".strip()
@@ -57,10 +47,6 @@ def lines(
     for spans in chart(report, names, _CHART_CELLS):
         yield _printable("".join(text for text, _ in spans).rstrip())
     yield from (["```"] if markdown else [])
-    if prefills:
-        yield ""
-        yield "Prompt tokens read per second: by the target alone, and with features for the draft"
-        yield from _table([*_prefill_rows(prefills)], markdown)
 
 
 def _ran_on(info: PairInfo, hello: Hello) -> str:
@@ -88,7 +74,6 @@ def _whole_replies(report: BenchReport) -> Iterator[str]:
 
 
 def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator[Row]:
-    compared = any(result.of_reference is not None for result in settings)
     both = any(result.ngram for result in settings)
     is_alone = len(settings) == 1
     yield [
@@ -96,7 +81,6 @@ def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator
         *([] if is_alone else ["speed-up", "worst prompt"]),
         *("length", "accepted"),
         *(["of the draft", "of n-grams"] if both else []),
-        *(["of the reference"] if compared else []),
     ]
     for result in settings:
         what = ["-", "-", "-"]
@@ -114,7 +98,6 @@ def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator
             wording.two_decimals(result.mean_accepted_length),
             wording.percent(result.acceptance_rate),
             *(map(wording.percent, of_the_drafters) if both else []),
-            *([wording.two_decimals(result.of_reference)] if compared else []),
         ]
 
 
@@ -125,23 +108,6 @@ def _drafter(result: SettingResult, info: PairInfo) -> str:
         name = who_drafted(result.by_drafter, info.drafter.kind if info.drafter else "ngram")
     name = wording.drafter(name)
     return f"{name}, n-grams" if result.ngram and name != "n-grams" else name
-
-
-def _prefill_rows(prefills: Sequence[PrefillResult]) -> Iterator[Row]:
-    compared = any(result.reference is not None for result in prefills)
-    yield [
-        *("prompt", "tokens", "plain", "with features"),
-        *(["reference", "of the reference"] if compared else []),
-    ]
-    for result in prefills:
-        ratio = None
-        if result.drafting is not None and result.reference is not None:
-            ratio = result.drafting / result.reference
-        yield [
-            *(result.prompt, str(result.tokens)),
-            *(_whole(result.plain), _whole(result.drafting)),
-            *([_whole(result.reference), wording.two_decimals(ratio)] if compared else []),
-        ]
 
 
 def _printable(line: str) -> str:
@@ -167,7 +133,3 @@ def _table(rows: Sequence[Row], markdown: bool) -> Iterator[str]:
         if index == 0:
             dashes = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
             yield f"| {' | '.join(dashes)} |"
-
-
-def _whole(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f}"

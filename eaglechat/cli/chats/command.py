@@ -7,13 +7,14 @@ import datetime
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from eaglechat import paths
+from eaglechat.chat.history.folder import ChatFolder, Hit
+from eaglechat.chat.history.listing import ChatSummary
+from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import OK, complain
-
-if TYPE_CHECKING:
-    from eaglechat.chat.history.folder import ChatFolder, Hit
-    from eaglechat.chat.history.listing import ChatSummary
+from eaglechat.tui.texts.failures import unreadable
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -28,9 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from eaglechat import paths
-    from eaglechat.chat.history.folder import ChatFolder
-
     folder = ChatFolder(paths.chats_dir())
     chats = [*folder.listed()][-1]
     found: list[Hit] = []
@@ -53,13 +51,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(folder: ChatFolder) -> None:
     """Read the chats, with a bar if it takes a while."""
-    from eaglechat.cli.progress import Bars
-
-    bars = Bars(vanish=True)
+    bars = Progress(vanish=True)
     try:
         for progress in folder.read():
-            if bars.live and progress.total > 1:
-                bars.draw("chats", "Reading the chats", progress.done, progress.total)
+            if progress.total > 1:
+                bars.show("Reading the chats", progress.done, progress.total)
     finally:
         bars.close()
 
@@ -80,8 +76,6 @@ def _title(chat: ChatSummary) -> str:
 
 
 def _problem(chat: ChatSummary) -> str | None:
-    from eaglechat.tui.texts.failures import unreadable
-
     return unreadable(chat.problem) if chat.problem else None
 
 

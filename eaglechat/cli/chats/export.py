@@ -7,7 +7,14 @@ import os
 import sys
 from pathlib import Path
 
+from eaglechat import paths
+from eaglechat.chat.history.folder import ChatFolder
+from eaglechat.chat.history.lines import ChatFormatError
+from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.cli.status import OK, CommandError
+from eaglechat.tui.export.chat import exported
+from eaglechat.tui.export.formats import render, write
+from eaglechat.tui.texts import failures
 
 _FORMATS = ("markdown", "json", "html")
 
@@ -37,12 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from eaglechat.chat.history.lines import ChatFormatError
-    from eaglechat.chat.history.saved_chat import read_chat
-    from eaglechat.tui.export.chat import exported
-    from eaglechat.tui.export.formats import render, write
-    from eaglechat.tui.texts import failures
-
     try:
         chat = exported(read_chat(_file_of(args.chat)), with_reasoning=args.reasoning)
     except (OSError, ChatFormatError) as error:
@@ -62,9 +63,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _file_of(name: str) -> Path:
     """The file of a chat. Raises CommandError."""
-    from eaglechat import paths
-    from eaglechat.chat.history.folder import ChatFolder
-
     if Path(name).is_file():
         return Path(name)
     chats = [chat for chat in [*ChatFolder(paths.chats_dir()).listed()][-1] if not chat.problem]

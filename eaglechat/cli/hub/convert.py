@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from eaglechat.cli.hub.progress import show_bytes
 from eaglechat.cli.parsing import checked_type
+from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import INTERRUPTED, OK, CommandError, complain, reason
-
-if TYPE_CHECKING:
-    from eaglechat.hub.convert import ConversionReport
+from eaglechat.hub.convert import TYPES, ConversionError, ConversionReport, convert
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,27 +39,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Not at the top: it brings numpy and gguf, and the help of every command imports this module.
-    from eaglechat.cli.hub.progress import ProgressPrinter
-    from eaglechat.hub.convert import TYPES, ConversionError, convert
-
     kind = checked_type(args.type, TYPES)
-    printer = ProgressPrinter()
+    progress = Progress()
     try:
         report = convert(
             args.checkpoint,
             args.target,
             args.output,
             kind,
-            lambda step: printer.stage(step.stage, step.done, step.total),
+            lambda step: show_bytes(progress, step.stage, step.done, step.total),
         )
     except KeyboardInterrupt:
-        printer.close()
+        progress.close()
         complain("interrupted; nothing was written")
         return INTERRUPTED
     except (ConversionError, OSError) as error:
         raise CommandError(reason(error) if isinstance(error, OSError) else str(error)) from error
     finally:
-        printer.close()
+        progress.close()
     _print_report(report)
     return OK
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from eaglechat import paths, settings
+from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import OK, CommandError, WrongUsageError, complain
-
-if TYPE_CHECKING:
-    from eaglechat.hub.downloads.find_drafts import Found, Target, Way
+from eaglechat.gguf.header import GGUFError
+from eaglechat.hub import catalogue
+from eaglechat.hub.downloads import targets
+from eaglechat.hub.downloads.client import Hub
+from eaglechat.hub.downloads.find_drafts import Found, Target, Way, find_drafts
+from eaglechat.hub.errors import HubError
+from eaglechat.hub.local import installed, library
+from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary
+from eaglechat.hub.references import InvalidReferenceError
+from eaglechat.tui.texts import drafting, ways
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,23 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from eaglechat import paths, settings
-    from eaglechat.cli.progress import Bars
-    from eaglechat.gguf.header import GGUFError
-    from eaglechat.hub import catalogue
-    from eaglechat.hub.downloads import targets
-    from eaglechat.hub.downloads.client import Hub
-    from eaglechat.hub.downloads.find_drafts import find_drafts
-    from eaglechat.hub.errors import HubError
-    from eaglechat.hub.local import installed, library
-    from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary
-    from eaglechat.hub.references import InvalidReferenceError
-
     loaded, problems = settings.load(paths.config_file())
     entries, catalogue_problems = catalogue.load()
     for problem in (*problems, *catalogue_problems):
         complain(str(problem))
-    hub, bars = Hub(), Bars(vanish=True)
+    hub, bars = Hub(), Progress(vanish=True)
     known = [(entry, installed.status(entry, hub.cache_dir)) for entry in entries]
     models = library.scan(loaded.library.folders, hub.cache_dir) + library.built_in_drafts()
     try:
@@ -48,12 +45,11 @@ def run(args: argparse.Namespace) -> int:
         with suppress(NotInstalledError):
             pair = PairLibrary(paths.state_dir()).find(args.model)
         text = str(pair.target) if pair is not None else args.model
-        if bars.live:
-            bars.draw("asking", f"Reading {args.model}…", 0, None)
+        bars.show(f"Reading {args.model}…", 0, None, key="asking")
         target = targets.named(hub, text, known, models)
         for found in find_drafts(hub, target, known, models):
-            if found.asking and bars.live:
-                bars.draw("asking", found.asking, 0, None)
+            if found.asking:
+                bars.show(found.asking, 0, None, key="asking")
     except InvalidReferenceError as error:
         raise WrongUsageError(str(error).rstrip(".")) from error
     except (HubError, GGUFError) as error:
@@ -87,8 +83,6 @@ def _document(found: Found) -> dict[str, Any]:
 
 
 def _way(target: Target, way: Way) -> dict[str, Any]:
-    from eaglechat.tui.texts import ways
-
     return {
         "where": way.where.name.lower(),
         "drafter": "ngram" if way.where.name == "N_GRAMS" else way.kind,
@@ -109,8 +103,6 @@ def _way(target: Target, way: Way) -> dict[str, Any]:
 
 
 def _print(found: Found) -> None:
-    from eaglechat.tui.texts import drafting, ways
-
     target = found.target
     about = [drafting.brief(target.header)] if target.header else []
     about += [f"made from {', '.join(target.base_models)}"] if target.base_models else []

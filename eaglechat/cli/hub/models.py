@@ -5,16 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from eaglechat import paths, settings
 from eaglechat.cli.status import OK, complain
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from eaglechat.hub.catalogue import CatalogueEntry
-    from eaglechat.hub.local.installed import Status
-    from eaglechat.hub.local.library import LocalModel
+from eaglechat.hub import catalogue
+from eaglechat.hub.catalogue import CatalogueEntry
+from eaglechat.hub.downloads.client import Hub
+from eaglechat.hub.downloads.newer import newer
+from eaglechat.hub.errors import HubError
+from eaglechat.hub.local import installed, library
+from eaglechat.hub.local.installed import Status
+from eaglechat.hub.local.library import LocalModel, drafters_of
+from eaglechat.hub.local.pairs import none_here
+from eaglechat.hub.units import format_bytes
+from eaglechat.tui.texts.drafting import about, of_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,10 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from eaglechat import paths, settings
-    from eaglechat.hub import catalogue
-    from eaglechat.hub.local import installed, library
-
     loaded, problems = settings.load(paths.config_file())
     entries, catalogue_problems = catalogue.load()
     for problem in (*problems, *catalogue_problems):
@@ -56,10 +58,6 @@ def run(args: argparse.Namespace) -> int:
 def _newer(models: Sequence[LocalModel]) -> set[str]:
     """The names of the models of which the Hub has another version; a complaint if it cannot be
     asked."""
-    from eaglechat.hub.downloads.client import Hub
-    from eaglechat.hub.downloads.newer import newer
-    from eaglechat.hub.errors import HubError
-
     try:
         return newer(Hub(), models)
     except HubError as error:
@@ -68,8 +66,6 @@ def _newer(models: Sequence[LocalModel]) -> set[str]:
 
 
 def _model(model: LocalModel, models: Sequence[LocalModel]) -> dict[str, Any]:
-    from eaglechat.hub.local.library import drafters_of
-
     header = model.header
     return {
         "name": model.name,
@@ -111,11 +107,6 @@ def _print_models(
     converted: Collection[Path],
     newer: Collection[str],
 ) -> None:
-    from eaglechat.hub.local.library import drafters_of
-    from eaglechat.hub.local.pairs import none_here
-    from eaglechat.hub.units import format_bytes
-    from eaglechat.tui.texts.drafting import about, of_model
-
     if not models:
         print(f"{none_here()} `eaglechat pull` downloads more.")
         return

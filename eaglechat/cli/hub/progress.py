@@ -1,70 +1,40 @@
-"""Progress of downloads on standard error: bars on a terminal, plain lines elsewhere."""
+"""The progress of an install: its files, then its conversion."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Hashable
-from typing import TextIO
-
-from eaglechat.cli.progress import Bars
+from eaglechat.cli.progress import Progress
 from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
 from eaglechat.hub.units import format_bytes, format_seconds
 
-_STEP_PERCENT = 10
+
+def show_install(progress: Progress, install: InstallSnapshot) -> None:
+    if install.stage is Stage.CONVERTING:
+        show_bytes(progress, install.step, install.bytes_done, install.bytes_total)
+        return
+    for file in install.files:
+        name = file.remote.path.rpartition("/")[2]
+        state = file.note or str(file.state.value)
+        progress.show(
+            name, file.bytes_done, file.remote.size, _figures(file), key=file.remote, state=state
+        )
+    if progress.live and len(install.files) > 1:
+        done, total = install.bytes_done, install.bytes_total
+        figures = _amount(done, total) + _pace(install.speed, install.eta)
+        progress.show("total", done, total, figures)
 
 
-class ProgressPrinter:
-    """Shows the progress of downloads and conversions on standard error."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
-        self._bars = Bars(stream)
-        self._said: dict[Hashable, str] = {}
-
-    def show(self, snapshot: InstallSnapshot) -> None:
-        if snapshot.stage is Stage.CONVERTING:
-            self.stage(snapshot.step, snapshot.bytes_done, snapshot.bytes_total)
-            return
-        for file in snapshot.files:
-            if self._bars.live:
-                name = file.remote.path.rpartition("/")[2]
-                self._bars.draw(
-                    file.remote, name, file.bytes_done, file.remote.size, _figures(file)
-                )
-            else:
-                self._say(file.remote, f"{file.remote.path}: {_status(file, tenths=True)}")
-        if self._bars.live and len(snapshot.files) > 1:
-            done, total = snapshot.bytes_done, snapshot.bytes_total
-            figures = _amount(done, total) + _pace(snapshot.speed, snapshot.eta)
-            self._bars.draw("total", "total", done, total, figures)
-
-    def stage(self, text: str, done: int, total: int) -> None:
-        """Show a step of a conversion, in bytes; without a total it takes a while."""
-        if self._bars.live:
-            figures = _amount(done, total) if total else ""
-            self._bars.draw(text, text, done, total or None, figures)
-        elif not total:
-            self._say("stage", text)
-        else:
-            percent = 100 * done // total
-            self._say("stage", f"{text}: {percent - percent % _STEP_PERCENT}%")
-
-    def close(self) -> None:
-        """Stop drawing; what is printed next begins below the bars."""
-        self._bars.close()
-
-    def _say(self, key: Hashable, line: str) -> None:
-        """Print a line unless it equals the last one for this key."""
-        if self._said.get(key) != line:
-            self._said[key] = line
-            print(line, file=self._stream, flush=True)
+def show_bytes(progress: Progress, name: str, done: int, total: int) -> None:
+    """Show a task in bytes; without a total it takes a while."""
+    progress.show(name, done, total or None, _amount(done, total) if total else "")
 
 
 def _figures(file: FileSnapshot) -> str:
-    if file.state is not FileState.DOWNLOADING:
-        return _status(file, tenths=False)
-    return _amount(file.bytes_done, file.remote.size) + _pace(file.speed, file.eta)
+    if file.state is FileState.DOWNLOADING and not file.note:
+        return _amount(file.bytes_done, file.remote.size) + _pace(file.speed, file.eta)
+    if file.state is FileState.DONE:
+        return f"done, {format_bytes(file.remote.size)}"
+    return file.note or str(file.state.value)
 
 
 def _amount(done: int, total: int) -> str:
@@ -74,16 +44,3 @@ def _amount(done: int, total: int) -> str:
 def _pace(speed: float | None, eta: float | None) -> str:
     pace = f"  {format_bytes(speed)}/s" if speed is not None else ""
     return pace + (f"  {format_seconds(eta)} left" if eta is not None else "")
-
-
-def _status(file: FileSnapshot, *, tenths: bool) -> str:
-    if file.state is FileState.DONE:
-        return f"done, {format_bytes(file.remote.size)}"
-    if file.note:
-        return file.note
-    if file.state is not FileState.DOWNLOADING or not file.remote.size:
-        return str(file.state.value)
-    percent = 100 * file.bytes_done // file.remote.size
-    if tenths:
-        percent -= percent % _STEP_PERCENT
-    return f"{percent}% of {format_bytes(file.remote.size)}"

@@ -7,9 +7,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from eaglechat import paths, settings
+from eaglechat.cli.hub.progress import show_install
+from eaglechat.cli.loading import machine_of_engine
 from eaglechat.cli.parsing import checked_type, did_you_mean
+from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import (
     FAILED,
     INTERRUPTED,
@@ -19,16 +22,32 @@ from eaglechat.cli.status import (
     complain,
     reason,
 )
+from eaglechat.gguf.header import GGUFError
+from eaglechat.hub import catalogue, fit
+from eaglechat.hub.catalogue import CatalogueEntry
+from eaglechat.hub.downloads import install, quantisations, targets
+from eaglechat.hub.downloads.client import Hub, RemoteRepo
+from eaglechat.hub.downloads.find_drafts import checkpoint_files, pair_up, what_helps
+from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
+from eaglechat.hub.errors import GatedError, HubError, OfflineError
+from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine
+from eaglechat.hub.local import installed, library, stores
+from eaglechat.hub.local.bandwidth import measured
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import BUILTIN_NAME
+from eaglechat.hub.references import (
+    HubReference,
+    InvalidReferenceError,
+    LocalReference,
+    ModelFiles,
+    choose,
+    group_models,
+    parse,
+    whole_models,
+)
+from eaglechat.hub.units import format_bytes
+from eaglechat.tui.texts.drafting import about, of_model
 from eaglechat.wire.neutral import neutralise
-
-if TYPE_CHECKING:
-    from eaglechat.cli.hub.progress import ProgressPrinter
-    from eaglechat.hub.catalogue import CatalogueEntry
-    from eaglechat.hub.downloads.client import Hub, RemoteRepo
-    from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
-    from eaglechat.hub.fit import Machine
-    from eaglechat.hub.local.pair import Pair
-    from eaglechat.hub.references import HubReference, ModelFiles
 
 _REDRAW_S = 0.1
 
@@ -55,25 +74,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from eaglechat.cli.hub.progress import ProgressPrinter
-    from eaglechat.gguf.header import GGUFError
-    from eaglechat.hub import catalogue
-    from eaglechat.hub.downloads.client import Hub
-    from eaglechat.hub.downloads.queue import Downloads
-    from eaglechat.hub.errors import HubError
-    from eaglechat.hub.local.pairs import BUILTIN_NAME
-    from eaglechat.hub.references import InvalidReferenceError, LocalReference, parse
-
     entries, problems = catalogue.load()
     for problem in problems:
         complain(str(problem))
-    downloads, printer = Downloads(Hub()), ProgressPrinter()
+    downloads, progress = Downloads(Hub()), Progress()
     entry = next((e for e in entries if e.name == args.reference), None)
     try:
         if args.draft is not None:
             entry = _with_draft(args, downloads.hub, entries)
         if entry is not None:
-            return _pull_pair(args, downloads, entry, printer)
+            return _pull_pair(args, downloads, entry, progress)
         if args.reference == BUILTIN_NAME:
             raise InvalidReferenceError(f"{BUILTIN_NAME} is built in: there is nothing to download")
         reference = parse(args.reference)
@@ -81,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
             raise WrongUsageError(
                 f"{reference.path} is a path on this machine: there is nothing to download"
             )
-        return _pull_model(args, downloads, reference, printer, entries)
+        return _pull_model(args, downloads, reference, progress, entries)
     except InvalidReferenceError as error:
         near = did_you_mean(args.reference, [entry.name for entry in entries])
         raise WrongUsageError(f"{str(error).rstrip('.')}{near}") from error
@@ -89,22 +99,17 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(reason(error) if isinstance(error, OSError) else str(error)) from error
     except KeyboardInterrupt:
         downloads.close()
-        printer.close()
+        progress.close()
         complain("interrupted; what was downloaded stays, and pulling again resumes")
         return INTERRUPTED
     finally:
-        printer.close()
+        progress.close()
 
 
 def _with_draft(
     args: argparse.Namespace, hub: Hub, entries: Sequence[CatalogueEntry]
 ) -> CatalogueEntry:
     """The pair of a target and the draft of --draft."""
-    from eaglechat.hub.downloads import targets
-    from eaglechat.hub.downloads.find_drafts import pair_up
-    from eaglechat.hub.local import installed
-    from eaglechat.hub.references import HubReference, InvalidReferenceError, parse
-
     reference = parse(args.draft)
     if not isinstance(reference, HubReference):
         raise InvalidReferenceError(
@@ -121,12 +126,6 @@ def _of_checkpoint(
 ) -> CatalogueEntry:
     """The pair of a checkpoint and its target: the catalogue's, or a model on this machine that it
     was made for. Raises InvalidReferenceError, with what the Hub has of it, if there is none."""
-    from eaglechat import paths, settings
-    from eaglechat.hub.downloads import targets
-    from eaglechat.hub.downloads.find_drafts import pair_up
-    from eaglechat.hub.local import installed, library
-    from eaglechat.hub.references import HubReference, InvalidReferenceError
-
     for entry in entries:
         if entry.draft.checkpoint == listing.repo:
             return entry
@@ -150,14 +149,9 @@ def _pull_model(
     args: argparse.Namespace,
     downloads: Downloads,
     reference: HubReference,
-    printer: ProgressPrinter,
+    progress: Progress,
     entries: Sequence[CatalogueEntry],
 ) -> int:
-    from eaglechat.hub.downloads.find_drafts import checkpoint_files
-    from eaglechat.hub.errors import OfflineError
-    from eaglechat.hub.local import installed, stores
-    from eaglechat.hub.references import group_models
-
     hub = downloads.hub
     try:
         listing = hub.repo(reference.repo, reference.revision)
@@ -168,13 +162,13 @@ def _pull_model(
         print(path)
         return OK
     if not group_models(listing.paths) and checkpoint_files(listing):
-        return _pull_pair(args, downloads, _of_checkpoint(listing, hub, entries), printer)
+        return _pull_pair(args, downloads, _of_checkpoint(listing, hub, entries), progress)
     if args.draft_type:
         raise WrongUsageError("--type is for drafts that are converted")
     model = _choose(reference, listing, hub)
     files = [listing.file(name) for name in model.files]
     downloads.fetch("pull", files)
-    snapshot = _follow(downloads, printer)
+    snapshot = _follow(downloads, progress)
     paths = [file.path for file in snapshot.files if file.path]
     if len(paths) < len(files):
         return FAILED
@@ -186,15 +180,6 @@ def _pull_model(
 def _choose(reference: HubReference, listing: RemoteRepo, hub: Hub) -> ModelFiles:
     """What the reference names; of a model with several quantisations, if it names none, the one
     to take on this machine. Standard error gets what each needs here."""
-    from eaglechat import paths
-    from eaglechat.gguf.header import GGUFError
-    from eaglechat.hub import fit
-    from eaglechat.hub.downloads import quantisations
-    from eaglechat.hub.errors import GatedError
-    from eaglechat.hub.local.bandwidth import measured
-    from eaglechat.hub.references import choose, whole_models
-    from eaglechat.hub.units import format_bytes
-
     named = choose(reference, listing.paths)
     models = whole_models(listing.paths)
     if reference.file or reference.quantization or len(models) < 2:
@@ -218,21 +203,12 @@ def _choose(reference: HubReference, listing: RemoteRepo, hub: Hub) -> ModelFile
 
 
 def _machine() -> Machine:
-    from eaglechat import paths, settings
-    from eaglechat.cli.loading import machine_of_engine
-
     return machine_of_engine(settings.load(paths.config_file())[0])
 
 
 def _pull_pair(
-    args: argparse.Namespace, downloads: Downloads, entry: CatalogueEntry, printer: ProgressPrinter
+    args: argparse.Namespace, downloads: Downloads, entry: CatalogueEntry, progress: Progress
 ) -> int:
-    from eaglechat.hub import catalogue
-    from eaglechat.hub.downloads import install
-    from eaglechat.hub.errors import OfflineError
-    from eaglechat.hub.fit import UNKNOWN_MACHINE
-    from eaglechat.hub.local import installed
-
     hub = downloads.hub
     draft_type = installed.DEFAULT_DRAFT_TYPE
     if args.draft_type:
@@ -257,7 +233,7 @@ def _pull_pair(
     downloads.install(plan)
     if is_new:
         complain(f"the pair is {entry.name}: `eaglechat run --pair {entry.name}` loads it")
-    snapshot = _follow(downloads, printer)
+    snapshot = _follow(downloads, progress)
     if snapshot.pair is None:
         return FAILED
     for note in snapshot.notes:
@@ -270,13 +246,13 @@ def _print_pair(pair: Pair) -> None:
     print(*filter(None, (pair.target, pair.draft)), sep="\n")
 
 
-def _follow(downloads: Downloads, printer: ProgressPrinter) -> InstallSnapshot:
+def _follow(downloads: Downloads, progress: Progress) -> InstallSnapshot:
     """Show the progress of the one install until it ends, and what failed."""
     while not downloads.wait(timeout=_REDRAW_S):
-        printer.show(*downloads.snapshots())
+        show_install(progress, *downloads.snapshots())
     (snapshot,) = downloads.snapshots()
-    printer.show(snapshot)
-    printer.close()
+    show_install(progress, snapshot)
+    progress.close()
     for error in dict.fromkeys([*(file.error for file in snapshot.files), snapshot.error]):
         if error:
             complain(error)
@@ -286,12 +262,6 @@ def _follow(downloads: Downloads, printer: ProgressPrinter) -> InstallSnapshot:
 def _say_what_drafts(paths: list[Path], hub: Hub, listing: RemoteRepo, remote: ModelFiles) -> None:
     """What a model that was downloaded alone drafts with, on standard error; if nothing does, what
     in its repository would."""
-    from eaglechat.gguf.header import GGUFError
-    from eaglechat.hub.downloads.find_drafts import what_helps
-    from eaglechat.hub.errors import HubError
-    from eaglechat.hub.local import library
-    from eaglechat.tui.texts.drafting import about, of_model
-
     for model in library.look_at(paths[:1]):
         drafters = library.drafters_of(model, ())
         said = about(model, drafters) or f"{model.kind.value}: {of_model(model, drafters)}"

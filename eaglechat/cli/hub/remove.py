@@ -6,14 +6,21 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from eaglechat import paths, settings
+from eaglechat.chat.history.listing import count_of
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
-
-if TYPE_CHECKING:
-    from eaglechat.hub.catalogue import CatalogueEntry
-    from eaglechat.hub.local.library import LocalModel
-    from eaglechat.hub.local.pair import Pair
+from eaglechat.hub import catalogue
+from eaglechat.hub.catalogue import CatalogueEntry
+from eaglechat.hub.local import library, pairs, removal
+from eaglechat.hub.local.installed import status
+from eaglechat.hub.local.library import LocalModel, copy_of
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import BUILTIN_NAME, BUILTIN_TARGET_PACKAGE
+from eaglechat.hub.local.removal import plan_removal
+from eaglechat.hub.local.stores import Source
+from eaglechat.hub.units import format_bytes
+from eaglechat.tui.texts.removal import consequences, what_goes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from eaglechat import paths, settings
-    from eaglechat.hub import catalogue
-    from eaglechat.hub.local import library, pairs
-    from eaglechat.hub.local.installed import status
-
     loaded, _ = settings.load(paths.config_file())
     models = library.scan(loaded.library.folders)
     entries, _ = catalogue.load()
@@ -64,8 +66,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _not_here(name: str) -> str:
-    from eaglechat.hub.local.pairs import BUILTIN_NAME, BUILTIN_TARGET_PACKAGE
-
     if name == BUILTIN_NAME:
         package = BUILTIN_TARGET_PACKAGE.replace("_", "-")
         return f"{name} is built in: `pip uninstall {package}` removes its target"
@@ -73,12 +73,6 @@ def _not_here(name: str) -> str:
 
 
 def _delete(models: Sequence[LocalModel], pairs: Sequence[Pair], unasked: bool) -> int:
-    from eaglechat import paths
-    from eaglechat.chat.history.listing import count_of
-    from eaglechat.hub.local import removal
-    from eaglechat.hub.units import format_bytes
-    from eaglechat.tui.texts.removal import consequences, what_goes
-
     try:
         planned = removal.plan_removal(models)
     except OSError as error:
@@ -122,11 +116,6 @@ def _of_pair(
 ) -> tuple[list[LocalModel], list[str]]:
     """What is here of a pair, and in sentences what of it stays: what another installed pair needs,
     and what is Ollama's."""
-    from eaglechat.hub.local.installed import status
-    from eaglechat.hub.local.library import copy_of
-    from eaglechat.hub.local.removal import plan_removal
-    from eaglechat.hub.local.stores import Source
-
     here, needed = status(entry), set[Path]()
     for other in entries:
         its = status(other)

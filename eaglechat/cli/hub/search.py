@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from eaglechat.cli.status import OK, CommandError, WrongUsageError
-
-if TYPE_CHECKING:
-    from eaglechat.hub.downloads.client import SearchHit
+from eaglechat.hub.downloads import targets
+from eaglechat.hub.downloads.client import Hub, SearchHit
+from eaglechat.hub.downloads.find_drafts import is_named_like_draft
+from eaglechat.hub.errors import HubError
+from eaglechat.hub.references import InvalidReferenceError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,12 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from eaglechat.hub.downloads import targets
-    from eaglechat.hub.downloads.client import Hub
-    from eaglechat.hub.downloads.find_drafts import is_named_like_draft
-    from eaglechat.hub.errors import HubError
-    from eaglechat.hub.references import InvalidReferenceError
-
     words = " ".join(args.words)
     try:
         hits = targets.search(Hub(), words)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean, median
 
-from eaglechat.wire.bench_records import PLAIN, REFERENCE, BenchRun
+from eaglechat.wire.bench_records import PLAIN, BenchRun
 from eaglechat.wire.stats import DrafterStats
 
 
@@ -52,9 +52,6 @@ class SettingResult:
     speed_up: float
     """Over plain decoding: geometric mean over the prompts."""
     worst_speed_up: float
-    of_reference: float | None
-    """Speed divided by that of the reference program at the same draft length: geometric mean over
-    the prompts."""
     acceptance_rate: float | None
     mean_accepted_length: float | None
     by_drafter: Mapping[str, DrafterStats]
@@ -120,9 +117,8 @@ def _prompt_result(runs: Sequence[BenchRun], base: str) -> PromptResult:
     def speed(setting: str) -> float:
         return speeds[setting].median
 
-    own = [setting for setting in speeds if not setting.startswith(REFERENCE)]
-    fastest = max(own, key=speed)
-    drafting = [setting for setting in own if any(run.n_drafted for run in by_setting[setting])]
+    fastest = max(speeds, key=speed)
+    drafting = [setting for setting in speeds if any(run.n_drafted for run in by_setting[setting])]
     chosen = by_setting[max(drafting, key=speed)] if drafting else []
     return PromptResult(
         prompt=runs[0].prompt,
@@ -151,12 +147,6 @@ def _setting_result(
     with_it = [prompt for prompt in prompts if setting in prompt.speeds]
     gains = [prompt.speed_ups[setting] for prompt in with_it]
     own = [run for run in runs if run.setting == setting]
-    reference = f"{REFERENCE} {setting}"
-    ratios = [
-        prompt.speed_ups[setting] / prompt.speed_ups[reference]
-        for prompt in with_it
-        if reference in prompt.speed_ups
-    ]
     return SettingResult(
         setting=setting,
         n=own[0].n,
@@ -166,7 +156,6 @@ def _setting_result(
         tokens_per_second=fmean(prompt.speeds[setting].median for prompt in with_it),
         speed_up=geometric_mean(gains),
         worst_speed_up=min(gains),
-        of_reference=geometric_mean(ratios) if ratios else None,
         acceptance_rate=_acceptance(own),
         mean_accepted_length=_length(own),
         by_drafter=by_drafter(own),

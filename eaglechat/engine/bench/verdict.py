@@ -10,7 +10,7 @@ from typing import Literal
 
 from eaglechat.engine.bench.looks import LEVEL
 from eaglechat.engine.bench.report import BenchReport, PromptResult, SettingResult
-from eaglechat.wire.bench_records import PLAIN, REFERENCE
+from eaglechat.wire.bench_records import PLAIN
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.student import student_t
@@ -64,11 +64,7 @@ class Verdict:
 def judge(report: BenchReport, level: float | None = LEVEL) -> Verdict | None:
     """None if no draft or no plain decoding was measured. A wrong claim has the probability
     `level`; with None, no claim is made."""
-    drafting = [
-        result
-        for result in report.settings
-        if result.setting != PLAIN and result.n != 0 and not result.setting.startswith(REFERENCE)
-    ]
+    drafting = [result for result in report.settings if result.setting != PLAIN and result.n != 0]
     if not drafting or all(run.setting != PLAIN for run in report.runs):
         return None
     errors = _Errors(report, len(drafting), level)

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.texts.gain import as_far_as_known, figure, in_words, times
-from eaglechat.wire.bench_records import AS_STARTED, PLAIN, REFERENCE
+from eaglechat.wire.bench_records import AS_STARTED, PLAIN
 from eaglechat.wire.records import NGRAM
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def chart(report: BenchReport, labels: Labels, width: int) -> list[list[Span]]:
     """Lines of at most `width` cells: a head, then for each setting its speed as a bar, the
     speed-up, acceptance, and the time to verify its batch. Columns for which there is no room are
     left out."""
-    shown = [result for result in report.settings if not result.setting.startswith(REFERENCE)]
+    shown = report.settings
     if not shown:
         return []
     label_cells = max(_SHORTEST_LABEL, *(len(labels[result.setting]) for result in shown))

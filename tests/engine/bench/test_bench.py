@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from eaglechat.engine.bench import measure as bench
 from eaglechat.engine.bench import prompts as bench_prompts
-from eaglechat.engine.bench import reference
 from eaglechat.engine.bench.measure import name_of, settings_of
 from eaglechat.engine.bench.report import report_of
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import BenchFailedError
-from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import (
     DraftToken,
@@ -168,20 +165,6 @@ def test_a_draft_length_is_reported_over_all_prompts() -> None:
     assert two.mean_accepted_length == pytest.approx(2.5)
 
 
-def test_the_reference_program_is_compared_with_and_never_the_fastest_setting() -> None:
-    runs = measured(ScriptedEngine().write, CHAT, repeats=3)
-    beside = [
-        replace(run, setting="reference 2", generation_ms=run.generation_ms / 10)
-        for run in runs
-        if run.setting == "2"
-    ]
-    report = report_of([*runs, *beside])
-    assert report.prompts[0].fastest == "auto"
-    ratios = {result.setting: result.of_reference for result in report.settings}
-    assert ratios["2"] == pytest.approx(0.1)
-    assert ratios["auto"] is None
-
-
 def test_verify_cost_is_that_of_decoding_with_a_draft_loaded() -> None:
     report = report_of(measured(ScriptedEngine().write, CHAT))
     assert report.verify_ms == {2: 6.0, 3: 9.0}
@@ -230,56 +213,3 @@ def test_a_prompt_file_is_one_prompt_or_many_by_name() -> None:
         bench_prompts.parse_prompts("=== a\nx\n=== b\n\n")
     with pytest.raises(ValueError, match="two prompts are named 'a'"):
         bench_prompts.parse_prompts("=== a\nx\n=== a\ny")
-
-
-REFERENCE_OUTPUT = """
-encoded   40 tokens in    0.160 seconds, speed:  250.000 t/s
-decoded  130 tokens in    0.650 seconds, speed:  200.000 t/s
-
-n_draft   = 3
-n_predict = 130
-n_drafted = 219
-n_accept  = 57
-"""
-
-
-def test_the_reference_program_is_read_from_what_it_prints() -> None:
-    run = reference.parse(REFERENCE_OUTPUT, "chat", 3, repeat=1)
-    assert run.tokens_per_second == pytest.approx(200.0)
-    assert (run.setting, run.n_drafted, run.n_accepted) == ("reference 3", 219, 57)
-    assert (run.prefill_tokens, run.prefill_ms) == (40, 160.0)
-    with pytest.raises(reference.ReferenceFailedError, match="out of memory"):
-        reference.parse("error: out of memory", "chat", 3, repeat=0)
-
-
-def test_the_reference_gets_the_gpus_of_the_loaded_pair(tmp_path: Path) -> None:
-    """Its own defaults would leave layers out as they please."""
-    program = tmp_path / "reference"
-    program.write_text('#!/bin/sh\necho "$@"\nexit 1\n')
-    program.chmod(0o755)
-    here = LoadOptions(split_mode="none", main_gpu=1, tensor_split=(3, 0.5), flash_attention="on")
-    with pytest.raises(reference.ReferenceFailedError) as told:
-        run_reference(program, here)
-    assert str(told.value).endswith("-ngl all -fit off -sm none -mg 1 -fa on -ts 3,0.5 -ngld all")
-
-
-def run_reference(program: Path, options: LoadOptions | None = None) -> BenchRun | None:
-    """Run a program as the reference, on models that it does not read."""
-    models = program.parent
-    reference_ = reference.Reference(
-        program, models, models, 1, 1, options or LoadOptions(), max_tokens=1
-    )
-    return reference_.run("chat", "Hello", 3, 0, lambda: False)
-
-
-def test_a_reference_that_cannot_start_says_so(tmp_path: Path) -> None:
-    with pytest.raises(reference.ReferenceFailedError, match="cannot start"):
-        run_reference(tmp_path / "nothing")
-
-
-def test_a_reference_that_fails_says_what_it_printed_last(tmp_path: Path) -> None:
-    program = tmp_path / "reference"
-    program.write_text("#!/bin/sh\necho the model is broken\nexit 3\n")
-    program.chmod(0o755)
-    with pytest.raises(reference.ReferenceFailedError, match="status 3: the model is broken"):
-        run_reference(program)

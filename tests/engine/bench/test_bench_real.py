@@ -20,7 +20,7 @@ def test_bench_measures_the_builtin_pair(
     prompts, results = tmp_path / "prompts.txt", tmp_path / "bench.json"
     prompts.write_text("=== bikes\nHow does a bicycle stay upright?\n", encoding="utf-8")
     arguments = ["--n", "0,3,auto", "--max-tokens", "24", "--repeat", "1", "--ctx", "1024"]
-    arguments += ["--prompts", str(prompts), "--json", str(results), "--prefill"]
+    arguments += ["--prompts", str(prompts), "--json", str(results)]
     status = main(["bench", *arguments])
     out = capsys.readouterr().out
     assert status == 0
@@ -31,6 +31,3 @@ def test_bench_measures_the_builtin_pair(
     assert all(run["tokens"] == 24 for run in runs.values())
     assert runs["3"]["n_accepted"] > 0
     assert runs["plain"]["n_drafted"] == runs["0"]["n_drafted"] == 0
-    read = {run["setting"]: run for run in json.loads(results.read_bytes())["prefill"]}
-    assert 0 < read["plain"]["tokens"] <= read["drafting"]["tokens"]
-    assert re.search(r"^prompt +tokens +plain +with features$", out, re.MULTILINE)
