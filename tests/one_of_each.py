@@ -8,8 +8,8 @@ from tests import ggufs, tiny_kinds
 
 
 def write_one_of_each(folder: Path) -> Path:
-    """The name of a file says what it is; the drafts fit `plain`, except for `eagle3`, which fits
-    `other`, `sidecar`, which fits `heads`, and `assistant`, which fits `gemma4`."""
+    """The name of a file says what it is; the drafts fit `plain`, except for `eagle3` and `eagle4`,
+    which fit `other`, `sidecar`, which fits `heads`, and `assistant`, which fits `gemma4`."""
     folder.mkdir(parents=True)
     tiny_kinds.write_llama(folder / "plain.gguf")
     tiny_kinds.write_hy_v3(folder / "heads.gguf")
@@ -21,6 +21,7 @@ def write_one_of_each(folder: Path) -> Path:
         tiny_kinds.write_dflash(folder / f"{variant}.gguf", variant=variant)
     (folder / "other.gguf").write_bytes(ggufs.target())
     (folder / "eagle3.gguf").write_bytes(ggufs.draft())
+    (folder / "eagle4.gguf").write_bytes(ggufs.draft(**{"eaglechat.eagle4": True}))
     (folder / "unreadable.gguf").write_bytes(ggufs.target("gemma3"))
     (folder / "projector.gguf").write_bytes(ggufs.target("clip"))
     return folder

@@ -19,6 +19,9 @@ DRAFT_WINDOW = "eaglechat.sliding_window"
 """Keys of our converter, for what this engine computes because llama.cpp's eagle3 graph does not:
 EAGLE-3.1's two norms, and the window, in tokens, that a draft was trained with."""
 
+EAGLE_4 = "eaglechat.eagle4"
+"""Key of our converter: the draft comes from an EAGLE-4 checkpoint."""
+
 TARGET_ARCHITECTURES = frozenset(
     {
         "bailingmoe3", "deepseek4", "gemma4", "gpt-oss", "hunyuan-dense", "hunyuan_vl", "lfm2",

@@ -130,7 +130,8 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     draft: DraftSource = NO_DRAFT
     title: str = ""
     drafter: DrafterKind | None = None
-    """What drafts, for a list; the headers tell once the Hub is asked. A checkpoint is EAGLE-3."""
+    """What drafts, for a list; the headers tell once the Hub is asked. A checkpoint is
+    EAGLE-3 if this is None."""
     base_model: RepoName | None = None
     """The model the target is a quantisation of, as the Hub names it."""
     trained_for: RepoName | None = None

@@ -34,11 +34,11 @@ _HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 OLLAMA_HOSTS = ("registry.ollama.ai", "ollama.com", "www.ollama.com")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SIDECAR = re.compile(
-    r"(^|[-_.])(eagle-?3|dflash2?|dspark|mmproj|mtp|imatrix)([-_.]|$)", re.IGNORECASE
+    r"(^|[-_.])(eagle-?[34]|dflash2?|dspark|mmproj|mtp|imatrix)([-_.]|$)", re.IGNORECASE
 )
 _BESIDE = re.compile(r"(^|[-_.])(mmproj|imatrix)([-_.]|$)", re.IGNORECASE)
 # In a whole model's name, mtp stands further back: its heads are in the same file.
-_DRAFT = re.compile(r"eagle-?3|dflash|dspark|^mtp-", re.IGNORECASE)
+_DRAFT = re.compile(r"eagle-?[34]|dflash|dspark|^mtp-", re.IGNORECASE)
 _FORMS = "write user/repo, user/repo:Q4_K_M, user/repo/file.gguf or a Hub address"
 
 

@@ -40,7 +40,7 @@ Auto = Literal["auto"]
 AUTO: Auto = "auto"
 """A draft length, or shape, that the engine chooses by measurement."""
 Shape = Literal["chain", "tree", "auto"]
-DrafterKind = Literal["eagle3", "mtp", "dflash", "dspark", "dflash2", "model"]
+DrafterKind = Literal["eagle3", "eagle4", "mtp", "dflash", "dspark", "dflash2", "model"]
 """Drafters that run a model."""
 DrafterChoice = Literal["auto", DrafterKind, "ngram", "none"]
 """auto is the fastest that the pair has, ngram n-grams alone, none plain decoding."""

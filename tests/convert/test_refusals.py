@@ -58,20 +58,13 @@ def damaged(value: float, dtype: str = "BF16") -> Variant:
     return variant
 
 
-REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
-    "gated Q": (gated_q, r"Q projection is gated \(it has 64 rows for 32 attention outputs"),
+Case = tuple[Callable[[], Variant], str]
+
+REFUSED_BY_CONFIG: dict[str, Case] = {
     "MLA by name": (
         lambda: draft(architectures=["Eagle3DeepseekV2ForCausalLM"]), "DeepSeek's multi-head latent"
     ),
     "MLA by config": (lambda: draft(kv_lora_rank=512), "DeepSeek's multi-head latent"),
-    "MLA by tensor": (
-        lambda: with_tensor("midlayer.self_attn.kv_a_proj_with_mqa.weight", 8, 64),
-        r"\(MLA\).*kv_a_proj_with_mqa",
-    ),
-    "missing fc_norm": (lambda: draft(fc_norm=True), "lacks fc_norm.0.weight, fc_norm.1.weight, f"),
-    "unannounced fc_norm": (
-        lambda: with_tensor("fc_norm.0.weight", HIDDEN), "does not set fc_norm"
-    ),
     "two norms before fc": (
         lambda: draft(fc_norm=True, norm_before_fc=True), "two ways to norm the same features"
     ),
@@ -82,7 +75,6 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
         ),
         "P-EAGLE",
     ),
-    "P-EAGLE by tensor": (lambda: with_tensor("mask_hidden", 1, 3 * HIDDEN), "P-EAGLE"),
     "DFlash by its class": (
         lambda: draft(architectures=["DFlashDraftModel"], num_hidden_layers=5),
         "DFlashDraftModel is a DFlash draft, and only EAGLE-3 checkpoints are converted: look for",
@@ -92,6 +84,50 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
         lambda: draft(architectures=None, speculators_model_type="dflash"), "checkpoint is a DFlash"
     ),
     "two layers by config": (lambda: draft(num_hidden_layers=2), "has 2 layers.*drafts of 1"),
+    "one hidden state by config": (
+        lambda: draft(eagle_config={"use_aux_hidden_state": False}), "reads one hidden state"
+    ),
+    "four layers of the target": (
+        lambda: draft(eagle_aux_hidden_state_layer_ids=[2, 4, 6, 8]), "reads 4 layers"
+    ),
+    "layers the target lacks": (
+        lambda: draft(eagle_aux_hidden_state_layer_ids=[2, 6, 12]),
+        r"layers 2, 6, 12 of its target, target.gguf offers 0 to 11",
+    ),
+    "nothing rotated": (lambda: draft(partial_rotary_factor=0.0), "partial_rotary_factor"),
+    "another activation": (lambda: draft(hidden_act="gelu"), "activation is gelu"),
+    "longrope": (
+        lambda: draft(rope_scaling={"type": "longrope"}), "RoPE by the type longrope"
+    ),
+    "yarn without a factor": (lambda: draft(rope_scaling={"type": "yarn"}), "names no factor"),
+    "llama3 scaling by zero": (
+        lambda: draft(rope_scaling={**LLAMA3_SCALING, "low_freq_factor": 0}), "low_freq_factor"
+    ),
+    "config with a list for a table": (lambda: draft(eagle_config=[1]), "Expected `object`"),
+    "config with an endless size": (lambda: draft(max_position_embeddings=2**70), "max_position"),
+    "config without hidden_size": (lambda: draft(hidden_size=None), "hidden_size"),
+    "config with a wrong type": (lambda: draft(vocab_size="many"), r"Expected `int`.*vocab_size"),
+    "EAGLE-4 with latent experts": (
+        lambda: draft(architectures=["LlamaForCausalLMEagle4"], enable_moe=True),
+        r"Eagle4 is a latent mixture of experts \(enable_moe\)",
+    ),
+    "EAGLE-4 without RoPE": (
+        lambda: draft(architectures=["LlamaForCausalLMEagle4"], use_rope=False),
+        r"Eagle4 has no rotary position embedding \(use_rope is false\)",
+    ),
+}  # fmt: skip
+
+REFUSED_BY_TENSORS: dict[str, Case] = {
+    "gated Q": (gated_q, r"Q projection is gated \(it has 64 rows for 32 attention outputs"),
+    "MLA by tensor": (
+        lambda: with_tensor("midlayer.self_attn.kv_a_proj_with_mqa.weight", 8, 64),
+        r"\(MLA\).*kv_a_proj_with_mqa",
+    ),
+    "missing fc_norm": (lambda: draft(fc_norm=True), "lacks fc_norm.0.weight, fc_norm.1.weight, f"),
+    "unannounced fc_norm": (
+        lambda: with_tensor("fc_norm.0.weight", HIDDEN), "does not set fc_norm"
+    ),
+    "P-EAGLE by tensor": (lambda: with_tensor("mask_hidden", 1, 3 * HIDDEN), "P-EAGLE"),
     "two layers by tensor": (
         lambda: with_tensor("layers.1.input_layernorm.weight", HIDDEN), "more than one layer"
     ),
@@ -113,23 +149,12 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     "unknown tensor": (
         lambda: with_tensor("midlayer.self_attn.sinks", 8), "no place for.*sinks"
     ),
-    "one hidden state by config": (
-        lambda: draft(eagle_config={"use_aux_hidden_state": False}), "reads one hidden state"
-    ),
     "one hidden state by tensor": (
         lambda: with_tensor("fc.weight", HIDDEN, HIDDEN), "one hidden state.*takes 32 values"
-    ),
-    "four layers of the target": (
-        lambda: draft(eagle_aux_hidden_state_layer_ids=[2, 4, 6, 8]), "reads 4 layers"
-    ),
-    "layers the target lacks": (
-        lambda: draft(eagle_aux_hidden_state_layer_ids=[2, 6, 12]),
-        r"layers 2, 6, 12 of its target, target.gguf offers 0 to 11",
     ),
     "an odd share of rotated values": (
         lambda: draft(partial_rotary_factor=0.4), "rotates 3 of the 8 values of a head"
     ),
-    "nothing rotated": (lambda: draft(partial_rotary_factor=0.0), "partial_rotary_factor"),
     "EAGLE-2": (lambda: without("midlayer.hidden_norm.weight"), "EAGLE or EAGLE-2"),
     "a plain model": (lambda: without("fc.weight"), "not an EAGLE-3 draft: it has no fc.weight"),
     "missing tensors": (lambda: without("midlayer.mlp.up_proj.weight"), "lacks.*up_proj"),
@@ -148,44 +173,31 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
         lambda: with_tensor("lm_head.weight", 60, HIDDEN), r"shape \[60, 32\].*needs \[64, 32\]"
     ),
     "heads that do not divide": (lambda: draft(num_attention_heads=5), "do not divide"),
-    "another activation": (lambda: draft(hidden_act="gelu"), "activation is gelu"),
-    "longrope": (
-        lambda: draft(rope_scaling={"type": "longrope"}), "RoPE by the type longrope"
-    ),
     "impossible llama3 scaling": (
         lambda: draft(rope_scaling={**LLAMA3_SCALING, "high_freq_factor": 1.0}), "impossible"
     ),
-    "yarn without a factor": (lambda: draft(rope_scaling={"type": "yarn"}), "names no factor"),
     "NaN": (lambda: damaged(np.nan), "fc.weight holds NaN or infinity"),
     "too large for F16": (lambda: damaged(1e9), "too large for F16; convert to bf16"),
-    "llama3 scaling by zero": (
-        lambda: draft(rope_scaling={**LLAMA3_SCALING, "low_freq_factor": 0}), "low_freq_factor"
-    ),
-    "config with a list for a table": (lambda: draft(eagle_config=[1]), "Expected `object`"),
-    "config with an endless size": (lambda: draft(max_position_embeddings=2**70), "max_position"),
-    "config without hidden_size": (lambda: draft(hidden_size=None), "hidden_size"),
-    "config with a wrong type": (lambda: draft(vocab_size="many"), r"Expected `int`.*vocab_size"),
 }  # fmt: skip
 
 
-SEEN_IN_WEIGHTS = ("NaN", "too large for F16")
-
-
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", [*REFUSED_BY_CONFIG, *REFUSED_BY_TENSORS])
 def test_refused(case: str, tmp_path: Path) -> None:
-    make, reason = REFUSED[case]
+    make, reason = {**REFUSED_BY_CONFIG, **REFUSED_BY_TENSORS}[case]
     checkpoint = make().save(tmp_path / "draft")
     target = write_target(tmp_path / "target.gguf")
     out = tmp_path / "out" / "draft.gguf"
     out.parent.mkdir()
-    with pytest.raises(ConversionError, match=reason) as refused:
+    with pytest.raises(ConversionError, match=reason):
         convert(checkpoint, target, out, "f16")
     assert list(out.parent.iterdir()) == []
-    if case not in SEEN_IN_WEIGHTS:
-        # On the Hub, before its download, it is refused for the same reason.
-        shelf = Shelf(checkpoint)
-        judged = judge_checkpoint(shelf, shelf.listing(), read_header(target))
-        assert re.search(reason, judged.problem or ""), (judged, refused)
+    # On the Hub, before its download, it is judged by its config.json.
+    shelf = Shelf(checkpoint)
+    judged = judge_checkpoint(shelf, shelf.listing(), read_header(target))
+    if case in REFUSED_BY_CONFIG:
+        assert re.search(reason, judged.problem or "")
+    else:
+        assert judged.problem is None
 
 
 @pytest.mark.parametrize(

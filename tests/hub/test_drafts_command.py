@@ -72,7 +72,7 @@ def test_everything_that_drafts_for_a_model_is_listed_and_judged(commands: Comma
     said = commands.run("drafts", "based").stdout
     assert "● lab/Base_eagle3  EAGLE-3 · to convert" in said
     assert "✗ lab/EAGLE3-Base" in said
-    assert "its hidden size is 64" in said
+    assert "a target with hidden size 64" in said
 
 
 def test_without_the_hub_what_is_here_is_listed_and_it_is_said_once(

@@ -30,7 +30,7 @@ FITS = {
     "heads": {"sidecar"},
     "stripped": {"sidecar"},
     "gemma4": {"assistant"},
-    "other": {"eagle3"},
+    "other": {"eagle3", "eagle4"},
     "unreadable": set[str](),
 }
 DRAFTERS_OF = {
@@ -38,12 +38,13 @@ DRAFTERS_OF = {
     "heads": ["mtp"],
     "stripped": ["mtp"],
     "gemma4": ["mtp"],
-    "other": ["eagle3"],
+    "other": ["eagle3", "eagle4"],
     "unreadable": [],
     "dflash": ["dflash"],
     "dspark": ["dspark"],
     "dflash2": ["dflash2"],
     "eagle3": ["eagle3"],
+    "eagle4": ["eagle4"],
     "sidecar": ["mtp"],
     "assistant": ["mtp"],
     "projector": [],
@@ -110,6 +111,7 @@ def test_doctor_looks_at_a_folder(commands: Commands, folder: Path) -> None:
     assert "sidecar: draft, hy_v3 F32 377 kB, MTP heads\n  Fits heads, stripped.\n" in said
     assert "assistant: draft, gemma4-assistant F32 584 kB, MTP heads\n  Fits gemma4.\n" in said
     assert "eagle3: draft, eagle3 F32 2 kB, EAGLE-3\n  Fits other.\n" in said
+    assert "eagle4: draft, eagle3 F32 2 kB, EAGLE-4\n  Fits other.\n" in said
 
 
 @pytest.mark.parametrize(
@@ -249,6 +251,7 @@ def test_the_same_model_with_heads_is_named_from_the_catalogue(
     [
         (("plain", "dflash2"), ("dflash2",)),
         (("other", "eagle3"), ("eagle3",)),
+        (("other", "eagle4"), ("eagle4",)),
         (("heads", "sidecar"), ("mtp",)),
         (("gemma4", "assistant"), ("mtp",)),
     ],

@@ -30,6 +30,7 @@ _ONE_PASS = "a block is drafted in one pass, as a chain"
 
 KINDS: Mapping[DrafterKind, Kind] = {
     "eagle3": Kind(eagle3.open_drafter),
+    "eagle4": Kind(eagle3.open_drafter),
     "mtp": Kind(mtp.open_drafter, "MTP heads draft chains only"),
     "dflash": Kind(dflash.open_drafter, _ONE_PASS),
     "dspark": Kind(dflash.open_drafter, _ONE_PASS),

@@ -18,6 +18,7 @@ from eaglechat.wire.protocol import DrafterChoice, DrafterKind
 
 _CHECKS: Mapping[DrafterKind, Callable[[GGUFHeader, GGUFHeader], None]] = {
     "eagle3": eagle3.check,
+    "eagle4": eagle3.check,
     "mtp": mtp.check,
     "dflash": dflash.check,
     "dspark": dflash.check,
@@ -42,7 +43,7 @@ def kind_of(draft: GGUFHeader) -> DrafterKind | None:
         return dflash.variant(draft)
     if mtp.is_draft(draft):
         return "mtp"
-    return "eagle3" if draft.architecture == DRAFT_ARCHITECTURE else None
+    return eagle3.variant(draft) if draft.architecture == DRAFT_ARCHITECTURE else None
 
 
 def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...]:

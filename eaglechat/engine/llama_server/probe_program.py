@@ -15,6 +15,7 @@ from eaglechat.wire.protocol import DrafterKind
 
 SPEC_TYPES: Mapping[DrafterKind, str] = {
     "eagle3": "draft-eagle3",
+    "eagle4": "draft-eagle3",
     "mtp": "draft-mtp",
     "dflash": "draft-dflash",
     "dspark": "draft-dspark",

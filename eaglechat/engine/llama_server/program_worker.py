@@ -163,7 +163,7 @@ class ProgramWorker(Worker):
             headers[1].get(NORM_OUTPUT) or headers[1].get(NORMS_FEATURES)
         ):
             raise ProgramError(
-                f"{headers[1].path.name} is an EAGLE-3.1 draft, whose norms {NAME} does not have; "
+                f"{headers[1].path.name} has EAGLE-3.1's norms, which {NAME} does not have; "
                 "eaglechat's own engine runs it: leave engine.llama_server empty"
             )
         drafters, undrafted = _drafters(known, *headers, request.speculation.drafter)

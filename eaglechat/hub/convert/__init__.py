@@ -91,8 +91,9 @@ def convert(
     write_draft(out, type, fields, tensors, progress, last=measure)
     written = read_header(out)
     if written.get(NORMS_FEATURES) or written.get(NORM_OUTPUT):
+        name = "EAGLE-4" if config.kind == "eagle4" else "EAGLE-3.1"
         notes.append(
-            "an EAGLE-3.1 draft, whose norms llama.cpp does not have: eaglechat's engine runs it, "
+            f"an {name} draft, whose norms llama.cpp does not have: eaglechat's engine runs it, "
             "other programs guess badly with it"
         )
     return ConversionReport(

@@ -7,7 +7,7 @@ SpecForge and AngelSlim put the dimensions at the top level; speculators puts th
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -84,6 +84,8 @@ class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
     fc_norm: bool = False
     norm_output: bool = False
     parallel_drafting: bool = False
+    enable_moe: bool = False
+    use_rope: bool = True
     use_aux_hidden_state: bool = True
     speculators_model_type: str = ""
     sliding_window: Count | None = None
@@ -99,12 +101,19 @@ class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.num_key_value_heads or self.num_attention_heads
 
     @property
+    def kind(self) -> Literal["eagle3", "eagle4"]:
+        """EAGLE-4 is EAGLE-3.1 with a window, and a candidate head that is left out."""
+        return "eagle4" if "eagle4" in ",".join(self.architectures).lower() else "eagle3"
+
+    @property
     def window(self) -> int | None:
         """The sliding window of attention in tokens; None without one."""
-        # Some model families name a window that their layers do not use.
-        is_used = self.use_sliding_window or "sliding_attention" in self.layer_types
-        if self.sliding_window is None or self.sliding_window >= self.max_position_embeddings:
-            return None
+        if self.kind == "eagle4":
+            is_used = "full_attention" not in self.layer_types
+        else:
+            # Some model families name a window that their layers do not use or do not pass.
+            is_used = self.use_sliding_window or "sliding_attention" in self.layer_types
+            is_used &= (self.sliding_window or 0) < self.max_position_embeddings
         return self.sliding_window if is_used else None
 
     @property
@@ -191,6 +200,15 @@ def _refuse_unsupported(config: DraftConfig) -> None:
         raise ConversionError(
             f"{name} is a P-EAGLE draft, which writes all its tokens in one pass; "
             "llama.cpp runs EAGLE-3 drafts only"
+        )
+    if config.enable_moe:
+        raise ConversionError(
+            f"{name} is a latent mixture of experts (enable_moe), llama.cpp's eagle3 graph is dense"
+        )
+    if not config.use_rope:
+        raise ConversionError(
+            f"{name} has no rotary position embedding (use_rope is false), which llama.cpp's "
+            "eagle3 graph always applies"
         )
     if config.fc_norm and config.norm_before_fc:
         raise ConversionError(

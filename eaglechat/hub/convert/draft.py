@@ -51,8 +51,9 @@ _TOP = {
 }
 _OPTIONAL = {"token_embd.weight", "enc.output_norm.weight", "output.weight", "d2t", *FC_NORMS}
 
-# Derived from other tensors; llama.cpp does not read them.
-_UNUSED = re.compile(r"t2d$|.*rotary_emb\.inv_freq$")
+_UNUSED = re.compile(r"t2d$|.*rotary_emb\.inv_freq$|efficient_lm_head")
+"""Derived from other tensors, or EAGLE-4's candidate head, which only saves time: its full head
+drafts the same or better."""
 
 # Names of tensors that only an unsupported variant has, and why llama.cpp cannot run it. The first
 # match counts.
@@ -129,11 +130,20 @@ def check_target(target: GGUFHeader) -> None:
         )
 
 
-def check_config(config: DraftConfig, target: GGUFHeader) -> None:
-    """Raise ConversionError if config.json alone shows that the draft does not fit the target."""
+def check_config(config: DraftConfig, target: GGUFHeader) -> tuple[int, ...]:
+    """The target's layers that a draft reads, by its config.json.
+
+    Raises ConversionError if config.json alone shows that the draft does not fit the target.
+    """
     scaling_fields(config)
     _check_vocabulary(config.vocab_size, target)
-    target_layers(config, target)
+    hidden = config.target_hidden_size or config.hidden_size
+    if hidden != target.n_embd:
+        raise ConversionError(
+            f"the draft was made for a target with hidden size {hidden}, "
+            f"{target.path.name} has {target.n_embd}"
+        )
+    return target_layers(config, target)
 
 
 def _check_vocabulary(size: int, target: GGUFHeader) -> None:

@@ -14,7 +14,13 @@ import numpy.typing as npt
 from gguf import GGMLQuantizationType as Type
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, DRAFT_WINDOW, NORM_OUTPUT, NORMS_FEATURES
+from eaglechat.gguf.preflight import (
+    DRAFT_ARCHITECTURE,
+    DRAFT_WINDOW,
+    EAGLE_4,
+    NORM_OUTPUT,
+    NORMS_FEATURES,
+)
 from eaglechat.hub.convert.config import freq_base, llama3_factors, scaling_fields
 from eaglechat.hub.convert.draft import FC_NORMS, ConvertibleDraft
 from eaglechat.hub.convert.tensors import StoredTensor
@@ -92,6 +98,8 @@ def _model_fields(draft: ConvertibleDraft) -> Iterable[bytes]:
     yield pack("eagle3.attention.layer_norm_rms_epsilon", config.rms_norm_eps, _T.FLOAT32)
     yield pack("eagle3.attention.key_length", draft.head_dim, _T.UINT32)
     yield pack("eagle3.attention.value_length", draft.head_dim, _T.UINT32)
+    if config.kind == "eagle4":
+        yield pack(EAGLE_4, True, _T.BOOL)
     if config.fc_norm:
         yield pack(NORMS_FEATURES, True, _T.BOOL)
     if config.norm_output:

@@ -27,7 +27,7 @@ NOT_REACHED = (
     "HF_ENDPOINT and HF_HUB_OFFLINE."
 )
 DRAFT_NAME = re.compile(
-    r"eagle-?3|dflash|dspark|speculator|gemma-4.*assistant|(^|/)mtp-", re.IGNORECASE
+    r"eagle-?[34]|dflash|dspark|speculator|gemma-4.*assistant|(^|/)mtp-", re.IGNORECASE
 )
 # Behind a model's name; before it, it names a file of the heads alone.
 _MTP_NAME = re.compile(r"[-_.]mtp([-_.]|$)", re.IGNORECASE)
@@ -39,7 +39,8 @@ _MOST_CANDIDATES = 12
 _TRY = "a smaller model of the family: a bench tells whether it pays"
 # The Hub searches by name; these are the ways in which publishers name drafts.
 _PUBLISHERS_PATTERNS = (
-    "{}_eagle3", "{}-eagle3", "EAGLE3-{}", "{}-speculator", "{} eagle3", "{}-DFlash", "{}-DSpark",
+    "{}_eagle3", "{}-eagle3", "EAGLE3-{}", "{}-speculator", "{} eagle3", "{}-EAGLE4", "{}-DFlash",
+    "{}-DSpark",
 )  # fmt: skip
 
 
@@ -446,6 +447,7 @@ def pair_up(
         title=f"{target.name} with {way.repo}" if way.repo else target.name,
         target=target.source,
         draft=draft,
+        drafter=way.kind,
         architecture=target.header.architecture if target.header is not None else None,
         acceptance=way.reported,
         note=way.warning or way.note,

@@ -8,9 +8,10 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from eaglechat.engine.drafters.pairing import kind_of, kinds
+from eaglechat.engine.drafters.pairing import kinds
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.memory import MemoryNeed, memory_need
+from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
 from eaglechat.hub.catalogue import CatalogueEntry, GGUFSource
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import checkpoint_files, judge_gguf
@@ -259,12 +260,16 @@ def drafters_of(hub: Hub, plan: Plan) -> tuple[DrafterKind, ...]:
     """What a pair will draft with, by its headers on the Hub. Raises HubError, GGUFError."""
     target = _target(hub, plan)
     if plan.converts:
-        # No other checkpoint is converted.
-        return ("eagle3", *kinds(target, None))
+        from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415
+
+        kind = plan.entry.drafter or judge_checkpoint(hub, plan.draft, target).kind
+        return (*((kind,) if kind else ()), *kinds(target, None))
     if not plan.draft:
         return kinds(target, None)
     draft = hub.beginning(plan.draft[0])
-    return kinds(target, draft if kind_of(draft) == "eagle3" else hub.peek(plan.draft[0]))
+    return kinds(
+        target, draft if draft.architecture == DRAFT_ARCHITECTURE else hub.peek(plan.draft[0])
+    )
 
 
 def _target(hub: Hub, plan: Plan) -> GGUFHeader:

@@ -48,7 +48,7 @@ from eaglechat.hub.references import (
 from eaglechat.wire.protocol import DrafterKind
 
 _MAX_DEPTH = 6
-_CHECKPOINT_SIGN = re.compile(r"eagle-?3|draft_vocab_size|speculators", re.IGNORECASE)
+_CHECKPOINT_SIGN = re.compile(r"eagle-?[34]|draft_vocab_size|speculators", re.IGNORECASE)
 _WEIGHTS = ("*.safetensors", "*.bin")
 _NAMED_BY_HASH = re.compile(r"(?:sha256-)?([0-9a-f]{64})")
 

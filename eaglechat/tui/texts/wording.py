@@ -19,6 +19,7 @@ VISIBLE_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
 
 DRAFTERS: Mapping[str, str] = {
     "eagle3": "EAGLE-3",
+    "eagle4": "EAGLE-4",
     "mtp": "MTP heads",
     "dflash": "DFlash",
     "dspark": "DSpark",

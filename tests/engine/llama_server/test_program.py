@@ -351,5 +351,5 @@ def test_a_draft_that_the_program_would_run_wrongly_is_refused(
         draft = write_draft(tmp_path / "newer.gguf", flags=[key])
         failed = client.answer(load((tiny_files[0], draft))).last
         assert isinstance(failed, p.Error)
-        assert failed.message.startswith("newer.gguf is an EAGLE-3.1 draft")
+        assert failed.message.startswith("newer.gguf has EAGLE-3.1's norms")
     assert not (tmp_path / "started").exists()

@@ -34,6 +34,7 @@ def desk(folder: Path) -> ScriptedDesk:
     desk.on_disk = look_at([folder])
     for target, draft in (
         ("plain", "dflash"), ("plain", "dspark"), ("plain", "dflash2"), ("other", "eagle3"),
+        ("other", "eagle4"),
         ("heads", None), ("heads", "sidecar"), ("gemma4", "assistant"), ("unreadable", None),
     ):  # fmt: skip
         path = folder / f"{draft}.gguf" if draft else None
@@ -49,6 +50,7 @@ async def test_a_row_of_the_menu_says_what_drafts(drive: Drive, desk: ScriptedDe
         await user.sees_row("plain-dspark", "DSpark ")
         await user.sees_row("plain-dflash2", "DFlash2 ")
         await user.sees_row("other-eagle3", "EAGLE-3 ")
+        await user.sees_row("other-eagle4", "EAGLE-4 ")
         for name in ("heads-alone", "heads-sidecar", "gemma4-assistant"):
             await user.sees_row(name, "MTP heads ")
         await user.sees_row("unreadable-alone", "2 kB", "no draft ")

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Opening, Proposal, shifted
 from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
+from eaglechat.engine.drafters.eagle3.pairing import Variant, variant
 from eaglechat.engine.drafters.eagle3.tree import TreeGrower
 from eaglechat.engine.drafters.lazy_drafter import LazyDrafter, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
@@ -56,8 +57,6 @@ class Eagle3Drafter(LazyDrafter):
     where its window moved past it.
     """
 
-    name = "eagle3"
-
     def __init__(
         self,
         target: Context,
@@ -66,6 +65,7 @@ class Eagle3Drafter(LazyDrafter):
         window: int = 0,
         norms: Norms | None = None,
         seq_id: int | None = None,
+        name: Variant = "eagle3",
     ) -> None:
         """`window` is the number of latest positions that the draft's KV cache keeps; 0 keeps all.
 
@@ -75,6 +75,7 @@ class Eagle3Drafter(LazyDrafter):
         Raises InitError when the two contexts do not fit each other.
         """
         _check_contexts(target, draft)
+        self.name: str = name
         self.layers = draft.model.target_layers
         """The target layers whose inputs it reads."""
         super().__init__(target, draft, EXTRACT_LAYERS * target.model.n_embd)
@@ -285,7 +286,13 @@ def open_drafter(opening: Opening) -> Eagle3Drafter:
         )
     )
     window = draft_window(opening.header, options)
-    drafter = Eagle3Drafter(target, draft, window=window, norms=norms_of(opening.header))
+    drafter = Eagle3Drafter(
+        target,
+        draft,
+        window=window,
+        norms=norms_of(opening.header),
+        name=variant(opening.header),
+    )
     owned.callback(drafter.close)
     return drafter
 

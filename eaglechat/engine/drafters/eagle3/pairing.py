@@ -6,8 +6,11 @@ a GGML_ASSERT. For others it gives the reason only in its log.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.preflight import (
+    EAGLE_4,
     EXTRACT_LAYERS,
     TARGET_ARCHITECTURES,
     PreflightError,
@@ -16,8 +19,15 @@ from eaglechat.gguf.preflight import (
 
 DRAFT_LAYERS = 1
 
+Variant = Literal["eagle3", "eagle4"]
+
 _SHAREABLE = ("token_embd.weight", "output.weight")
 """A draft without these tensors uses its target's."""
+
+
+def variant(draft: GGUFHeader) -> Variant:
+    """An EAGLE-4 draft without its candidate head runs as EAGLE-3.1."""
+    return "eagle4" if draft.get(EAGLE_4) else "eagle3"
 
 
 def check(target: GGUFHeader, draft: GGUFHeader) -> None:

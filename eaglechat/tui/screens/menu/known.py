@@ -59,8 +59,7 @@ class Known:
             return self.facts.drafters
         if entry is None:
             return None
-        # No other checkpoint is converted.
-        kind = "eagle3" if entry.draft.checkpoint else entry.drafter
+        kind = entry.drafter or ("eagle3" if entry.draft.checkpoint else None)
         return (kind,) if kind else None
 
     @property
