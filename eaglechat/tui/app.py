@@ -43,7 +43,6 @@ from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
 from eaglechat.tui.services.services import ChatReader, Services, Typeahead
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
-from eaglechat.tui.textual_fixes import KeptStylesheet
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.wire.protocol import Auto, PairInfo
@@ -96,7 +95,6 @@ class EagleApp(KeysInOrder):
         # Textual chooses the filter for NO_COLOR once, in its constructor, by the kind of theme.
         no_color_kind = chosen.ansi if chosen and "NO_COLOR" in os.environ else None
         super().__init__(ansi_color=no_color_kind)
-        self.stylesheet = KeptStylesheet(variables=self.get_css_variables())
         keymap, key_problems = read_keymap(settings.keys, config_file)
         use(keymap)
         self.set_keymap(textual_keymap(keymap))
@@ -178,7 +176,7 @@ class EagleApp(KeysInOrder):
 
     def on_mount(self) -> None:
         self._follow_termination()
-        self.services.away.open()
+        self.services.away.show("")
         self.set_interval(1 / FRAMES_PER_SECOND, self._follow_engine)
         self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self._announce_installs)
         self.theme_changed_signal.subscribe(self, self._keep_theme)

@@ -6,15 +6,7 @@ import sys
 from contextlib import suppress
 
 from textual._compositor import Compositor, CompositorMap
-from textual.css.model import RuleSet
-from textual.css.stylesheet import Stylesheet
 from textual.drivers._writer_thread import WriterThread
-
-_MOST_SOURCES = 256
-
-# Textual's returns the id too, but in Python, and is called for every rule and every widget that is
-# styled: 6% of the CPU time of opening a chat.
-RuleSet.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
 def _write(thread: WriterThread) -> None:
@@ -44,19 +36,6 @@ if sys.platform != "win32":
             driver.resume_application_mode()
 
     LinuxDriver._sigcont_application = _resume  # type: ignore[assignment,method-assign]
-
-
-class KeptStylesheet(Stylesheet):
-    """Parses each source of styles once. Textual parses all of them again for each screen that is
-    opened for the first time: 21 ms of CPU for the sixth one, which takes 1 ms here."""
-
-    def __init__(self, *, variables: dict[str, str] | None = None) -> None:
-        super().__init__(variables=variables)
-        self._parse_cache.grow(_MOST_SOURCES)
-
-    def reparse(self) -> None:
-        # Setting variables empties the cache, so nothing stays parsed with old ones.
-        self.parse()
 
 
 class WholeCompositor(Compositor):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.settings import Settings, SpeculationSettings, load
-from eaglechat.tui.screens.chat.screen import PANEL_FROM, TABLE_FROM, ChatScreen
+from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.speed_view import SpeedView
@@ -19,7 +19,6 @@ from eaglechat.wire.records import DraftShape
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
-TALL = (120, TABLE_FROM)
 
 
 def lengths_asked_for(user: Driver) -> list[object]:
@@ -90,35 +89,27 @@ async def test_auto_in_the_settings_holds_for_this_chat_and_is_saved(
     assert load(tmp_path / "config.toml")[0].speculation.n_draft_max == AUTO
 
 
-async def test_the_panel_shows_the_choice_and_the_table_and_a_dialog_the_ledger(
-    drive: Drive,
-) -> None:
-    async with drive(size=TALL, n_draft_max=AUTO) as user:
+async def test_the_row_of_lengths_has_the_choice_and_the_context_says_why(drive: Drive) -> None:
+    async with drive(n_draft_max=AUTO) as user:
         await user.open_chat()
-        await user.ask("hello", rounds=1)
-        await user.sees("Auto: measuring plain decoding first")
-        await user.more_rounds(1)
-        await user.sees("Auto: chain of 3, expected fastest")
-        await user.sees(">    3 104.3")
-        await user.sees("plain  83.3")
+        await user.ask("hello", rounds=2)
         await user.sees("[auto] 0 1 2 <3> 4")
-        await user.more_rounds(2)
-        await user.sees("Auto: chain of 5, exploring")
-        await user.more_rounds(2)
-        await user.sees("Auto: chain of 2, drafts lost time")
-        await user.more_rounds(1)
-        await user.sees("Auto: plain, to measure it")
-        await user.more_rounds(2)
-        await user.command("chat.context")
-        await user.sees("ms allowed behind plain decoding")
-        await user.press("escape")
-        await user.command("chat.auto")
-        await user.until(lambda: "Auto:" not in user.text, "the panel without auto")
+        whys = [
+            "chain of 3, expected fastest",
+            "chain of 5, exploring",
+            "chain of 2, drafts lost time",
+            "plain, to measure it",
+        ]
+        for rounds, why in zip((0, 2, 2, 1), whys, strict=True):
+            await user.more_rounds(rounds)
+            await user.command("chat.context")
+            await user.sees(why)
+            await user.sees("ms allowed behind plain decoding")
+            await user.press("escape")
 
 
-@pytest.mark.parametrize("size", [PANEL_FROM, pytest.param(TALL, marks=pytest.mark.slow)])
-async def test_the_panel_stands_whole_under_auto(drive: Drive, size: tuple[int, int]) -> None:
-    async with drive(size=size, n_draft_max=AUTO) as user:
+async def test_the_panel_stands_whole_under_auto(drive: Drive) -> None:
+    async with drive(size=PANEL_FROM, n_draft_max=AUTO) as user:
         await user.open_chat()
         await user.ask("hello")
         panel = user.chat.query_one(SpeculationPanel)
@@ -145,7 +136,7 @@ async def test_the_status_line_names_what_auto_chose(
 async def test_a_target_that_stays_with_chains_says_why_when_a_tree_is_asked_for(
     drive: Drive,
 ) -> None:
-    async with drive(size=TALL) as user:
+    async with drive() as user:
         user.engine.chains_only = "the target is a hybrid model"
         await user.open_chat()
         await user.ask("/shape chain")

@@ -8,9 +8,6 @@ from collections.abc import Callable, Mapping
 
 from eaglechat.settings import Settings
 
-_KEEP_TITLE, _OLD_TITLE = "\x1b[22;2t", "\x1b[23;2t"
-_NOTICES_OF_URXVT = ("rxvt", "foot")
-
 
 class Away:
     """Sets the title and sends notices. `write` writes to the terminal past Textual's screen,
@@ -30,14 +27,9 @@ class Away:
         self._title = ""
         self._began: float | None = None
 
-    def open(self) -> None:
-        """Keep the terminal's own title, and set one."""
-        self.write(_KEEP_TITLE)
-        self.show("")
-
     def close(self) -> None:
-        """Restore the terminal's own title."""
-        self.write(_OLD_TITLE)
+        """Leave no title behind: a shell sets its own."""
+        self.write("\x1b]2;\x07")
 
     def show(self, doing: str) -> None:
         """Set the title to what the app is doing."""
@@ -74,8 +66,7 @@ class Away:
             self.write(self._notice(_plain(text)))
 
     def _notice(self, text: str) -> str:
-        is_urxvt = self._environment.get("TERM", "").startswith(_NOTICES_OF_URXVT)
-        notice = f"\x1b]777;notify;eaglechat;{text}\x07" if is_urxvt else f"\x1b]9;{text}\x07"
+        notice = f"\x1b]9;{text}\x07"
         if "TMUX" not in self._environment:
             return notice
         # tmux passes on what is wrapped like this, if allow-passthrough is on.

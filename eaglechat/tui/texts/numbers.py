@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eaglechat.chat.controls import (
@@ -19,8 +18,8 @@ from eaglechat.chat.headline import Headline
 from eaglechat.chat.refusals import speculation_off
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.refusals import reason_of
-from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling, Sampling
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, NGRAM, AutoDraft, Round
+from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, Round
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.wire.stretch import RoundMeans
 
@@ -66,16 +65,12 @@ class Numbers:
     """Whether the engine follows the controls of drafting."""
     recommended: RecommendedSampling | None
     """The sampling that the target's file recommends."""
-    own_sampling: str
-    """In words: the sampling settings without a control that are as recommended."""
     drafters: tuple[str, ...]
     """The choices of the drafter that the pair has."""
     longest: int
     """The most tokens that what drafts can draft in a round."""
     auto: AutoDraft | None
     """The latest choice of the automatic draft length; None while that is not in use."""
-    drafted_by: str
-    """The name of the drafter that it chooses the length of; empty if that is not known yet."""
 
     @property
     def room(self) -> str:
@@ -115,20 +110,10 @@ def numbers_of(session: ChatSession) -> Numbers:
         only_ngrams=only_ngrams,
         drafts_as_asked=session.hello is None or session.hello.can.draft_length,
         recommended=session.recommended,
-        own_sampling=_own_sampling(session.recommended, session.terms.sampling),
         drafters=_drafters(session),
         longest=_longest(session),
         auto=rounds[-1].auto if rounds and controls.n_draft_max == AUTO else None,
-        drafted_by=_drafted_by(session, rounds),
     )
-
-
-def _drafted_by(session: ChatSession, rounds: Sequence[Round]) -> str:
-    """Who drafts, n-grams aside: of several, the one that drafted last."""
-    kinds = [drafter.kind for drafter in session.info.drafters] if session.info else []
-    drafted = (one.drafter for one in reversed(rounds) if one.drafter not in (None, NGRAM))
-    name = next(drafted, kinds[0] if len(kinds) == 1 else None)
-    return wording.drafter(name) if name else ""
 
 
 def _drafters(session: ChatSession) -> tuple[str, ...]:
@@ -144,14 +129,3 @@ def _longest(session: ChatSession) -> int:
     return max(
         (one.longest for one in drafters if chosen in (AUTO, one.kind)), default=N_DRAFT_MAX_LIMIT
     )
-
-
-def _own_sampling(recommended: RecommendedSampling | None, in_force: Sampling) -> str:
-    """The sampling settings without a control that have the value the model's file recommends."""
-    keys = ("top_k", "top_p", "min_p", "repeat_penalty")
-    own = [
-        f"{key} {getattr(in_force, key):g}"
-        for key in keys
-        if recommended and getattr(recommended, key) == getattr(in_force, key)
-    ]
-    return f"The model's: {', '.join(own)}" if own else ""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from eaglechat.tui.screens.chat.screen import PANEL_FROM, TABLE_FROM
+from eaglechat.tui.screens.chat.screen import PANEL_FROM
 from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.panel.tick import Tick
@@ -21,7 +21,7 @@ Drive = Callable[..., Driver]
     [
         PANEL_FROM,
         (80, 24),
-        *(pytest.param((120, height), marks=pytest.mark.slow) for height in (40, TABLE_FROM)),
+        pytest.param((120, 40), marks=pytest.mark.slow),
     ],
 )
 async def test_controls_never_move_under_the_pointer(drive: Drive, size: tuple[int, int]) -> None:

@@ -65,7 +65,6 @@ def test_nothing_in_a_title_ends_its_sequence() -> None:
         ("bell", {}, "\x07"),
         ("off", {}, ""),
         ("desktop", {}, "\x1b]9;Reply finished: pair\x07"),
-        ("desktop", {"TERM": "foot"}, "\x1b]777;notify;eaglechat;Reply finished: pair\x07"),
         (
             "desktop",
             {"TMUX": "/tmp/tmux"},

@@ -87,7 +87,6 @@ from eaglechat.tui.widgets.notices import Notices
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
-from eaglechat.tui.widgets.round_list import RoundList
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.tui.widgets.transcript.entry import TranscriptEntry
 from eaglechat.tui.widgets.transcript.markdown import code_blocks, links
@@ -102,10 +101,6 @@ SAVES_PER_SECOND = 1
 MOST_FILES_OFFERED = 60
 PANEL_FROM = (100, 34)
 """The least width and height, in cells, of a terminal that shows the panel beside the chat."""
-ROUNDS_FROM = 176
-"""The least width, in cells, of a terminal that lists the rounds between prose and panel."""
-TABLE_FROM = 48
-"""The least height, in rows, at which the panel shows the table of the automatic draft length."""
 _NO_TURNS = "Nothing has been asked in this chat yet."
 _EDITING = "Editing: {prompt.send} sends it, {chat.stop} cancels"
 _QUEUED = "Sent when the reply ends; {chat.stop} keeps it here"
@@ -192,7 +187,6 @@ class ChatScreen(PromptScreen[None]):
                         "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
                     ),
                 )
-            yield RoundList(id="rounds")
             yield SpeculationPanel(id="panel")
         yield KeyLine()
         yield TooSmall()
@@ -236,10 +230,7 @@ class ChatScreen(PromptScreen[None]):
     def _fit(self, size: Size) -> None:
         """Show the parts of the panel that a terminal of this size has room for."""
         width, height = size
-        folded = width < PANEL_FROM[0] or height < PANEL_FROM[1]
-        self.set_class(folded, "-folded")
-        self.set_class(width >= ROUNDS_FROM, "-rounds")
-        self.set_class(not folded and height >= TABLE_FROM, "-tall")
+        self.set_class(width < PANEL_FROM[0] or height < PANEL_FROM[1], "-folded")
 
     @property
     def transcript(self) -> Transcript:
@@ -299,9 +290,6 @@ class ChatScreen(PromptScreen[None]):
         numbers = numbers_of(session)
         self.query_one("#panel", SpeculationPanel).show(numbers)
         self.query_one("#status", StatusLine).show(numbers)
-        if self.has_class("-rounds"):
-            last = session.running.turn if session.running else session.turns.last_reply
-            self.query_one(RoundList).show(last.recording if last else None)
         is_told = wording.not_reported(session.hello, "draft_text") is None
         self.query_one(Legend).are_rejected_known = is_told
         unreported = numbers.unreported

@@ -37,7 +37,6 @@ from eaglechat.tui.texts.statistics import of_whole_reply
 from eaglechat.tui.texts.turned import label
 from eaglechat.tui.widgets.meters import RoundStrip
 from eaglechat.tui.widgets.panel.knob import Knob
-from eaglechat.tui.widgets.panel.length_table import LengthTable
 from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.panel.speed_view import SpeedChart, SpeedView
@@ -99,12 +98,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                 "the draft length was last set by hand.",
             )
             yield RoundStrip(id="strip")
-            yield LengthTable(
-                id="lengths",
-                tooltip="n_draft_max = auto: the draft length of this round and why, and the "
-                "tokens per second expected of each length of the draft. What n-grams find is "
-                "not in this table.",
-            )
         with Vertical(id="controls", classes="group"):
             yield Static("CONTROL", classes="heading")
             yield self._row(DRAFTER)
@@ -114,7 +107,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield self._slider(TEMPERATURE)
             yield from (self._row(control) for control in (THINKING, EFFORT))
             yield Static("thinking: the template has no switch", classes="label", id="no-switch")
-            yield Line("", classes="label", id="own-sampling")
             yield Tick("more", False, id="more", tooltip="Shape and p_min: seldom turned.")
             yield self._row(SHAPE)
             yield self._slider(P_MIN)
@@ -159,8 +151,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self._show_controls(numbers)
         headline, rounds = numbers.headline, numbers.rounds
         self.set_class(numbers.unreported is not None, "-unreported")
-        is_auto = numbers.controls.n_draft_max == AUTO and numbers.drafts_as_asked
-        self.set_class(is_auto and not numbers.off, "-auto")
         engine = f" · {numbers.engine}" if numbers.engine else ""
         self.query_one("#speed-heading", Line).show(f"SPEED{engine}")
         self.query_one("#speed", SpeedView).show(headline, is_begun=bool(rounds))
@@ -172,7 +162,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         stretch = None if headline.state == "plain" else numbers.stretch
         self.query_one("#why", WhyView).show(numbers.means, headline.plain_per_second, stretch)
         self.query_one("#strip", RoundStrip).show(rounds)
-        self.query_one("#lengths", LengthTable).show(numbers.auto, numbers.drafted_by)
         self.query_one("#context", Reading).show(numbers.room)
 
     def _show_controls(self, numbers: Numbers) -> None:
@@ -202,8 +191,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self.query_one("#more").display = not {SHAPE.name, P_MIN.name} <= numbers.without_effect
         own = recommended_for(TEMPERATURE, numbers.recommended)
         self.query_one("#temperature", Slider).own = own
-        self.query_one("#own-sampling", Line).show(numbers.own_sampling)
-        self.set_class(bool(numbers.own_sampling), "-recommended")
         self.query_one("#drafter").display = len(numbers.drafters) > _ONE_DRAFTER
         no_switch = numbers.reasoning.marked and not numbers.reasoning.on_off
         self.query_one("#no-switch").display = no_switch and not numbers.reasoning.efforts

@@ -122,17 +122,6 @@ async def test_a_click_on_a_token_of_the_selected_reply_opens_its_round(
         await user.sees("Round 1 of")
 
 
-async def test_a_wide_terminal_lists_the_rounds_and_opens_one(drive: Drive) -> None:
-    async with drive(size=(200, 50)) as user:
-        await user.open_chat()
-        await user.ask("Which colour?")
-        await user.sees("2 ✗ ")
-        assert "umbrella → " in user.text
-        await user.press("tab", "up", "enter", to=InsideScreen)
-        count = len(user.chat.session.turns.last_reply.recording.rounds)
-        await user.sees(f"Round {count - 1} of {count}")
-
-
 async def test_an_engine_that_does_not_report_it_is_named(drive: Drive) -> None:
     user = drive()
     user.engine.engine_name = "llama-server"
