@@ -180,7 +180,6 @@ async def test_a_dialog_has_the_numbers_of_both_parts(drive: Drive, engine: Scri
     engine.sampling = protocol.RecommendedSampling(top_k=20, top_p=0.9)
     async with drive(size=(200, 50)) as user:
         await user.open_chat()
-        await user.sees("The model's: top_k 20, top_p 0.9")
         await user.ask("Which colour?")
         assert user.chat.query_one(SpeculationPanel).max_scroll_y == 0
         await user.command("chat.context")
