@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -19,6 +19,7 @@ from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.preflight import (
     DRAFT_ARCHITECTURE,
     DRAFT_WINDOW,
+    EAGLE_4,
     EXTRACT_LAYERS,
     NORM_OUTPUT,
     NORMS_FEATURES,
@@ -31,7 +32,6 @@ from eaglechat.hub.convert.writer import (
     ConversionProgress,
     OutputTensor,
     fields_as_stored,
-    pack,
     write_draft,
 )
 from eaglechat.train import rope
@@ -39,7 +39,6 @@ from eaglechat.train.network import weight_shapes
 from eaglechat.train.settings import TrainingError
 from eaglechat.train.target import EMBEDDINGS, HEAD, DraftShape, VocabularyMatrices
 
-_T = gguf.GGUFValueType
 _UNQUANTISED = "bf16"
 """The type from which llama.cpp quantises mixtures."""
 HEAD_TYPES = {
@@ -52,7 +51,7 @@ HEAD_TYPES = {
 """The types that the `gguf` package quantises to, in blocks of 32."""
 _D2T = "d2t"
 _OPTIONAL = {HEAD, EMBEDDINGS, rope.FACTORS, _D2T}
-_KEPT = (rope.FIELDS, NORMS_FEATURES, NORM_OUTPUT, DRAFT_WINDOW)
+_KEPT = (rope.FIELDS, NORMS_FEATURES, NORM_OUTPUT, DRAFT_WINDOW, EAGLE_4)
 """Keys, or their beginnings, that are copied from the draft that training began with."""
 _BASE_MODEL = ("name", "organization", "repo_url")
 
@@ -198,11 +197,12 @@ def save_draft(
     kind, file_type = DIRECT_TYPES[type if type in DIRECT_TYPES else _UNQUANTISED]
     tensors = list(_tensors(draft, kind, HEAD_TYPES[head_type] if head_type else kind))
     n_parameters = sum(prod(tensor.shape) for tensor in tensors)
-    fields = [
-        *_fields(draft, target, provenance, file_type, n_parameters),
-        *fields_as_stored(target, "tokenizer."),
-    ]
-    write_draft(out, type, fields, tensors, progress)
+    fields = _fields(draft, target, provenance, file_type, n_parameters)
+    copied = fields_as_stored(target, "tokenizer.")
+    if draft.begun_as is not None:
+        for key in _KEPT:
+            copied += fields_as_stored(draft.begun_as, key)
+    write_draft(out, type, fields, tensors, progress, copied=copied)
 
 
 def _tensors(draft: TrainableDraft, kind: Type, head_kind: Type) -> Iterator[OutputTensor]:
@@ -238,47 +238,42 @@ def _fields(
     provenance: Provenance,
     file_type: FileType,
     n_parameters: int,
-) -> Iterable[bytes]:
+) -> gguf.GGUFWriter:
+    """A writer with all fields that are not copied from another file."""
     shape = draft.shape
-    yield pack("general.architecture", DRAFT_ARCHITECTURE, _T.STRING)
-    yield pack("eagle3.target_layers", draft.layers, _T.ARRAY, _T.INT32)
-    yield pack("eagle3.target_hidden_size", target.n_embd, _T.UINT32)
-    yield pack("eagle3.norm_before_residual", shape.norm_before_residual, _T.BOOL)
-    yield pack("eagle3.norm_before_fc", shape.norm_before_fc, _T.BOOL)
-    yield pack("general.type", "model", _T.STRING)
-    yield pack("general.name", provenance.name, _T.STRING)
-    yield pack("general.size_label", gguf.size_label(n_parameters, n_parameters, 0, 0), _T.STRING)
+    writer = gguf.GGUFWriter(None, DRAFT_ARCHITECTURE)
+    writer.add_array("eagle3.target_layers", draft.layers)
+    writer.add_uint32("eagle3.target_hidden_size", target.n_embd)
+    writer.add_bool("eagle3.norm_before_residual", shape.norm_before_residual)
+    writer.add_bool("eagle3.norm_before_fc", shape.norm_before_fc)
+    writer.add_type("model")
+    writer.add_name(provenance.name)
+    writer.add_size_label(gguf.size_label(n_parameters, n_parameters, 0, 0))
     if licence := target.get("general.license"):
-        yield pack("general.license", str(licence), _T.STRING)
-    yield pack("general.base_model.count", 1, _T.UINT32)
+        writer.add_license(str(licence))
+    writer.add_base_model_count(1)
     for key in _BASE_MODEL:
         value = target.name if key == "name" else target.get(f"general.{key}")
-        if value:
-            yield pack(f"general.base_model.0.{key}", str(value), _T.STRING)
-    for key, number in {
-        "block_count": 1,
-        "context_length": shape.n_ctx,
-        "embedding_length": shape.n_embd,
-        "feed_forward_length": shape.feed_forward,
-        "attention.head_count": shape.n_heads,
-        "attention.head_count_kv": shape.n_kv_heads,
-        "attention.key_length": shape.head_dim,
-        "attention.value_length": shape.head_dim,
-        "vocab_size": target.n_vocab,
-    }.items():
-        yield pack(f"eagle3.{key}", number, _T.UINT32)
-    if draft.begun_as is not None:
-        for key in _KEPT:
-            yield from fields_as_stored(draft.begun_as, key)
-    else:
-        yield pack(f"{rope.FIELDS}dimension_count", shape.rope.n_rot, _T.UINT32)
-        yield pack(f"{rope.FIELDS}freq_base", shape.rope.base, _T.FLOAT32)
-    yield pack("eagle3.attention.layer_norm_rms_epsilon", shape.rms_eps, _T.FLOAT32)
-    yield pack("general.file_type", file_type, _T.UINT32)
-    yield pack("general.quantization_version", gguf.GGML_QUANT_VERSION, _T.UINT32)
-    yield pack("eaglechat.training.data", provenance.data, _T.STRING)
-    yield pack("eaglechat.training.samples", provenance.n_samples, _T.UINT64)
-    yield pack("eaglechat.training.tokens_seen", provenance.n_tokens_seen, _T.UINT64)
-    yield pack("eaglechat.training.seconds", provenance.seconds, _T.FLOAT32)
-    yield pack("eaglechat.training.unrolled_steps", provenance.unrolled_steps, _T.UINT32)
-    yield pack("eaglechat.training.acceptance", provenance.predicted, _T.ARRAY, _T.FLOAT32)
+        writer.add_string(f"general.base_model.0.{key}", str(value or ""))
+    writer.add_block_count(1)
+    writer.add_context_length(shape.n_ctx)
+    writer.add_embedding_length(shape.n_embd)
+    writer.add_feed_forward_length(shape.feed_forward)
+    writer.add_head_count(shape.n_heads)
+    writer.add_head_count_kv(shape.n_kv_heads)
+    writer.add_key_length(shape.head_dim)
+    writer.add_value_length(shape.head_dim)
+    writer.add_vocab_size(target.n_vocab)
+    if draft.begun_as is None:
+        writer.add_rope_dimension_count(shape.rope.n_rot)
+        writer.add_rope_freq_base(shape.rope.base)
+    writer.add_layer_norm_rms_eps(shape.rms_eps)
+    writer.add_file_type(file_type)
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    writer.add_string("eaglechat.training.data", provenance.data)
+    writer.add_uint64("eaglechat.training.samples", provenance.n_samples)
+    writer.add_uint64("eaglechat.training.tokens_seen", provenance.n_tokens_seen)
+    writer.add_float32("eaglechat.training.seconds", provenance.seconds)
+    writer.add_uint32("eaglechat.training.unrolled_steps", provenance.unrolled_steps)
+    writer.add_array("eaglechat.training.acceptance", provenance.predicted)
+    return writer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +14,6 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 
-from eaglechat.gguf.header import read_header
-from eaglechat.gguf.preflight import NORM_OUTPUT
 from eaglechat.hub.convert import ConversionError, ConversionProgress, convert
 from eaglechat.hub.convert.writer import QUANTISED_TYPES
 from tests.convert.checkpoints import LLAMA3_SCALING, draft
@@ -101,17 +98,6 @@ def speculation(draft: Path) -> dict[str, Any]:
     return reply
 
 
-def test_a_draft_of_specforge_before_879_is_read_as_eagle_3(
-    checkpoint: Path, tmp_path: Path
-) -> None:
-    config = json.loads((checkpoint / "config.json").read_text())
-    shutil.copytree(checkpoint, tmp_path / "draft")
-    (tmp_path / "draft" / "config.json").write_text(json.dumps({**config, "norm_output": True}))
-    report = convert(tmp_path / "draft", smollm2(), tmp_path / "draft.gguf", "q8_0")
-    assert "norm_output is read as plain EAGLE-3: " in report.notes[-1]
-    assert not read_header(report.path).get(NORM_OUTPUT)
-
-
 def test_a_quantised_draft_is_accepted(checkpoint: Path, tmp_path: Path) -> None:
     path = convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q4_k_m").path
     assert speculation(path)["accepted"] > 0
@@ -131,9 +117,7 @@ def test_a_quantised_draft_is_accepted(checkpoint: Path, tmp_path: Path) -> None
 )
 def test_every_feature_loads_and_drafts(features: dict[str, Any], tmp_path: Path) -> None:
     sizes = {"hidden": 576, "heads": 9, "kv_heads": 3, "vocab": 49152, "draft_vocab": 8192}
-    # Not SpecForge's, whose norm_output would be measured.
-    facts = {"architectures": ["Eagle3LlamaForCausalLM"], "head_dim": HEAD_DIM, **features}
-    variant = draft(**sizes, **facts)
+    variant = draft(**sizes, **{"head_dim": HEAD_DIM, **features})
     if features.get("norm_before_fc"):
         variant.put("input_norm.weight", 3 * 576)
     if features.get("fc_norm"):

@@ -176,8 +176,8 @@ def test_the_tensors_decide_the_head_size(target: Path, tmp_path: Path) -> None:
     report = convert(wrong.save(tmp_path / "wrong"), target, tmp_path / "wrong.gguf", "f32")
     assert tensors(report.path) == tensors(right_path)
     assert fields(report.path)["eagle3.attention.key_length"] == ["UINT32", 16]
-    assert report.notes[0] == "config.json says head_dim 8, the tensors have 16"
-    assert "the usual 2, 6, 9 were taken" in report.notes[1]
+    assert report.notes[1] == "config.json says head_dim 8, the tensors have 16"
+    assert "the usual 2, 6, 9 were taken" in report.notes[0]
 
 
 def test_tensors_larger_than_one_piece_are_the_same(

@@ -2,30 +2,27 @@
 
 `convert` reads the checkpoint (`checkpoint.py`, then `tensors.py` or `unpickle.py`), checks it
 against its target (`config.py`, `draft.py`), and writes the GGUF (`draft_gguf.py`, `writer.py`).
-What the checkpoint leaves open is measured (`readings.py`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from eaglechat.gguf.header import read_header
-from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.hub.convert.checkpoint import open_checkpoint
-from eaglechat.hub.convert.config import read_config
+from eaglechat.hub.convert.config import DraftConfig, read_config
 from eaglechat.hub.convert.copied_embeddings import without_copies
 from eaglechat.hub.convert.draft import examine, read_target, with_tokens
-from eaglechat.hub.convert.draft_gguf import exact_type, output_tensors, packed_fields
-from eaglechat.hub.convert.readings import is_ambiguous, settle
+from eaglechat.hub.convert.draft_gguf import exact_type, fields_of, output_tensors
 from eaglechat.hub.convert.writer import (
     DIRECT_TYPES,
     TYPES,
     ConversionProgress,
     check_out,
+    fields_as_stored,
     write_draft,
 )
 from eaglechat.hub.errors import ConversionError
@@ -65,8 +62,7 @@ def convert(
 ) -> ConversionReport:
     """Convert the checkpoint in a directory, or one weights file beside its config.json.
 
-    `type` is one of TYPES. If config.json may mean two things, the draft is run with its target for
-    a minute or so, in another process.
+    `type` is one of TYPES.
     `progress` is called at least a few times per second; an exception it raises stops the
     conversion and is passed on. `out` appears when it is complete; otherwise what was there stays.
     Raises ConversionError, OSError.
@@ -80,22 +76,8 @@ def convert(
     kind, file_type = DIRECT_TYPES[type if type in DIRECT_TYPES else exact_type(draft)]
     tensors = output_tensors(draft, kind)
     n_parameters = sum(prod(tensor.shape) for tensor in tensors)
-    fields = packed_fields(draft, header, directory, file_type, n_parameters)
-    notes = list(draft.notes)
-
-    def measure(written: Path) -> None:
-        if is_ambiguous(config):
-            measuring = ConversionProgress("measuring", 0, 0)
-            notes.append(settle(written, target, lambda: progress(measuring)))
-
-    write_draft(out, type, fields, tensors, progress, last=measure)
-    written = read_header(out)
-    if written.get(NORMS_FEATURES) or written.get(NORM_OUTPUT):
-        name = "EAGLE-4" if config.kind == "eagle4" else "EAGLE-3.1"
-        notes.append(
-            f"an {name} draft, whose norms llama.cpp does not have: eaglechat's engine runs it, "
-            "other programs guess badly with it"
-        )
+    fields = fields_of(draft, header, directory, file_type, n_parameters)
+    write_draft(out, type, fields, tensors, progress, copied=fields_as_stored(header, "tokenizer."))
     return ConversionReport(
         path=out,
         type=type,
@@ -104,5 +86,21 @@ def convert(
         target_layers=draft.target_layers,
         draft_vocabulary=header.n_vocab if draft.d2t is None else draft.d2t.size,
         seconds=time.monotonic() - started,
-        notes=tuple(notes),
+        notes=(*draft.notes, *_about_norms(config)),
+    )
+
+
+def _about_norms(config: DraftConfig) -> Iterator[str]:
+    if not config.norm_output and not config.fc_norm:
+        return
+    if config.norm_output and "LlamaForCausalLMEagle3" in config.architectures:
+        yield (
+            "norm_output is read as EAGLE-3.1's; SpecForge before September 2026 wrote it for "
+            "plain EAGLE-3: if hardly any guess but the first is accepted, take it out of "
+            "config.json and convert again"
+        )
+    name = "EAGLE-4" if config.kind == "eagle4" else "EAGLE-3.1"
+    yield (
+        f"an {name} draft, whose norms llama.cpp does not have: eaglechat's engine runs it, other "
+        "programs guess badly with it"
     )

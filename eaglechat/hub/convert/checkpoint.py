@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import re
 from pathlib import Path
 
 import msgspec
 
-from eaglechat.hub.convert.tensors import (
-    CheckpointFile,
-    StoredTensor,
-    decode_json,
-    read_safetensors,
-)
+from eaglechat.hub.convert.tensors import StoredTensor, decode_json, read_safetensors
 from eaglechat.hub.convert.unpickle import read_bin
 from eaglechat.hub.errors import ConversionError
+
+_NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
 
 
 class _Index(msgspec.Struct):
@@ -33,15 +30,7 @@ def open_checkpoint(path: Path) -> tuple[Path, dict[str, StoredTensor]]:
     # Opening a pipe would wait until someone writes to it.
     if not path.is_file() and not path.is_dir():
         raise ConversionError(f"the checkpoint {path} is a device or a pipe, not a file")
-    if path.is_file():
-        return path.parent, read_weights([path])
-    present = {file.name for file in path.iterdir() if file.is_file()}
-    names = weight_files(present, lambda name: (path / name).read_bytes(), path)
-    return path, read_weights(path / name for name in names)
-
-
-def read_weights(files: Iterable[CheckpointFile]) -> dict[str, StoredTensor]:
-    """The tensors of all files. Raises ConversionError if two files hold the same one, OSError."""
+    directory, files = (path.parent, [path]) if path.is_file() else (path, _weight_files(path))
     tensors: dict[str, StoredTensor] = {}
     for file in files:
         read = read_safetensors if file.name.endswith(".safetensors") else read_bin
@@ -51,35 +40,32 @@ def read_weights(files: Iterable[CheckpointFile]) -> dict[str, StoredTensor]:
                     f"{tensor.name} is both in {tensors[tensor.name].file.name} and in {file.name}"
                 )
             tensors[tensor.name] = tensor
-    return tensors
+    return directory, tensors
 
 
-def weight_files(names: Collection[str], read: Callable[[str], bytes], place: object) -> list[str]:
-    """Those of the files `names` that hold weights; `read` returns the content of an index file.
-
-    `place` names their directory or repository in errors.
-    Raises ConversionError, and what `read` raises.
-    """
-    for stem, suffix in (("model", ".safetensors"), ("pytorch_model", ".bin")):
-        index = f"{stem}{suffix}.index.json"
+def _weight_files(directory: Path) -> list[Path]:
+    """The files of a directory that hold its weights: those of an index, else those named as usual,
+    else all."""
+    names = sorted(file.name for file in directory.iterdir() if file.is_file())
+    for stem, ending in (("model", ".safetensors"), ("pytorch_model", ".bin")):
+        index = f"{stem}{ending}.index.json"
         if index in names:
-            weight_map = decode_json(read(index), _Index, f"{place}/{index}").weight_map
-            listed = sorted(set(weight_map.values()))
-            outside = [name for name in listed if Path(name).name != name]
-            if outside:
+            content = (directory / index).read_bytes()
+            named = sorted(
+                set(decode_json(content, _Index, f"{directory}/{index}").weight_map.values())
+            )
+            if outside := [name for name in named if Path(name).name != name]:
                 raise ConversionError(
-                    f"{place}/{index} names a file outside its directory: {outside[0]}"
+                    f"{directory}/{index} names a file outside its directory: {outside[0]}"
                 )
-            missing = [name for name in listed if name not in names]
-            if missing:
+            if missing := [name for name in named if name not in names]:
                 raise ConversionError(
-                    f"{place} lacks {', '.join(missing)}, named in {index}; download it again"
+                    f"{directory} lacks {', '.join(missing)}, named in {index}; download it again"
                 )
-            return listed
-        files = sorted(name for name in names if name.startswith(stem) and name.endswith(suffix))
-        if files:
-            return files
-    raise ConversionError(
-        f"{place} holds no weights: neither model*.safetensors nor pytorch_model*.bin; "
-        "if they have another name, give the file instead of the directory"
-    )
+        else:
+            ends = [name for name in names if name.endswith(ending)]
+            named = [name for name in ends if not _NOT_WEIGHTS.search(name)]
+            named = [name for name in named if name.startswith(stem)] or named
+        if named:
+            return [directory / name for name in named]
+    raise ConversionError(f"{directory} holds no weights: neither *.safetensors nor *.bin")

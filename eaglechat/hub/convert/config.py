@@ -191,47 +191,46 @@ def _table(raw: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _refuse_unsupported(config: DraftConfig) -> None:
     name = ", ".join(config.architectures) or "this checkpoint"
-    if "Deepseek" in name or config.kv_lora_rank or config.q_lora_rank:
-        raise ConversionError(
-            f"{name} uses DeepSeek's multi-head latent attention (MLA), "
-            "which llama.cpp's eagle3 graph does not have"
-        )
-    if config.parallel_drafting or "peagle" in (name + config.speculators_model_type).lower():
-        raise ConversionError(
-            f"{name} is a P-EAGLE draft, which writes all its tokens in one pass; "
-            "llama.cpp runs EAGLE-3 drafts only"
-        )
-    if config.enable_moe:
-        raise ConversionError(
-            f"{name} is a latent mixture of experts (enable_moe), llama.cpp's eagle3 graph is dense"
-        )
-    if not config.use_rope:
-        raise ConversionError(
-            f"{name} has no rotary position embedding (use_rope is false), which llama.cpp's "
-            "eagle3 graph always applies"
-        )
-    if config.fc_norm and config.norm_before_fc:
-        raise ConversionError(
-            f"{name} sets fc_norm and norm_before_fc, which are two ways to norm the same features"
-        )
-    if config.num_hidden_layers != 1:
-        raise ConversionError(
-            f"the draft has {config.num_hidden_layers} layers, llama.cpp runs drafts of 1"
-        )
-    if not config.use_aux_hidden_state:
-        raise ConversionError(
-            f"the draft reads one hidden state of its target, EAGLE-3 in llama.cpp reads "
-            f"{EXTRACT_LAYERS}"
-        )
-    if config.hidden_act not in ("silu", "swish"):
-        raise ConversionError(
-            f"the draft's activation is {config.hidden_act}, llama.cpp's eagle3 graph has silu only"
-        )
-    if len(config.aux_layer_ids) not in (0, EXTRACT_LAYERS):
-        raise ConversionError(
-            f"the draft reads {len(config.aux_layer_ids)} layers of its target, "
-            f"llama.cpp's eagle3 graph reads {EXTRACT_LAYERS}"
-        )
+    n_layers, n_read = config.num_hidden_layers, len(config.aux_layer_ids)
+    graph = "llama.cpp's eagle3 graph"
+    for applies, why in (
+        (
+            "Deepseek" in name or config.kv_lora_rank or config.q_lora_rank,
+            f"uses DeepSeek's multi-head latent attention (MLA), which {graph} does not have",
+        ),
+        (
+            config.parallel_drafting or "peagle" in (name + config.speculators_model_type).lower(),
+            "is a P-EAGLE draft, which writes all its tokens in one pass; llama.cpp runs EAGLE-3 "
+            "drafts only",
+        ),
+        (
+            config.enable_moe,
+            f"is a latent mixture of experts (enable_moe), {graph} is dense",
+        ),
+        (
+            not config.use_rope,
+            f"has no rotary position embedding (use_rope is false), which {graph} always applies",
+        ),
+        (
+            config.fc_norm and config.norm_before_fc,
+            "sets fc_norm and norm_before_fc, which are two ways to norm the same features",
+        ),
+        (n_layers != 1, f"has {n_layers} layers, llama.cpp runs drafts of 1"),
+        (
+            not config.use_aux_hidden_state,
+            f"reads one hidden state of its target, {graph} reads {EXTRACT_LAYERS}",
+        ),
+        (
+            config.hidden_act not in ("silu", "swish"),
+            f"has the activation {config.hidden_act}, {graph} has silu only",
+        ),
+        (
+            n_read not in (0, EXTRACT_LAYERS),
+            f"reads {n_read} layers of its target, {graph} reads {EXTRACT_LAYERS}",
+        ),
+    ):
+        if applies:
+            raise ConversionError(f"{name} {why}")
 
 
 _UNSCALED = ("default", "none", "llama3", "dynamic")
@@ -246,6 +245,11 @@ def scaling_fields(config: DraftConfig) -> dict[str, str | int | float]:
     """
     rope = config.rope
     kind = rope.rope_type.lower()
+    if kind == "llama3" and rope.high_freq_factor <= rope.low_freq_factor:
+        raise ConversionError(
+            "the llama3 RoPE scaling in config.json is impossible: its frequency factors go from "
+            f"{rope.low_freq_factor:g} to {rope.high_freq_factor:g}"
+        )
     if kind in _UNSCALED and (rope.alpha is None or kind == "dynamic"):
         return {}
     if kind not in ("linear", "yarn"):
@@ -288,11 +292,6 @@ def llama3_factors(config: DraftConfig, n_rot: int) -> npt.NDArray[np.float32] |
         return None
     factor, low, high = rope.factor or 8.0, rope.low_freq_factor, rope.high_freq_factor
     original = rope.original_max_position_embeddings or 8192.0
-    if high <= low:
-        raise ConversionError(
-            "the llama3 RoPE scaling in config.json is impossible: "
-            f"its frequency factors go from {low:g} to {high:g}"
-        )
     exponents = np.arange(0, n_rot, 2, dtype=np.float32) / np.float32(n_rot)
     powers = np.power(rope.rope_theta, exponents, dtype=np.float64).astype(np.float32)
     wavelengths = np.float32(2 * np.pi) / (np.float32(1) / powers)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -24,45 +25,62 @@ from eaglechat.gguf.preflight import (
 from eaglechat.hub.convert.config import freq_base, llama3_factors, scaling_fields
 from eaglechat.hub.convert.draft import FC_NORMS, ConvertibleDraft
 from eaglechat.hub.convert.tensors import StoredTensor
-from eaglechat.hub.convert.writer import OutputTensor, fields_as_stored, pack
+from eaglechat.hub.convert.writer import OutputTensor
 from eaglechat.hub.errors import ConversionError
 
 _T = gguf.GGUFValueType
 _CACHED_REPO = re.compile(r"^models--(?P<owner>.+?)--(?P<name>.+)$")
 
 
-def packed_fields(
+def fields_of(
     draft: ConvertibleDraft, target: GGUFHeader, directory: Path, file_type: int, n_parameters: int
-) -> list[bytes]:
-    """All metadata fields, packed, in the order that llama.cpp's converter writes them."""
-    config = draft.config
-    return [
-        pack("general.architecture", DRAFT_ARCHITECTURE, _T.STRING),
-        pack("eagle3.target_layers", list(draft.target_layers), _T.ARRAY, _T.INT32),
-        pack("eagle3.target_hidden_size", target.n_embd, _T.UINT32),
-        pack("eagle3.norm_before_residual", config.norm_before_residual, _T.BOOL),
-        pack("eagle3.norm_before_fc", config.norm_before_fc, _T.BOOL),
-        pack("general.type", "model", _T.STRING),
-        *_general_fields(directory, n_parameters),
-        *_model_fields(draft),
-        pack("general.file_type", file_type, _T.UINT32),
-        pack("eagle3.vocab_size", target.n_vocab, _T.UINT32),
-        pack("eagle3.rope.dimension_count", draft.n_rot, _T.UINT32),
-        pack("general.quantization_version", gguf.GGML_QUANT_VERSION, _T.UINT32),
-        *fields_as_stored(target, "tokenizer."),
-    ]
+) -> gguf.GGUFWriter:
+    """A writer with all fields but those of the tokenizer."""
+    config, rope = draft.config, draft.config.rope
+    writer = gguf.GGUFWriter(None, DRAFT_ARCHITECTURE)
+    writer.add_array("eagle3.target_layers", draft.target_layers)
+    writer.add_uint32("eagle3.target_hidden_size", target.n_embd)
+    writer.add_bool("eagle3.norm_before_residual", config.norm_before_residual)
+    writer.add_bool("eagle3.norm_before_fc", config.norm_before_fc)
+    writer.add_type("model")
+    _add_metadata(writer, directory, n_parameters)
+    writer.add_block_count(1)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(draft.feed_forward)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.n_kv_heads)
+    kinds = {str: _T.STRING, int: _T.UINT32, float: _T.FLOAT32}
+    for key, value in scaling_fields(config).items():
+        writer.add_key_value(f"eagle3.rope.scaling.{key}", value, kinds[type(value)])
+    if rope.mrope_section:
+        writer.add_rope_dimension_sections((*rope.mrope_section, 0, 0, 0, 0)[:4])
+    writer.add_rope_freq_base(freq_base(config, draft.n_rot))
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_key_length(draft.head_dim)
+    writer.add_value_length(draft.head_dim)
+    writer.add_file_type(file_type)
+    writer.add_vocab_size(target.n_vocab)
+    writer.add_rope_dimension_count(draft.n_rot)
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    for key, is_so in (
+        (EAGLE_4, config.kind == "eagle4"),
+        (NORMS_FEATURES, config.fc_norm),
+        (NORM_OUTPUT, config.norm_output),
+    ):
+        if is_so:
+            writer.add_bool(key, True)
+    if config.window is not None:
+        writer.add_uint32(DRAFT_WINDOW, config.window)
+    return writer
 
 
-def _general_fields(directory: Path, n_parameters: int) -> list[bytes]:
+def _add_metadata(writer: gguf.GGUFWriter, directory: Path, n_parameters: int) -> None:
     """Name, licence, base model and so on, from the model card and the directory's name."""
     try:
         metadata = gguf.Metadata.load(model_path=directory, total_params=n_parameters)
-        return _packed_metadata(metadata, directory, n_parameters)
     except Exception:  # gguf parses the card's free text; a draft runs without these fields
-        return _packed_metadata(gguf.Metadata(), directory, n_parameters)
-
-
-def _packed_metadata(metadata: gguf.Metadata, directory: Path, n_parameters: int) -> list[bytes]:
+        metadata = gguf.Metadata()
     cached = _CACHED_REPO.match(directory.parent.parent.name)
     if cached:
         # In the Hugging Face cache the directory's name is a commit hash: gguf would parse that.
@@ -71,41 +89,18 @@ def _packed_metadata(metadata: gguf.Metadata, directory: Path, n_parameters: int
         metadata.finetune = metadata.version = None
     metadata.name = metadata.name or directory.name
     metadata.size_label = metadata.size_label or gguf.size_label(n_parameters, n_parameters, 0, 0)
-    collector = gguf.GGUFWriter(None, DRAFT_ARCHITECTURE)
-    metadata.set_gguf_meta_model(collector)
-    return [
-        pack(key, field.value, field.type, _T.STRING)
-        for key, field in collector.kv_data[0].items()
-        if key != "general.architecture"
-    ]
+    card = gguf.GGUFWriter(None, DRAFT_ARCHITECTURE)
+    with suppress(Exception):  # what the card says may be of any type
+        metadata.set_gguf_meta_model(card)
+    for key, field in card.kv_data[0].items():
+        texts = field.value if isinstance(field.value, list) else [field.value]
+        if field.type is _T.UINT32 or (texts and all(map(_is_text, texts))):
+            writer.kv_data[0][key] = field
 
 
-def _model_fields(draft: ConvertibleDraft) -> Iterable[bytes]:
-    config, rope = draft.config, draft.config.rope
-    yield pack("eagle3.block_count", 1, _T.UINT32)
-    yield pack("eagle3.context_length", config.max_position_embeddings, _T.UINT32)
-    yield pack("eagle3.embedding_length", config.hidden_size, _T.UINT32)
-    yield pack("eagle3.feed_forward_length", draft.feed_forward, _T.UINT32)
-    yield pack("eagle3.attention.head_count", config.num_attention_heads, _T.UINT32)
-    yield pack("eagle3.attention.head_count_kv", config.n_kv_heads, _T.UINT32)
-    types = {str: _T.STRING, int: _T.UINT32, float: _T.FLOAT32}
-    for key, value in scaling_fields(config).items():
-        yield pack(f"eagle3.rope.scaling.{key}", value, types[type(value)])
-    if rope.mrope_section:
-        padded = (*rope.mrope_section, 0, 0, 0, 0)[:4]
-        yield pack("eagle3.rope.dimension_sections", padded, _T.ARRAY, _T.INT32)
-    yield pack("eagle3.rope.freq_base", freq_base(config, draft.n_rot), _T.FLOAT32)
-    yield pack("eagle3.attention.layer_norm_rms_epsilon", config.rms_norm_eps, _T.FLOAT32)
-    yield pack("eagle3.attention.key_length", draft.head_dim, _T.UINT32)
-    yield pack("eagle3.attention.value_length", draft.head_dim, _T.UINT32)
-    if config.kind == "eagle4":
-        yield pack(EAGLE_4, True, _T.BOOL)
-    if config.fc_norm:
-        yield pack(NORMS_FEATURES, True, _T.BOOL)
-    if config.norm_output:
-        yield pack(NORM_OUTPUT, True, _T.BOOL)
-    if config.window is not None:
-        yield pack(DRAFT_WINDOW, config.window, _T.UINT32)
+def _is_text(value: object) -> bool:
+    """Whether it is a text that UTF-8 can hold."""
+    return isinstance(value, str) and value == value.encode("utf-8", "replace").decode()
 
 
 CHUNK_VALUES = 1 << 21

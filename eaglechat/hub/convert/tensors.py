@@ -1,22 +1,21 @@
 """The tensors of a checkpoint: found by the headers of its files, read a few rows at a time.
 
-We do not use the safetensors library, because its numpy mode cannot read BF16 and it maps whole
-files, whose pages then count as memory of this process. Format: eight bytes with the length of the
-header, the header as JSON, the data (https://huggingface.co/docs/safetensors).
+safetensors files are parsed by `gguf`, which says where a tensor is: the safetensors library maps
+whole files, whose pages then count as memory of this process, and its numpy mode cannot read BF16.
 """
 
 from __future__ import annotations
 
-import os
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
-from typing import Any, BinaryIO, Literal, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from gguf.utility import SafetensorsLocal
 
 from eaglechat.hub.errors import ConversionError
 
@@ -25,22 +24,9 @@ _NUMPY_TYPES = {
     "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?",
 }  # fmt: skip
 _WEIGHT_TYPES = ("F64", "F32", "F16", "BF16")
-_MAX_HEADER_BYTES = 64 << 20
 _LFS_POINTER = b"version https://git-lfs"
 
 T = TypeVar("T")
-
-
-class CheckpointFile(Protocol):
-    """A file of a checkpoint: a path on this machine, or a file on the Hub that is read in ranges.
-
-    Its `str` names it in error messages.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    def open(self, mode: Literal["rb"], /) -> BinaryIO: ...
 
 
 @dataclass(frozen=True)
@@ -51,7 +37,7 @@ class StoredTensor:
     dtype: str
     """In safetensors' notation: F32, BF16, I64, ..."""
     shape: tuple[int, ...]
-    file: CheckpointFile
+    file: Path
     offset: int
     """Of its first byte in the file."""
 
@@ -86,57 +72,43 @@ class StoredTensor:
         return values.reshape(rows, *self.shape[1:])
 
 
-class _Entry(msgspec.Struct):
-    dtype: str
-    shape: list[int]
-    data_offsets: tuple[int, int]
-
-
-def read_safetensors(path: CheckpointFile) -> list[StoredTensor]:
+def read_safetensors(path: Path) -> list[StoredTensor]:
     """The tensors of a safetensors file, after checking that the file is as long as they need.
 
     Raises ConversionError, OSError.
     """
     with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        beginning = file.read(8 + len(_LFS_POINTER))
-        if beginning.startswith(_LFS_POINTER):
+        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise ConversionError(
                 f"{path} is a Git LFS pointer, not the weights; fetch them with `git lfs pull`"
             )
-        length = struct.unpack_from("<Q", beginning)[0] if len(beginning) >= 8 else 0
-        if length < 2 or length > _MAX_HEADER_BYTES:
-            raise ConversionError(f"{path} is not a safetensors file")
-        file.seek(8)
-        header = file.read(length)
-    if len(header) < length:
-        raise ConversionError(f"{path} is cut short inside its header ({size:,} bytes)")
-    what = f"the header of {path}"
-    entries = decode_json(header, dict[str, msgspec.Raw], what)
-    entries.pop("__metadata__", None)
-    tensors = [
-        _tensor(name, decode_json(raw, _Entry, what), path, 8 + length)
-        for name, raw in entries.items()
-    ]
-    check_complete(path, tensors, size)
+    try:
+        found = SafetensorsLocal(path).tensors
+    except OSError:
+        raise
+    except Exception as error:  # it takes whatever the JSON holds for what should be there
+        raise ConversionError(
+            f"{path} is not a safetensors file, or is damaged or cut short: {error}"
+        ) from error
+    tensors = []
+    for name, one in found.items():
+        tensor = StoredTensor(name, one.dtype, one.shape, path, one.data_range.offset)
+        figures = (*one.shape, one.data_range.offset, one.data_range.size)
+        if not isinstance(one.dtype, str) or any(type(n) is not int or n < 0 for n in figures):
+            raise ConversionError(f"the header of {path} is damaged: {name} has no place or shape")
+        if tensor.dtype in _NUMPY_TYPES and tensor.n_bytes != one.data_range.size:
+            raise ConversionError(
+                f"the header of {path} is damaged: {name} spans {one.data_range.size:,} bytes, "
+                f"its shape needs {tensor.n_bytes:,}"
+            )
+        tensors.append(tensor)
+    check_complete(path, tensors)
     return tensors
 
 
-def _tensor(name: str, entry: _Entry, path: CheckpointFile, data_start: int) -> StoredTensor:
-    begin, end = entry.data_offsets
-    tensor = StoredTensor(name, entry.dtype, tuple(entry.shape), path, data_start + begin)
-    size = tensor.n_bytes if entry.dtype in _NUMPY_TYPES else end - begin
-    if begin < 0 or end - begin != size or any(extent < 0 for extent in entry.shape):
-        raise ConversionError(
-            f"the header of {path} is damaged: {name} spans {end - begin:,} bytes, "
-            f"its shape needs {size:,}"
-        )
-    return tensor
-
-
-def check_complete(path: CheckpointFile, tensors: Iterable[StoredTensor], size: int) -> None:
-    """Raise ConversionError if a tensor ends beyond the `size` bytes of its file."""
+def check_complete(path: Path, tensors: Iterable[StoredTensor]) -> None:
+    """Raise ConversionError if a tensor ends beyond the end of its file."""
+    size = path.stat().st_size
     needed = max((tensor.offset + tensor.n_bytes for tensor in tensors), default=0)
     if needed > size:
         raise ConversionError(
@@ -145,7 +117,7 @@ def check_complete(path: CheckpointFile, tensors: Iterable[StoredTensor], size: 
         )
 
 
-def decode_json(data: bytes | msgspec.Raw, type: type[T], what: str) -> T:
+def decode_json(data: bytes, type: type[T], what: str) -> T:
     """JSON of a checkpoint as a `type`. Raises ConversionError, which calls the data `what`."""
     try:
         return msgspec.json.decode(data, type=type)

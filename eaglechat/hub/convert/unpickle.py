@@ -9,16 +9,16 @@ Source of the format: torch/serialization.py and torch/_utils.py.
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import pickletools
 import zipfile
 from collections import OrderedDict
 from math import prod
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from eaglechat.hub.convert.tensors import CheckpointFile, StoredTensor, check_complete
-from eaglechat.hub.errors import ConversionError, HubError
+from eaglechat.hub.convert.tensors import StoredTensor, check_complete
+from eaglechat.hub.errors import ConversionError
 
 _MAX_PICKLE_BYTES = 2 << 20
 """A tensor needs about 150 bytes of pickle; unpickling takes up to 60 times the pickle's size."""
@@ -38,23 +38,19 @@ _STORAGES = {
 }  # fmt: skip
 
 
-def read_bin(path: CheckpointFile) -> list[StoredTensor]:
+def read_bin(path: Path) -> list[StoredTensor]:
     """The tensors of a `pytorch_model.bin`; their values are not read.
 
-    Raises ConversionError (also if the pickle asks for anything but tensors), OSError, and
-    HubError for a file on the Hub.
+    Raises ConversionError (also if the pickle asks for anything but tensors), OSError.
     """
     file = path.open("rb")
     try:
         with file, zipfile.ZipFile(file) as archive:
-            size = file.seek(0, os.SEEK_END)
             loaded = _unpickle(path, archive)
     except zipfile.BadZipFile:
         raise ConversionError(_not_a_zip(path)) from None
     except ConversionError as refusal:
         raise ConversionError(f"{path} {refusal}") from None
-    except HubError:
-        raise
     except Exception as error:  # a damaged archive or pickle can raise any exception
         raise ConversionError(f"{path} is damaged: its list of tensors cannot be read") from error
     if not isinstance(loaded, dict):
@@ -70,11 +66,11 @@ def read_bin(path: CheckpointFile) -> list[StoredTensor]:
                 f"{path} holds a {type(value).__name__} under {name!r} where a tensor is expected"
             )
         tensors.append(StoredTensor(name, value.dtype, value.shape, path, value.offset))
-    check_complete(path, tensors, size)
+    check_complete(path, tensors)
     return tensors
 
 
-def _not_a_zip(path: CheckpointFile) -> str:
+def _not_a_zip(path: Path) -> str:
     with path.open("rb") as file:
         beginning = file.read(2)
     if beginning == b"PK":
@@ -87,7 +83,7 @@ def _not_a_zip(path: CheckpointFile) -> str:
     return f"{path} is not a file of torch.save"
 
 
-def _unpickle(path: CheckpointFile, archive: zipfile.ZipFile) -> Any:
+def _unpickle(path: Path, archive: zipfile.ZipFile) -> Any:
     pickles = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]
     if len(pickles) != 1 or pickles[0].file_size > _MAX_PICKLE_BYTES:
         raise ConversionError("is a zip file, but not one of torch.save")
@@ -162,9 +158,7 @@ class _RebuildParameter:
 
 
 class _TensorUnpickler(pickle.Unpickler):
-    def __init__(
-        self, data: bytes, path: CheckpointFile, archive: zipfile.ZipFile, root: str
-    ) -> None:
+    def __init__(self, data: bytes, path: Path, archive: zipfile.ZipFile, root: str) -> None:
         super().__init__(io.BytesIO(data))
         self._path, self._archive, self._root = path, archive, root
         self._allowed: dict[tuple[str, str], Any] = {

@@ -1,7 +1,7 @@
 """Writes a draft's GGUF completely or not at all, in any of llama.cpp's types.
 
-We do not use gguf's writer, because it takes each tensor as a whole and cannot take fields that are
-already packed. Source of the format: ggml/docs/gguf.md of llama.cpp.
+`gguf`'s writer writes all but the tensors' data, which come in pieces, and the target's tokenizer,
+which is copied as it is stored.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import filelock
 import gguf
+import numpy as np
 import numpy.typing as npt
 from gguf import GGML_QUANT_SIZES
 from gguf import GGMLQuantizationType as Type
@@ -36,39 +37,24 @@ DIRECT_TYPES = {
 }
 """Types written here, byte for byte as llama.cpp's converter writes them."""
 
-QUANTISED_TYPES = {
-    "q6_k": FileType.MOSTLY_Q6_K,
-    "q5_k_m": FileType.MOSTLY_Q5_K_M,
-    "q5_k_s": FileType.MOSTLY_Q5_K_S,
-    "q5_1": FileType.MOSTLY_Q5_1,
-    "q5_0": FileType.MOSTLY_Q5_0,
-    "q4_k_m": FileType.MOSTLY_Q4_K_M,
-    "q4_k_s": FileType.MOSTLY_Q4_K_S,
-    "q4_1": FileType.MOSTLY_Q4_1,
-    "q4_0": FileType.MOSTLY_Q4_0,
-    "iq4_nl": FileType.MOSTLY_IQ4_NL,
-    "iq4_xs": FileType.MOSTLY_IQ4_XS,
-    "q3_k_l": FileType.MOSTLY_Q3_K_L,
-    "q3_k_m": FileType.MOSTLY_Q3_K_M,
-    "q3_k_s": FileType.MOSTLY_Q3_K_S,
-    "q2_k": FileType.MOSTLY_Q2_K,
-}
+_MIXTURES = (
+    "q6_k", "q5_k_m", "q5_k_s", "q5_1", "q5_0", "q4_k_m", "q4_k_s", "q4_1", "q4_0", "iq4_nl",
+    "iq4_xs", "q3_k_l", "q3_k_m", "q3_k_s", "q2_k",
+)  # fmt: skip
+QUANTISED_TYPES = {name: FileType[f"MOSTLY_{name.upper()}"] for name in _MIXTURES}
 """Types that llama.cpp writes: it quantises a GGUF that holds the checkpoint's own type."""
 
 TYPES = (*DIRECT_TYPES, *QUANTISED_TYPES)
 
-_T = gguf.GGUFValueType
-_FORMATS = {_T.UINT32: "<I", _T.INT32: "<i", _T.UINT64: "<Q", _T.FLOAT32: "<f", _T.BOOL: "<?"}
-_VERSION = 3
-_ALIGNMENT = 32
+_FIELD_COUNT_AT = 16
+"""Where a GGUF says how many fields it has, in eight bytes."""
 
 
 @dataclass(frozen=True)
 class ConversionProgress:
-    """Progress of one stage, in bytes of the file that the stage processes. `total` is 0 while the
-    draft is measured."""
+    """Progress of one stage, in bytes of the file that the stage processes."""
 
-    stage: Literal["converting", "quantising", "measuring"]
+    stage: Literal["converting", "quantising"]
     done: int
     total: int
 
@@ -110,28 +96,28 @@ def check_out(out: Path) -> None:
 def write_draft(
     out: Path,
     type: str,
-    fields: Sequence[bytes],
+    fields: gguf.GGUFWriter,
     tensors: Sequence[OutputTensor],
     progress: Callable[[ConversionProgress], None],
     *,
-    last: Callable[[Path], None] = lambda _: None,
+    copied: Sequence[bytes],
 ) -> None:
     """Write a draft as `type`. For one of QUANTISED_TYPES, llama.cpp quantises these tensors.
 
+    `fields` is a writer without a file, which has the draft's own fields; `copied` are more, as
+    `fields_as_stored` returns them.
     `progress` is called at least a few times per second; an exception it raises stops the writing
-    and is passed on. `last` gets the complete file before it is given its name. `out` appears when
-    it is complete; otherwise what was there stays.
+    and is passed on. `out` appears when it is complete; otherwise what was there stays.
     Raises ConversionError, OSError.
     """
     with _replaced_when_complete(out) as (part, unquantised):
         if type in DIRECT_TYPES:
-            _write(part, fields, tensors, progress)
-            last(part)
+            _write(part, fields, tensors, progress, copied=copied)
             return
         # No mixture is larger than all tensors in Q8_0.
         block, block_bytes = GGML_QUANT_SIZES[Type.Q8_0]
         largest = sum(prod(tensor.shape) for tensor in tensors) // block * block_bytes
-        _write(unquantised, fields, tensors, progress, spare=largest)
+        _write(unquantised, fields, tensors, progress, copied=copied, spare=largest)
         try:
             quantise(
                 unquantised,
@@ -143,7 +129,6 @@ def write_draft(
             raise ConversionError(str(error)) from error
         size = part.stat().st_size
         progress(ConversionProgress("quantising", size, size))
-        last(part)
 
 
 @contextmanager
@@ -175,75 +160,49 @@ def _replaced_when_complete(out: Path) -> Iterator[tuple[Path, Path]]:
 
 def _write(
     path: Path,
-    fields: Sequence[bytes],
+    fields: gguf.GGUFWriter,
     tensors: Sequence[OutputTensor],
     progress: Callable[[ConversionProgress], None],
+    *,
+    copied: Sequence[bytes],
     spare: int = 0,
 ) -> None:
     """Write a GGUF if the disk has room for it and `spare` bytes more."""
-    beginning = _header(fields, tensors)
     total = sum(tensor.n_bytes for tensor in tensors)
-    needed = len(beginning) + sum(_aligned(tensor.n_bytes) for tensor in tensors) + spare
+    needed = total + sum(map(len, copied)) + spare
     free = shutil.disk_usage(path.parent).free
     if free < needed:
         raise ConversionError(
             f"the draft needs {needed / 1e6:,.0f} MB on the disk of {path.parent}, which has "
             f"{free / 1e6:,.0f} MB free: {(needed - free) / 1e6:,.0f} MB short"
         )
+    for tensor in tensors:
+        # The type that counts is the last one.
+        fields.add_tensor_info(
+            tensor.name, tensor.shape, np.dtype(np.float32), tensor.n_bytes, tensor.type
+        )
     done = 0
     progress(ConversionProgress("converting", 0, total))
-    with path.open("wb") as file:
-        file.write(beginning)
+    try:
+        fields.write_header_to_file(path)
+        fields.write_kv_data_to_file()
+        assert fields.fout is not None
+        (file,) = fields.fout
+        file.writelines(copied)
+        file.seek(_FIELD_COUNT_AT)
+        file.write(struct.pack("<Q", len(fields.kv_data[0]) + len(copied)))
+        file.seek(0, os.SEEK_END)
+        fields.write_ti_data_to_file()
+        fields.write_padding(file, file.tell())
         for tensor in tensors:
             for chunk in tensor.chunks():
                 done += file.write(chunk.data.cast("B"))
                 progress(ConversionProgress("converting", done, total))
-            file.write(b"\0" * (_aligned(tensor.n_bytes) - tensor.n_bytes))
-
-
-def _header(fields: Sequence[bytes], tensors: Sequence[OutputTensor]) -> bytes:
-    """Everything before the first tensor's data."""
-    packed = bytearray(b"GGUF" + struct.pack("<IQQ", _VERSION, len(tensors), len(fields)))
-    packed += b"".join(fields)
-    offset = 0
-    for tensor in tensors:
-        packed += _text(tensor.name)
-        packed += struct.pack(f"<I{len(tensor.shape)}Q", len(tensor.shape), *tensor.shape[::-1])
-        packed += struct.pack("<IQ", tensor.type, offset)
-        offset += _aligned(tensor.n_bytes)
-    return bytes(packed).ljust(_aligned(len(packed)), b"\0")
-
-
-def _aligned(n_bytes: int) -> int:
-    """`n_bytes` rounded up to GGUF's alignment."""
-    return -(-n_bytes // _ALIGNMENT) * _ALIGNMENT
-
-
-def pack(
-    key: str, value: Any, kind: gguf.GGUFValueType, element: gguf.GGUFValueType = _T.STRING
-) -> bytes:
-    """A metadata field as it is stored; `element` is the type of an array's elements.
-
-    Raises ConversionError if the value does not fit its type.
-    """
-    packed = _text(key) + struct.pack("<I", kind)
-    try:
-        if kind is _T.ARRAY:
-            packed += struct.pack("<IQ", element, len(value))
-            return packed + b"".join(_value(item, element) for item in value)
-        return packed + _value(value, kind)
+            fields.write_padding(file, tensor.n_bytes)
     except (struct.error, OverflowError) as error:
-        shown = str(value)[:40]
-        raise ConversionError(f"{key} cannot be {shown}: a GGUF has no room for it") from error
-
-
-def _value(value: Any, kind: gguf.GGUFValueType) -> bytes:
-    return _text(value) if kind is _T.STRING else struct.pack(_FORMATS[kind], value)
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode("utf-8")
-    return struct.pack("<Q", len(encoded)) + encoded
+        raise ConversionError(f"a GGUF has no room for a number of the draft: {error}") from error
+    finally:
+        fields.close()
 
 
 def fields_as_stored(header: GGUFHeader, prefix: str) -> list[bytes]:
