@@ -30,7 +30,6 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Lists with a filter": ("list",),
     "Dialogs": ("dialog",),
     "Models on this machine": ("library",),
-    "Open GGUF files": ("open",),
     "Downloads": ("downloads",),
     "Past chats": ("chats",),
     "Roles": ("roles",),

@@ -35,7 +35,6 @@ from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.screens.loading import LoadingScreen
-from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.past.export import ExportScreen
@@ -180,14 +179,13 @@ async def test_hostile_text_is_drawn_everywhere_and_reaches_the_terminal_nowhere
         await user.on(MenuScreen)
         await user.sees("hostile" if size[0] > 100 else "evil")
         await check(user)
-        await user.command("chat.pane")
         rows = user.app.screen.query_one("#pairs", OptionList)
         for place in range(rows.option_count):
             rows.highlighted = place
             await check(user)
         for id, kind in (
             ("menu.library", LibraryScreen), ("app.downloads", DownloadsScreen),
-            ("menu.search", SearchScreen), ("menu.files", OpenFilesScreen),
+            ("menu.search", SearchScreen),
             ("app.settings", SettingsScreen), ("chats.open", ChatsScreen),
             ("app.help", HelpScreen),
         ):  # fmt: skip

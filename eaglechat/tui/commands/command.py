@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Scope = Literal[
-    "app", "menu", "list", "open", "downloads", "library", "dialog",
+    "app", "menu", "list", "downloads", "library", "dialog",
     "chat", "prompt", "bench", "race", "seen", "inside", "chats", "find",
     "roles",
 ]  # fmt: skip
@@ -16,7 +16,6 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "menu", "list"}),
     frozenset({"app", "dialog", "list", "library"}),
     frozenset({"app", "dialog", "list", "roles"}),
-    frozenset({"app", "dialog", "open"}),
     frozenset({"app", "dialog", "downloads"}),
     frozenset({"app", "dialog", "prompt"}),
     frozenset({"app", "chat", "prompt"}),

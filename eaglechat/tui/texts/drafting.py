@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.pairing import pairings, takes_drafts
+from eaglechat.engine.drafters.pairing import takes_drafts
 from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.units import format_bytes
@@ -39,20 +39,6 @@ def about(model: LocalModel, drafters: Sequence[DrafterKind]) -> str | None:
     template = "" if model.header.has_chat_template else f"{NO_TEMPLATE.capitalize()}."
     draft = "" if drafters else why_none(model.header)
     return " ".join(filter(None, (template, draft))) or None
-
-
-def made_of(target: GGUFHeader, draft: GGUFHeader | None) -> str:
-    """The models of a pair, and what drafts in each."""
-    found = pairings(target, draft)
-    text = brief(target)
-    own = [drafter(one.kind) for one in found if one.file is None]
-    if own:
-        text += f" with {' and '.join(own)}"
-    for one in found:
-        if one.file is not None:
-            size = format_bytes(one.file.size_bytes)
-            text += f" + {drafter(one.kind)} {one.file.quantization} {size}"
-    return text if found else f"{text}, {NO_DRAFT}"
 
 
 def brief(header: GGUFHeader) -> str:

@@ -28,7 +28,6 @@ from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.screens.loading import LoadingScreen
-from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.more import SEARCH_KEY, MoreScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
@@ -60,7 +59,6 @@ async def to_menu(user: Driver) -> None:
     user.app.post_message(OpenMenu())
     await user.on(MenuScreen)
     menu = user.app.screen
-    menu.remove_class("-details")
     menu.query_one(Input).value = ""
     await user.sees("● smollm2-135m")
     await highlight(user, "library")
@@ -244,7 +242,6 @@ PLACES: dict[str, Way] = {
     "downloads": by("app.downloads", DownloadsScreen),
     "search": by("menu.search", SearchScreen),
     "library": by("menu.library", LibraryScreen),
-    "files": by("menu.files", OpenFilesScreen),
 }
 
 

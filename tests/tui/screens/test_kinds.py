@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from textual.widgets import Input
 
 from eaglechat.hub.local.installed import Status
 from eaglechat.hub.local.library import look_at
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen
-from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
 from eaglechat.wire import protocol
 from tests.one_of_each import write_one_of_each
 from tests.tui.driving import Driver
@@ -54,28 +54,6 @@ async def test_a_row_of_the_menu_says_what_drafts(drive: Drive, desk: ScriptedDe
         for name in ("heads-alone", "heads-sidecar", "gemma4-assistant"):
             await user.sees_row(name, "MTP heads ")
         await user.sees_row("unreadable-alone", "2 kB", "no draft ")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("heads-alone", ["drafted by    MTP heads"]),
-        ("plain-dspark", ["drafted by    DSpark"]),
-        (
-            "unreadable-alone",
-            ["drafted by    no draft", "Only n-grams draft: its", "no draft runs with gemma3"],
-        ),
-    ],
-)
-async def test_the_details_say_why_nothing_drafts(
-    drive: Drive, desk: ScriptedDesk, words: str, said: list[str]
-) -> None:
-    async with drive(size=SIZE, desk=desk) as user:
-        await user.sees("no draft")
-        await user.press("f2")
-        await user.type(words)
-        for text in said:
-            await user.sees(text)
 
 
 async def test_what_drafts_can_be_searched_for(drive: Drive, desk: ScriptedDesk) -> None:
@@ -131,13 +109,27 @@ async def test_the_library_says_what_a_file_drafts_with_and_what_it_can_be_paire
         await user.sees("drafted by its MTP heads")
 
 
-async def test_files_of_your_own_say_what_drafts(drive: Drive, folder: Path) -> None:
+async def test_paths_of_a_target_and_its_draft_are_a_pair(
+    drive: Drive, folder: Path, tmp_path: Path
+) -> None:
+    spaced = (tmp_path / "with spaces").resolve()
+    spaced.mkdir()
+    for name in ("plain", "dspark"):
+        (spaced / f"{name}.gguf").write_bytes((folder / f"{name}.gguf").read_bytes())
     async with drive(size=SIZE) as user:
-        await user.command("menu.files")
-        await user.on(OpenFilesScreen)
-        verdict = user.app.screen.query_one("#verdict")
-        await user.type(str(folder / "head"))
-        await user.sees("exist.")
-        assert not verdict.has_class("problem")
-        await user.type("s.gguf")
-        await user.sees("Can run here: hy_v3 F32 1.0 MB with MTP heads")
+        words = user.app.screen.query_one(Input)
+        words.value = str(folder / "head")
+        await user.sees_row("heads.gguf", "1.0 MB", "fits", "MTP heads")
+        # As terminals write what is dragged into them.
+        for typed in (f"{spaced}/plain.gguf ", f"'{spaced}/plain.gguf' ", f"{spaced}/plain.gguf "):
+            words.value = typed
+            await user.sees_row("dspark.gguf", "fits", "DSpark")
+            words.value = ""
+        escaped = str(spaced).replace(" ", "\\ ")
+        words.value = f"{escaped}/plain.gguf {escaped}/ds"
+        await user.sees_row("dspark.gguf", "fits", "DSpark")
+        await user.press("enter")
+        await user.on(ChatScreen)
+        load = user.engine.requests(protocol.Load)[-1]
+        assert load.target == str(spaced / "plain.gguf")
+        assert load.draft == str(spaced / "dspark.gguf")

@@ -57,9 +57,6 @@ async def test_a_row_says_what_was_measured_here_or_published(
         }
         assert len(columns) == 1
         assert "x" not in user.row("unknown")
-        if size == WIDE:
-            await user.sees("1.7x ±0.1 as fast as plain with 3, by")
-            await user.sees("the bench, 1970-01-01")
 
 
 async def test_a_model_of_another_program_is_a_row_and_many_are_found_by_typing(
@@ -165,29 +162,3 @@ async def test_keys_move_to_the_ends_of_the_list_past_its_headings(drive: Drive)
         await user.press("end", "home")
         assert chosen() == "entry:pair-00"
         assert "Get" in user.text
-
-
-@pytest.mark.parametrize("size", [(80, 24), (99, 34), (60, 5)])
-async def test_page_keys_turn_the_pages_of_what_is_shown_in_the_place_of_the_list(
-    drive: Drive, size: tuple[int, int]
-) -> None:
-    async with drive(size=size) as user:
-        await user.on(MenuScreen)
-        rows = user.app.screen.query_one(OptionList)
-        await user.until(lambda: rows.highlighted_option, "a row")
-        pane = user.app.screen.query_one("#details-scroll")
-        await user.command("chat.pane")
-        for opened in ("app.help", "app.leader", "app.settings", "app.downloads"):
-            await user.command(opened)
-            await user.until(lambda: not isinstance(user.app.screen, MenuScreen), "a dialog")
-            await user.press("pagedown", "pageup", "end", "home")
-            await user.press("escape", to=MenuScreen)
-            chosen = rows.highlighted
-            await user.press("pagedown")
-            await user.until(
-                lambda: pane.scroll_y == min(pane.max_scroll_y, pane.container_size.height),
-                "the second page",
-            )
-            await user.press("pageup")
-            await user.until(lambda: pane.scroll_y == 0, "the first page")
-            assert rows.highlighted == chosen

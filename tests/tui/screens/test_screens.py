@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 from textual.command import CommandPalette
 from textual.filter import Monochrome, NoColor
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import OptionList, Static
 
 from eaglechat import paths
 from eaglechat.settings import InterfaceSettings, Settings, describe, load
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.dialogs import ConfirmDialog
+from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.tui.widgets.filter import Filter
+from eaglechat.wire import protocol
 from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
@@ -97,14 +99,17 @@ async def test_each_setting_has_a_line_and_its_whole_help(
 
 async def test_files_of_your_own(drive: Drive, models: Path) -> None:
     async with drive(size=(80, 24)) as user:
-        await user.command("menu.files")
-        await user.sees("Open GGUF files")
-        await user.type(str(models / "draft.gguf"))
+        await user.type(f"{models}/dra")
+        await user.sees_row("draft.gguf", "cannot run")
+        await user.press("enter", to=MessageDialog)
         await user.sees("is a draft (architecture eagle3)")
-        await user.press("ctrl+u")
-        await user.type(str(models / "target.gguf"))
-        await user.sees("Can run here: llama Q4_K_M")
-        await user.press("enter", to=ChatScreen)
+        await user.press("escape", "ctrl+u")
+        await user.type(str(models))
+        await user.press("tab")
+        await user.sees_row("target.gguf", "fits", "no draft")
+        await user.press("down", "tab", "enter", to=ChatScreen)
+        load = user.engine.requests(protocol.Load)[-1]
+        assert (load.target, load.draft) == (str(models / "target.gguf"), None)
         await user.press("ctrl+o", to=MenuScreen)
         await user.sees_row("target", "fits", "no draft")
 
@@ -211,13 +216,13 @@ def test_without_colour_the_kind_of_theme_is_known_before_textual_asks(
     assert (NoColor in kinds, Monochrome in kinds) == (ansi, not ansi)
 
 
-@pytest.mark.parametrize("path", ["~nobody-of-this-name/m.gguf", "x" * 5000])
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/m.gguf", f"/{'x' * 5000}"])
 async def test_a_path_that_cannot_exist_is_reported_as_missing(drive: Drive, path: str) -> None:
     async with drive() as user:
-        await user.command("menu.files")
-        await user.sees("Open GGUF files")
-        user.app.screen.query_one("#target", Input).value = path
-        await user.sees("The target")
+        user.app.screen.query_one(Filter).value = path
+        await user.sees("No directory and no GGUF file begins like this.")
+        await user.press("enter", "tab", "down")
+        await user.on(MenuScreen)
 
 
 async def test_long_keys_in_help_keep_clear_of_what_they_do(drive: Drive) -> None:

@@ -7,13 +7,12 @@ from typing import get_args
 
 import pytest
 
-from eaglechat.gguf.header import GGUFHeader, read_header
+from eaglechat.gguf.header import read_header
 from eaglechat.tui.texts import drafting
 from eaglechat.tui.texts.wording import DRAFTERS, drafter
 from eaglechat.wire.protocol import DrafterKind
 from eaglechat.wire.records import NGRAM
 from tests import ggufs
-from tests.one_of_each import write_one_of_each
 
 ROOT = Path(__file__).parents[3]
 HEAD = ("blk.6.nextn.eh_proj.weight", (8, 8))
@@ -26,31 +25,6 @@ def test_every_kind_has_a_name_which_the_docs_have_too() -> None:
     for name in DRAFTERS.values():
         assert name in page
     assert (drafter(None), drafter("of a server")) == ("draft", "of a server")
-
-
-def test_a_pair_is_made_of_its_files_and_what_drafts_in_them(tmp_path: Path) -> None:
-    folder = write_one_of_each(tmp_path / "own")
-
-    def header(name: str) -> GGUFHeader:
-        return read_header(folder / f"{name}.gguf")
-
-    assert drafting.made_of(header("heads"), None) == "hy_v3 F32 1.0 MB with MTP heads"
-    assert drafting.made_of(header("unreadable"), None) == "gemma3 F32 2 kB, no draft"
-    pair = drafting.made_of(header("plain"), header("dspark"))
-    assert pair == "llama F32 943 kB + DSpark F32 1.0 MB"
-    # A sidecar stands for the heads in the target.
-    pair = drafting.made_of(header("heads"), header("sidecar"))
-    assert pair == "hy_v3 F32 1.0 MB + MTP heads F32 377 kB"
-
-
-def test_a_pair_has_the_draft_and_the_heads(tmp_path: Path) -> None:
-    for name, data in (
-        ("t", target("qwen35", tensors=(BLOCK, HEAD), heads=1)),
-        ("d", ggufs.draft()),
-    ):
-        (tmp_path / name).write_bytes(data)
-    text = drafting.made_of(read_header(tmp_path / "t"), read_header(tmp_path / "d"))
-    assert text == "qwen35 F32 1 kB with MTP heads + EAGLE-3 F32 2 kB"
 
 
 @pytest.mark.parametrize(

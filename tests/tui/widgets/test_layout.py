@@ -20,7 +20,6 @@ from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.screens.loading import LoadingScreen
-from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.more import MoreScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
@@ -42,7 +41,6 @@ DIALOGS = (
     ("app.leader", MoreScreen),
     ("app.help", HelpScreen),
     ("app.settings", SettingsScreen),
-    ("menu.files", OpenFilesScreen),
     ("menu.search", SearchScreen),
     ("app.downloads", DownloadsScreen),
     ("menu.library", LibraryScreen),
@@ -190,8 +188,8 @@ async def test_the_palette_survives_a_terminal_of_20x5(drive: Drive) -> None:
         await user.sees("too small")
 
 
-WHOLE = 30 + 2 + 3
-"""Rows of the menu with thirty pairs: with two headings, and three ways to other screens."""
+WHOLE = 30 + 2 + 2
+"""Rows of the menu with thirty pairs: with two headings, and two ways to other screens."""
 
 
 async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(
@@ -209,12 +207,7 @@ async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(
         await user.sees("pair-27")
         assert options.highlighted_option is not None
         assert options.highlighted_option.id == "entry:pair-27"
-        await user.press("f2")
-        await user.sees("lab/pair-27-eagle3-GGUF:Q8_0")
-        assert user.inside(user.app.screen.query_one("#details-scroll").region)
-        await user.press("up")
-        await user.sees("lab/pair-26-eagle3-GGUF:Q8_0")
-        await user.press("f2", "down", "down")
+        await user.press("down")
         assert options.highlighted_option.id == "search"
 
         await user.type("07")

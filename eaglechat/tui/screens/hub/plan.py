@@ -178,6 +178,12 @@ def _description(plan: Plan, free: int, endpoint: str) -> Content:
     if plan.licences:
         said = ", ".join(f"{licence} ({repo})" for repo, licence in plan.licences)
         parts.append(f"Licence: {said}.\n")
+    entry = plan.entry
+    figures = [f"{entry.speed_up:.2f}x as fast as plain decoding"] if entry.speed_up else []
+    if published := ", ".join([*figures, *filter(None, [entry.acceptance])]):
+        parts.append(f"Published: {published}.\n")
+    for said in filter(None, (entry.title, entry.note)):
+        parts.append((f"{said}\n", MUTED))
     for repo in plan.gated:
         parts += [
             (f"{repo} is gated: ", "$text-warning"),

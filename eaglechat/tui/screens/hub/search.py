@@ -275,9 +275,7 @@ class SearchScreen(EagleModal[Pair]):
             self._say(str(error), bad=True)
             return
         if isinstance(reference, LocalReference):
-            self._say(
-                with_keys("That is a file here: {menu.files} in the menu opens it."), bad=True
-            )
+            self._say("That is a file here: its path in the menu opens it.", bad=True)
             return
         repo = reference.repo
         self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))

@@ -34,8 +34,6 @@ class Known:
     facts: Facts | None = None
     trouble: str | None = None
     """Why the Hub has no facts of this pair."""
-    offline: bool = False
-    """Whether the Hub was not reached, which the menu says once."""
     moving: InstallSnapshot | None = None
     news: ServerNews | None = None
     """The last answer of the server that has it."""

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.containers import Horizontal, VerticalScroll
-from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
@@ -32,16 +30,15 @@ from eaglechat.hub.local.pairs import (
 from eaglechat.hub.local.speeds import Gain, setup_of
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of, moves
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.registry import TAB, with_keys
 from eaglechat.tui.navigation import LoadInstead, Resume
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall, Update
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
-from eaglechat.tui.screens.menu import details, rows, sections
+from eaglechat.tui.screens.menu import files, rows, sections
 from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.servers import ServerNews, ServerWatch
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.texts import wording
-from eaglechat.tui.widgets.drawn import Drawn
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import Line
@@ -62,14 +59,7 @@ _NEW_WITHOUT = "New here? Choose under Get: what it takes is said before the dow
 class MenuScreen(EagleScreen[None]):
     """A list that typing filters. The filter keeps the focus; arrows move in the list."""
 
-    BINDINGS = [
-        *bindings_of("menu"),
-        *moves({"pageup": "page_details(-1)", "pagedown": "page_details(1)"}),
-    ]
-    # From the last of these on, there is room for the details beside the list.
-    HORIZONTAL_BREAKPOINTS = [
-        (0, "-too-narrow"), (44, "-narrow"), (100, "-wide"), (160, "-roomy")
-    ]  # fmt: skip
+    BINDINGS = [*bindings_of("menu"), *moves({"tab": "complete"}, priority=True)]
 
     def __init__(self, services: Services) -> None:
         super().__init__()
@@ -81,6 +71,8 @@ class MenuScreen(EagleScreen[None]):
         self._here: list[tuple[str, Pair]] | None = None
         """None until the files on this machine have been looked at."""
         self._statuses: dict[tuple[str, str], InspectedPair] = {}
+        self._places: list[files.Place] | None = None
+        """What completes a typed path; None while none is typed."""
         self._facts: dict[str, Facts] = {}
         self._troubles: dict[str, str] = {}
         self._offline: HubError | None = None
@@ -95,12 +87,11 @@ class MenuScreen(EagleScreen[None]):
         yield TitleBar("a target writes, a small draft guesses ahead, the target checks")
         yield Line(id="hint")
         pairs = Rows(id="pairs")
-        yield Filter(pairs, id="filter")
+        words = Filter(pairs, id="filter")
+        words.placeholder = f"type to filter, or the path of a GGUF file ({TAB} completes it)"
+        yield words
         yield Line(id="banner")
-        with Horizontal(id="choice"):
-            yield pairs
-            with VerticalScroll(id="details-scroll", can_focus=False):
-                yield Drawn(id="details")
+        yield pairs
         yield KeyLine()
         yield TooSmall()
 
@@ -320,7 +311,6 @@ class MenuScreen(EagleScreen[None]):
             status=self._statuses.get((str(pair.target), str(pair.draft))) if pair else None,
             facts=self._facts.get(offer.name),
             trouble=self._troubles.get(offer.name) or None,
-            offline=self._offline is not None,
             moving=self._moving.get(offer.name),
             news=self._servers.news_of(pair),
             gain=self._gain(pair) if pair and self._catalogue is not None else None,
@@ -360,25 +350,58 @@ class MenuScreen(EagleScreen[None]):
 
     @on(Input.Changed, "#filter")
     def _filtered(self) -> None:
+        typed = self.query_one(Filter).value
+        if files.is_path(typed):
+            self._places = self._places or []
+            self._find_places(typed)
+        else:
+            self._places = None
         self._list_anew(is_filtered_anew=True)
+
+    def _find_places(self, typed: str, *, then_choose: bool = False) -> None:
+        def find() -> Iterator[Update]:
+            yield partial(self._take_places, typed, files.places(typed))
+            if then_choose:
+                yield self._choose_place
+
+        self.in_background(find)
+
+    def _take_places(self, typed: str, places: list[files.Place]) -> None:
+        if typed != self.query_one(Filter).value:
+            return
+        if places != self._places:
+            self._places = places
+            self._list_anew(is_filtered_anew=True)
+        pairs = [place.pair for place in places if place.pair is not None]
+        unread = [one for one in pairs if (str(one.target), str(one.draft)) not in self._statuses]
+        if unread:
+            self._inspect_all(unread)
 
     def _list_anew(self, *, is_filtered_anew: bool = False) -> None:
         """Build the list, and highlight what was highlighted, or what matches the filter best."""
         options = self.query_one("#pairs", OptionList)
         before, place = options.highlighted_option, options.highlighted or 0
         served = self._servers.pairs(self._services.settings.current.server)
-        listed = offers(self._services.pairs, self._catalogue or [], served, self._here or [])
-        self._offers = {offer.key: offer for offer in listed}
         typed = self.query_one(Filter).value
-        models = map(self._known, self._offers.values())
-        lines = sections.lines(typed, self._chats or (), models)
+        if self._places is None:
+            listed = offers(self._services.pairs, self._catalogue or [], served, self._here or [])
+            self._offers = {offer.key: offer for offer in listed}
+            models = map(self._known, self._offers.values())
+            lines = sections.lines(typed, self._chats or (), models)
+        else:
+            pairs = (place.pair for place in self._places)
+            listed = [_offered(pair) for pair in pairs if pair is not None]
+            self._offers = {offer.key: offer for offer in listed}
+            models = map(self._known, self._offers.values())
+            directories = [place.name for place in self._places if place.pair is None]
+            lines = sections.lines_of_path(directories, models)
         options.clear_options()
         options.add_options(
             Option(line.row, id=line.id, disabled=line.id is None) for line in lines
         )
         ranks = {index: line.rank for index, line in enumerate(lines) if line.id is not None}
-        best = min(ranks, key=lambda index: ranks[index])
-        if before is not None and not is_filtered_anew:
+        best = min(ranks, key=lambda index: ranks[index], default=None)
+        if best is not None and before is not None and not is_filtered_anew:
             best = min(ranks, key=lambda index: (lines[index].id != before.id, abs(index - place)))
         options.highlighted = best
 
@@ -389,7 +412,6 @@ class MenuScreen(EagleScreen[None]):
         for offer in known:
             if offer.key in shown:
                 options.replace_option_prompt(offer.key, rows.model(self._known(offer)))
-        self._show_details()
 
     def _draw_moving(self) -> None:
         """Draw the rows of installations that move, and of those that have just ended."""
@@ -402,22 +424,12 @@ class MenuScreen(EagleScreen[None]):
             self._draw([offer for offer in self._offers.values() if offer.name in changed])
 
     @on(OptionList.OptionHighlighted)
-    def _show_details(self) -> None:
+    def _follow_highlight(self) -> None:
         options = self.query_one("#pairs", OptionList)
         self._wanted_first = self._looked_at
         if options.highlighted is not None and options.highlighted <= 1:
             # With the heading above it.
             options.scroll_home(animate=False)
-        pane = self.query_one("#details", Drawn)
-        if not self.query_one("#details-scroll").display:
-            return
-        if (chat := self._highlighted_chat()) is not None:
-            pane.show(partial(details.of_chat, chat))
-        elif (offer := self._highlighted_offer()) is not None:
-            pane.show(partial(details.of_model, self._known(offer)))
-        else:
-            said = Content(sections.DOORS.get(self._looked_at or "", ("", ""))[1])
-            pane.show(lambda _width: said)
 
     @property
     def _looked_at(self) -> str | None:
@@ -441,7 +453,10 @@ class MenuScreen(EagleScreen[None]):
             return
         offer = self._highlighted_offer()
         self._draw_moving()
-        if offer is not None and offer.name in self._moving:
+        if self._places is not None:
+            # They may still be those of the text before.
+            self._find_places(self.query_one(Filter).value, then_choose=True)
+        elif offer is not None and offer.name in self._moving:
             self._show_downloads()
         elif offer is None:
             if self._looked_at is not None:
@@ -453,6 +468,22 @@ class MenuScreen(EagleScreen[None]):
                 self._choose_pair(offer, offer.pair)
         elif offer.entry is not None:
             self._show_plan(offer.entry)
+
+    def action_complete(self) -> None:
+        """Put the highlighted directory or file behind what is typed."""
+        looked_at, words = self._looked_at, self.query_one(Filter)
+        for place in self._places or ():
+            key = f"in:{place.name}" if place.pair is None else _offered(place.pair).key
+            if looked_at == key:
+                words.value = place.typed
+                words.action_end()
+
+    def _choose_place(self) -> None:
+        offer = self._highlighted_offer()
+        if offer is not None and offer.pair is not None:
+            self._choose_pair(offer, offer.pair)
+        else:
+            self.action_complete()
 
     def _choose_pair(self, offer: OfferedPair, pair: Pair) -> None:
         known = self._known(offer)
@@ -495,11 +526,6 @@ class MenuScreen(EagleScreen[None]):
 
     # Other screens are imported when they are opened: the menu is shown before that.
 
-    def action_open_files(self) -> None:
-        from eaglechat.tui.screens.menu.open_files import OpenFilesScreen
-
-        self.open(OpenFilesScreen(), self._load)
-
     def action_past_chats(self, words: str | None = None) -> None:
         from eaglechat.tui.screens.past.chats import ChatsScreen
 
@@ -540,19 +566,6 @@ class MenuScreen(EagleScreen[None]):
 
         self.open(DownloadsScreen(self._services, loads), self._load)
 
-    def action_toggle_panel(self) -> None:
-        """In a narrow terminal the pane takes the list's place; arrows still move."""
-        self.toggle_class("-details")
-        self.call_after_refresh(self._show_details)
-
-    def action_page_details(self, direction: int) -> None:
-        pane = self.query_one("#details-scroll")
-        pane.scroll_relative(y=direction * pane.scrollable_content_region.height, animate=False)
-
-    def state_of(self, id: str) -> str:
-        shown = self.query_one("#details-scroll").display
-        return ("on" if shown else "off") if id == "chat.pane" else ""
-
     def action_remove(self) -> None:
         offer = self._highlighted_offer()
         if offer is None or offer.label != "recent" or offer.pair is None:
@@ -562,6 +575,11 @@ class MenuScreen(EagleScreen[None]):
             return
         self._services.pairs.forget(offer.pair)
         self._list_anew()
+
+
+def _offered(pair: Pair) -> OfferedPair:
+    """The row of a file whose path is typed."""
+    return OfferedPair((pair.draft or pair.target).name, "file", pair)
 
 
 def _same(one: Pair, other: Pair) -> bool:

@@ -15,7 +15,6 @@ MODELS_HERE = 40
 DOORS = {
     "past_chats": ("Past chats…", "find one by its words"),
     "library": ("Models on this machine…", "load, pair up or delete"),
-    "open_files": ("Open GGUF files…", "any target, with or without a draft"),
     "search": ("Search the Hub…", "other models, and drafts that fit them"),
 }
 """Other screens, by the action that opens each."""
@@ -44,6 +43,16 @@ def lines(typed: str, chats: Sequence[ChatSummary], models: Iterable[Known]) -> 
             found.append(Line(rows.sentence(f"Nothing here matches “{typed.strip()}”.")))
         search = rows.door(f"Search the Hub for “{typed.strip()}”…", "")
         found.append(Line(search, "search", _SEARCH))
+    return found
+
+
+def lines_of_path(directories: Sequence[str], models: Iterable[Known]) -> list[Line]:
+    """What completes a typed path: directories, by `in:` and their name, and GGUF files."""
+    found = [Line(rows.heading("Files", "size", is_first=True))]
+    found += [Line(rows.door(name, ""), f"in:{name}", 1) for name in directories]
+    found += [Line(rows.model(known), known.offer.key) for known in models]
+    if len(found) == 1:
+        found = [Line(rows.sentence("No directory and no GGUF file begins like this."))]
     return found
 
 
@@ -77,7 +86,6 @@ def _sections(
     ]
     past = doors.get("past_chats", []) if resumable or words else []
     yield "Continue", "", [*resumable, *past]
-    others = [*doors.get("library", []), *doors.get("open_files", [])]
-    yield "Ready", "size", [*ready, *here[:MODELS_HERE], *others]
+    yield "Ready", "size", [*ready, *here[:MODELS_HERE], *doors.get("library", [])]
     yield "Get", "download", [*to_get, *([] if words else doors["search"])]
     yield "Servers", "", served
