@@ -35,10 +35,9 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Roles": ("roles",),
     "Chat": ("chat",),
     "The prompt": ("prompt",),
-    "The race": ("race",),
+    "Compare": ("compare",),
     "Inside a round": ("inside",),
     "What the model sees": ("seen",),
-    "Bench": ("bench",),
 }
 
 

@@ -33,7 +33,6 @@ from eaglechat.links.process import ProcessLink  # noqa: E402
 from eaglechat.settings import Settings  # noqa: E402
 from eaglechat.tui.app import EagleApp  # noqa: E402
 from eaglechat.tui.commands.registry import keys_of  # noqa: E402
-from eaglechat.tui.screens.bench import BenchScreen  # noqa: E402
 from eaglechat.tui.screens.chat.screen import ChatScreen  # noqa: E402
 from eaglechat.wire.protocol import Reasoning, RecommendedSampling  # noqa: E402
 from eaglechat.wire.records import Round  # noqa: E402
@@ -161,7 +160,7 @@ async def running(
 
 
 async def moving() -> None:
-    """A reply streams, the headline changes as the length is turned, and a race ends it."""
+    """A reply streams, the headline changes as the length is turned, and a comparison ends it."""
     async with running((112, 36), max_tokens=320) as camera:
         chat = await camera.chat()
         await camera.command("chat.auto")
@@ -184,13 +183,12 @@ async def moving() -> None:
         await camera.pilot.pause(1.5)
         camera.shoot()
         await camera.command("chat.compare")
+        await camera.until(lambda: "heat 6" in camera.text, film=True)
         await camera.until(lambda: "of each" in camera.text)
-        await camera.pilot.press("r")
-        await camera.until(lambda: "Any key skips it" not in camera.text, film=True)
         await camera.pilot.pause(0.5)
         camera.shoot()
         camera.save_film("eaglechat")
-        camera.save("race")
+        camera.save("compare")
 
 
 def _tokens(chat: ChatScreen) -> int:
@@ -207,19 +205,6 @@ def mid_reply(name: str, size: tuple[int, int], **how: Any) -> Callable[[], Awai
             camera.save(name)
 
     return take
-
-
-async def bench() -> None:
-    async with running((120, 40)) as camera:
-        await camera.chat()
-        await camera.command("chat.bench")
-        await camera.until(lambda: isinstance(camera.app.screen, BenchScreen))
-        await camera.pilot.pause(FRAME_S)
-        await camera.pilot.click("#quick")
-        await camera.until(lambda: "reply 1 of" in camera.text)
-        await camera.until(lambda: "Pass " not in camera.text)
-        await camera.pilot.pause(0.5)
-        camera.save("bench")
 
 
 async def menu() -> None:
@@ -303,7 +288,6 @@ PICTURES: dict[str, Callable[[], Awaitable[None]]] = {
     "chat": mid_reply("chat", (120, 40)),
     "small": mid_reply("small", (80, 24)),
     "light": mid_reply("light", (120, 40), theme="eagle-light"),
-    "bench": bench,
     "menu": menu,
     "download": download,
     "reasoning": reasoning,

@@ -67,7 +67,7 @@ def test_the_app_itself_never_brings_a_model_library() -> None:
     done = python(
         "import sys, eaglechat.cli.start\n"
         "import eaglechat.tui.app, eaglechat.tui.screens.menu.screen\n"
-        "import eaglechat.tui.screens.chat.screen, eaglechat.tui.screens.bench\n"
+        "import eaglechat.tui.screens.chat.screen, eaglechat.tui.screens.compare\n"
         "print(sorted({'llama_cpp', 'numpy', 'gguf', 'torch', 'jinja2'} & sys.modules.keys()))"
     )
     assert done.stdout.strip() == "[]", done.stderr

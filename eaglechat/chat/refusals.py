@@ -29,7 +29,6 @@ class Remark(Enum):
     ENGINE_GONE = auto()
     TURN_GONE = auto()
     NOTHING_DELETED = auto()
-    NOTHING_ASKED = auto()
     STOPPED_EMPTY = auto()
     LOADED_AGAIN = auto()
     IS_COPY = auto()

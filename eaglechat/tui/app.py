@@ -10,14 +10,17 @@ import threading
 import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from textual import events
+from textual.app import App
 from textual.binding import Binding
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.signal import Signal
 from textual.theme import Theme
+from textual.timer import Timer
 
 from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.hub.desk import HubDesk
@@ -27,12 +30,11 @@ from eaglechat.links.base import Link
 from eaglechat.links.http.address import same_server
 from eaglechat.settings import Problem, Settings
 from eaglechat.settings.servers import ServerSettings, key_variable
-from eaglechat.tui.commands.bindings import Active, bindings_of, textual_keymap
+from eaglechat.tui.commands.bindings import bindings_of, textual_keymap
 from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.keymap import read_keymap
-from eaglechat.tui.commands.registry import key_of, keys_of, use, with_keys
+from eaglechat.tui.commands.registry import SEARCH_KEY, key_of, keys_of, use, with_keys
 from eaglechat.tui.commands.search import Entry
-from eaglechat.tui.keys_in_order import KeysInOrder
 from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, Resume
 from eaglechat.tui.safe_lines import SafeLines
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, open_screen
@@ -47,7 +49,12 @@ from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defau
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.wire.protocol import Auto, PairInfo
 
+if TYPE_CHECKING:
+    from eaglechat.tui.screens.more import MoreScreen
+
 INSTALL_LOOKS_PER_SECOND = 3
+COLUMNS_AFTER_S = 0.4
+"""The leader's key shows its columns when no second key has come for so long."""
 UNSAVED = (
     "This chat cannot be saved to disk: when you leave it, everything unsaved is lost. "
     "{chat.export} in the chat writes it to another folder, or copies it."
@@ -57,7 +64,7 @@ UNSAVED = (
 _SAFE_LINES = SafeLines()
 
 
-class EagleApp(KeysInOrder):
+class EagleApp(App[None]):
     """The terminal app. It talks to models through `engine`, a Link.
 
     `start` is the pair to load at once; without one the menu opens. Settings that are changed in
@@ -126,6 +133,9 @@ class EagleApp(KeysInOrder):
         self._start = start
         self._stages: dict[str, str] = {}
         """The last seen stage of each installation, by the name of its pair."""
+        self._leader: MoreScreen | None = None
+        """The columns of the commands of which one's second key is next; None if none is."""
+        self._columns_timer: Timer | None = None
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), _SAFE_LINES]
@@ -255,6 +265,9 @@ class EagleApp(KeysInOrder):
         """Load a pair, then open a chat with it: a saved one or a new one."""
         from eaglechat.tui.screens.loading import LoadingScreen
 
+        for words in self.screen.query(Filter):
+            self.services.typeahead.add(words.take_ahead())
+
         def loaded(pair: Pair, info: PairInfo) -> None:
             from eaglechat.tui.screens.chat.screen import ChatScreen
 
@@ -349,18 +362,59 @@ class EagleApp(KeysInOrder):
     def action_leader(self) -> None:
         from eaglechat.tui.screens.more import MoreScreen
 
-        if isinstance(self.screen, EagleScreen):
-            self._toggle(MoreScreen(self.screen), self._run)
+        is_second = self._leader is not None
+        self._end_leader()
+        if isinstance(self.screen, EagleScreen) and not is_second:
+            self._leader = MoreScreen(self.screen, self._end_leader)
+            self._columns_timer = self.set_timer(COLUMNS_AFTER_S, self._show_columns)
 
-    def _run(self, chosen: Active) -> None:
-        self.call_next(self.run_action, chosen.command.call(), chosen.node)
+    def _show_columns(self) -> None:
+        if self._leader is not None and self.screen is self._leader.about:
+            self.push_screen(self._leader)
+
+    def _end_leader(self, leader: MoreScreen | None = None) -> None:
+        """Wait for no second key, or not for one of this `leader`."""
+        leader = leader or self._leader
+        if leader is None or leader is not self._leader:
+            return
+        self._leader = None
+        if self._columns_timer is not None:
+            self._columns_timer.stop()
+        if self.screen is leader:
+            self.pop_screen()
+
+    async def on_event(self, event: events.Event) -> None:
+        is_typed = isinstance(event, events.Key | events.Paste) and not event.is_forwarded
+        if not (is_typed and self._leader is not None and await self._take_second(event)):
+            await super().on_event(event)
+
+    async def _take_second(self, event: events.Event) -> bool:
+        """Run the command of which this is the key behind the leader's. Whether the event is done:
+        it is taken here, before any that follows it goes to a screen that the command opens."""
+        leader = self._leader
+        assert leader is not None
+        if not isinstance(event, events.Key) or self.screen not in (leader, leader.about):
+            self._end_leader()
+            return False
+        if (chosen := leader.chosen_by(event.key)) is not None:
+            self._end_leader()
+            await self.run_action(chosen.command.call(), chosen.node)
+        elif event.key == SEARCH_KEY:
+            self.action_command_palette()
+        elif self.screen is leader or event.key in keys_of("app.leader"):
+            return False
+        elif event.key == "escape":
+            self._end_leader()
+        else:
+            self._show_columns()
+        return True
 
     def action_command_palette(self) -> None:
         from eaglechat.tui.screens.help import HelpScreen
-        from eaglechat.tui.screens.more import MoreScreen
 
         # It searches what holds on the screen below them.
-        if isinstance(self.screen, MoreScreen | HelpScreen):
+        self._end_leader()
+        if isinstance(self.screen, HelpScreen):
             self.screen.dismiss()
         super().action_command_palette()
 

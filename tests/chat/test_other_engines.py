@@ -57,7 +57,7 @@ def test_such_a_chat_is_reopened_as_it_was(chat: Headless) -> None:
 
 def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
     chat.ask("why?")
-    assert chat.session.to_race() is None
+    assert chat.session.to_compare() is None
     (why,) = chat.said
     assert why.startswith("llama-server drafts the way it was started. To compare, name the same")
 
@@ -82,7 +82,7 @@ def test_an_engine_that_can_do_everything_hears_none_of_this(tmp_path: Path) -> 
     means = numbers_of(chat.session).means
     assert means is not None
     assert means.draft_ms is not None
-    assert chat.session.to_race() is not None
+    assert chat.session.to_compare() is not None
     assert chat.said == []
 
 

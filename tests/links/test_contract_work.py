@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eaglechat.chat.racing import Asked, Race
+from eaglechat.chat.comparing import Asked, Comparison
 from eaglechat.chat.recording import Terms
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason
@@ -47,27 +47,29 @@ def test_a_reply_is_prefill_rounds_and_done(loaded: Client) -> None:
     assert [round_.index for round_ in rounds] == list(range(len(rounds)))
 
 
-def test_a_race_continues_one_text_heat_by_heat(
+def test_a_comparison_continues_one_text_heat_by_heat(
     loaded: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eaglechat.chat.racing.HEAT_TOKENS", 8)
+    monkeypatch.setattr("eaglechat.chat.comparing.HEAT_TOKENS", 8)
     greedy = chat(max_tokens=30)
     terms = Terms(sampling=greedy.sampling, max_tokens=greedy.max_tokens)
     drafting = [p.Speculation(n_draft_max=3), p.Speculation(n_draft_max=p.AUTO)]
     hello = loaded.link.hello
     assert hello is not None
-    race = Race(loaded.link, hello, Asked(greedy.messages, terms), drafting, lambda: None)
-    race.start()
-    loaded.until(lambda: len(race.heats) >= 4, "four heats")
-    race.stop()
-    loaded.until(lambda: race.is_over, "the end of the race")
+    running = Comparison(
+        loaded.link, hello, Asked({"q": greedy.messages}, terms), drafting, lambda: None
+    )
+    running.start()
+    loaded.until(lambda: len(running.heats) >= 4, "four heats")
+    running.stop()
+    loaded.until(lambda: running.is_over, "the end of it")
 
-    assert race.failure is None
+    assert running.failure is None
     if hello.can.goes_on:
         # The fourth would go beyond the limit of the reply, which begins again.
-        assert [heat.start for heat in race.heats][:4] == [0, 8, 16, 0]
-        assert all(8 <= leg.tokens <= 24 for heat in race.heats for leg in heat.legs.values())
-    assert [score.fork for score in race.so_far().scores] == [None] * 3
+        assert [heat.start for heat in running.heats][:4] == [0, 8, 16, 0]
+        assert all(8 <= leg.tokens <= 24 for heat in running.heats for leg in heat.legs.values())
+    assert [score.fork for score in running.so_far().scores] == [None] * 3
 
 
 @of_our_own

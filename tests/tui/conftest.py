@@ -14,7 +14,6 @@ from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.settings import Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.commands import registry
-from eaglechat.tui.screens.race import Film
 from eaglechat.tui.services import pace
 from tests.ggufs import write_draft, write_target
 from tests.tui.driving import Driver
@@ -27,12 +26,6 @@ from tests.tui.textual_private import parse_styles_once, wait_only_for_messages
 def quiet_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_only_for_messages(monkeypatch)
     parse_styles_once(monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def film_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The film of a race ends when a test skips it."""
-    monkeypatch.setattr(Film, "now", 0.0)
 
 
 @pytest.fixture(autouse=True)

@@ -67,7 +67,6 @@ class Driver:
     async def press(self, *keys: str, to: type[Screen[Any]] | None = None) -> None:
         """Press keys; wait for the screen they lead `to`."""
         await self.pilot.press(*keys)
-        await self.until(lambda: not self.app.is_taking_keys, "all done for the keys")
         if to is not None:
             await self.on(to)
 

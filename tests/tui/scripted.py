@@ -30,7 +30,6 @@ from eaglechat.wire.records import (
     Window,
 )
 from eaglechat.wire.stats import StatsFold
-from tests.tui.scripted_bench import ScriptedBench
 from tests.tui.scripted_reports import WRONG_GUESS, WRONG_ID, as_reported, likely, pair_info
 
 REPLY = (
@@ -41,7 +40,6 @@ REPLY = (
 )
 ROUNDS_PER_FRAME = 4
 """While no `budget` says otherwise; drawing the frames takes most of the time of a test."""
-RUNS_PER_FRAME = 16
 """The same for a bench."""
 ACCEPTED_OF_EACH_ROUND = (3, 1, 2, 0, 3, 2)
 AUTO_CHOICES = (
@@ -213,10 +211,6 @@ class ScriptedEngine(Link):
             yield from self._chat(request, job)
         elif isinstance(request, protocol.Render):
             yield [self._rendered(request)]
-        elif off := self._pair.no_bench(ngram=any(request.ngram)):
-            yield [_error(request.id, "bench", f"there is nothing to compare: {off}")]
-        else:
-            yield from self._bench(request, job)
 
     def _load(self, load: protocol.Load, job: _Job) -> Steps:
         if self.load_error is not None and self.load_error[0] == "preflight":
@@ -289,17 +283,6 @@ class ScriptedEngine(Link):
         return protocol.Rendered(
             id=render.id, runs=tuple(runs), tokens=tokens, first_turn=first_turn
         )
-
-    def _bench(self, request: protocol.Bench, job: _Job) -> Steps:
-        bench = ScriptedBench(request)
-        while not job.is_cancelled and not bench.is_done:
-            events: list[protocol.AnyEvent] = []
-            for _ in range(1 if self.budget is not None else RUNS_PER_FRAME):
-                if not bench.is_done and self._may_write():
-                    events += bench.next_events()
-            yield events
-        if not bench.is_done:
-            yield [protocol.BenchDone(id=request.id, cancelled=True)]
 
     def _may_write(self) -> bool:
         if self.budget is not None:

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.chat.comparing import FEWEST_HEATS
 from eaglechat.chat.history.saved_chat import saved_chats
-from eaglechat.chat.racing import FEWEST_HEATS
+from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.speeds import setup_of
+from eaglechat.tui.navigation import LoadInstead
 from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.compare import CompareScreen, ContendersDialog
 from eaglechat.tui.screens.dialogs import MessageDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.screens.race import ContendersDialog, RaceScreen
 from eaglechat.tui.widgets.meters import RoundStrip
 from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
@@ -86,20 +88,20 @@ async def test_a_draft_length_of_the_command_line_holds_for_every_pair(drive: Dr
         assert user.chat.controls.n_draft_max == 7
 
 
-async def test_a_race_is_measured_played_and_its_winner_used(
+async def test_the_last_question_is_measured_and_what_was_fastest_used(
     drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eaglechat.chat.racing.FIRST_LOOK", FEWEST_HEATS)
-    monkeypatch.setattr("eaglechat.chat.racing.HEAT_TOKENS", 8)
+    monkeypatch.setattr("eaglechat.chat.comparing.FIRST_LOOK", FEWEST_HEATS)
+    monkeypatch.setattr("eaglechat.chat.comparing.HEAT_TOKENS", 8)
     async with drive(n_draft_max=3) as user:
         await user.open_chat()
         await user.ask("hello")
         messages = user.messages
 
         user.engine.budget = 2
-        await user.command("chat.compare", to=RaceScreen)
+        await user.command("chat.compare", to=CompareScreen)
         await user.sees("Up to 2 minutes, until it can tell")
-        await user.sees("Heat 1: plain writes")
+        await user.sees("Of your last question, heat 1: plain writes")
         await user.press("escape")
         await user.sees("stopped before anything was measured")
 
@@ -117,9 +119,6 @@ async def test_a_race_is_measured_played_and_its_winner_used(
         lanes = [line for line in user.text.splitlines() if "tok/s" in line]
         gains = [line.partition("tok/s")[2].strip()[:2] for line in lanes]
         assert gains == ["", "1.", "0."]
-        await user.press("r")
-        await user.sees("Any key skips it")
-        await user.press("enter")
         await user.sees("Enter keeps length 3, a lets auto choose.")
         await user.press("a", to=ChatScreen)
         assert user.chat.controls.n_draft_max == protocol.AUTO
@@ -131,6 +130,62 @@ async def test_a_race_is_measured_played_and_its_winner_used(
             gain = user.app.services.pairs.speeds.gain(setup, length)
             assert gain is not None
             assert (gain.n_draft_max, gain.by) == (length, "race")
+
+
+async def test_other_prompts_are_measured_and_the_pair_keeps_what_was_fastest(
+    drive: Drive, tmp_path: Path
+) -> None:
+    async with drive(n_draft_max=3) as user:
+        await user.open_chat()
+        # Nothing was asked yet.
+        await user.command("chat.compare", to=CompareScreen)
+        await user.sees("Of chat, heat ")
+        await user.sees("as fast as plain with length 3. Of 320 tokens of each, over 8 prompts")
+        for name in ("chat", "code", "long file", "reasoning"):
+            await user.sees(f"  {name} ")
+        await user.press("enter", to=ChatScreen)
+        await user.sees("smollm2-135m starts with n_draft_max 3 from now on.")
+        library = user.app.services.pairs
+        assert library.kept_length(user.chat.session.pair) == 3
+        setup = setup_of(user.chat.session.pair, user.app.services.settings.current.engine)
+        gain = library.speeds.gain(setup, 3)
+        assert gain is not None
+        assert gain.by == "bench"
+        await user.command("chat.compare", to=CompareScreen)
+        await user.sees("as fast as plain with")
+        await user.press("f")
+        await user.sees("From the next chat on, the pair follows the settings.")
+        assert library.kept_length(user.chat.session.pair) is None
+        await user.press("c", to=ContendersDialog)
+        await user.press("escape", "escape", to=ChatScreen)
+
+
+@pytest.mark.parametrize("end", ["dies", "another pair", "quit"])
+async def test_a_comparison_ends_with_the_engine_the_pair_or_the_app(
+    drive: Drive, end: str
+) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("hello")
+        user.engine.budget = 30
+        await user.command("chat.compare", to=CompareScreen)
+        await user.sees("tok/s")
+        if end == "dies":
+            user.engine.die("GGML_ASSERT(false) failed")
+            await user.sees("The engine stopped by itself")
+            await user.press("escape", to=ChatScreen)
+            await user.sees("engine stopped")
+            await user.command("chat.compare")
+            await user.sees("The engine is not running.")
+        elif end == "another pair":
+            user.app.post_message(LoadInstead(pairs.builtin_pair()))
+            await user.on(ChatScreen)
+            kinds = [type(request) for request in user.engine.sent]
+            load = len(kinds) - 1 - kinds[::-1].index(protocol.Load)
+            assert kinds.index(protocol.Cancel) < load
+        else:
+            await user.press("ctrl+q")
+    await user.until_closed()
 
 
 def asked(user: Driver) -> list[str]:
@@ -464,5 +519,3 @@ async def test_an_engine_that_reports_little_is_named_where_a_number_would_be(
         await user.press("escape")
         await user.command("chat.view", "chat.view")
         await user.sees("plain · rejected: not reported")
-        await user.command("chat.bench")
-        await user.sees("llama-server cannot run the bench")

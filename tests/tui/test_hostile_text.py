@@ -24,10 +24,10 @@ from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.commands.registry import BY_ID
 from eaglechat.tui.navigation import OpenMenu
 from eaglechat.tui.safe_lines import SafeLines
-from eaglechat.tui.screens.bench import BenchScreen
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
+from eaglechat.tui.screens.compare import CompareScreen
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
@@ -157,17 +157,20 @@ async def test_hostile_text_is_drawn_everywhere_and_reaches_the_terminal_nowhere
         for id, screen in (
             ("chat.inspect", InsideScreen), ("chat.prompt", SeenScreen),
             ("chat.context", MessageDialog), ("chat.export", ExportScreen),
-            ("chat.role", RolesScreen), ("chat.bench", BenchScreen),
+            ("chat.role", RolesScreen), ("chat.compare", CompareScreen),
         ):  # fmt: skip
             await user.chat.run_action(BY_ID[id].call())
             await user.on(screen)
             await check(user)
+            if screen is CompareScreen:
+                await user.press("escape")
+                await user.sees("It was stopped")
             await user.press("escape", to=ChatScreen)
         user.chat.session.recorder.rename(HOSTILE)
         user.engine.chat_error = ("x", HOSTILE)
         user.prompt.load_text(HOSTILE)
         await user.press("enter")
-        await user.until(lambda: user.notices, "the error")
+        await user.sees("x Hostile")
         await check(user)
         user.engine.die(HOSTILE)
         await user.sees("engine stopped")

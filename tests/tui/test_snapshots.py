@@ -74,7 +74,7 @@ async def auto_length(user: Driver) -> None:
     user.chat.show_numbers()
 
 
-async def raced(user: Driver) -> None:
+async def compared(user: Driver) -> None:
     user.engine.plain_fork_at = 22
     await user.open_chat()
     await user.ask("Explain the Pythagorean theorem")
@@ -95,15 +95,6 @@ async def settings(user: Driver) -> None:
     await user.open_settings()
 
 
-async def bench(user: Driver) -> None:
-    await user.open_chat()
-    await user.command("chat.bench")
-    await user.sees("replies of at most")
-    await user.command("chat.bench")
-    await user.sees("Worth it")
-    await user.sees("Use 3 tokens a round")
-
-
 async def help_screen(user: Driver) -> None:
     await user.open_chat()
     await user.press("f1")
@@ -116,12 +107,11 @@ async def help_screen(user: Driver) -> None:
         (menu, (120, 36), "eagle-dark"),
         (mid_reply, (80, 24), "eagle-dark"),
         (auto_length, (120, 36), "eagle-dark"),
-        (raced, (120, 36), "eagle-light"),
-        (bench, (120, 36), "eagle-dark"),
+        (compared, (120, 36), "eagle-light"),
         (help_screen, (80, 24), "eagle-dark"),
         (settings, (80, 24), "eagle-dark"),
     ],
-    ids=["menu", "chat", "chat_with_panel", "race", "bench", "help", "settings"],
+    ids=["menu", "chat", "chat_with_panel", "compare", "help", "settings"],
 )
 def test_screen(
     picture: Callable[..., bool], scene: Scene, size: tuple[int, int], theme: str

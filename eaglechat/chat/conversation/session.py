@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from eaglechat.chat import refusals
+from eaglechat.chat.comparing import Asked, Result
 from eaglechat.chat.controls import (
     N_DRAFT_MAX,
     Controls,
@@ -43,7 +44,6 @@ from eaglechat.chat.history.log import new_log, resumed_log
 from eaglechat.chat.history.recorder import ChatRecorder
 from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.chat.inspecting import recorded_terms
-from eaglechat.chat.racing import Asked, Result
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.refusals import Remark
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
@@ -63,6 +63,7 @@ from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round, Window
 from eaglechat.wire.stats import DrafterStats, of_the_draft, stats_of
 
+LAST_QUESTION = "your last question"
 STAND_IN = "hi"
 """Stands for the question in `show_prompt` while nothing is typed."""
 
@@ -320,22 +321,23 @@ class ChatSession:
         self._answer(question)
         return True
 
-    def to_race(self) -> Asked | None:
-        """The last question, to be answered in several ways; None if that cannot be done now. The
-        view is told why."""
+    def to_compare(self) -> Asked | None:
+        """The last question, if there is one, to be answered in several ways; None if that cannot
+        be done now. The view is told why."""
         if self._refuses():
             return None
         last = next((one for one in reversed(self.turns.path) if isinstance(one, Question)), None)
         off = self.info.speculation_off if self.info else None
         reason = refusals.no_comparison(self.hello) or off
-        if last is None or reason:
-            self._view.say(reason or Remark.NOTHING_ASKED)
+        if reason:
+            self._view.say(reason)
             return None
         plain_ms = self.info.plain_ms if self.info else None
-        return Asked(self.turns.messages_to(last.id), self.terms, plain_ms)
+        prompts = {LAST_QUESTION: self.turns.messages_to(last.id)} if last else {}
+        return Asked(prompts, self.terms, plain_ms)
 
-    def raced(self, result: Result) -> None:
-        """Say what a race measured. It is no part of the chat, and not written to disk."""
+    def compared(self, result: Result) -> None:
+        """Say what a comparison measured. It is no part of the chat, and not written to disk."""
         self._note(result)
         self._touch()
 

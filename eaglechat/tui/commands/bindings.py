@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.widget import Widget
 
 from eaglechat.tui.commands.command import Command, Scope
 from eaglechat.tui.commands.registry import BY_ID, Keymap, commands_of, keys_of
@@ -84,6 +86,15 @@ def _binding(command: Command, id: str, keys: str, priority: bool) -> Binding:
 def _is_spare(key: str) -> bool:
     """Whether the key may be taken from any focused widget: none types or moves by it."""
     return re.search(r"ctrl\+|alt\+|^f\d+$", key) is not None
+
+
+async def run_own_key(field: Widget, event: events.Key) -> None:
+    """Do what a key of a text field does when it comes, as the field does with letters. Textual
+    does it once the key has bubbled to the app: after letters that came behind it."""
+    own = field.screen.active_bindings.get(event.key)
+    if own is not None and own.node is field and own.enabled and not event.is_printable:
+        event.prevent_default().stop()
+        await field.run_action(own.binding.action)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Literal
 
 Scope = Literal[
     "app", "menu", "list", "downloads", "library", "dialog",
-    "chat", "prompt", "bench", "race", "seen", "inside", "chats", "find",
+    "chat", "prompt", "compare", "seen", "inside", "chats", "find",
     "roles",
 ]  # fmt: skip
 """Screens and widgets with commands. Each makes its BINDINGS from one or more scopes."""
@@ -19,8 +19,7 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "dialog", "downloads"}),
     frozenset({"app", "dialog", "prompt"}),
     frozenset({"app", "chat", "prompt"}),
-    frozenset({"app", "bench"}),
-    frozenset({"app", "race"}),
+    frozenset({"app", "compare"}),
     frozenset({"app", "dialog", "seen"}),
     frozenset({"app", "dialog", "inside"}),
     frozenset({"app", "dialog", "list", "chats"}),

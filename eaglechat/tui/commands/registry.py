@@ -17,6 +17,9 @@ Keymap = Mapping[str, tuple[str, ...]]
 ENTER, TAB = "Enter", "Tab"
 """Keys of buttons, fields and lists, which cannot be changed."""
 
+SEARCH_KEY = "space"
+"""Behind the leader's key: the palette."""
+
 # The others are the Unicode names of characters, or the names that keyboards have.
 _NAMES = {
     "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓", "left": "←",

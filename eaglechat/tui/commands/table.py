@@ -163,8 +163,8 @@ DIALOGS = (
     Command(
         id="dialog.back",
         title="Back",
-        help="Back; in the race and the bench, stop measuring",
-        scopes=("dialog", "find", "race", "bench"),
+        help="Back; in Compare, stop measuring",
+        scopes=("dialog", "find", "compare"),
         keys=("escape",),
         footer="stop, back",
     ),
@@ -206,47 +206,44 @@ CHAT = (
     ),
     Command(
         id="chat.compare",
-        title="Race",
-        help="Answer the last question plainly and with the draft in turn, and see which is faster",
+        title="Compare",
+        help="Measure how much faster drafting is than plain decoding, on the last question",
         scopes=("chat",),
         keys=("leader c",),
-        action="compare",
-        slash="race",
         priority=True,
         group="Speed",
-        words=("compare", "plain", "baseline", "speedup", "difference", "ab"),
+        words=("race", "bench", "benchmark", "measure", "plain", "baseline", "speedup", "ab"),
     ),
     Command(
-        id="race.use",
+        id="compare.use",
         title="Use the fastest",
         help="Draft from now on as was fastest, or decode plainly if that was",
-        scopes=("race",),
+        scopes=("compare",),
         keys=("enter",),
         footer="use fastest",
     ),
     Command(
-        id="race.let_auto",
+        id="compare.let_auto",
         title="Auto chooses",
         help="Let measurement choose the draft length from now on",
-        scopes=("race",),
+        scopes=("compare",),
         keys=("a",),
         footer="auto",
     ),
     Command(
-        id="race.replay",
-        title="Replay",
-        help="Play the end of the race at its measured pace",
-        scopes=("race",),
-        keys=("r",),
-        footer="replay",
+        id="compare.choose",
+        title="Choose what is compared",
+        help="Choose draft lengths, drafters and prompts, and measure again",
+        scopes=("compare",),
+        keys=("c",),
+        footer="choose",
     ),
     Command(
-        id="race.choose",
-        title="Choose who races",
-        help="Choose draft lengths and drafters, and race again",
-        scopes=("race",),
-        keys=("c",),
-        footer="who races",
+        id="compare.forget",
+        title="Forget the length",
+        help="Let the pair start with the length of the settings again, from the next chat on",
+        scopes=("compare",),
+        keys=("f",),
     ),
     Command(
         id="chat.menu",
@@ -652,20 +649,6 @@ PROMPT = (
     ),
 )
 
-BENCH = (
-    Command(
-        id="chat.bench",
-        title="Bench",
-        help="Measure whether drafting is worth it with this pair, and how long drafts should be",
-        scopes=("chat", "bench"),
-        keys=("leader b",),
-        priority=True,
-        footer="measure",
-        group="Speed",
-        words=("benchmark", "measure", "speed", "start", "run"),
-    ),
-)
-
 SAVED_CHATS = (
     Command(
         id="chat.find",
@@ -713,6 +696,6 @@ SAVED_CHATS = (
 
 COMMANDS: tuple[Command, ...] = (
     *APP, *MENU, *DOWNLOADS, *LISTS, *DIALOGS, *CHAT, *WRITING, *TURNS, *REPLIES, *CONTROLS,
-    *PROMPT, *BENCH, *SAVED_CHATS,
+    *PROMPT, *SAVED_CHATS,
 )  # fmt: skip
 """In the order of the bottom line, the help and the documentation."""

@@ -17,6 +17,7 @@ from textual.widgets._toast import ToastRack
 
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.textual_fixes import WholeCompositor
+from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.notices import Notices
 from eaglechat.tui.widgets.prompt.prompt import Prompt
@@ -118,6 +119,14 @@ class EagleScreen(Screen[Result]):
     def on_screen_resume(self) -> None:
         if self._closing_with is not None:
             self.dismiss(*self._closing_with)
+
+    def on_key(self, event: events.Key) -> None:
+        """Letters that come before the filter has the focus are for it."""
+        if event.is_printable and event.character and self.focused is None:
+            for words in self.query(Filter):
+                event.stop()
+                words.focus()
+                words.insert_text_at_cursor(event.character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Ignore keys that come before the screen has its widgets."""

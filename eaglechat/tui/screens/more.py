@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, get_args
 
-from textual import events
 from textual.app import ComposeResult
 from textual.containers import Grid, Vertical
 from textual.content import Content
@@ -12,7 +12,7 @@ from textual.widgets import OptionList, Static
 
 from eaglechat.tui.commands.bindings import Active, active_commands, moves
 from eaglechat.tui.commands.command import LEADER, Group
-from eaglechat.tui.commands.registry import key_of, name_of, with_keys
+from eaglechat.tui.commands.registry import SEARCH_KEY, key_of, name_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, TooSmall
 from eaglechat.tui.widgets.frame import ScrolledFrame
 from eaglechat.tui.widgets.readouts import MUTED
@@ -22,7 +22,6 @@ _AROUND = 8
 _GAP = 2
 """Cells between columns."""
 _SHORT = {"Backspace": "Bksp", "Delete": "Del"}
-SEARCH_KEY = "space"
 
 
 class Column(OptionList):
@@ -31,13 +30,15 @@ class Column(OptionList):
     BINDINGS = moves({"left": "app.focus_previous", "right": "app.focus_next"})
 
 
-class MoreScreen(EagleModal[Active]):
-    """Dismisses with the command that was chosen, which belongs to the screen below."""
+class MoreScreen(EagleModal[None]):
+    """Shows the commands of the screen `about`, below it. The app takes their keys, also before
+    this is shown; here one is chosen by the arrows or the mouse."""
 
     CSS_PATH = "more.tcss"
 
-    def __init__(self, about: EagleScreen[Any]) -> None:
+    def __init__(self, about: EagleScreen[Any], close: Callable[[MoreScreen], None]) -> None:
         super().__init__()
+        self.about, self._close = about, close
         held = [one for one in active_commands(about) if one.enabled and _seconds(one)]
         self._groups: dict[Group, list[Active]] = {
             group: [one for one in held if one.command.group == group] for group in get_args(Group)
@@ -77,20 +78,21 @@ class MoreScreen(EagleModal[Active]):
             for key, one in zip(keys, held, strict=True)
         ]
 
-    def on_key(self, event: events.Key) -> None:
-        key = event.key.lower()
+    def chosen_by(self, key: str) -> Active | None:
         held = (one for group in self._groups.values() for one in group)
-        chosen = next((one for one in held if key in _seconds(one)), None)
-        if chosen is not None:
-            event.stop()
-            self.dismiss(chosen)
-        elif key == SEARCH_KEY:
-            event.stop()
-            self.app.action_command_palette()
+        return next((one for one in held if key.lower() in _seconds(one)), None)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         group = next(g for g in self._groups if event.option_list.id == f"group-{g}")
-        self.dismiss(self._groups[group][event.option_index])
+        chosen = self._groups[group][event.option_index]
+        self._close(self)
+        self.app.call_next(self.app.run_action, chosen.command.call(), chosen.node)
+
+    def action_back(self) -> None:
+        self._close(self)
+
+    def on_unmount(self) -> None:
+        self._close(self)
 
 
 def _columns(widths: list[int], available: int) -> list[int]:

@@ -27,7 +27,6 @@ _ELSEWHERE: dict[Scope, str] = {
     "chat": "in a chat",
     "menu": "in the menu",
     "chats": "in the past chats",
-    "bench": "in the bench",
     "library": "in the models on this machine",
 }
 

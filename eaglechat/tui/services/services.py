@@ -9,7 +9,7 @@ from pathlib import Path
 from textual.signal import Signal
 
 from eaglechat.chat.history.folder import ChatFolder, ReadProgress
-from eaglechat.chat.writing.question import QuestionParts
+from eaglechat.chat.writing.question import QuestionParts, parts_of
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary
@@ -25,6 +25,11 @@ class Typeahead:
 
     parts: QuestionParts = ()
     is_sent: bool = False
+
+    def add(self, text: str) -> None:
+        """Take over what was typed before a screen for it was there."""
+        if text:
+            self.parts, self.is_sent = (*self.parts, *parts_of(text)), False
 
     def take(self) -> Typeahead:
         """Return what was typed, and forget it."""

@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.texts.gain import as_far_as_known, figure, in_words, times
-from eaglechat.wire.bench_records import AS_STARTED, PLAIN
+from eaglechat.wire.bench_records import AS_STARTED
 from eaglechat.wire.records import NGRAM
 
 if TYPE_CHECKING:
@@ -31,15 +29,6 @@ _BASIC, _GAIN, _WORST, _FOUND, _COST = 22, 7, 7, 8, 12
 that may be left out."""
 _SPEED_BAR, _COST_BAR = (4, 40), (6, 24)
 _WITH_COST_FROM, _WITH_WORST_FROM = 70, 52
-
-
-def length_labels(report: BenchReport) -> Labels:
-    """Draft lengths, for a report whose settings differ in nothing else."""
-    return {result.setting: _length(result) for result in report.settings}
-
-
-def _length(result: SettingResult) -> str:
-    return result.setting if result.n is None else str(result.n)
 
 
 def prompt_table(report: BenchReport, labels: Labels) -> list[list[str]]:
@@ -165,52 +154,3 @@ def _how(result: SettingResult, labels: Labels) -> str:
         return "the server's own drafting"
     is_length = isinstance(result.n, int) and label == str(result.n)
     return f"{wording.plural(int(label), 'token')} a round" if is_length else label
-
-
-def gain_chart(verdict: Verdict | None, labels: Labels, width: int) -> list[list[Span]]:
-    """For each prompt its gain with the draft length that is best there; a line through the bars
-    is plain decoding."""
-    if verdict is None:
-        return []
-    names = max(cell_len(one.prompt) for one in verdict.prompts)
-    hows = {one.prompt: f"with {labels[one.setting]}" for one in verdict.prompts}
-    gains = {one.prompt: figure(one.gain.speed_up, one.gain.error) for one in verdict.prompts}
-    gain_cells = max(map(len, gains.values()))
-    cells = _within(_SPEED_BAR, width - names - gain_cells - max(map(len, hows.values())) - 6)
-    most = max(1.0, *(one.gain.speed_up for one in verdict.prompts))
-    plain = min(int(cells / most), cells - 1)
-    lines: list[list[Span]] = [[("Gain by prompt", _HEAD), ("; │ is plain decoding", _NOTE)]]
-    for one in verdict.prompts:
-        drawn = bar(one.gain.speed_up / most, cells)
-        style = "bold" if one.gain.verdict == "faster" else ""
-        lines.append(
-            [
-                (f"  {one.prompt:{names}}  ", ""),
-                (f"{gains[one.prompt]:{gain_cells}} ", style),
-                (drawn[:plain], "$primary"),
-                ("│", "$foreground"),
-                (drawn[plain + 1 :], "$primary"),
-                (f" {hows[one.prompt]}", _NOTE),
-            ]
-        )
-    return lines
-
-
-def length_chart(report: BenchReport, labels: Labels, width: int) -> list[list[Span]]:
-    """For each draft length its speed over all prompts."""
-    if not report.settings:
-        return []
-    names = max(_SHORTEST_LABEL, *map(len, labels.values()))
-    cells = _within(_SPEED_BAR, width - names - 20)
-    fastest = max(result.tokens_per_second for result in report.settings)
-    lines: list[list[Span]] = [[("Speed by length", _HEAD), (", tokens per second", _NOTE)]]
-    for result in report.settings:
-        drawn = bar(result.tokens_per_second / fastest, cells)
-        lines.append(
-            [
-                (f"  {labels[result.setting]:>{names}} {result.tokens_per_second:>7.1f} ", ""),
-                (drawn, "$primary"),
-                ("" if result.setting == PLAIN else f" {times(result.speed_up)}", _NOTE),
-            ]
-        )
-    return lines

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from eaglechat.chat.comparing import Result
 from eaglechat.chat.conversation.continuation import CannotContinue
 from eaglechat.chat.conversation.session import Said
-from eaglechat.chat.racing import Result
 from eaglechat.chat.refusals import (
     ChainsOnly,
     Deleted,
@@ -23,14 +23,13 @@ from eaglechat.chat.refusals import (
     Off,
     Remark,
 )
-from eaglechat.tui.texts import failures, racing, wording
+from eaglechat.tui.texts import comparing, failures, wording
 
 SENTENCES: Mapping[Remark | CannotContinue, str] = {
     Remark.BUSY: "A reply is being written: {chat.stop} stops it.",
     Remark.ENGINE_GONE: "The engine is not running. {chat.load_again} loads the models again.",
     Remark.TURN_GONE: "This turn was deleted.",
     Remark.NOTHING_DELETED: "Nothing has been deleted since this chat was opened.",
-    Remark.NOTHING_ASKED: "Ask something first: a race answers the last question.",
     Remark.STOPPED_EMPTY: "Stopped before the first token.",
     Remark.LOADED_AGAIN: "The models are loaded again.",
     Remark.IS_COPY: (
@@ -101,7 +100,7 @@ def sentence_of(said: Said) -> str:  # noqa: PLR0911 - one for each record
         case Misfit():
             return _misfit(said)
         case Result():
-            return racing.sentence(said)
+            return comparing.sentence(said)
         case _:
             return SENTENCES[said]
 

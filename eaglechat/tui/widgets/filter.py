@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from textual import events
 from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from eaglechat.tui.commands.bindings import bindings_of, moves
+from eaglechat.tui.commands.bindings import bindings_of, moves, run_own_key
 
 _PAGES = ("page_up", "page_down")
 
@@ -57,6 +58,8 @@ class Filter(Input):
     def __init__(self, rows: Rows, *, id: str | None = None) -> None:
         super().__init__(placeholder="type to filter", id=id, compact=True)
         self._rows = rows
+        self._chosen_with: str | None = None
+        """The text with which a row was chosen last."""
         rows.can_focus = False
 
     @property
@@ -78,6 +81,22 @@ class Filter(Input):
         self._rows.clear_options()
         self._rows.add_options(shown)
         self._rows.highlighted = min(highlight, len(shown) - 1) if shown else None
+
+    async def _on_key(self, event: events.Key) -> None:
+        await run_own_key(self, event)
+
+    async def action_submit(self) -> None:
+        self._chosen_with = self.value
+        await super().action_submit()
+
+    def take_ahead(self) -> str:
+        """Remove what was typed behind the key that chose a row, and return it: it was meant for
+        what opens."""
+        before, self._chosen_with = self._chosen_with, None
+        if before is None or not self.value.startswith(before):
+            return ""
+        ahead, self.value = self.value[len(before) :], before
+        return ahead
 
     @property
     def chosen(self) -> int | None:

@@ -56,7 +56,7 @@ def test_one_thing_at_a_time(chat: Headless) -> None:
     chat.rounds(1)
     question, reply = chat.session.turns.path
     assert not chat.session.ask("more")
-    assert chat.session.to_race() is None
+    assert chat.session.to_compare() is None
     assert not chat.session.answer_again(reply.id)
     assert not chat.session.edit(question.id, "what?")
     assert not chat.session.step(reply.id, 1)
@@ -183,9 +183,10 @@ def test_an_answer_again_of_which_nothing_came_leaves_the_first_one(chat: Headle
     assert chat.given_back == []
 
 
-def test_there_is_no_race_before_a_question(chat: Headless) -> None:
-    assert chat.session.to_race() is None
-    assert chat.said == ["Ask something first: a race answers the last question."]
+def test_before_a_question_there_is_no_prompt_to_compare_on(chat: Headless) -> None:
+    asked = chat.session.to_compare()
+    assert asked is not None
+    assert not asked.prompts
 
 
 def test_controls_reach_a_running_reply_and_the_next_one(chat: Headless) -> None:

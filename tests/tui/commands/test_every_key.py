@@ -17,10 +17,10 @@ from eaglechat.hub.local.stores import Source
 from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.registry import name_of
 from eaglechat.tui.navigation import OpenMenu
-from eaglechat.tui.screens.bench import BenchScreen
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
+from eaglechat.tui.screens.compare import CompareScreen
 from eaglechat.tui.screens.dialogs import AskDialog, ConfirmDialog, MessageDialog
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
@@ -115,17 +115,18 @@ async def to_slider(user: Driver) -> None:
     user.app.screen.set_focus(slider)
 
 
-async def to_bench(user: Driver) -> None:
+async def to_comparison(user: Driver) -> None:
     await to_chat(user)
-    await user.command("chat.bench")
-    await user.on(BenchScreen)
+    await user.command("chat.compare")
+    await user.on(CompareScreen)
+    await user.sees("as fast as plain")
 
 
-async def to_running_bench(user: Driver) -> None:
-    await to_bench(user)
+async def to_running_comparison(user: Driver) -> None:
+    await to_chat(user)
     user.engine.budget = 0
-    await user.click("#quick")
-    await user.sees("reply 1 of")
+    await user.command("chat.compare")
+    await user.on(CompareScreen)
 
 
 async def to_seen(user: Driver) -> None:
@@ -224,8 +225,8 @@ PLACES: dict[str, Way] = {
     "reply": to_reply,
     "dead chat": to_dead_chat,
     "slider": to_slider,
-    "bench": to_bench,
-    "running bench": to_running_bench,
+    "comparison": to_comparison,
+    "running comparison": to_running_comparison,
     "seen": to_seen,
     "past chats": to_past_chats,
     "loading": to_loading,

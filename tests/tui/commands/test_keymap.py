@@ -65,8 +65,8 @@ def test_a_key_is_read_as_people_write_it(written: str, key: str) -> None:
 def test_what_cannot_be_is_said_and_costs_only_itself(
     id: str, keys: str | tuple[str, ...], said: str
 ) -> None:
-    keymap, [problem] = read_keymap({id: keys, "chat.bench": "f20"}, Path("config.toml"))
-    assert keymap == {"chat.bench": ("f20",)}
+    keymap, [problem] = read_keymap({id: keys, "chat.compare": "f20"}, Path("config.toml"))
+    assert keymap == {"chat.compare": ("f20",)}
     assert said in str(problem)
     assert str(problem).startswith(f"config.toml: keys.{id} ")
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
+import pytest
 from textual import events
+from textual.screen import Screen
 from textual.widgets import Input
 
 from eaglechat.tui.commands.registry import keys_of
+from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.tui.screens.more import MoreScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
+from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.find_bar import FindBar
 from tests.tui.driving import Driver, pressed
 
@@ -19,7 +25,8 @@ Drive = Callable[..., Driver]
 
 def at_once(user: Driver, *keys: str) -> None:
     for key in keys:
-        user.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        character = " " if key == "space" else key if len(key) == 1 else None
+        user.app.post_message(events.Key(key, character))
 
 
 def keys(command: str) -> list[str]:
@@ -44,20 +51,59 @@ async def test_what_is_typed_behind_a_command_goes_to_what_it_opens(drive: Drive
         at_once(user, *keys("chat.find"), *"fox")
         bar = user.chat.query_one(FindBar)
         await user.until(lambda: bar.text == "fox", "the words in the line")
-        at_once(user, "escape", *"es", *keys("chats.open"), *"hen")
+        await user.press("escape")
+        at_once(user, *"es", *keys("chats.open"), *"hen")
         await user.on(ChatsScreen)
         words = user.app.screen.query_one("#filter", Input)
         await user.until(lambda: words.value == "hen", "the words in the filter")
-        at_once(user, "escape", "escape", *"!")
-        await user.until(lambda: user.prompt.text == "a draftes!", "the rest in the prompt")
+        assert user.prompt.text == "a draftes"
+        await user.press("escape", "escape")
+        at_once(user, *keys("app.settings"), *"temp")
+        await user.on(SettingsScreen)
+        words = user.app.screen.query_one("#filter", Input)
+        await user.until(lambda: words.value == "temp", "the words in the filter")
 
 
-async def test_the_app_ends_while_keys_are_on_their_way(drive: Drive) -> None:
+@pytest.mark.parametrize("way", ["from the menu", "resumed in the chat", "resumed in the menu"])
+async def test_no_key_is_lost_while_a_chat_is_opened(drive: Drive, way: str) -> None:
     async with drive() as user:
         await user.open_chat()
-        at_once(user, "end", "home", "end")
-    await user.until_closed()
-    assert not user.app.is_taking_keys
+        await user.ask("An old question about a fox")
+        if way == "resumed in the chat":
+            await user.command("chat.new")
+        else:
+            await user.command("chat.menu", to=MenuScreen)
+        if way == "from the menu":
+            await user.type("built-in")
+            await user.sees_row("smollm2-135m", "fits")
+        else:
+            await user.command("chats.open", to=ChatsScreen)
+            await user.sees("An old question")
+        at_once(user, "enter", *"Why", "space", *"is", "space", *"the", "space", *"sky")
+        await user.on(ChatScreen)
+        await user.until(lambda: user.prompt.text == "Why is the sky", "all that was typed")
+        assert [one.content for one in user.messages[:1]] == (
+            [] if way == "from the menu" else ["An old question about a fox"]
+        )
+
+
+async def test_the_columns_come_when_no_second_key_does(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Screen[Any]] = []
+    async with drive() as user:
+        await user.open_chat()
+        user.app.screen_change_signal.subscribe(user.app, shown.append)
+        at_once(user, *keys("chat.speculation"))
+        await user.until(lambda: not user.chat.controls.enabled, "no speculation")
+        # A key without a command shows what there is.
+        at_once(user, *keys("app.leader"), "ctrl+b", *keys("chat.speculation")[1:], *"typed")
+        await user.until(lambda: user.prompt.text == "typed", "what was typed behind it")
+        assert user.chat.controls.enabled
+        at_once(user, *keys("app.leader"))
+        await user.on(MoreScreen)
+        await user.press("escape", to=ChatScreen)
+        assert shown.count(user.app.screen) == 2
 
 
 async def test_the_app_ends_while_a_screen_is_made(drive: Drive) -> None:

@@ -21,7 +21,7 @@ Drive = Callable[..., Driver]
 MEANT = {
     "retry": "Answer again",
     "regenerate": "Answer again",
-    "benchmark": "Bench",
+    "benchmark": "Compare",
     "history": "Past chats",
     "exit": "Quit",
     "system persona": "Role",

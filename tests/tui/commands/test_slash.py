@@ -19,7 +19,7 @@ def names(_command: Command) -> list[tuple[str, str]]:
 def test_a_name_is_one_commands() -> None:
     named = [command.slash_name for command in COMMANDS if command.slash_name]
     assert len(named) == len(set(named)) == len(BY_SLASH)
-    assert {"new", "n", "p_min", "temp", "auto", "model", "copy", "bench", "help", "quit"} <= {
+    assert {"new", "n", "p_min", "temp", "auto", "model", "copy", "compare", "help", "quit"} <= {
         *BY_SLASH
     }
 
@@ -35,7 +35,7 @@ def test_a_name_is_one_commands() -> None:
         ("/tree", "chat.shape", "tree"), ("/json", "chat.export", "json"),
         ("/retry", "chat.again", None), ("/system", "chat.role", None),
         ("/history", "chats.open", None), ("/search fox", "chats.open", "fox"),
-        ("/exit", "app.quit", None), ("/benchmark", "chat.bench", None),
+        ("/exit", "app.quit", None), ("/benchmark", "chat.compare", None),
     ],
 )  # fmt: skip
 def test_a_line_is_a_command(text: str, id: str, value: object) -> None:

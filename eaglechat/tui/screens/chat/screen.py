@@ -77,7 +77,7 @@ from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
 from eaglechat.tui.texts import context, failures, speculation, wording
 from eaglechat.tui.texts.numbers import numbers_of
-from eaglechat.tui.texts.refusals import engine_as_subject, sentence_of
+from eaglechat.tui.texts.refusals import sentence_of
 from eaglechat.tui.texts.replies import progress
 from eaglechat.tui.texts.timeline import entries, entries_of
 from eaglechat.tui.texts.turned import in_force, without_effect
@@ -409,6 +409,7 @@ class ChatScreen(PromptScreen[None]):
                 self.session.open(chat)
                 self._show_opened()
                 self._show_passage(chat.opened_at)
+                self._take_typed_ahead()
 
             self.post_message(LeaveChat(open_instead))
         else:
@@ -635,8 +636,7 @@ class ChatScreen(PromptScreen[None]):
         can = {
             "chat.again": is_free and has_turns,
             "chat.answer_now": is_thinking,
-            "chat.bench": is_free,
-            "chat.compare": is_free and has_turns,
+            "chat.compare": is_free,
             "chat.copy": bool(replies),
             "chat.copy_code": any(code_blocks(neutralise(one.text)) for one in reversed(replies)),
             "chat.delete_turn": is_idle and has_turns,
@@ -674,10 +674,10 @@ class ChatScreen(PromptScreen[None]):
 
     def action_compare(self) -> None:
         session, info, hello = self.session, self.session.info, self.session.hello
-        asked = session.to_race()
+        asked = session.to_compare()
         if asked is None or info is None or hello is None:
             return
-        from eaglechat.tui.screens.race import RaceScreen
+        from eaglechat.tui.screens.compare import CompareScreen
 
         def use(speculation: protocol.Speculation) -> None:
             # Plain decoding has no length or drafter of its own.
@@ -685,7 +685,7 @@ class ChatScreen(PromptScreen[None]):
             chosen = {name: getattr(speculation, name) for name in names}
             session.change_controls(replace(session.controls, **chosen))
 
-        self.open(RaceScreen(self.services, session, asked, info, hello), use)
+        self.open(CompareScreen(self.services, session, asked, info, hello), use)
 
     def action_prompt(self) -> None:
         """Show what the model would read if the prompt were sent."""
@@ -897,29 +897,6 @@ class ChatScreen(PromptScreen[None]):
 
     def action_toggle_speculation(self) -> None:
         self._turn(ENABLED, not self.controls.enabled)
-
-    def action_bench(self) -> None:
-        session, info, hello = self.session, self.session.info, self.session.hello
-        if session.is_engine_gone or info is None:
-            self.say(Remark.ENGINE_GONE)
-            return
-        reason: Said | None = None
-        if nothing := info.no_bench(ngram=self.controls.ngram):
-            reason = f"There is nothing to compare: {nothing}."
-        elif session.running is not None:
-            reason = Remark.BUSY
-        elif hello is not None and not hello.can.bench:
-            subject = engine_as_subject(hello.engine)
-            reason = f"{subject} cannot run the bench; `eaglechat bench` measures it."
-        if reason is not None:
-            self.say(reason)
-            return
-        from eaglechat.tui.screens.bench import BenchScreen
-
-        def keep(n_draft_max: int | protocol.Auto) -> None:
-            self._turn(N_DRAFT_MAX, n_draft_max)
-
-        self.open(BenchScreen(self.services, session.pair, info, self.controls, keep))
 
     # Reading the transcript
 

@@ -51,7 +51,7 @@ class ChatsScreen(EagleModal[SavedChat]):
         super().__init__()
         self._words = words
         self._reader, self._folder = services.chats, services.chats.folder
-        self._open_chat = open_chat
+        self._open_chat, self._typeahead = open_chat, services.typeahead
         self._chats: list[ChatSummary] | None = None
         self._found: list[Hit] = []
         self._rows: list[Row] = []
@@ -131,9 +131,13 @@ class ChatsScreen(EagleModal[SavedChat]):
                 if place is not None and place.turn in chat.turns:
                     chat.turns.choose(place.turn)
                     chat.opened_at = place
-                yield partial(self.dismiss, chat)
+                yield partial(self._open, chat)
 
         self.in_background(read)
+
+    def _open(self, chat: SavedChat) -> None:
+        self._typeahead.add(self.query_one(Filter).take_ahead())
+        self.dismiss(chat)
 
     def _change(self, chat: ChatSummary, change: Callable[[], object], sentence: str) -> None:
         def apply() -> Iterator[Update]:

@@ -12,7 +12,7 @@ from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.question import Marks, pasted, text_of
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.bindings import bindings_of, run_own_key
 from eaglechat.tui.commands.registry import TAB, keys_of
 from eaglechat.tui.commands.slash import Completion, CompletionList
 from eaglechat.tui.widgets.prompt.completions import Completions
@@ -182,15 +182,10 @@ class Prompt(TextArea):
             super().action_cursor_down(select)
 
     async def _on_key(self, event: events.Key) -> None:
-        # Not left to bindings, before which TextArea inserts a new line for Enter.
         if self._is_completed_by(event.key):
             event.prevent_default().stop()
-        elif event.key in keys_of("prompt.send"):
-            event.prevent_default().stop()
-            self.action_send()
-        elif event.key in keys_of("prompt.newline"):
-            event.prevent_default().stop()
-            self.action_newline()
+        else:
+            await run_own_key(self, event)
 
     # Completions
 

@@ -1,4 +1,4 @@
-"""A race between ways to draft and plain decoding."""
+"""A comparison of ways to draft with plain decoding."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eaglechat.chat.racing import (
+from eaglechat.chat.comparing import (
     FEWEST_HEATS,
     FIRST_LOOK,
     HEAT_TOKENS,
+    HEATS_IN_A_ROW,
+    Asked,
+    Comparison,
     Fork,
     Heat,
     Leg,
-    Race,
     Result,
     contenders,
     first_fork,
@@ -28,7 +30,7 @@ from eaglechat.chat.racing import (
 from eaglechat.chat.recording import Recording
 from eaglechat.engine.bench.looks import Looks
 from eaglechat.engine.bench.measure import PLAINLY
-from eaglechat.tui.texts import racing
+from eaglechat.tui.texts import comparing
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import EVERYTHING, Capabilities
 from eaglechat.wire.protocol import AUTO, Speculation
@@ -45,22 +47,22 @@ def reply(reason: FinishReason = FinishReason.STOP) -> Recording:
     return recorded(round_of(1, 2), round_of(3), reason=reason)
 
 
-def raced(*times: tuple[float, float], drafted: int = 2, who: Speculation = THREE) -> Result:
+def compared(*times: tuple[float, float], drafted: int = 2, who: Speculation = THREE) -> Result:
     """The result of heats of three tokens, by the milliseconds of plain decoding and of drafts."""
     heats = []
     for place, (plain, ours) in enumerate(times):
         by_drafts = recorded(round_of(1, 2, 3, drafted=drafted), reason=FinishReason.LENGTH)
         by_itself = plainly(1, 2, 3, ms=plain, reason=FinishReason.LENGTH)
         legs = {PLAINLY: Leg(by_itself, 3, plain), who: Leg(by_drafts, 3, ours)}
-        heats.append(Heat(3 * place, legs))
+        heats.append(Heat("q", 3 * place, legs))
     return result_of(heats, [PLAINLY, who])
 
 
 def test_a_gain_has_its_error_and_a_slow_moment_that_hits_both_is_none() -> None:
-    result = raced((60.0, 40.0), (61.0, 41.0), (59.0, 39.0), (600.0, 400.0), (60.0, 40.0))
+    result = compared((60.0, 40.0), (61.0, 41.0), (59.0, 39.0), (600.0, 400.0), (60.0, 40.0))
     (_, score) = result.scores
     assert score.gain.speed_up == pytest.approx(1.5, abs=0.01)
-    said = racing.sentence(result)
+    said = comparing.sentence(result)
     assert said == (
         "1.50x ±0.01 as fast as plain with length 3. Of 15 tokens of each, another text than the "
         "reply's; both wrote the same."
@@ -80,12 +82,12 @@ def test_a_gain_has_its_error_and_a_slow_moment_that_hits_both_is_none() -> None
     ],
 )
 def test_noise_is_no_gain(times: Sequence[tuple[float, float]], drafted: int, said: str) -> None:
-    result = raced(*times, drafted=drafted, who=Speculation(n_draft_max=AUTO))
-    assert said in racing.sentence(result)
+    result = compared(*times, drafted=drafted, who=Speculation(n_draft_max=AUTO))
+    assert said in comparing.sentence(result)
 
 
 @pytest.mark.parametrize("truth", [1.0, 1.04, 1.2])
-def test_of_1000_races_at_most_one_in_20_ends_with_a_false_verdict(truth: float) -> None:
+def test_of_1000_comparisons_at_most_one_in_20_ends_with_a_false_verdict(truth: float) -> None:
     """Heats of a second, whose texts differ in what drafts gain, on a machine that drifts, is half
     as fast for a minute, and is disturbed for moments."""
     rng = random.Random(1)
@@ -102,7 +104,7 @@ def test_of_1000_races_at_most_one_in_20_ends_with_a_false_verdict(truth: float)
                 speed = (1.0 + drift * second / n) * math.exp(rng.gauss(0.0, 0.05))
                 ms[who] = 500.0 * busy * disturbed / speed / gain
             legs = {who: Leg(plain if who == PLAINLY else by_drafts, 20, ms[who]) for who in ms}
-            heats.append(Heat(20 * second, legs))
+            heats.append(Heat("q", 20 * second, legs))
         return heats
 
     def verdict(heats: list[Heat]) -> str:
@@ -120,18 +122,18 @@ def test_of_1000_races_at_most_one_in_20_ends_with_a_false_verdict(truth: float)
         assert verdicts["faster"] > 800
 
 
-def race(chat: Headless, *who: Speculation) -> Race:
-    asked = chat.session.to_race()
+def comparison(chat: Headless, *who: Speculation, asked: Asked | None = None) -> Comparison:
+    asked = asked or chat.session.to_compare()
     hello = chat.session.hello
     assert asked is not None
     assert hello is not None
-    race = Race(chat.engine, hello, asked, who, lambda: None)
-    race.start()
-    return race
+    running = Comparison(chat.engine, hello, asked, who, lambda: None)
+    running.start()
+    return running
 
 
 def requests(chat: Headless) -> list[protocol.Chat]:
-    """The requests of a race: those after the chat's own."""
+    """The requests of a comparison: those after the chat's own."""
     return chat.engine.requests(protocol.Chat)[1:]
 
 
@@ -139,7 +141,7 @@ def test_in_each_heat_all_continue_the_same_text_with_the_same_seed(tmp_path: Pa
     chat = Headless(tmp_path)
     chat.ask("why?")
     turns = chat.texts
-    running = race(chat, THREE, EIGHT)
+    running = comparison(chat, THREE, EIGHT)
     chat.pump_until(lambda: running.is_over)
 
     asked = requests(chat)
@@ -161,30 +163,72 @@ def test_in_each_heat_all_continue_the_same_text_with_the_same_seed(tmp_path: Pa
     assert chat.texts == turns
 
 
+def test_several_prompts_have_heats_in_turn_and_the_error_is_between_them(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.ask("why?")
+    asked = chat.session.to_compare()
+    assert asked is not None
+    (messages,) = asked.prompts.values()
+    names = [f"prompt {number}" for number in range(5)]
+    running = comparison(chat, THREE, asked=Asked(dict.fromkeys(names, messages), asked.terms))
+    assert running.minutes == 4
+    chat.pump_until(lambda: running.is_over)
+    each = [name for name in names for _ in range(HEATS_IN_A_ROW)]
+    assert [heat.prompt for heat in running.heats] == each
+    # The second heat of a prompt continues the first.
+    assert [heat.start for heat in running.heats] == [0, HEAT_TOKENS] * 5
+    result = running.so_far()
+    assert result.best is not None
+    assert [*result.best.by_prompt] == names
+    # All five gain the same: more of them would say the same.
+    assert result.best.gain.error == pytest.approx(0.0, abs=1e-6)
+    assert "over 5 prompts" in comparing.sentence(result)
+    other = replace(result.best, by_prompt={})
+    assert other.verdict == "faster"
+
+
+def test_prompts_that_differ_are_no_evidence_for_others() -> None:
+    """However exact each of them is."""
+    heats = []
+    for place, gain in enumerate((0.7, 0.9, 1.2, 1.7) * 4):
+        by_drafts = recorded(round_of(1, 2, 3), reason=FinishReason.LENGTH)
+        by_itself = plainly(1, 2, 3, ms=60.0, reason=FinishReason.LENGTH)
+        legs = {PLAINLY: Leg(by_itself, 3, 60.0), THREE: Leg(by_drafts, 3, 60.0 / gain)}
+        heats.append(Heat(f"prompt {place % 4}", 0, legs))
+    result = result_of(heats, [PLAINLY, THREE])
+    (_, score) = result.scores
+    assert score.by_prompt == pytest.approx(
+        {"prompt 0": 0.7, "prompt 1": 0.9, "prompt 2": 1.2, "prompt 3": 1.7}
+    )
+    assert score.verdict == "unclear"
+
+
 def test_the_first_difference_is_told_with_the_text_around_it(tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     chat.engine.plain_fork_at = 30
     chat.ask("why?")
-    running = race(chat, THREE)
+    running = comparison(chat, THREE)
     chat.pump_until(lambda: running.is_over)
     result = running.so_far()
-    said = racing.sentence(result)
+    said = comparing.sentence(result)
     fork = result.best.fork if result.best else None
     assert fork is not None
-    assert f"first difference after “{fork.before[-24:]}”: “ side:”, plainly “ otherwise”" in said
+    assert (
+        f"first difference after “{fork.before[-24:]}”: “ side:”, plain wrote “ otherwise”" in said
+    )
     assert chat.session.shown is not None
     assert chat.session.shown.text.startswith(f"{fork.before} side:")
     assert fork.ours_after.startswith(" side:")
-    shown = racing.both_texts(THREE, fork)
+    shown = comparing.both_texts(THREE, fork)
     assert fork.before in shown
     assert "[plain]  otherwise" in shown
     assert "[length 3]  side:" in shown
 
 
-def test_a_race_that_is_stopped_keeps_the_heats_that_ended(tmp_path: Path) -> None:
+def test_a_comparison_that_is_stopped_keeps_the_heats_that_ended(tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     chat.ask("why?")
-    running = race(chat, THREE)
+    running = comparison(chat, THREE)
     chat.pump_until(lambda: len(running.heats) == FEWEST_HEATS)
     running.stop()
     chat.pump_until(lambda: running.is_over)
@@ -192,16 +236,16 @@ def test_a_race_that_is_stopped_keeps_the_heats_that_ended(tmp_path: Path) -> No
     assert running.so_far().is_certain
 
 
-def test_a_race_that_cannot_tell_goes_on_until_its_time_is_up(
+def test_a_comparison_that_cannot_tell_goes_on_until_its_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chat = Headless(tmp_path)
     chat.engine.accepted_of_each_round = (0, 3)
     chat.ask("why?")
     now = 0.0
-    monkeypatch.setattr("eaglechat.chat.racing.monotonic", lambda: now)
+    monkeypatch.setattr("eaglechat.chat.comparing.monotonic", lambda: now)
     monkeypatch.setattr(Result, "is_certain", False)
-    running = race(chat, THREE)
+    running = comparison(chat, THREE)
     assert running.minutes == 2
     chat.pump_until(lambda: len(running.heats) > 2 * FIRST_LOOK)
     assert running.so_far().scores[1].verdict == "early"
@@ -211,10 +255,10 @@ def test_a_race_that_cannot_tell_goes_on_until_its_time_is_up(
     assert running.so_far().scores[1].gain.error is not None
 
 
-def test_a_race_ends_with_the_engine(tmp_path: Path) -> None:
+def test_a_comparison_ends_with_the_engine(tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     chat.ask("why?")
-    running = race(chat, THREE)
+    running = comparison(chat, THREE)
     chat.engine.die()
     chat.pump_until(lambda: running.is_over)
     assert running.failure is not None
@@ -226,20 +270,20 @@ def test_a_server_writes_short_replies_from_the_beginning(tmp_path: Path) -> Non
     assert hello is not None
     chat.engine.hello = msgspec.structs.replace(hello, can=Capabilities(plain=True))
     chat.ask("why?")
-    asked = chat.session.to_race()
+    asked = chat.session.to_compare()
     assert asked is not None
     (as_started,) = contenders(asked.terms.speculation, chat.info, chat.engine.hello)
-    running = race(chat, as_started)
+    running = comparison(chat, as_started)
     chat.pump_until(lambda: running.is_over)
     assert {one.begun for one in requests(chat)} == {()}
     assert running.so_far().scores[1].verdict == "faster"
 
 
-def test_who_can_race() -> None:
+def test_who_can_be_compared() -> None:
     info = pair_info("t.gguf", "d.gguf", None)
     everything = protocol.Hello(protocol=3, can=EVERYTHING, eaglechat="", llama_cpp="", devices=())
     now = Speculation(enabled=False, n_draft_max=0)
-    names = [racing.name(one) for one in contenders(now, info, everything)]
+    names = [comparing.name(one) for one in contenders(now, info, everything)]
     # What is set would decode plainly, so auto races.
     assert names[:3] == ["auto", "length 1", "length 2"]
     assert names[-1] == "n-grams"

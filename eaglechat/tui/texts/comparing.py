@@ -1,8 +1,8 @@
-"""The texts of a race: who runs, its result in a sentence, and what to do about it."""
+"""The texts of a comparison: who takes part, its result in a sentence, and what to do about it."""
 
 from __future__ import annotations
 
-from eaglechat.chat.racing import FEWEST_HEATS, Fork, Result
+from eaglechat.chat.comparing import FEWEST_HEATS, Fork, Result
 from eaglechat.tui.texts import wording
 from eaglechat.tui.texts.gain import as_far_as_known
 from eaglechat.tui.texts.wording import drafter, plural, visible
@@ -24,18 +24,19 @@ def name(who: Speculation) -> str:
 
 
 def sentence(result: Result) -> str:
-    """What a race found: of the fastest against plain decoding."""
+    """What a comparison found: of the fastest against plain decoding."""
     best = result.best
     if best is None:
-        return "The race was stopped before anything was measured."
+        return "It was stopped before anything was measured."
     who = name(best.who)
     if best.verdict == "early":
         heats = plural(result.n_heats, "heat")
-        return f"The race was stopped too early to tell: {heats} of at least {FEWEST_HEATS}."
+        return f"It was stopped too early to tell: {heats} of at least {FEWEST_HEATS}."
     if best.verdict == "plain":
         return f"{who} drafted nothing here: both decoded plainly."
     gain = as_far_as_known(best.gain.speed_up, best.gain.error, f"with {who}")
     other = ", another text than the reply's" if result.is_sampled else ""
+    other = f", over {result.n_prompts} prompts" if result.n_prompts > 1 else other
     texts = _difference(best.fork) if best.fork else "both wrote the same"
     return f"{wording.sentence(gain)} Of {plural(result.tokens, 'token')} of each{other}; {texts}."
 
@@ -43,7 +44,7 @@ def sentence(result: Result) -> str:
 def _difference(fork: Fork) -> str:
     before = visible(fork.before)[-_FORK_EXCERPT:]
     where = f"after “{before}”" if before else "at the beginning"
-    return f"first difference {where}: {_token(fork.ours)}, plainly {_token(fork.plain)}"
+    return f"first difference {where}: {_token(fork.ours)}, plain wrote {_token(fork.plain)}"
 
 
 def both_texts(who: Speculation, fork: Fork) -> str:

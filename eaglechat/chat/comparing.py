@@ -1,10 +1,11 @@
-"""A race: several ways to draft write the same reply in turn, against plain decoding, until it is
-certain whether that is faster, or time is up.
+"""A comparison: several ways to draft write the same replies in turn, against plain decoding, until
+it is certain whether that is faster, or time is up.
 
-A heat is a short piece of the reply. In each heat every contender continues the same text, with the
+A heat is a short piece of a reply. In each heat every contender continues the same text, with the
 same seed, so that a slow moment of the machine falls on all of them; what plain decoding wrote is
 the text of the next heat. A reply that ends begins again with another seed. A server that cannot
-continue a text writes short replies from the beginning in each heat.
+continue a text writes short replies from the beginning in each heat. With several prompts, each has
+some heats in turn.
 
 Only generation is timed, and up to the round that completes the heat: a draft is never cut short
 because a heat ends.
@@ -15,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import sqrt
+from math import ceil, expm1, log, sqrt
+from statistics import geometric_mean, stdev
 from time import monotonic
 from typing import Protocol
 
@@ -54,29 +56,32 @@ HEAT_TOKENS, FIRST_LOOK = 20, 8
 """Tokens of a heat; heats before the first look at the results."""
 _SERVER_TOKENS, _FIRST_LOOK_AT_SERVER = 128, 4
 FEWEST_HEATS = 4
-_MINUTES = 2
+HEATS_IN_A_ROW = 2
+"""Of one prompt, where there are several: the next prompt has to be read first."""
+_MINUTES, _MINUTES_OF_SEVERAL = 2, 4
 _LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, and what its reply is requested with."""
+    """Prompts, and what their replies are requested with."""
 
-    messages: tuple[Message, ...]
+    prompts: Mapping[str, tuple[Message, ...]]
+    """By their names."""
     terms: Terms
     plain_ms: float | None = None
     """The time of a token in plain decoding, if it is known."""
 
 
 class Engine(Protocol):
-    """The part of a link that a race uses."""
+    """The part of a link that a comparison uses."""
 
     def request(self, message: AnsweredRequest, listener: Listener) -> int: ...
     def send(self, message: protocol.Cancel) -> None: ...
 
 
 def contenders(now: Speculation, info: PairInfo, hello: Hello) -> list[Speculation]:
-    """Who can race against plain decoding; the first is drafting as it is set now, or auto if
+    """Who can be compared with plain decoding; the first is drafting as it is set now, or auto if
     nothing would be drafted."""
     can, of = hello.can, partial(msgspec.structs.replace, now, enabled=True)
     if not can.draft_length:
@@ -129,8 +134,10 @@ class Leg:
 
 @dataclass(frozen=True)
 class Heat:
-    """A heat that all have finished. `start` is the place of its first token in the reply."""
+    """A heat that all have finished. `start` is the place of its first token in the reply to the
+    prompt."""
 
+    prompt: str
     start: int
     legs: Mapping[Speculation, Leg]
 
@@ -149,7 +156,11 @@ class Score:
     tokens_per_second: float
     seconds: float
     gain: MeasuredGain
-    """Its error is None after too few heats, and while the race goes on."""
+    """Its error is None after too few heats, and while the comparison goes on."""
+    by_prompt: Mapping[str, float]
+    """How many times as fast as plain decoding it was on each."""
+    accepted: float | None = None
+    """The share of the tested tokens that was accepted."""
     is_drafted: bool = True
     """Whether it drafted at all, as far as the engine says."""
     fork: Fork | None = None
@@ -164,15 +175,16 @@ class Score:
 
 @dataclass(frozen=True)
 class Result:
-    """What a race measured."""
+    """What a comparison measured."""
 
     scores: tuple[Score, ...]
     """Plain decoding first."""
     tokens: int
     """Of the text that all wrote."""
     n_heats: int
+    n_prompts: int = 1
     is_sampled: bool = True
-    """Whether that is another text than the reply that was raced about."""
+    """Whether that is another text than the reply to the question."""
 
     @property
     def best(self) -> Score | None:
@@ -184,7 +196,7 @@ class Result:
         return self.best is not None and self.best.verdict not in ("early", "unclear")
 
 
-class Race:
+class Comparison:
     """Runs the heats on an engine, one request after the other."""
 
     def __init__(
@@ -208,20 +220,28 @@ class Race:
         self.leg = Recording(asked.terms)
         self._goes_on = hello.can.goes_on
         limit = asked.terms.max_tokens or 2**31
-        self._looks = Looks(FIRST_LOOK if self._goes_on else _FIRST_LOOK_AT_SERVER)
+        self._names = tuple(asked.prompts)
+        first = FIRST_LOOK if self._goes_on else _FIRST_LOOK_AT_SERVER
+        n_prompts = len(self._names)
+        self._in_a_row = HEATS_IN_A_ROW if n_prompts > 1 else 1
+        # As many heats of each.
+        each = self._in_a_row * n_prompts
+        self._looks = Looks(each * ceil(first / each))
         self.result: Result | None = None
-        """None until the race is over."""
+        """None until it is over."""
         self.heat_tokens = min(HEAT_TOKENS if self._goes_on else _SERVER_TOKENS, limit)
         # Room for a whole draft behind the last token: it is stopped after it.
         spare = N_DRAFT_MAX_LIMIT + 1 if self._goes_on else 0
         self._most, self._limit = min(self.heat_tokens + spare, limit), limit
         tokens = self._looks.next * len(self.who) * self.heat_tokens
-        self.minutes = minutes_for(tokens, asked.plain_ms, _MINUTES)
+        least = _MINUTES if n_prompts == 1 else _MINUTES_OF_SEVERAL
+        self.minutes = minutes_for(tokens, asked.plain_ms, least)
         """It takes no longer than this."""
         self._ends_at = 0.0
         self._engine, self._asked = engine, asked
         self._seed, self._changed = asked.terms.sampling.draw_seed(), changed
-        self._begun: tuple[int, ...] = ()
+        self._begun: dict[str, tuple[int, ...]] = {}
+        """The tokens of the reply to each prompt that all continue."""
         self._left: list[Speculation] = []
         self._request_id, self._is_full = 0, False
 
@@ -245,12 +265,21 @@ class Race:
             self._engine.send(protocol.Cancel(id=self._request_id))
 
     @property
-    def begins(self) -> bool:
-        """Whether the running heat is at the beginning of the reply."""
-        return not self._begun
+    def prompt(self) -> str:
+        """The name of the prompt of the running heat."""
+        return self._names[len(self.heats) // self._in_a_row % len(self._names)]
+
+    @property
+    def written(self) -> str:
+        """What all continue in the running heat."""
+        text = ""
+        for heat in self.heats:
+            if heat.prompt == self.prompt:
+                text = (text if heat.start else "") + _text(heat.legs[PLAINLY].recording)
+        return text if self._begun.get(self.prompt) else ""
 
     def so_far(self) -> Result:
-        """What was measured, without a claim while the race goes on."""
+        """What was measured, without a claim while it goes on."""
         return self.result or self._measured(None)
 
     def _measured(self, level: float | None) -> Result:
@@ -284,7 +313,10 @@ class Race:
         )
         self._is_full, self.loading, self.prefill = False, None, None
         self._request_id = self._engine.request(
-            self.leg.terms.to_chat(self._asked.messages, self._begun), self._heard
+            self.leg.terms.to_chat(
+                self._asked.prompts[self.prompt], self._begun.get(self.prompt, ())
+            ),
+            self._heard,
         )
 
     def _heard(self, event: protocol.Answer) -> None:
@@ -319,15 +351,19 @@ class Race:
 
     def _leg_ended(self, end: ReplyEnd, stats: SpeculationStats) -> None:
         leg, tokens, ms = self.leg, end.tokens, end.timings.generation_ms
+        written = tokens
         is_cut = end.finish_reason is FinishReason.CANCELLED and not self._is_full
         if self.is_stopping or is_cut or not tokens:
             self._end()
             return
         if self._goes_on:
-            ms = sum(round_.timings.total_ms for round_ in leg.rounds)
-            tokens = leg.stats.tokens
-        if self._is_full and (tokens < end.tokens or end.finish_reason is FinishReason.CANCELLED):
-            end = replace(end, finish_reason=FinishReason.LENGTH, tokens=tokens)
+            # A round that measures plain decoding says nothing of drafting.
+            measured = [one for one in leg.rounds if not one.is_plain_check] or leg.rounds
+            ms = sum(round_.timings.total_ms for round_ in measured)
+            tokens = sum(len(round_.tokens) for round_ in measured)
+            written = leg.stats.tokens
+        if self._is_full and (written < end.tokens or end.finish_reason is FinishReason.CANCELLED):
+            end = replace(end, finish_reason=FinishReason.LENGTH, tokens=written)
         leg.finish(end, None if self._goes_on else stats)
         self.legs[self.running] = Leg(leg, tokens, ms)
         if not self._left:
@@ -335,14 +371,15 @@ class Race:
         self._next()
 
     def _heat_ended(self) -> None:
-        plain = self.legs[PLAINLY].recording
-        self.heats.append(Heat(len(self._begun), self.legs))
+        plain, prompt = self.legs[PLAINLY].recording, self.prompt
+        begun = self._begun.get(prompt, ())
+        self.heats.append(Heat(prompt, len(begun), self.legs))
         self.legs = {}
         assert plain.end is not None
-        is_room = len(self._begun) + 2 * self.heat_tokens <= self._limit
+        is_room = len(begun) + 2 * self.heat_tokens <= self._limit
         goes_on = self._goes_on and plain.end.finish_reason is FinishReason.LENGTH
         ids = plain.ids if goes_on and is_room else None
-        self._begun = (*self._begun, *ids) if ids else ()
+        self._begun[prompt] = (*begun, *ids) if ids else ()
 
 
 def result_of(
@@ -353,18 +390,24 @@ def result_of(
     tokens = sum(heat.legs[PLAINLY].tokens for heat in heats)
     each = None if level is None else level / max(len(who) - 1, 1)
     scores = tuple(_score(one, heats, tokens, each) for one in who) if heats else ()
-    return Result(scores, tokens, len(heats))
+    return Result(scores, tokens, len(heats), len({heat.prompt for heat in heats}))
 
 
 def _score(who: Speculation, heats: Sequence[Heat], tokens: int, level: float | None) -> Score:
-    times = [(heat.ms(PLAINLY), heat.ms(who)) for heat in heats]
-    ms = sum(own for _, own in times)
+    times: dict[str, list[tuple[float, float]]] = {}
+    for heat in heats:
+        times.setdefault(heat.prompt, []).append((heat.ms(PLAINLY), heat.ms(who)))
+    ms = sum(own for of_one in times.values() for _, own in of_one)
     legs = [heat.legs[who].recording for heat in heats]
+    tested = sum(leg.stats.tested for leg in legs)
+    by_prompt = {name: _ratio(of_one) for name, of_one in times.items()}
     return Score(
         who=who,
         tokens_per_second=per_second(tokens, ms) or 0.0,
         seconds=ms / 1000.0,
-        gain=MeasuredGain(_ratio(times), _error(times, level)),
+        gain=_gain(times, by_prompt, level),
+        by_prompt=by_prompt,
+        accepted=sum(leg.stats.accepted for leg in legs) / tested if tested else None,
         is_drafted=any(leg.speculated or _is_unknown(leg) for leg in legs),
         fork=_fork(heats, who),
     )
@@ -372,9 +415,9 @@ def _score(who: Speculation, heats: Sequence[Heat], tokens: int, level: float | 
 
 def _fork(heats: Sequence[Heat], who: Speculation) -> Fork | None:
     """The first one in all heats."""
-    reply = ""
+    replies: dict[str, str] = {}
     for heat in heats:
-        reply = reply if heat.start else ""
+        reply = replies.get(heat.prompt, "") if heat.start else ""
         ours, plain = heat.legs[who].recording, heat.legs[PLAINLY].recording
         fork = first_fork(ours, plain)
         if fork is not None:
@@ -386,13 +429,32 @@ def _fork(heats: Sequence[Heat], who: Speculation) -> Fork | None:
                 ours_after=_text(ours)[len(shared) :],
                 plain_after=_text(plain)[len(shared) :],
             )
-        reply += _text(plain)
+        replies[heat.prompt] = reply + _text(plain)
     return None
 
 
 def _is_unknown(leg: Recording) -> bool:
     """Whether the engine does not say what was drafted."""
     return any(token.origin is Origin.UNKNOWN for token in _tokens(leg))
+
+
+def _gain(
+    times: Mapping[str, Sequence[tuple[float, float]]],
+    by_prompt: Mapping[str, float],
+    level: float | None,
+) -> MeasuredGain:
+    """Of one prompt, with the error of how much its heats differ; of several, with that of how much
+    they differ: more heats of one are no further prompts."""
+    if len(times) == 1:
+        (of_one,) = times.values()
+        return MeasuredGain(_ratio(of_one), _error(of_one, level))
+    gain = geometric_mean(by_prompt.values())
+    n = len(by_prompt)
+    if n < FEWEST_HEATS or level is None:
+        return MeasuredGain(gain, None)
+    deviation = stdev(map(log, by_prompt.values())) / sqrt(n)
+    reach = student_t(n - 1, 1.0 - level / 2.0) * deviation
+    return MeasuredGain(gain, gain * expm1(min(reach, 3.0)))
 
 
 def _ratio(values: Sequence[tuple[float, float]]) -> float:

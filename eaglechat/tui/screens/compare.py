@@ -1,0 +1,353 @@
+"""Compare: the last question, or prompts that come with the program, are answered plainly and with
+drafts in turn until it is certain which is faster, or time is up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from rich.cells import cell_len
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
+from textual.widgets import Button, SelectionList, Static
+
+from eaglechat.chat.comparing import Asked, Comparison, Result, contenders
+from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.engine.bench.measure import PLAINLY, messages_of
+from eaglechat.engine.bench.prompts import builtin_prompts
+from eaglechat.hub.local.speeds import Gain, setup_of
+from eaglechat.hub.units import format_seconds
+from eaglechat.links.base import ENGINE_DIED
+from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
+from eaglechat.tui.screens.base import EagleModal, EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.services.pace import FramePace
+from eaglechat.tui.services.services import Services
+from eaglechat.tui.texts import comparing, wording
+from eaglechat.tui.texts.bars import bar
+from eaglechat.tui.texts.gain import figure
+from eaglechat.tui.texts.replies import before_writing
+from eaglechat.tui.texts.wording import percent, plural
+from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.key_line import KeyLine
+from eaglechat.tui.widgets.readouts import MUTED, Line
+from eaglechat.tui.widgets.tick_list import TickList
+from eaglechat.wire.protocol import AUTO, Hello, PairInfo, Speculation
+
+_FEWEST_FRAMES_PER_SECOND = 4
+_NUMBERS = 34
+"""Cells of `123.4 tok/s  1.38x ±0.06  kept  75%`."""
+_WIDEST = 98
+"""As wide as the text."""
+
+
+class CompareScreen(EagleScreen[Speculation]):
+    """Opens above a chat, which stays as it is; dismisses with how to draft from now on."""
+
+    CSS_PATH = "compare.tcss"
+    BINDINGS = bindings_of("compare")
+
+    def __init__(
+        self, services: Services, session: ChatSession, asked: Asked, info: PairInfo, hello: Hello
+    ) -> None:
+        """Without a prompt in `asked`, those that come with the program are measured."""
+        super().__init__()
+        self._services, self._session = services, session
+        self._asked, self._info, self._hello = asked, info, hello
+        self._is_of_question = bool(asked.prompts)
+        self._now = asked.terms.speculation
+        self._all = contenders(self._now, info, hello)
+        self._who = self._all[:1]
+        self._comparison: Comparison
+        self._result: Result | None = None
+        """None until it is over."""
+        self._pace = FramePace(_FEWEST_FRAMES_PER_SECOND)
+
+    def compose(self) -> ComposeResult:
+        yield TitleBar(f"compare {wording.pair_in_short(self._info, self._session.pair.name)}")
+        yield Static(id="lanes")
+        yield Line("", id="said")
+        yield Line("", id="advice")
+        with VerticalScroll(id="text"):
+            yield Static(id="written")
+        yield KeyLine()
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self.query_one("#text").focus()
+        self._start()
+
+    def on_resize(self) -> None:
+        if self.is_mounted:
+            self.call_after_refresh(self._draw)
+
+    # Measuring
+
+    def _start(self) -> None:
+        asked = self._asked
+        if not self._is_of_question:
+            shipped = {prompt.name: messages_of(prompt) for prompt in builtin_prompts()}
+            asked = Asked(shipped, asked.terms, asked.plain_ms)
+        self._result = None
+        engine, hello = self._services.engine, self._hello
+        self._comparison = Comparison(engine, hello, asked, self._who, self._follow)
+        self.query_one(TitleBar).show(state="measuring…")
+        self._comparison.start()
+        self._draw()
+        self.refresh_bindings()
+
+    def _follow(self) -> None:
+        if not self.is_open:
+            return
+        if self._comparison.is_over and self._result is None:
+            self._ended()
+        elif self._pace.is_due():
+            self._draw()
+
+    def _ended(self) -> None:
+        self._result = result = self._comparison.so_far()
+        if result.scores:
+            self._note(result)
+            self._session.compared(result)
+        self.query_one(TitleBar).show(state="")
+        self.refresh_bindings()
+        self._draw()
+
+    def _note(self, result: Result) -> None:
+        """Keep what was measured, for the menu."""
+        engine = self._services.settings.current.engine
+        for score in result.scores[1:]:
+            gain, who = score.gain, score.who
+            if score.is_drafted and gain.error is not None:
+                known = Gain(
+                    gain.speed_up,
+                    gain.error,
+                    who.n_draft_max,
+                    "race" if self._is_of_question else "bench",
+                    time.time(),
+                )
+                setup = setup_of(self._session.pair, engine, who.drafter)
+                self._services.pairs.speeds.note(setup, known)
+
+    # What the keys do
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        allowed = super().check_action(action, parameters)
+        can = {
+            "use": self._result is not None,
+            "let_auto": self._result is not None and self._hello.can.auto,
+            "choose": self._result is not None,
+            "forget": self._kept is not None,
+        }
+        return None if allowed and not can.get(action, True) else allowed
+
+    @property
+    def _best(self) -> Speculation:
+        """How to draft from now on: as it is if no difference was measured."""
+        best = self._result.best if self._result else None
+        if best is not None and best.verdict == "faster":
+            return best.who
+        return PLAINLY if best is not None and best.verdict == "slower" else self._now
+
+    @property
+    def _kept(self) -> object:
+        return self._services.pairs.kept_length(self._session.pair)
+
+    def action_use(self) -> None:
+        self._use(self._best)
+
+    def action_let_auto(self) -> None:
+        self._use(msgspec.structs.replace(self._all[0], n_draft_max=AUTO))
+
+    def _use(self, chosen: Speculation) -> None:
+        """Draft so from now on. What the prompts of the program have shown holds for the pair, also
+        in later chats."""
+        pairs, pair = self._services.pairs, self._session.pair
+        if not self._is_of_question and pair.server is None:
+            length = chosen.n_draft_max if chosen.enabled else 0
+            pairs.keep_length(pair, length)
+            said = f"{pair.name} starts with n_draft_max {length} from now on."
+            problem = pairs.problem
+            self.notify(problem or said, severity="warning" if problem else "information")
+        self.dismiss(chosen)
+
+    def action_forget(self) -> None:
+        self._services.pairs.keep_length(self._session.pair, None)
+        self.notify("From the next chat on, the pair follows the settings.")
+        self.refresh_bindings()
+
+    def action_choose(self) -> None:
+        def compare(chosen: tuple[bool, tuple[Speculation, ...]]) -> None:
+            is_of_shipped, who = chosen
+            self._is_of_question = not is_of_shipped
+            self._who = list(who)
+            self._start()
+
+        can_choose = bool(self._asked.prompts)
+        self.open(ContendersDialog(self._all, self._who, self._is_of_question, can_choose), compare)
+
+    def action_back(self) -> None:
+        if self._result is None:
+            self.leave()
+        else:
+            self.dismiss(None)
+
+    def leave(self) -> None:
+        """Stop what is being measured."""
+        self._comparison.stop()
+        self._draw()
+
+    # Drawing
+
+    def _draw(self) -> None:
+        comparison, result = self._comparison, self._result
+        so_far = result or comparison.so_far()
+        lines = [*self._lanes(so_far)]
+        if result is not None and result.n_prompts > 1:
+            lines += [Content(""), *self._by_prompt(result)]
+        self.query_one("#lanes", Static).update(Content("\n").join(lines))
+        self.query_one("#said", Line).show(self._said())
+        self.query_one("#advice", Line).show(self._advice())
+        behind, ahead = "", ""
+        if result is None:
+            behind = comparison.written
+            ahead = "".join(round_.text for round_ in comparison.leg.rounds)
+        elif result.best is not None and result.best.fork is not None:
+            behind = comparing.both_texts(result.best.who, result.best.fork)
+        mark = "▌" if ahead else ""
+        self.query_one("#written", Static).update(
+            Content.assemble(behind, (mark, "$primary"), (ahead, "$foreground-muted"))
+        )
+        self.query_one("#text", VerticalScroll).scroll_end(animate=False)
+
+    def _said(self) -> str:
+        if self._result is None:
+            return self._progress()
+        failure = self._comparison.failure
+        if failure is None:
+            return comparing.sentence(self._result)
+        why = wording.sentence(failure.message)
+        if failure.code == ENGINE_DIED:
+            why += with_keys(" {chat.load_again} in the chat loads the models again.")
+        return why
+
+    def _advice(self) -> str:
+        if self._result is None or self._comparison.failure is not None:
+            return ""
+        best = self._best
+        does = f"drafts with {comparing.name(best)}" if best.enabled else "decodes plainly"
+        does = f"keeps {comparing.name(best)}" if best == self._now else does
+        advice = f"{{compare.use}} {does}"
+        if self._hello.can.auto and best.n_draft_max != AUTO:
+            advice += ", {compare.let_auto} lets auto choose"
+        if self._kept is not None:
+            advice += ", {compare.forget} forgets the length that this pair starts with"
+        return with_keys(f"{advice}.")
+
+    def _progress(self) -> str:
+        comparison = self._comparison
+        if comparison.is_stopping:
+            return "Stopping…"
+        now = f"{comparing.name(comparison.running)} writes"
+        if not comparison.leg.rounds and not comparison.heats:
+            now = before_writing(comparison.loading, comparison.prefill)
+        limit = plural(comparison.minutes, "minute")
+        left = format_seconds(comparison.seconds_left)
+        where = f"{comparison.prompt}, heat {len(comparison.heats) + 1}"
+        return (
+            f"Up to {limit}, until it can tell; at most {left} left. Of {where}: {now}. "
+            "All continue the same text in turn."
+        )
+
+    def _lanes(self, result: Result) -> Iterator[Content]:
+        """A bar for each contender, as long as it was fast, and its figures."""
+        comparison = self._comparison
+        scores = {one.who: one for one in result.scores}
+        names = {who: comparing.name(who) for who in comparison.who}
+        cells = max(map(cell_len, names.values()))
+        width = max(min(self.size.width, _WIDEST) - cells - _NUMBERS - 6, 4)
+        fastest = max((one.tokens_per_second for one in scores.values()), default=0.0) or 1.0
+        for who, name in names.items():
+            is_writing = self._result is None and who == comparison.running
+            score = scores.get(who)
+            speed = score.tokens_per_second if score else 0.0
+            numbers = f"{speed:5.1f} tok/s" if score else ""
+            if score and who != PLAINLY:
+                gain = figure(score.gain.speed_up, score.gain.error)
+                kept = f"  kept {percent(score.accepted):>4}" if score.accepted is not None else ""
+                numbers += f"  {gain:12}{kept}"
+            style = "$foreground-muted" if who == PLAINLY else "$primary"
+            yield Content.assemble(
+                "▸" if is_writing else " ",
+                f"{name:{cells}} ",
+                (bar(speed / fastest, width), style),
+                f" {numbers}",
+            )
+
+    def _by_prompt(self, result: Result) -> Iterator[Content]:
+        """What each prompt gains with the contender that is fastest there."""
+        names = list(result.scores[0].by_prompt)
+        cells = max(map(cell_len, names))
+        for name in names:
+            best = max(result.scores[1:], key=lambda one: one.by_prompt[name])
+            gain = figure(best.by_prompt[name], None)
+            yield Content.assemble(
+                f"  {name:{cells}}  {gain}", (f"  with {comparing.name(best.who)}", MUTED)
+            )
+
+
+class ContendersDialog(EagleModal[tuple[bool, tuple[Speculation, ...]]]):
+    """Chooses the prompts, and who is compared with plain decoding. Dismisses with whether the
+    prompts are those of the program."""
+
+    def __init__(
+        self,
+        who: Sequence[Speculation],
+        chosen: Sequence[Speculation],
+        is_of_question: bool,
+        can_choose: bool,
+    ) -> None:
+        super().__init__()
+        self._who, self._chosen = who, chosen
+        self._is_of_question, self._can_choose = is_of_question, can_choose
+
+    def compose(self) -> ComposeResult:
+        with Frame(classes="dialog") as dialog:
+            dialog.border_title = "What is compared with plain decoding?"
+            dialog.border_subtitle = with_keys(
+                f"Space chooses, {TAB} and {ENTER} measure, {{dialog.back}} back"
+            )
+            rows = [
+                (comparing.name(who), i, who in self._chosen) for i, who in enumerate(self._who)
+            ]
+            if self._can_choose:
+                prompts = f"with {len(builtin_prompts())} prompts, not your last question"
+                rows.append((prompts, _SHIPPED, not self._is_of_question))
+            yield TickList(*rows, id="contenders", compact=True)
+            with Horizontal(classes="buttons"):
+                yield Button("Measure", id="measure", variant="primary", compact=True)
+        yield TooSmall()
+
+    def on_mount(self) -> None:
+        self.query_one("#contenders").focus()
+
+    @property
+    def _ticked(self) -> tuple[bool, tuple[Speculation, ...]]:
+        ticked = sorted(self.query_one("#contenders", SelectionList).selected)
+        is_of_shipped = _SHIPPED in ticked or not self._can_choose
+        return is_of_shipped, tuple(self._who[i] for i in ticked if i != _SHIPPED)
+
+    @on(SelectionList.SelectedChanged)
+    def _follow(self) -> None:
+        self.query_one("#measure", Button).disabled = not self._ticked[1]
+
+    @on(Button.Pressed)
+    def _measure(self) -> None:
+        self.dismiss(self._ticked)
+
+
+_SHIPPED = -1
+"""The row of the prompts that come with the program."""
