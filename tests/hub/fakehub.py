@@ -190,6 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
     hub: FakeHub
     server_name_seen = ""
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, *_: object) -> None:
         pass

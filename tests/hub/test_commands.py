@@ -346,7 +346,6 @@ def a_file(done: int, path: str = "sub/model.gguf") -> FileSnapshot:
         eta=3.0,
         note="",
         path=None,
-        error=None,
     )
 
 

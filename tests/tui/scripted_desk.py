@@ -155,7 +155,6 @@ def on_its_way(pair: CatalogueEntry) -> InstallSnapshot:
             eta=(of * MB - done) / speed if speed else None,
             note="",
             path=None,
-            error=None,
         )
 
     files = (

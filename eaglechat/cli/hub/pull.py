@@ -253,9 +253,8 @@ def _follow(downloads: Downloads, progress: Progress) -> InstallSnapshot:
     (snapshot,) = downloads.snapshots()
     show_install(progress, snapshot)
     progress.close()
-    for error in dict.fromkeys([*(file.error for file in snapshot.files), snapshot.error]):
-        if error:
-            complain(error)
+    if snapshot.error:
+        complain(snapshot.error)
     return snapshot
 
 

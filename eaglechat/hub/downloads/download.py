@@ -1,19 +1,30 @@
-"""Downloads one file from the Hub into the Hugging Face cache, and resumes at any byte.
+"""Downloads one file from the Hub into the Hugging Face cache, and resumes where it stopped.
 
-Bytes are written to a partial file beside the blob as they arrive (`partial_file.py`); the next
-attempt or run fetches only the missing ranges (`transfer.py`). The partial file becomes the blob,
-and is linked, when its hash equals the etag, so an incomplete file never looks like a model.
-Only one process writes a file: the others wait for the lock that huggingface_hub uses too.
+The bytes come in order, from hf_xet's stream or from one HTTP request, and are appended to a
+partial file beside the blob as they arrive: its length says how many are here, after a crash too.
+It is named by the file's etag, so bytes of another version never follow. When all are here and
+their hash is the etag, it becomes the blob and is linked: what is incomplete never looks like a
+model. Only one process writes a file: the others wait for the lock that huggingface_hub uses too.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import re
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
+from functools import partial
+from importlib.util import find_spec
+from io import FileIO
 from pathlib import Path
+from queue import Empty, Queue
+from typing import TypeVar
 
 from filelock import Timeout
 from huggingface_hub import constants
@@ -21,17 +32,20 @@ from huggingface_hub.utils import WeakFileLock
 
 from eaglechat.hub.downloads.client import FileMetadata, Hub, RemoteFile
 from eaglechat.hub.downloads.explain import explain
-from eaglechat.hub.downloads.transfer import StopSignal, Transfer, XetTransfer
 from eaglechat.hub.errors import HubError, OfflineError, disk_full
-from eaglechat.hub.local.cache import Hasher, RepoCache, free_bytes
+from eaglechat.hub.local.cache import RepoCache, free_bytes
 from eaglechat.hub.local.installed import note_hash
-from eaglechat.hub.local.partial_file import PartialFile, bytes_received
 from eaglechat.hub.local.stores import find_file
 
 _HASHED_AT_ONCE = 4 << 20
+_STEP_S = 0.1
 _LOCK_POLL_S = 0.2
-_MOST_DAMAGED = 2
-"""A file that arrives with a wrong hash is fetched once more from the start, then given up."""
+_WAITING = 2
+"""Pieces that came and were not written yet: at most 64 KiB each over HTTP."""
+_XET_BUFFER = 128 << 20
+"""Bytes that hf_xet fetches ahead, in memory: those of a download that is stopped are lost."""
+_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+Item = TypeVar("Item")
 
 
 class FileState(str, Enum):
@@ -73,6 +87,34 @@ class RetryPolicy:
         return wait * random.uniform(0.75, 1.0)
 
 
+class StoppedError(Exception):
+    """The download was stopped; the bytes received stay."""
+
+
+class StopSignal:
+    """Stops one download from any thread, at once, even while it waits for the network."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopped.is_set()
+
+    def check(self) -> None:
+        """Raises StoppedError."""
+        if self.is_stopped:
+            raise StoppedError
+
+    def sleep(self, seconds: float) -> None:
+        """Raises StoppedError."""
+        self._stopped.wait(seconds)
+        self.check()
+
+
 def download(
     hub: Hub,
     file: RemoteFile,
@@ -80,21 +122,19 @@ def download(
     on_progress: Callable[[FileProgress], None] = lambda progress: None,
     stop: StopSignal | None = None,
     policy: RetryPolicy | None = None,
-    reserved: Callable[[], int] = lambda: 0,
 ) -> Path:
     """Download a file at its commit into the cache unless it is there or another program has it,
     and return its path.
 
-    `reserved` returns how many bytes of the free disk space other downloads will take.
+    `on_progress` is called in this thread, every _STEP_S at least while bytes are waited for.
     Raises HubError, StoppedError.
     """
-    stop, policy = stop or StopSignal(), policy or RetryPolicy()
     if not RepoCache(hub.cache_dir, file.repo).pointer(file.commit, file.path).exists():
         elsewhere = find_file(file.repo, file.path, file.size, file.sha256)
         if elsewhere is not None:
             note_hash(file.repo, file.revision, file.path, file.sha256)
             return elsewhere
-    return _Download(hub, file, on_progress, stop, policy, reserved).run()
+    return _Download(hub, file, on_progress, stop or StopSignal(), policy or RetryPolicy()).run()
 
 
 @dataclass
@@ -104,14 +144,14 @@ class _Download:
     on_progress: Callable[[FileProgress], None]
     stop: StopSignal
     policy: RetryPolicy
-    reserved: Callable[[], int]
     done: int = 0
     """Bytes that are here."""
     reached_hub: bool = False
     progressed: bool = False
     """Whether the last attempt received a byte."""
-    times_damaged: int = 0
-    hasher: Hasher | None = None
+    was_damaged: bool = False
+    """A file that arrives with a wrong hash is fetched once more from the start, then given up."""
+    xet_failed: bool = False
 
     def __post_init__(self) -> None:
         self.cache = RepoCache(self.hub.cache_dir, self.file.repo)
@@ -137,12 +177,12 @@ class _Download:
     def _attempt(self) -> Path:
         self._report(FileState.CONNECTING)
         file = self.file
-        metadata = self.hub.metadata(file.repo, file.path, file.commit)
-        self.stop.check()
+        with closing(_unless_stopped(self.stop, self._ask)) as answers:
+            metadata = next(answer for answer in answers if answer is not None)
         if file.sha256 not in (None, metadata.etag):
             raise HubError(
-                f"{file.name} on the Hub is not the file the catalogue means (sha256 "
-                f"{metadata.etag[:12]}..., not {file.sha256[:12]}...): nothing was downloaded."
+                f"{file.name} has changed on the Hub (sha256 {metadata.etag[:12]}..., not "
+                f"{file.sha256[:12]}...): nothing was downloaded."
             )
         self.reached_hub = True
         try:
@@ -150,77 +190,105 @@ class _Download:
         except OSError as error:
             raise explain(error, file.name) from error
 
+    def _ask(self) -> list[FileMetadata]:
+        return [self.hub.metadata(self.file.repo, self.file.path, self.file.commit)]
+
     def _fetch(self, metadata: FileMetadata) -> Path:
-        path, cache = self.file.path, self.cache
-        pointer, blob = cache.pointer(metadata.commit, path), cache.blob(metadata.etag)
+        path, cache, etag = self.file.path, self.cache, metadata.etag
+        pointer, blob = cache.pointer(metadata.commit, path), cache.blob(etag)
         blob.parent.mkdir(parents=True, exist_ok=True)
-        self._discard_other_versions(metadata.etag)
-        with self._lock(metadata.etag):
+        self._discard_other_versions(etag)
+        with self._lock(etag):
             present = pointer if pointer.exists() else blob
             if present.exists() and present.stat().st_size != metadata.size:
                 # Another program left an incomplete file: only its size shows it.
                 self._report(FileState.CONNECTING, f"{path} here is damaged; downloading it again.")
                 cache.delete(present)
             if not pointer.exists() and not blob.exists():
-                self._complete(metadata)
-                cache.partial(metadata.etag).replace(blob)
-                cache.discard_partial(metadata.etag)
+                self._receive(metadata)
+                self._check(metadata)
+                cache.partial(etag).replace(blob)
+                cache.discard_partial(etag)
             self.done = metadata.size
-            return cache.link(metadata.etag, metadata.commit, path, self.file.revision)
+            return cache.link(etag, metadata.commit, path, self.file.revision)
 
-    def _complete(self, metadata: FileMetadata) -> None:
-        """Fetch what is missing, and check the hash of the file."""
-        name, etag, size = self.file.name, metadata.etag, metadata.size
+    def _receive(self, metadata: FileMetadata) -> None:
+        """Append what is missing to the partial file."""
+        etag, size, folder = metadata.etag, metadata.size, self.cache.folder
         self.cache.write_record(etag, self.file.path, self.file.revision, size)
-        path = self.cache.partial(etag)
-        with PartialFile(path, size) as partial:
-            before = self.done = partial.received
-            missing = size - before + self.reserved() - free_bytes(path.parent)
-            if missing > 0:
-                raise disk_full(name, missing, path.parent)
-            hasher = self.hasher
-            # The last attempt's hasher goes on, so that no byte is hashed twice, unless the Hub has
-            # another version now, or the partial file has lost bytes that were hashed.
-            if hasher is None or hasher.etag != etag or hasher.count > partial.received_from_start:
-                hasher = self.hasher = Hasher(etag, size)
+        with self.cache.open_partial(etag) as part:
+            if part.tell() > size:
+                part.truncate(size)
+            before = self.done = min(part.tell(), size)
+            if (lacking := size - before - free_bytes(folder)) > 0:
+                raise disk_full(self.file.name, lacking, folder)
             try:
-                self._receive(metadata, partial, hasher)
+                if before < size:
+                    self._append(part, metadata)
+            except HubError:
+                self.xet_failed = self.done == before
+                raise
             finally:
-                self.progressed = partial.received > before
-            partial.sync()
-            while _hash(partial, hasher):
+                self.progressed = self.done > before
+            os.fsync(part.fileno())
+
+    def _append(self, part: FileIO, metadata: FileMetadata) -> None:
+        name, size, note = self.file.name, metadata.size, ""
+        read = _over_xet if self._takes_xet(metadata) else _over_http
+        source = partial(read, self.hub, metadata, name, self.done)
+        with closing(_unless_stopped(self.stop, source)) as pieces:
+            for piece in pieces:
+                if piece is not None:
+                    if self.done + len(piece) > size:
+                        raise HubError(f"{name} is longer than the Hub says.", transient=True)
+                    rest = memoryview(piece)
+                    while rest:
+                        rest = rest[part.write(rest) :]
+                    self.done += len(piece)
+                    note = "" if piece else "it is sent from its start again"
+                self._report(FileState.DOWNLOADING, note)
+        if self.done < size:
+            raise HubError(f"{name} ended early: try again to resume.", transient=True)
+
+    def _takes_xet(self, metadata: FileMetadata) -> bool:
+        """Whether the bytes come from Xet storage, for which hf_xet opens many connections."""
+        is_for_http = metadata.size <= constants.MAX_HTTP_DOWNLOAD_SIZE
+        if metadata.xet is None or (self.xet_failed and is_for_http):
+            return False
+        has_xet = find_spec("hf_xet") is not None and not constants.HF_HUB_DISABLE_XET
+        if not has_xet and not is_for_http:
+            raise HubError(
+                f"{self.file.name} is larger than what the Hub gives over HTTP: hf_xet can fetch "
+                "it. Install it with `pip install hf_xet`, and unset HF_HUB_DISABLE_XET."
+            )
+        return has_xet
+
+    def _check(self, metadata: FileMetadata) -> None:
+        """Raise HubError, and delete the partial file, if its hash is not the etag."""
+        name, etag = self.file.name, metadata.etag
+        # The hash of a large file is its SHA-256, that of a small one git's.
+        is_in_git = len(etag) == 40
+        head = b"blob %d\0" % metadata.size if is_in_git else b""
+        hasher = hashlib.new("sha1" if is_in_git else "sha256", head, usedforsecurity=False)
+        with self.cache.partial(etag).open("rb") as file:
+            while data := file.read(_HASHED_AT_ONCE):
                 self.stop.check()
                 self._report(FileState.CHECKING, "checking the download")
-        if hasher.matches():
+                hasher.update(data)
+        if hasher.hexdigest() == etag:
             return
         self.cache.discard_partial(etag)
-        self.hasher = None
-        self.times_damaged += 1
-        again = self.times_damaged < _MOST_DAMAGED
+        self.done = 0
+        again, self.was_damaged = not self.was_damaged, True
         advice = (
             "downloading it again" if again else "a proxy or the network changes it; try another"
         )
         raise HubError(
-            f"{name} arrived damaged ({hasher.digest()[:12]}..., the Hub says {etag[:12]}...): "
+            f"{name} arrived damaged ({hasher.hexdigest()[:12]}..., the Hub says {etag[:12]}...): "
             f"{advice}.",
             transient=again,
             retry_after=0.0,
         )
-
-    def _receive(self, metadata: FileMetadata, partial: PartialFile, hasher: Hasher) -> None:
-        # The Hub does not serve larger files over plain HTTP.
-        is_xet = metadata.xet is not None and metadata.size > constants.MAX_HTTP_DOWNLOAD_SIZE
-        transfer_type = XetTransfer if is_xet else Transfer
-        transfer = transfer_type(self.hub, metadata, self.file.name, partial, self.stop)
-
-        def on_step() -> bool:
-            self.done = partial.received
-            note = "" if transfer.supports_ranges else "the Hub sends this file from its start only"
-            self._report(FileState.DOWNLOADING, note)
-            return _hash(partial, hasher)
-
-        transfer.run(on_step)
-        self.done = partial.received
 
     def _discard_other_versions(self, etag: str) -> None:
         """Delete partial files of versions of this file that the Hub has replaced."""
@@ -246,18 +314,104 @@ class _Download:
                     return
             except Timeout:
                 self.stop.check()
-                self.done = bytes_received(self.cache.partial(etag), self.file.size)
+                self.done = self.cache.received(etag)
                 self._report(FileState.WAITING, "another program is downloading this file")
 
     def _report(self, state: FileState, note: str = "") -> None:
         self.on_progress(FileProgress(state, self.done, note))
 
 
-def _hash(partial: PartialFile, hasher: Hasher) -> bool:
-    """Hash at most _HASHED_AT_ONCE bytes; True if more bytes can be hashed now.
+def _over_http(hub: Hub, metadata: FileMetadata, name: str, start: int) -> Iterator[bytes]:
+    """The bytes of a file from `start` on; an empty piece for one that was sent in vain, because
+    the server ignores ranges. Raises HubError, also for the answer of something else."""
+    with hub.stream(metadata.location, name, start) as response:
+        skipped, size, headers = start, str(metadata.size), response.headers
+        if response.status_code == 206:
+            match = _RANGE.fullmatch(headers.get("Content-Range", ""))
+            if match is None or match[1] != str(start) or match[2] not in ("*", size):
+                raise HubError(f"The Hub sent the wrong part of {name}.", transient=True)
+            skipped = 0
+        elif headers.get("Content-Length", size) != size:
+            raise HubError(f"{name} came with another size than the Hub says.", transient=True)
+        elif "text/html" in headers.get("Content-Type", ""):
+            raise HubError(
+                f"A page came in place of {name}: check the proxy, or log in to the network you "
+                "are on.",
+                transient=True,
+            )
+        for piece in response.iter_bytes():
+            yield piece[skipped:]
+            skipped = max(skipped - len(piece), 0)
 
-    Only bytes before the first gap can be hashed.
+
+def _over_xet(hub: Hub, metadata: FileMetadata, name: str, start: int) -> Iterator[bytes]:
+    """The bytes of a file from `start` on, from Xet storage. Raises HubError.
+
+    Not by huggingface_hub, which starts such a download over each time.
     """
-    left = partial.received_from_start - hasher.count
-    hasher.update(partial.read(hasher.count, min(left, _HASHED_AT_ONCE)))
-    return left > _HASHED_AT_ONCE
+    from hf_xet import XetConfig, XetFileInfo, XetSession  # noqa: PLC0415 - not for all machines
+
+    xet = metadata.xet
+    assert xet is not None
+    config = {
+        "client.connect_timeout": timedelta(seconds=hub.timeouts.connect),
+        "client.read_timeout": timedelta(seconds=hub.timeouts.read),
+        # Longer failures are retried by the download, which shows them to the user.
+        "client.retry_max_attempts": 2,
+        "client.retry_base_delay": timedelta(seconds=0.5),
+        "reconstruction.download_buffer_size": _XET_BUFFER,
+        "reconstruction.download_buffer_limit": _XET_BUFFER,
+        "telemetry.enabled": False,
+    }
+    try:
+        with XetSession(XetConfig().with_config(config)).new_download_stream_group(
+            token_refresh_url=xet.refresh_route,
+            token_refresh_headers=hub.request_headers(xet.refresh_route),
+        ) as group:
+            yield from group.download_stream(XetFileInfo(xet.file_hash, metadata.size), start=start)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise HubError(
+            f"The Hub's storage failed on {name} (hf_xet: {error}): try again later to resume.",
+            transient=True,
+        ) from error
+
+
+def _unless_stopped(
+    stop: StopSignal, ask: Callable[[], Iterable[Item]]
+) -> Generator[Item | None, None, None]:
+    """What `ask` gives, and None after each _STEP_S in which nothing came.
+
+    A thread of its own waits for the network, where nothing can wake it: it is left behind at the
+    end and ends with its next item or time-out. Raises StoppedError, and what `ask` raises.
+    """
+    arrived: Queue[list[Item] | BaseException] = Queue(_WAITING)
+    is_left = threading.Event()
+
+    def wait_for_items() -> None:
+        ended: list[Item] | BaseException = []
+        try:
+            for item in ask():
+                arrived.put([item])
+                if is_left.is_set():
+                    return
+        except BaseException as error:  # raised below; hf_xet has its own kind
+            ended = error
+        arrived.put(ended)
+
+    threading.Thread(target=wait_for_items, daemon=True).start()
+    try:
+        while True:
+            try:
+                found: list[Item] | BaseException | None = arrived.get(timeout=_STEP_S)
+            except Empty:
+                found = None
+            stop.check()
+            if isinstance(found, BaseException):
+                raise found
+            if found == []:
+                return
+            yield found[0] if found else None
+    finally:
+        is_left.set()
+        while not arrived.empty():
+            arrived.get()

@@ -33,7 +33,6 @@ from eaglechat.hub.local.installed import (
     status,
 )
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.partial_file import bytes_received
 from eaglechat.hub.local.stores import find_file
 from eaglechat.hub.references import InvalidReferenceError, choose, group_models
 from eaglechat.wire.protocol import DrafterKind
@@ -186,7 +185,7 @@ def _missing(cache: Path, file: RemoteFile) -> int:
         return file.size
     if repo.blob(file.sha256).exists():
         return 0
-    return file.size - bytes_received(repo.partial(file.sha256), file.size)
+    return max(file.size - repo.received(file.sha256), 0)
 
 
 def begin(plan: Plan, cache: Path) -> None:

@@ -2,20 +2,20 @@
 
 models--user--repo/ holds blobs/<etag> (the bytes, or a link to blobs/ of the whole cache, the store
 that huggingface_hub shares between repositories), snapshots/<commit>/<file> (links to blobs) and
-refs/<revision> (a commit). eaglechat adds three files during a download: blobs/<etag>.part and
-.part.map (see partial_file.py) and .part.json (which file of which revision it is).
+refs/<revision> (a commit). eaglechat adds two files during a download: blobs/<etag>.part (the first
+bytes of the blob) and .part.json (which file of which revision it is).
 huggingface_hub writes links and refs in private functions only, so they are written here.
 Source: huggingface.co/docs/huggingface_hub, "Manage cache".
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -24,12 +24,11 @@ from huggingface_hub import constants
 from huggingface_hub.utils import WeakFileLock
 
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local.partial_file import PARTIAL, bytes_received, counts_file
 from eaglechat.hub.references import is_revision, is_safe_path
 from eaglechat.paths import write_atomically
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_RECORD = ".part.json"
+PARTIAL = ".part"
 _LOCK_TRY_S = 0.05
 
 
@@ -80,6 +79,17 @@ class RepoCache:
     def partial(self, etag: str) -> Path:
         """The partial file of a blob."""
         return self.folder / "blobs" / (etag + PARTIAL)
+
+    def open_partial(self, etag: str) -> FileIO:
+        """The partial file of a blob, to append to. Raises OSError."""
+        partial = self.partial(etag)
+        file = FileIO(partial, "ab" if bytes_received(partial) else "wb")
+        _blocks_of(partial).unlink(missing_ok=True)
+        return file
+
+    def received(self, etag: str) -> int:
+        """How many bytes of a blob its partial file has. Raises OSError."""
+        return bytes_received(self.partial(etag))
 
     def lock(self, etag: str) -> Path:
         """The lock file that huggingface_hub uses for the same blob."""
@@ -182,7 +192,7 @@ class RepoCache:
         for partial in self.folder.glob(f"blobs/*{PARTIAL}"):
             try:
                 record = msgspec.json.decode(_record_of(partial).read_bytes(), type=_Record)
-                done = bytes_received(partial, record.size)
+                done = min(bytes_received(partial), record.size)
             except (OSError, msgspec.DecodeError):
                 continue
             yield Unfinished(self.repo, record.path, record.revision, partial, done, record.size)
@@ -223,13 +233,26 @@ def _is_held(lock: Path) -> bool:
         return False
 
 
+def bytes_received(partial: Path) -> int:
+    """How many bytes of its blob a partial file has; 0 if it is not there. Raises OSError."""
+    if not partial.exists() or _blocks_of(partial).exists():
+        return 0
+    return partial.stat().st_size
+
+
 def _files_of(partial: Path) -> tuple[Path, Path, Path]:
     """The files of a download that has not ended."""
-    return partial, counts_file(partial), _record_of(partial)
+    return partial, _record_of(partial), _blocks_of(partial)
 
 
 def _record_of(partial: Path) -> Path:
-    return partial.with_name(partial.name.removesuffix(PARTIAL) + _RECORD)
+    return partial.with_name(partial.name + ".json")
+
+
+def _blocks_of(partial: Path) -> Path:
+    """Beside a partial file with gaps, from a version of eaglechat that filled blocks of it at the
+    same time. Nothing of such a file is used."""
+    return partial.with_name(partial.name + ".map")
 
 
 def cache_dir() -> Path:
@@ -247,26 +270,3 @@ def free_bytes(folder: Path) -> int:
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
-
-
-class Hasher:
-    """The hash that an etag is: sha256 of an LFS file, git's blob hash of a small file."""
-
-    def __init__(self, etag: str, size: int) -> None:
-        self.etag = etag
-        self.count = 0
-        """Bytes hashed so far."""
-        if len(etag) == 40:
-            self._hash = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-        else:
-            self._hash = hashlib.sha256()
-
-    def update(self, data: bytes) -> None:
-        self._hash.update(data)
-        self.count += len(data)
-
-    def digest(self) -> str:
-        return self._hash.hexdigest()
-
-    def matches(self) -> bool:
-        return self.digest() == self.etag

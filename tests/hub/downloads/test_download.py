@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import hf_hub_download, scan_cache_dir
@@ -15,14 +17,15 @@ from eaglechat.hub.downloads.download import (
     FileProgress,
     FileState,
     RetryPolicy,
+    StoppedError,
+    StopSignal,
     download,
 )
-from eaglechat.hub.downloads.transfer import StopSignal
 from eaglechat.hub.errors import GatedError, HubError, OfflineError
 from eaglechat.hub.local.cache import RepoCache, Unfinished
-from eaglechat.hub.local.partial_file import PartialFile
 from tests.hub.downloads.stopping import stop_at
 from tests.hub.fakehub import FakeHub, sha256
+from tests.waiting import until
 
 REPO, FILE = "user/model", "model.gguf"
 DATA = random.Random(1).randbytes(300_000)
@@ -45,14 +48,12 @@ def part_of(hub: Hub, data: bytes = DATA) -> Path:
 def leave(hub: Hub, data: bytes) -> None:
     """Leave the first bytes of a download."""
     part_of(hub).parent.mkdir(parents=True, exist_ok=True)
-    with PartialFile(part_of(hub), len(DATA)) as part:
-        part.write(0, data)
+    part_of(hub).write_bytes(data)
 
 
 def interrupt(hub: Hub, fake: FakeHub, at: int) -> None:
     """Leave a download that was interrupted after `at` bytes."""
     fake.fail(close_after=at)
-    fake.fail(status=500)
     with pytest.raises(HubError):
         download(hub, hub.repo(REPO).file(FILE), policy=RetryPolicy(attempts=1))
     assert part_of(hub).stat().st_size == at
@@ -114,11 +115,8 @@ def test_a_complete_part_is_only_checked(hub: Hub, fake: FakeHub) -> None:
 
 def test_truncated_bodies_are_continued_within_one_call(hub: Hub, fake: FakeHub) -> None:
     fake.fail(close_after=100_000, times=2)
-    progress: list[FileProgress] = []
-    assert pull(hub, on_progress=progress.append).read_bytes() == DATA
+    assert pull(hub).read_bytes() == DATA
     assert ranges(fake) == [None, "bytes=100000-", "bytes=200000-"]
-    # What this call received itself is not read again from the disk.
-    assert FileState.CHECKING not in {p.state for p in progress}
 
 
 def test_progress_is_never_given_up_on(hub: Hub, fake: FakeHub) -> None:
@@ -187,6 +185,74 @@ def test_bytes_that_stay_wrong_are_named_and_never_become_a_model(hub: Hub, fake
     assert not part_of(hub).exists()
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"status": 403}, {"status": 404}, {"status": 416}, {"status": 429}, {"status": 500},
+        {"shift_range": 7}, {"shift_range": -1}, {"content_range": "nonsense"},
+        {"content_range": "bytes 50000-299999/5"}, {"content_range": "bytes 0-299999/*"},
+        {"content_range": f"bytes {'9' * 5000}-1/2"},
+        {"status": 200}, {"status": 200, "headers": {"Content-Type": "text/html"}},
+        {"extra": b"more than was asked for"}, {"hang": True}, {"stall_after": 0},
+        {"close_after": 0}, {"redirect": "http://127.0.0.1:9/gone"}, {"redirect": "ftp://x"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_wrong_answer_is_one_sentence_and_costs_that_answer_only(
+    impatient: Hub, fake: FakeHub, fault: dict[str, Any]
+) -> None:
+    interrupt(impatient, fake, 50_000)
+    fake.fail(**fault)
+    with pytest.raises(HubError, match=r"^[^\n]+\.$"):
+        download(impatient, impatient.repo(REPO).file(FILE), policy=RetryPolicy(attempts=1))
+    left = part_of(impatient).read_bytes()
+    assert left[:50_000] == DATA[:50_000]
+    assert DATA.startswith(left)
+    fake.seen.clear()
+    assert pull(impatient).read_bytes() == DATA
+    assert set(ranges(fake)) <= {f"bytes={len(left)}-"}
+
+
+def test_a_login_page_is_said_to_be_one(hub: Hub, fake: FakeHub) -> None:
+    page = {"Content-Type": "text/html; charset=utf-8", "Content-Length": "6"}
+    fake.repos[REPO].files[FILE] = b"broken"
+    file = hub.repo(REPO).file(FILE)
+    fake.fail(status=200, headers=page, times=99)
+    with pytest.raises(HubError, match=r"A page came in place of .*: check the proxy, or log in"):
+        download(hub, file, policy=QUICK)
+    assert not list(hub.cache_dir.rglob("snapshots/*/*"))
+
+
+@pytest.mark.parametrize("times", [1, 3, 9])
+def test_a_server_without_ranges_that_breaks_is_asked_again(
+    hub: Hub, fake: FakeHub, times: int
+) -> None:
+    for number in range(times):
+        fake.fail(ignore_range=True, close_after=30_000 * (number + 1))
+    fake.fail(ignore_range=True, times=99)
+    assert pull(hub).read_bytes() == DATA
+
+
+def test_a_server_without_ranges_that_never_gets_further_is_given_up(
+    hub: Hub, fake: FakeHub
+) -> None:
+    fake.fail(ignore_range=True, close_after=30_000, times=99)
+    with pytest.raises(HubError, match=r"connection broke .*: try again to resume"):
+        pull(hub)
+    assert part_of(hub).read_bytes() == DATA[:30_000]
+
+
+def test_what_was_filled_in_blocks_is_fetched_from_its_start(hub: Hub, fake: FakeHub) -> None:
+    part = part_of(hub)
+    part.parent.mkdir(parents=True)
+    part.write_bytes(bytes(len(DATA)))
+    part.with_name(f"{part.name}.map").write_bytes(bytes(40))
+    assert RepoCache(hub.cache_dir, REPO).received(sha256(DATA)) == 0
+    assert pull(hub).read_bytes() == DATA
+    assert ranges(fake) == [None]
+    assert not list(hub.cache_dir.rglob("*.part*"))
+
+
 def test_a_body_longer_than_promised_is_not_taken(hub: Hub, fake: FakeHub) -> None:
     fake.fail(extra=bytes(50_000_000))
     assert pull(hub).read_bytes() == DATA
@@ -205,7 +271,7 @@ def test_a_part_longer_than_the_file_loses_its_end(hub: Hub, fake: FakeHub) -> N
     interrupt(hub, fake, 50_000)
     part_of(hub).write_bytes(DATA + b"tail")
     assert pull(hub).read_bytes() == DATA
-    assert ranges(fake) == ["bytes=50000-"]
+    assert ranges(fake) == []
 
 
 def test_a_new_version_is_fetched_whole_and_the_old_part_dropped(hub: Hub, fake: FakeHub) -> None:
@@ -226,7 +292,6 @@ def test_what_came_of_another_revision_stays(hub: Hub, fake: FakeHub) -> None:
 
 def test_a_version_that_comes_during_a_download_is_not_mixed_in(hub: Hub, fake: FakeHub) -> None:
     fake.fail(close_after=100_000)
-    fake.fail(status=500)
 
     def change(progress: FileProgress) -> None:
         if progress.state is FileState.RETRYING:
@@ -276,7 +341,7 @@ def test_what_is_missing_is_said_at_once(hub: Hub, change: dict[str, str], reaso
 
 def test_a_pinned_hash_that_is_not_the_hubs_downloads_nothing(hub: Hub, fake: FakeHub) -> None:
     file = hub.repo(REPO).file(FILE)
-    with pytest.raises(HubError, match="not the file the catalogue means"):
+    with pytest.raises(HubError, match="has changed on the Hub"):
         download(hub, replace(file, sha256="0" * 64))
     assert ranges(fake) == []
 
@@ -302,6 +367,22 @@ def test_without_a_network_it_ends_at_once(hub: Hub) -> None:
     nowhere = Hub("http://127.0.0.1:9", hub.cache_dir)
     with pytest.raises(OfflineError, match="Cannot reach the Hub for"):
         download(nowhere, hub.repo(REPO).file(FILE))
+
+
+@pytest.mark.parametrize(("server", "method"), [("hub", "HEAD"), ("storage", "GET")])
+def test_stopping_does_not_wait_for_an_answer(
+    hub: Hub, fake: FakeHub, server: str, method: str
+) -> None:
+    file = hub.repo(REPO).file(FILE)
+    fake.fail(hang=True, server=server, method=method)
+    stop = StopSignal()
+    threading.Thread(
+        target=lambda: until(lambda: fake.requests(server, method)) and stop.stop()
+    ).start()
+    with pytest.raises(StoppedError):
+        download(hub, file, stop=stop)
+    # The one that is left waiting has no lock: the next does not wait for it.
+    assert pull(hub).read_bytes() == DATA
 
 
 def test_stopping_interrupts_a_stalled_connection_and_keeps_what_came(

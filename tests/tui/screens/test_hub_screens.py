@@ -199,7 +199,7 @@ async def test_a_failed_download_says_why_and_enter_tries_again(
 ) -> None:
     moving = on_its_way(entry("qwen3-4b"))
     sentence = "The disk is full: free some space and try again."
-    files = (replace(moving.files[0], state=FileState.FAILED, error=sentence), *moving.files[1:])
+    files = (replace(moving.files[0], state=FileState.FAILED), *moving.files[1:])
     desk.moving = [replace(moving, files=files, stage=Stage.FAILED, error=sentence)]
     desk.downloads = halting = Halting(desk)  # type: ignore[assignment]
     async with drive(size=(120, 40), desk=desk) as user:
