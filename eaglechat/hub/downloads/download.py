@@ -129,12 +129,16 @@ def download(
     `on_progress` is called in this thread, every _STEP_S at least while bytes are waited for.
     Raises HubError, StoppedError.
     """
-    if not RepoCache(hub.cache_dir, file.repo).pointer(file.commit, file.path).exists():
-        elsewhere = find_file(file.repo, file.path, file.size, file.sha256)
-        if elsewhere is not None:
-            note_hash(file.repo, file.revision, file.path, file.sha256)
-            return elsewhere
-    return _Download(hub, file, on_progress, stop or StopSignal(), policy or RetryPolicy()).run()
+    stop, policy = stop or StopSignal(), policy or RetryPolicy()
+    try:
+        if not RepoCache(hub.cache_dir, file.repo).pointer(file.commit, file.path).exists():
+            elsewhere = find_file(file.repo, file.path, file.size, file.sha256)
+            if elsewhere is not None:
+                note_hash(file.repo, file.revision, file.path, file.sha256)
+                return elsewhere
+        return _Download(hub, file, on_progress, stop, policy).run()
+    except OSError as error:
+        raise explain(error, file.name) from error
 
 
 @dataclass
@@ -147,24 +151,23 @@ class _Download:
     done: int = 0
     """Bytes that are here."""
     reached_hub: bool = False
-    progressed: bool = False
-    """Whether the last attempt received a byte."""
     was_damaged: bool = False
     """A file that arrives with a wrong hash is fetched once more from the start, then given up."""
     xet_failed: bool = False
 
     def __post_init__(self) -> None:
         self.cache = RepoCache(self.hub.cache_dir, self.file.repo)
+        self.done = self.cache.received(self.file.sha256 or "")
 
     def run(self) -> Path:
         failures = 0
         while True:
+            before = self.done
             try:
                 return self._attempt()
             except HubError as error:
                 self.stop.check()
-                failures = 1 if self.progressed else failures + 1
-                self.progressed = False
+                failures = 1 if self.done > before else failures + 1
                 if not error.transient or failures >= self.policy.attempts:
                     raise
                 if isinstance(error, OfflineError) and not self.reached_hub:
@@ -177,24 +180,16 @@ class _Download:
     def _attempt(self) -> Path:
         self._report(FileState.CONNECTING)
         file = self.file
-        with closing(_unless_stopped(self.stop, self._ask)) as answers:
-            metadata = next(answer for answer in answers if answer is not None)
+        ask = partial(self.hub.metadata, file.repo, file.path, file.commit)
+        with closing(_unless_stopped(self.stop, lambda: [ask()])) as answers:
+            metadata = next(filter(None, answers))
         if file.sha256 not in (None, metadata.etag):
             raise HubError(
                 f"{file.name} has changed on the Hub (sha256 {metadata.etag[:12]}..., not "
                 f"{file.sha256[:12]}...): nothing was downloaded."
             )
         self.reached_hub = True
-        try:
-            return self._fetch(metadata)
-        except OSError as error:
-            raise explain(error, file.name) from error
-
-    def _ask(self) -> list[FileMetadata]:
-        return [self.hub.metadata(self.file.repo, self.file.path, self.file.commit)]
-
-    def _fetch(self, metadata: FileMetadata) -> Path:
-        path, cache, etag = self.file.path, self.cache, metadata.etag
+        path, cache, etag = file.path, self.cache, metadata.etag
         pointer, blob = cache.pointer(metadata.commit, path), cache.blob(etag)
         blob.parent.mkdir(parents=True, exist_ok=True)
         self._discard_other_versions(etag)
@@ -210,7 +205,7 @@ class _Download:
                 cache.partial(etag).replace(blob)
                 cache.discard_partial(etag)
             self.done = metadata.size
-            return cache.link(etag, metadata.commit, path, self.file.revision)
+            return cache.link(etag, metadata.commit, path, file.revision)
 
     def _receive(self, metadata: FileMetadata) -> None:
         """Append what is missing to the partial file."""
@@ -219,23 +214,20 @@ class _Download:
         with self.cache.open_partial(etag) as part:
             if part.tell() > size:
                 part.truncate(size)
-            before = self.done = min(part.tell(), size)
-            if (lacking := size - before - free_bytes(folder)) > 0:
+            start = self.done = min(part.tell(), size)
+            if (lacking := size - start - free_bytes(folder)) > 0:
                 raise disk_full(self.file.name, lacking, folder)
-            try:
-                if before < size:
-                    self._append(part, metadata)
-            except HubError:
-                self.xet_failed = self.done == before
-                raise
-            finally:
-                self.progressed = self.done > before
+            if start < size:
+                read = _over_xet if self._takes_xet(metadata) else _over_http
+                try:
+                    self._append(part, size, partial(read, self.hub, metadata, self.file, start))
+                except HubError:
+                    self.xet_failed = read is _over_xet and self.done == start
+                    raise
             os.fsync(part.fileno())
 
-    def _append(self, part: FileIO, metadata: FileMetadata) -> None:
-        name, size, note = self.file.name, metadata.size, ""
-        read = _over_xet if self._takes_xet(metadata) else _over_http
-        source = partial(read, self.hub, metadata, name, self.done)
+    def _append(self, part: FileIO, size: int, source: Callable[[], Iterator[bytes]]) -> None:
+        name, note = self.file.name, ""
         with closing(_unless_stopped(self.stop, source)) as pieces:
             for piece in pieces:
                 if piece is not None:
@@ -321,22 +313,22 @@ class _Download:
         self.on_progress(FileProgress(state, self.done, note))
 
 
-def _over_http(hub: Hub, metadata: FileMetadata, name: str, start: int) -> Iterator[bytes]:
+def _over_http(hub: Hub, metadata: FileMetadata, file: RemoteFile, start: int) -> Iterator[bytes]:
     """The bytes of a file from `start` on; an empty piece for one that was sent in vain, because
     the server ignores ranges. Raises HubError, also for the answer of something else."""
-    with hub.stream(metadata.location, name, start) as response:
+    with hub.stream(metadata.location, file.name, start) as response:
         skipped, size, headers = start, str(metadata.size), response.headers
         if response.status_code == 206:
             match = _RANGE.fullmatch(headers.get("Content-Range", ""))
             if match is None or match[1] != str(start) or match[2] not in ("*", size):
-                raise HubError(f"The Hub sent the wrong part of {name}.", transient=True)
+                raise HubError(f"The Hub sent the wrong part of {file.name}.", transient=True)
             skipped = 0
         elif headers.get("Content-Length", size) != size:
-            raise HubError(f"{name} came with another size than the Hub says.", transient=True)
+            raise HubError(f"{file.name} came with another size than the Hub says.", transient=True)
         elif "text/html" in headers.get("Content-Type", ""):
             raise HubError(
-                f"A page came in place of {name}: check the proxy, or log in to the network you "
-                "are on.",
+                f"A page came in place of {file.name}: check the proxy, or log in to the network "
+                "you are on.",
                 transient=True,
             )
         for piece in response.iter_bytes():
@@ -344,7 +336,7 @@ def _over_http(hub: Hub, metadata: FileMetadata, name: str, start: int) -> Itera
             skipped = max(skipped - len(piece), 0)
 
 
-def _over_xet(hub: Hub, metadata: FileMetadata, name: str, start: int) -> Iterator[bytes]:
+def _over_xet(hub: Hub, metadata: FileMetadata, file: RemoteFile, start: int) -> Iterator[bytes]:
     """The bytes of a file from `start` on, from Xet storage. Raises HubError.
 
     Not by huggingface_hub, which starts such a download over each time.
@@ -371,7 +363,8 @@ def _over_xet(hub: Hub, metadata: FileMetadata, name: str, start: int) -> Iterat
             yield from group.download_stream(XetFileInfo(xet.file_hash, metadata.size), start=start)
     except (OSError, RuntimeError, ValueError) as error:
         raise HubError(
-            f"The Hub's storage failed on {name} (hf_xet: {error}): try again later to resume.",
+            f"The Hub's storage failed on {file.name} (hf_xet: {error}): try again later to "
+            "resume.",
             transient=True,
         ) from error
 
