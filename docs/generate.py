@@ -20,7 +20,7 @@ from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.commands.command import Command, Scope
 from eaglechat.tui.commands.registry import commands_of, name_of
 from eaglechat.tui.commands.slash import SLASH
-from eaglechat.tui.texts.statistics import STATISTICS
+from eaglechat.words.statistics import STATISTICS
 
 DOCS = Path(__file__).parent
 

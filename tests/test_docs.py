@@ -19,11 +19,11 @@ import pytest
 from eaglechat import cli
 from eaglechat.chat.history.lines import Line
 from eaglechat.settings import describe
-from eaglechat.tui.texts.statistics import STATISTICS
 from eaglechat.tui.themes import LoadedTheme, read_theme
 from eaglechat.wire import bench_records, capabilities, errors, protocol, records, stats
 from eaglechat.wire.lines import decode_event, decode_request, encode
 from eaglechat.wire.load_options import LoadOptions
+from eaglechat.words.statistics import STATISTICS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -1,6 +1,6 @@
 """Why a session does not do what it was asked to do, and its short news: conditions and records.
 
-`tui/texts/refusals.py` has the sentences. Why a reply cannot be continued is in
+`words/refusals.py` has the sentences. Why a reply cannot be continued is in
 `conversation/continuation.py`.
 """
 

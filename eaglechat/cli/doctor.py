@@ -38,7 +38,6 @@ from eaglechat.links.crashes import (
 )
 from eaglechat.links.http.discovery import ask
 from eaglechat.settings import Settings
-from eaglechat.tui.texts import drafting
 from eaglechat.wire.errors import (
     EngineError,
     ModelLoadError,
@@ -46,6 +45,7 @@ from eaglechat.wire.errors import (
     ProgramError,
     RpcError,
 )
+from eaglechat.words import drafting
 
 _COLUMNS = 79
 _TITLE_CELLS = 14

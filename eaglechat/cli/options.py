@@ -304,7 +304,7 @@ def _overridden(args: argparse.Namespace, configured: Settings) -> Settings:
 def in_role(args: argparse.Namespace, configured: Settings) -> Settings:
     """The settings overridden by their role, then by the flags. Raises CommandError."""
     from eaglechat.chat.writing.roles import Role, find_role
-    from eaglechat.tui.texts.failures import wrong_role
+    from eaglechat.words.failures import wrong_role
 
     name = configured.generation.role
     if not name:

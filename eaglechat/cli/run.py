@@ -19,9 +19,6 @@ from eaglechat.cli import options
 from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
 from eaglechat.cli.status import INTERRUPTED, OK, WrongUsageError, complain, reason
 from eaglechat.settings import Settings
-from eaglechat.tui.texts import headline
-from eaglechat.tui.texts.replies import ENDINGS, summary
-from eaglechat.tui.texts.statistics import in_json, part_in_json
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import (
@@ -38,6 +35,9 @@ from eaglechat.wire.protocol import (
 )
 from eaglechat.wire.records import NGRAM, FinishReason, Part, Round
 from eaglechat.wire.stats import Measured, who_drafted
+from eaglechat.words import headline
+from eaglechat.words.replies import ENDINGS, summary
+from eaglechat.words.statistics import in_json, part_in_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

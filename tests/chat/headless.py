@@ -14,9 +14,9 @@ from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.settings import Settings
-from eaglechat.tui.texts.refusals import sentence_of
-from eaglechat.tui.texts.timeline import Entry, entries
 from eaglechat.wire import protocol
+from eaglechat.words.refusals import sentence_of
+from eaglechat.words.timeline import Entry, entries
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.scripted_reports import pair_info
 from tests.waiting import until

@@ -30,11 +30,11 @@ from eaglechat.chat.comparing import (
 from eaglechat.chat.recording import Recording
 from eaglechat.engine.bench.looks import Looks
 from eaglechat.engine.bench.measure import PLAINLY
-from eaglechat.tui.texts import comparing
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import EVERYTHING, Capabilities
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import FinishReason, Origin, Token
+from eaglechat.words import comparing
 from tests.chat.headless import Headless
 from tests.chat.records import plainly, recorded, round_of
 from tests.tui.scripted_reports import pair_info

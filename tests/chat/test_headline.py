@@ -12,10 +12,10 @@ from eaglechat.chat.conversation import session
 from eaglechat.chat.headline import Headline, headline_of
 from eaglechat.hub.local.speeds import FEWEST_REPLIES, setup_of
 from eaglechat.settings.model import EngineSettings
-from eaglechat.tui.texts import headline as words
-from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason, Round
+from eaglechat.words import headline as words
+from eaglechat.words.numbers import numbers_of
 from tests.chat.headless import Headless, reopened
 from tests.chat.records import TERMS, recorded, round_of, with_checks
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from eaglechat.chat.refusals import Misfit, misfit
-from eaglechat.tui.texts.refusals import sentence_of
 from eaglechat.wire.stats import DrafterStats, of_the_draft
+from eaglechat.words.refusals import sentence_of
 from tests.chat.headless import Headless
 from tests.tui.scripted_reports import pair_info
 

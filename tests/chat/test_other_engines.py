@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from eaglechat.chat.refusals import no_comparison
-from eaglechat.tui.texts.numbers import numbers_of
-from eaglechat.tui.texts.refusals import sentence_of
-from eaglechat.tui.texts.wording import not_reported
 from eaglechat.wire.capabilities import EVERYTHING, Capabilities
 from eaglechat.wire.protocol import AUTO, Set
+from eaglechat.words.numbers import numbers_of
+from eaglechat.words.refusals import sentence_of
+from eaglechat.words.wording import not_reported
 from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY, ScriptedEngine
 

@@ -18,8 +18,8 @@ from eaglechat.hub.downloads.find_drafts import Where, find_drafts
 from eaglechat.hub.local.installed import status
 from eaglechat.hub.local.library import LocalModel, ModelKind, find, fitting, look_at, scan
 from eaglechat.hub.references import ModelFiles
-from eaglechat.tui.texts import ways
-from eaglechat.tui.texts.wording import DRAFTERS
+from eaglechat.words import ways
+from eaglechat.words.wording import DRAFTERS
 from tests import ggufs
 from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub

@@ -22,9 +22,9 @@ from eaglechat.cli.run import write_reply
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.settings import Settings
-from eaglechat.tui.texts.headline import in_short
 from eaglechat.wire import protocol as p
 from eaglechat.wire.student import student_t
+from eaglechat.words.headline import in_short
 
 _AROUND = 2
 """Plain replies before a reply, and after it."""

@@ -27,13 +27,13 @@ from eaglechat.engine.bench.report import BenchReport, by_drafter, report_of
 from eaglechat.engine.bench.verdict import judge
 from eaglechat.hub.local.speeds import Speeds, note_bench, setup_of
 from eaglechat.hub.units import format_seconds
-from eaglechat.tui.texts.bench import verdict_in_words
-from eaglechat.tui.texts.refusals import sentence_of
-from eaglechat.tui.texts.wording import plural
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AUTO, Auto, DrafterChoice, Hello, PairInfo, Shape
 from eaglechat.wire.stats import of_the_draft
+from eaglechat.words.bench import verdict_in_words
+from eaglechat.words.refusals import sentence_of
+from eaglechat.words.wording import plural
 
 T = TypeVar("T")
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from eaglechat.engine.bench.report import BenchReport, SettingResult
 from eaglechat.links.crashes import without
-from eaglechat.tui.texts import wording
-from eaglechat.tui.texts.bench import acceptance_of_ngrams, chart, prompt_table
-from eaglechat.tui.texts.gain import times
-from eaglechat.tui.texts.statistics import of_whole_reply
 from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.stats import SpeculationStats, of_the_draft, who_drafted
+from eaglechat.words import wording
+from eaglechat.words.bench import acceptance_of_ngrams, chart, prompt_table
+from eaglechat.words.gain import times
+from eaglechat.words.statistics import of_whole_reply
 
 _CHART_CELLS = 90
 _IN_ASCII = str.maketrans(dict.fromkeys("▌▋▊▉█", "#") | dict.fromkeys("▏▎▍", " "))

@@ -14,7 +14,7 @@ from eaglechat.chat.history.folder import ChatFolder, Hit
 from eaglechat.chat.history.listing import ChatSummary
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import OK, complain
-from eaglechat.tui.texts.failures import unreadable
+from eaglechat.words.failures import unreadable
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 

@@ -14,7 +14,7 @@ from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.cli.status import OK, CommandError
 from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import render, write
-from eaglechat.tui.texts import failures
+from eaglechat.words import failures
 
 _FORMATS = ("markdown", "json", "html")
 

@@ -19,7 +19,7 @@ from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import installed, library
 from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary
 from eaglechat.hub.references import InvalidReferenceError
-from eaglechat.tui.texts import drafting, ways
+from eaglechat.words import drafting, ways
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from eaglechat.hub.local.installed import Status
 from eaglechat.hub.local.library import LocalModel, drafters_of
 from eaglechat.hub.local.pairs import none_here
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.texts.drafting import about, of_model
+from eaglechat.words.drafting import about, of_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

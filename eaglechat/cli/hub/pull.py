@@ -46,8 +46,8 @@ from eaglechat.hub.references import (
     whole_models,
 )
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.texts.drafting import about, of_model
 from eaglechat.wire.neutral import neutralise
+from eaglechat.words.drafting import about, of_model
 
 _REDRAW_S = 0.1
 

@@ -20,7 +20,7 @@ from eaglechat.hub.local.pairs import BUILTIN_NAME, BUILTIN_TARGET_PACKAGE
 from eaglechat.hub.local.removal import plan_removal
 from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.texts.removal import consequences, what_goes
+from eaglechat.words.removal import consequences, what_goes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

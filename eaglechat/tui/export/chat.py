@@ -11,7 +11,7 @@ from eaglechat.chat.history.listing import title_of
 from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.writing.question import shown
-from eaglechat.tui.texts.replies import ENDINGS, summary
+from eaglechat.words.replies import ENDINGS, summary
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import msgspec
 from eaglechat.chat.conversation.turns import Question, Reply
 from eaglechat.chat.headline import headline_of
 from eaglechat.tui.export.chat import ExportedChat
-from eaglechat.tui.texts import headline
-from eaglechat.tui.texts.statistics import all_in_json
 from eaglechat.wire.records import Part, Round
+from eaglechat.words import headline
+from eaglechat.words.statistics import all_in_json
 
 VERSION = 1
 

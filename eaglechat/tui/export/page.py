@@ -12,8 +12,8 @@ from eaglechat import paths
 from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.export.chat import ExportedChat, numbers
-from eaglechat.tui.texts.wording import KINDS_OF_TOKENS, VISIBLE_WHITESPACE
 from eaglechat.wire.records import DraftToken, Part, Round
+from eaglechat.words.wording import KINDS_OF_TOKENS, VISIBLE_WHITESPACE
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -26,16 +26,16 @@ from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts import comparing, wording
-from eaglechat.tui.texts.bars import bar
-from eaglechat.tui.texts.gain import figure
-from eaglechat.tui.texts.replies import before_writing
-from eaglechat.tui.texts.wording import percent, plural
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import MUTED, Line
 from eaglechat.tui.widgets.tick_list import TickList
 from eaglechat.wire.protocol import AUTO, Hello, PairInfo, Speculation
+from eaglechat.words import comparing, wording
+from eaglechat.words.bars import bar
+from eaglechat.words.gain import figure
+from eaglechat.words.replies import before_writing
+from eaglechat.words.wording import percent, plural
 
 _FEWEST_FRAMES_PER_SECOND = 4
 _NUMBERS = 34

@@ -20,9 +20,9 @@ from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.commands.search import Entry
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.screens.palette import found, keys_in_words, run_of
-from eaglechat.tui.texts.wording import GLOSSARY
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.frame import Frame
+from eaglechat.words.wording import GLOSSARY
 
 TERM_CELLS = 16
 """Cells of the first column."""

@@ -22,10 +22,10 @@ from eaglechat.links.crashes import starts_again
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall, Update
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
+from eaglechat.words import wording
 
 if TYPE_CHECKING:
     from eaglechat.hub.local.forms import LoadFile
@@ -151,7 +151,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     @on(Prompt.Sent)
     def _sent(self, event: Prompt.Sent) -> None:
         if not event.text.strip():
-            self.notify(wording.write_first())
+            self.notify(with_keys(wording.WRITE_FIRST))
         self._send_later(bool(event.text.strip()))
 
     @on(TextArea.Changed)

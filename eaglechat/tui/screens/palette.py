@@ -19,7 +19,7 @@ from eaglechat.tui.commands.registry import name_of
 from eaglechat.tui.commands.search import Entry, ranked
 from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts.wording import GLOSSARY
+from eaglechat.words.wording import GLOSSARY
 
 Run = Callable[[], object]
 

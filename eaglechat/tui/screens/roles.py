@@ -14,10 +14,10 @@ from eaglechat.chat.writing.roles import NO_ROLE, is_name, load_roles
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.texts.failures import wrong_role
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.words.failures import wrong_role
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from eaglechat.tui.commands.bindings import moves
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED, Line
+from eaglechat.words.wording import VISIBLE_WHITESPACE
 
 _NOTES = {
     "speculation": "for new chats; a pair can have its own n_draft_max",

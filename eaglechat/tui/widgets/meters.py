@@ -8,8 +8,8 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-from eaglechat.tui.texts.bars import bar, round_glyph
 from eaglechat.wire.records import Round
+from eaglechat.words.bars import bar, round_glyph
 
 
 class Bar(Widget):

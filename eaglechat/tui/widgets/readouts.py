@@ -7,7 +7,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import Static
 
-from eaglechat.tui.texts import wording
+from eaglechat.words import wording
 
 Part = Content | str | tuple[str, str]
 """A piece of a text: plain, or with its style."""

@@ -8,11 +8,11 @@ from textual.content import Content
 from textual.widget import Widget
 
 from eaglechat.tui.commands.registry import keys_of, name_of
-from eaglechat.tui.texts import headline, wording
-from eaglechat.tui.texts.bars import round_glyph
-from eaglechat.tui.texts.numbers import Numbers
-from eaglechat.tui.texts.statistics import of_whole_reply
 from eaglechat.wire.protocol import AUTO
+from eaglechat.words import headline, wording
+from eaglechat.words.bars import round_glyph
+from eaglechat.words.numbers import Numbers
+from eaglechat.words.statistics import of_whole_reply
 
 _ROUNDS, _LEAST_ROUNDS = 12, 4
 """The most rounds it shows, and the fewest that say something."""

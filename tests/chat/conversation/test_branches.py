@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eaglechat.tui.texts.timeline import SiblingNumber
+from eaglechat.words.timeline import SiblingNumber
 from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY
 

@@ -13,11 +13,11 @@ from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.chat.recording import Recording
 from eaglechat.links.base import Link
 from eaglechat.settings import GenerationSettings, Settings
-from eaglechat.tui.texts.numbers import numbers_of
-from eaglechat.tui.texts.replies import progress
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, Message
 from eaglechat.wire.records import FinishReason, Prefill
+from eaglechat.words.numbers import numbers_of
+from eaglechat.words.replies import progress
 from tests.chat.headless import Headless, reopened
 from tests.chat.records import TERMS
 from tests.tui.scripted import REPLY

@@ -9,7 +9,7 @@ import pytest
 
 from eaglechat.chat.history import listing
 from eaglechat.chat.history.listing import ChatSummary, summarise, title_of
-from eaglechat.tui.texts.failures import unreadable
+from eaglechat.words.failures import unreadable
 from tests.chat.headless import left_chat
 from tests.chat.history.files import write_chat
 

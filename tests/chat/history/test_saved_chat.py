@@ -26,7 +26,7 @@ from eaglechat.chat.history.lines import (
 from eaglechat.chat.history.packing import pack
 from eaglechat.chat.history.saved_chat import read_chat, saved_chats
 from eaglechat.chat.recording import TurnPart
-from eaglechat.tui.texts.failures import why
+from eaglechat.words.failures import why
 from tests.chat.headless import Headless
 from tests.chat.history.files import fresh, resumed
 from tests.chat.records import round_of, thinking

@@ -12,7 +12,7 @@ from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.context_use import ContextUse, TurnLength, context_use
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.settings import Settings
-from eaglechat.tui.texts.context import in_words, warning
+from eaglechat.words.context import in_words, warning
 from tests.chat.headless import Headless
 
 DRAFT = (TurnPart("x" * 400),)

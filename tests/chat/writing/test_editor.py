@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
-from eaglechat.tui.texts.failures import not_edited
+from eaglechat.words.failures import not_edited
 
 APPENDS = [sys.executable, "-c", "import sys; open(sys.argv[1], 'a').write(' more\\n')"]
 

@@ -20,7 +20,7 @@ from eaglechat.chat.writing.files import (
     read_part,
     typed_path,
 )
-from eaglechat.tui.texts.failures import cannot_attach
+from eaglechat.words.failures import cannot_attach
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from eaglechat.chat.writing.roles import (
     read_role,
 )
 from eaglechat.settings import GenerationSettings, Settings
-from eaglechat.tui.texts.failures import wrong_role
+from eaglechat.words.failures import wrong_role
 from tests.chat.headless import Headless
 
 PIRATE = 'description = "Talks\\n like one"\nsystem_prompt = "Arr."\ntemperature = 1.5\n'

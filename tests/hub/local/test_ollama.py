@@ -19,7 +19,7 @@ from eaglechat.hub.local.ollama import ManifestError, weights
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.removal import plan_removal, remove
 from eaglechat.hub.local.stores import Source
-from eaglechat.tui.texts.removal import consequences
+from eaglechat.words.removal import consequences
 from tests import ggufs
 from tests.hub.ollama_store import MODEL, layer, manifest, put, put_blob, put_manifest
 

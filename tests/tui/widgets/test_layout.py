@@ -24,13 +24,13 @@ from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.more import MoreScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.settings import SettingsScreen
-from eaglechat.tui.texts.numbers import numbers_of
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.wire.gain import MeasuredGain
+from eaglechat.words.numbers import numbers_of
 from tests.ggufs import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from eaglechat.tui.texts.timeline import Entry
 from eaglechat.tui.widgets.transcript.rows import Rows
+from eaglechat.words.timeline import Entry
 from tests.tui.widgets.transcript_app import TranscriptApp, on_screen, until
 
 HEIGHT = 12

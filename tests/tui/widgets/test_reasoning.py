@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from eaglechat.engine.templates.dialect import tagged
-from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.transcript.reply import ThoughtEntry
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.records import Part
+from eaglechat.words import wording
 from tests.tui.driving import WIDE, Driver
 from tests.tui.scripted import ScriptedEngine
 

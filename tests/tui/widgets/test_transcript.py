@@ -14,9 +14,9 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from eaglechat.settings.model import View
-from eaglechat.tui.texts.timeline import Entry
 from eaglechat.tui.widgets.transcript.entry import QuestionEntry
 from eaglechat.tui.widgets.transcript.reply import ReplyEntry
+from eaglechat.words.timeline import Entry
 from tests.tui.textual_private import notices
 from tests.tui.widgets.transcript_app import (
     ROUNDS,

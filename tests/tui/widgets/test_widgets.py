@@ -9,7 +9,6 @@ from textual import events
 from textual.app import App, ComposeResult
 
 from eaglechat.chat.headline import Headline
-from eaglechat.tui.texts.bars import bar, round_glyph
 from eaglechat.tui.widgets.meters import change_marks
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.segments import Segments
@@ -21,6 +20,7 @@ from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason
 from eaglechat.wire.stats import SpeculationStats, stats_of
 from eaglechat.wire.stretch import RoundMeans
+from eaglechat.words.bars import bar, round_glyph
 from tests.chat.records import round_of
 from tests.tui.widgets.transcript_app import until
 

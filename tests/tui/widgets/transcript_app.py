@@ -15,7 +15,6 @@ from textual.widget import Widget
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.paths import builtin_themes_dir
 from eaglechat.settings.model import View
-from eaglechat.tui.texts.timeline import Entry, Kind
 from eaglechat.tui.themes import load_themes, token_variable_defaults
 from eaglechat.tui.widgets.transcript.reply import ReplyEntry
 from eaglechat.tui.widgets.transcript.token_styles import Legend
@@ -30,6 +29,7 @@ from eaglechat.wire.records import (
     RoundTimings,
     Token,
 )
+from eaglechat.words.timeline import Entry, Kind
 from tests.chat.records import answering
 from tests.tui.textual_private import drawn_strips
 from tests.waiting import until_async

@@ -19,11 +19,11 @@ from eaglechat.chat.recording import Recording
 from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.texts.bars import bar
-from eaglechat.tui.texts.wording import drafter, not_reported, plural, visible
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.records import FinishReason, Origin, Round, Token
+from eaglechat.words.bars import bar
+from eaglechat.words.wording import drafter, not_reported, plural, visible
 
 LOOKS_PER_SECOND = 8
 TOKEN_CELLS = 16

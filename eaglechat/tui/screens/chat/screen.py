@@ -75,12 +75,6 @@ from eaglechat.tui.services import clipboard
 from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
-from eaglechat.tui.texts import context, failures, speculation, wording
-from eaglechat.tui.texts.numbers import numbers_of
-from eaglechat.tui.texts.refusals import sentence_of
-from eaglechat.tui.texts.replies import progress
-from eaglechat.tui.texts.timeline import entries, entries_of
-from eaglechat.tui.texts.turned import in_force, without_effect
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.key_line import KeyLine, Offer
 from eaglechat.tui.widgets.notices import Notices
@@ -95,6 +89,12 @@ from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.neutral import neutralise
+from eaglechat.words import context, failures, speculation, wording
+from eaglechat.words.numbers import numbers_of
+from eaglechat.words.refusals import sentence_of
+from eaglechat.words.replies import progress
+from eaglechat.words.timeline import Entry, entries, entries_of
+from eaglechat.words.turned import in_force, without_effect
 
 NUMBERS_PER_SECOND, FEWEST_NUMBERS_PER_SECOND = 8, 2
 SAVES_PER_SECOND = 1
@@ -271,7 +271,7 @@ class ChatScreen(PromptScreen[None]):
         session.look()
         if session.version != self._drawn_version:
             self._drawn_version = session.version
-            self.transcript.show([*entries(session)])
+            self.transcript.show([*map(_with_keys, entries(session))])
             self.refresh_bindings()
             self.show_numbers()
         elif session.running is not None:
@@ -478,7 +478,7 @@ class ChatScreen(PromptScreen[None]):
         elif self._being_read:
             self.notify(f"{', '.join(self._being_read)}: still being read.")
         elif not text.strip():
-            self.notify(wording.write_first())
+            self.notify(with_keys(wording.WRITE_FIRST))
         elif self.session.running is not None:
             self._queue(event.text)
         elif self._is_too_much(text):
@@ -1134,6 +1134,12 @@ class ChatScreen(PromptScreen[None]):
         if problem:
             self.notify(problem, severity="warning")
         return written
+
+
+def _with_keys(entry: Entry) -> Entry:
+    """An entry, a notice of the app with the names of keys."""
+    is_notice = entry.kind in ("information", "warning", "error")
+    return replace(entry, text=with_keys(entry.text)) if is_notice else entry
 
 
 def _on_or_off(value: bool) -> str:

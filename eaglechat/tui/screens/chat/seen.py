@@ -12,10 +12,10 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.texts.wording import one_decimal, plural
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Rendered
+from eaglechat.words.wording import one_decimal, plural
 
 _CONTROL = "bold $text-accent on $accent-muted"
 

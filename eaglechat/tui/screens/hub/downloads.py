@@ -20,10 +20,10 @@ from eaglechat.tui.commands.registry import ENTER, key_of, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts.bars import bar
 from eaglechat.tui.widgets.filter import Rows
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED, Part
+from eaglechat.words.bars import bar
 
 if TYPE_CHECKING:
     # At run time these would bring the converter's code, for which the screen would wait.

@@ -31,12 +31,12 @@ from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts import drafting, wording
-from eaglechat.tui.texts.removal import consequences, what_goes
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import DrafterKind
+from eaglechat.words import drafting, wording
+from eaglechat.words.removal import consequences, what_goes
 
 _NEWER = ("newer on the Hub · ", "$text-accent")
 """Before a name: behind it there may be no room."""

@@ -23,9 +23,9 @@ from eaglechat.tui.commands.registry import ENTER, with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import OTHER_BUTTON
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts import drafting
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED, Part
+from eaglechat.words import drafting
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry

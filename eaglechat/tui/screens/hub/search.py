@@ -39,10 +39,10 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts import ways, wording
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED, Part
+from eaglechat.words import ways, wording
 
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.client import RemoteRepo, SearchHit

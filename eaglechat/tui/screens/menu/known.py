@@ -13,9 +13,9 @@ from eaglechat.hub.fit import Fit, Machine
 from eaglechat.hub.local.pairs import InspectedPair, OfferedPair
 from eaglechat.hub.local.speeds import Gain
 from eaglechat.tui.screens.menu.servers import ServerNews
-from eaglechat.tui.texts import drafting
 from eaglechat.wire.protocol import DrafterKind
 from eaglechat.wire.records import KvType
+from eaglechat.words import drafting
 
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.queue import InstallSnapshot

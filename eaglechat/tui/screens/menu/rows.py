@@ -18,8 +18,8 @@ from eaglechat.hub.fit import Fit
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.servers import served
-from eaglechat.tui.texts import drafting, wording
 from eaglechat.tui.widgets.readouts import MUTED, Part
+from eaglechat.words import drafting, wording
 
 _MARK, _SIZE, _WORD, _GAIN, _NOTE = 2, 9, 9, 15, 14
 _LONGEST_NAME = 44

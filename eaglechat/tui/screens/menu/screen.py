@@ -38,10 +38,10 @@ from eaglechat.tui.screens.menu import files, rows, sections
 from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.servers import ServerNews, ServerWatch
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts import wording
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import Line
+from eaglechat.words import wording
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry
@@ -509,7 +509,7 @@ class MenuScreen(EagleScreen[None]):
             try:
                 chat = read_chat(file)
             except (OSError, ChatFormatError) as error:
-                from eaglechat.tui.texts import failures
+                from eaglechat.words import failures
 
                 said = f"{file} cannot be read: {failures.why(error)}."
                 yield partial(self.notify, said, severity="error")

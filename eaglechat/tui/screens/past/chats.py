@@ -26,10 +26,10 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import AskDialog
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.texts import failures, wording
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.words import failures, wording
 
 LOOKS_PER_SECOND = 5
 ROWS_AT_ONCE = 100

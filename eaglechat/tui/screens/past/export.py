@@ -18,12 +18,12 @@ from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import Format, free_file, render, write
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.texts import failures
 from eaglechat.tui.widgets.filter import Rows
 from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
+from eaglechat.words import failures
 
 
 class _Choice(NamedTuple):

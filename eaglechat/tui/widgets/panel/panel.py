@@ -30,11 +30,6 @@ from eaglechat.chat.controls import (
 )
 from eaglechat.chat.refusals import Off
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.texts import wording
-from eaglechat.tui.texts.numbers import Numbers
-from eaglechat.tui.texts.refusals import REASONS
-from eaglechat.tui.texts.statistics import of_whole_reply
-from eaglechat.tui.texts.turned import label
 from eaglechat.tui.widgets.meters import RoundStrip
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.segments import Segments
@@ -45,6 +40,11 @@ from eaglechat.tui.widgets.panel.why_view import WhyView
 from eaglechat.tui.widgets.readouts import Line, Reading
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+from eaglechat.words import wording
+from eaglechat.words.numbers import Numbers
+from eaglechat.words.refusals import REASONS
+from eaglechat.words.statistics import of_whole_reply
+from eaglechat.words.turned import label
 
 _LENGTHS = (AUTO, *map(str, range(N_DRAFT_MAX_LIMIT + 1)))
 _RARE_LENGTHS = ("7", *map(str, range(9, N_DRAFT_MAX_LIMIT + 1)))

@@ -9,9 +9,9 @@ from textual.style import Style
 from textual.widget import Widget
 
 from eaglechat.chat.headline import Headline
-from eaglechat.tui.texts import headline as words
-from eaglechat.tui.texts.bars import column
 from eaglechat.wire.records import Round
+from eaglechat.words import headline as words
+from eaglechat.words.bars import column
 
 _KEYS = "0123456789.x"
 _LARGE = (

@@ -6,10 +6,10 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-from eaglechat.tui.texts.bars import bar
-from eaglechat.tui.texts.wording import percent
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.wire.stretch import RoundMeans
+from eaglechat.words.bars import bar
+from eaglechat.words.wording import percent
 
 _GAUGE = 20
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}

@@ -23,11 +23,11 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from eaglechat.chat.conversation.turns import TurnId
-from eaglechat.tui.texts.timeline import SiblingNumber
 from eaglechat.tui.widgets.transcript.rows import PROSE_CELLS
 from eaglechat.tui.widgets.transcript.token_styles import TokenStyled
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Piece, Row, Run, Wrapping
 from eaglechat.wire.neutral import neutralise
+from eaglechat.words.timeline import SiblingNumber
 
 MARKER_CELLS = 2
 _MARKED = Style(reverse=True)

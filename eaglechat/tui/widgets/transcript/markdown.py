@@ -21,9 +21,9 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.theme import Theme
 
-from eaglechat.tui.texts.wording import fitting
 from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
 from eaglechat.wire.neutral import neutralise, neutralise_line
+from eaglechat.words.wording import fitting
 
 CODE, LINK = "code", "link"
 """Meta keys of a cell that reacts to a click. The value of CODE is the number of the code block to

@@ -17,7 +17,6 @@ from textual.worker import Worker, WorkerState
 
 from eaglechat.chat.recording import Recording
 from eaglechat.settings.model import View
-from eaglechat.tui.texts.wording import VISIBLE_WHITESPACE
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.entry import Body, TranscriptEntry
 from eaglechat.tui.widgets.transcript.formatting import COPY, FAINT, FormattedText
@@ -38,6 +37,7 @@ from eaglechat.tui.widgets.transcript.token_styles import GUESSED, NGRAM_KIND
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Run
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round, Token
+from eaglechat.words.wording import VISIBLE_WHITESPACE
 
 RENDERED_EVERY_S, RENDERING_PAUSE = 0.1, 3.0
 """The pause between two Markdown renderings of a growing reply: at least RENDERED_EVERY_S seconds,

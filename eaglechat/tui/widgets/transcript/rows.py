@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from eaglechat.tui.texts.timeline import Entry
 from eaglechat.wire.records import Part
+from eaglechat.words.timeline import Entry
 
 PROSE_CELLS = 96
 """The widest row of text: the eye loses its line in a longer one."""

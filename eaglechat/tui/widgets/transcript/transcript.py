@@ -14,7 +14,6 @@ from eaglechat.chat.recording import Recording
 from eaglechat.settings.model import View
 from eaglechat.tui.commands.bindings import turn_bindings
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.texts import timeline, wording
 from eaglechat.tui.widgets.transcript.entry import (
     NoticeEntry,
     QuestionEntry,
@@ -32,6 +31,7 @@ from eaglechat.tui.widgets.transcript.reply import (
 from eaglechat.tui.widgets.transcript.rows import Rows
 from eaglechat.tui.widgets.transcript.scrolling import Aim, RowScroll
 from eaglechat.wire.neutral import neutralise
+from eaglechat.words import timeline, wording
 
 Item = TypeVar("Item")
 

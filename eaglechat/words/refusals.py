@@ -23,7 +23,7 @@ from eaglechat.chat.refusals import (
     Off,
     Remark,
 )
-from eaglechat.tui.texts import comparing, failures, wording
+from eaglechat.words import comparing, failures, wording
 
 SENTENCES: Mapping[Remark | CannotContinue, str] = {
     Remark.BUSY: "A reply is being written: {chat.stop} stops it.",

@@ -9,7 +9,7 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.removal import Removal
 from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.texts.wording import plural
+from eaglechat.words.wording import plural
 
 _SHARED = {
     Source.HUGGING_FACE: "It is in the Hugging Face cache, where other programs find it too.",

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.texts.wording import drafter
+from eaglechat.words.wording import drafter
 
 if TYPE_CHECKING:
     # At run time this would bring the Hub's client.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.tui.texts.gain import in_words
 from eaglechat.wire.gain import GainVerdict, verdict_of
+from eaglechat.words.gain import in_words
 
 
 @pytest.mark.parametrize(

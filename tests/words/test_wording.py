@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eaglechat.tui.texts import replies, wording
 from eaglechat.wire.protocol import DrafterInfo
 from eaglechat.wire.records import FinishReason, Part
+from eaglechat.words import replies, wording
 from tests.chat.records import TERMS, answering, recorded, round_of, thinking, with_checks
 from tests.tui.scripted_reports import pair_info
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from eaglechat.tui.texts import wording
-from eaglechat.tui.texts.bars import bar
-from eaglechat.tui.texts.gain import as_far_as_known, figure, in_words, times
 from eaglechat.wire.bench_records import AS_STARTED
 from eaglechat.wire.records import NGRAM
+from eaglechat.words import wording
+from eaglechat.words.bars import bar
+from eaglechat.words.gain import as_far_as_known, figure, in_words, times
 
 if TYPE_CHECKING:
     from eaglechat.engine.bench.report import BenchReport, SettingResult, Speed

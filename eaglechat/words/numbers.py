@@ -16,12 +16,12 @@ from eaglechat.chat.controls import (
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.headline import Headline
 from eaglechat.chat.refusals import speculation_off
-from eaglechat.tui.texts import wording
-from eaglechat.tui.texts.refusals import reason_of
 from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, Round
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.wire.stretch import RoundMeans
+from eaglechat.words import wording
+from eaglechat.words.refusals import reason_of
 
 _MOST_ROUNDS = 512
 """The most rounds that the panel draws."""

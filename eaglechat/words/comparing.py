@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from eaglechat.chat.comparing import FEWEST_HEATS, Fork, Result
-from eaglechat.tui.texts import wording
-from eaglechat.tui.texts.gain import as_far_as_known
-from eaglechat.tui.texts.wording import drafter, plural, visible
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import NGRAM
+from eaglechat.words import wording
+from eaglechat.words.gain import as_far_as_known
+from eaglechat.words.wording import drafter, plural, visible
 
 _FORK_EXCERPT = 24
 """Characters of the text around the first difference between two replies."""

@@ -8,7 +8,8 @@ import pytest
 
 from eaglechat.chat.history.lines import EndLine, decode
 from eaglechat.chat.history.packing import pack, unpack
-from eaglechat.tui.texts.statistics import (
+from eaglechat.wire.stats import Measured, measured
+from eaglechat.words.statistics import (
     ACCEPTANCE_RATE,
     STATISTICS,
     TOKENS_PER_SECOND,
@@ -17,7 +18,6 @@ from eaglechat.tui.texts.statistics import (
     part_in_json,
     summary,
 )
-from eaglechat.wire.stats import Measured, measured
 from tests.chat.records import recorded, round_of
 
 ROUNDS = [round_of(1, 2), replace(round_of(3, drafted=0), index=1)]

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from rich.cells import cell_len, set_cell_size
 
 from eaglechat.links.base import Died
-from eaglechat.tui.commands.registry import key_of
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason
@@ -111,9 +110,8 @@ def ago(then: float, now: float) -> str:
     return datetime.datetime.fromtimestamp(then).strftime("%Y-%m-%d")
 
 
-def write_first() -> str:
-    """Why an empty prompt is not sent."""
-    return f"Write something first; {key_of('prompt.send')} sends it."
+WRITE_FIRST = "Write something first; {prompt.send} sends it."
+"""Why an empty prompt is not sent."""
 
 
 def not_reported(hello: Hello | None, what: str) -> str | None:
@@ -174,7 +172,7 @@ def died_in_chat(event: Died) -> str:
     log = "" if event.why else f"{_log(event.log_tail)}\n"
     return (
         f"{log}{sentence(event.reason)} "
-        f"Your chat is saved. {key_of('chat.load_again')} loads the models again."
+        "Your chat is saved. {chat.load_again} loads the models again."
     )
 
 

@@ -8,13 +8,13 @@ from typing import get_args
 import pytest
 
 from eaglechat.gguf.header import read_header
-from eaglechat.tui.texts import drafting
-from eaglechat.tui.texts.wording import DRAFTERS, drafter
 from eaglechat.wire.protocol import DrafterKind
 from eaglechat.wire.records import NGRAM
+from eaglechat.words import drafting
+from eaglechat.words.wording import DRAFTERS, drafter
 from tests import ggufs
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 HEAD = ("blk.6.nextn.eh_proj.weight", (8, 8))
 BLOCK = ("blk.0.attn_norm.weight", (8,))
 

@@ -1,4 +1,5 @@
-"""The entries that the transcript shows of a chat, in order, and its notices in words."""
+"""The entries that the transcript shows of a chat, in order, and its notices in words. A command in
+braces, such as `{chat.stop}`, stands for its key."""
 
 from __future__ import annotations
 
@@ -13,11 +14,10 @@ from eaglechat.chat.writing.question import shown
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died
 from eaglechat.links.crashes import without
-from eaglechat.tui.commands.registry import key_of
-from eaglechat.tui.texts import replies, wording
-from eaglechat.tui.texts.refusals import sentence_of
 from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.records import Part
+from eaglechat.words import replies, wording
+from eaglechat.words.refusals import sentence_of
 
 Kind = NoticeKind | Literal["reply", "thought", "window"]
 
@@ -134,7 +134,7 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
     if has_auto and pair.source == "built-in" and isinstance(length, int) and length:
         last = (
             f"{pair.note} It drafts {wording.plural(length, 'token')} per round to show how it "
-            f"works; {key_of('chat.auto')} lets measurement choose."
+            f"works; {{chat.auto}} lets measurement choose."
         ).lstrip()
     guess = "the draft guesses" if info.draft else "the model's own MTP heads guess"
     if len(info.drafters) > 1:
@@ -150,5 +150,5 @@ def _only_read(pair: Pair) -> str:
     """The first line of a chat whose models are not on this machine."""
     return (
         f"{pair.target} no longer exists, so this chat is read-only. "
-        f"{key_of('chat.load_again')} loads the models once they are back."
+        "{chat.load_again} loads the models once they are back."
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.tui.texts import headline, wording
-from eaglechat.tui.texts.numbers import Numbers
-from eaglechat.tui.texts.statistics import of_whole_reply
 from eaglechat.wire.stats import SpeculationStats
+from eaglechat.words import headline, wording
+from eaglechat.words.numbers import Numbers
+from eaglechat.words.statistics import of_whole_reply
 
 _NAME = 14
 

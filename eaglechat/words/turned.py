@@ -11,8 +11,8 @@ from eaglechat.chat.controls import (
     Controls,
     RangeControl,
 )
-from eaglechat.tui.texts.wording import DRAFTERS
 from eaglechat.wire.protocol import AUTO
+from eaglechat.words.wording import DRAFTERS
 
 _LABELS = {
     "n_draft_max": "length",

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from eaglechat.chat.headline import headline_of
 from eaglechat.chat.recording import Recording
-from eaglechat.tui.texts import statistics
-from eaglechat.tui.texts.headline import in_short
-from eaglechat.tui.texts.wording import (
+from eaglechat.wire.protocol import Loading
+from eaglechat.wire.records import FinishReason, Prefill
+from eaglechat.wire.stats import Measured, PartStats
+from eaglechat.words import statistics
+from eaglechat.words.headline import in_short
+from eaglechat.words.wording import (
     percent,
     plural,
     tokens_per_second,
     two_decimals,
 )
-from eaglechat.wire.protocol import Loading
-from eaglechat.wire.records import FinishReason, Prefill
-from eaglechat.wire.stats import Measured, PartStats
 
 if TYPE_CHECKING:
     # Not imported: the command line reads this file at its start.

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from eaglechat.tui.texts.wording import one_decimal, percent, two_decimals
 from eaglechat.wire.records import ReplyTimings
 from eaglechat.wire.stats import Measured, SpeculationStats
+from eaglechat.words.wording import one_decimal, percent, two_decimals
 
 Unit = Literal["share", "tokens", "tokens per round", "tokens per second", "rounds", "ms"]
 

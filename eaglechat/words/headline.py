@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from eaglechat.chat.headline import Headline
-from eaglechat.tui.texts.gain import figure
-from eaglechat.tui.texts.wording import tokens_per_second
+from eaglechat.words.gain import figure
+from eaglechat.words.wording import tokens_per_second
 
 _SILENT = {
     "none": "",

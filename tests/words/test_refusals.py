@@ -7,8 +7,8 @@ from eaglechat.chat.refusals import EngineLimit, Limit, Off, Remark
 from eaglechat.chat.writing.editor import NotEdited
 from eaglechat.chat.writing.files import CannotAttach
 from eaglechat.chat.writing.roles import WrongRole
-from eaglechat.tui.texts.failures import ATTACHING, EDITING, ROLES
-from eaglechat.tui.texts.refusals import LIMITS, REASONS, SENTENCES, sentence_of
+from eaglechat.words.failures import ATTACHING, EDITING, ROLES
+from eaglechat.words.refusals import LIMITS, REASONS, SENTENCES, sentence_of
 
 
 def test_every_member_has_its_words() -> None:

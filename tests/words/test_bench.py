@@ -6,8 +6,8 @@ import pytest
 
 from eaglechat.engine.bench.report import BenchReport, report_of
 from eaglechat.engine.bench.verdict import judge
-from eaglechat.tui.texts.bench import verdict_in_words
 from eaglechat.wire.bench_records import BenchRun
+from eaglechat.words.bench import verdict_in_words
 
 
 def measured(

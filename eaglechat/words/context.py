@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eaglechat.chat.writing.context_use import ContextUse
-from eaglechat.tui.texts.wording import fitting
+from eaglechat.words.wording import fitting
 
 _LONGEST_TITLE = 40
 """In cells: a turn then fits on one line of 80 columns, with its number and length."""

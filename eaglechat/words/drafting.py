@@ -10,8 +10,8 @@ from eaglechat.engine.drafters.pairing import takes_drafts
 from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.texts.wording import drafter
 from eaglechat.wire.protocol import DrafterKind
+from eaglechat.words.wording import drafter
 
 if TYPE_CHECKING:
     from eaglechat.hub.local.library import LocalModel
