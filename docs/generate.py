@@ -1,4 +1,4 @@
-"""Writes the generated tables of the documentation: settings, keys, servers, statistics.
+"""Writes the generated tables of the documentation: settings, keys, servers, statistics, flags.
 
 `python docs/generate.py` after a change of either; a test fails while a part is out of date.
 """
@@ -14,7 +14,8 @@ from typing import get_args, get_type_hints
 
 import msgspec
 
-from eaglechat.settings import describe
+from eaglechat.cli.train import described, metavar_of
+from eaglechat.settings import describe, find
 from eaglechat.settings.description import wanted
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.commands.command import Command, Scope
@@ -132,11 +133,28 @@ def statistics() -> str:
     return "\n".join([*lines, ""])
 
 
+def training() -> str:
+    """A table of the flags of `eaglechat train`."""
+    lines = ["| Flag | Meaning |", "| --- | --- |"]
+    for field in described():
+        default = field.default
+        is_shown = isinstance(default, int | float | str) and bool(default)
+        meaning = field.description.rstrip(".") + (f" ({default})" if is_shown else "")
+        lines.append(_row([f"`{field.flag} {metavar_of(field)}".rstrip() + "`", meaning]))
+    of_app = (find("generation", "thinking"), find("engine", "n_threads"))
+    for doc in (*of_app, find("engine", "n_gpu_layers")):
+        lines.append(_row([f"`{doc.flag}`", doc.flag_help.rstrip(".")]))
+        for flag, value in doc.shorthand:
+            lines.append(_row([f"`{flag}`", f"The same as {doc.flag} {value}"]))
+    return "\n".join([*lines, ""])
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "keys": keys,
     "servers": servers,
     "screen": statistics,
+    "training": training,
 }
 
 if __name__ == "__main__":

@@ -213,7 +213,7 @@ def add_flags(group: argparse._ActionsContainer, *docs: SettingDoc) -> None:
     """Add the flags of these settings."""
     for doc in docs:
         how: dict[str, Any] = {"dest": _OVERRIDES, "action": _Override}
-        how["help"] = _help(doc.flag_help)
+        how["help"] = help_text(doc.flag_help)
         if doc.example:
             how["help"] += f" (such as '{written(doc.example)}')"
         if doc.kind is bool:
@@ -276,7 +276,7 @@ def _metavar(doc: SettingDoc) -> str:
     return "|".join((_METAVARS[doc.kind], *doc.words))
 
 
-def _help(sentence: str) -> str:
+def help_text(sentence: str) -> str:
     """A sentence in the style of argparse's help: lower case, no full stop."""
     first = sentence[0] if sentence[1].isupper() else sentence[0].lower()
     return (first + sentence[1:]).rstrip(".").replace("%", "%%")

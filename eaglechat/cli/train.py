@@ -7,21 +7,33 @@ import re
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from eaglechat import paths
+from msgspec import NODEFAULT
+
 from eaglechat.cli import options
 from eaglechat.cli.loading import Interrupt
 from eaglechat.cli.parsing import checked_type
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import INTERRUPTED, OK, CommandError, WrongUsageError, complain
+from eaglechat.hub.errors import ConversionError
 from eaglechat.hub.units import format_bytes, format_seconds
-from eaglechat.settings import find
+from eaglechat.settings import SettingDoc, find
+from eaglechat.settings.description import docs_of
+from eaglechat.train.settings import (
+    SELF_WRITTEN_TOKENS,
+    Budget,
+    PausedError,
+    Recipe,
+    RunSettings,
+    beside,
+)
+from eaglechat.wire.protocol import Thinking
 
 if TYPE_CHECKING:
+    # They load torch, which takes seconds and may be missing.
     from eaglechat.train.report import MeasuredDraft
     from eaglechat.train.run import TrainingOutcome, TrainingProgress
-    from eaglechat.train.settings import Budget, RunSettings
 
 _BUDGET = re.compile(r"^(\d+(?:\.\d+)?)\s*([smh]?)$")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -31,159 +43,60 @@ _NO_TORCH = (
 )
 
 
+def described() -> list[SettingDoc]:
+    """What a run is asked for by flags, in the order in which the help shows it."""
+    fields = (*docs_of(RunSettings, "run"), *docs_of(Recipe, "recipe"))
+    return [field for field in fields if field.description]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    whole = options.number(int, 1, None)
-    parser.add_argument(
-        "--target", type=Path, required=True, metavar="TARGET.gguf", help="the model to draft for"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DRAFT.gguf", help="the file to write"
-    )
-    parser.add_argument(
-        "--work",
-        type=Path,
-        metavar="DIR",
-        help="directory for chats, features and checkpoints (default: DRAFT.training)",
-    )
-    parser.add_argument(
-        "--restart",
-        action="store_true",
-        help="train again from the start; chats and features are kept",
-    )
-    data = parser.add_argument_group("what it learns from (default: chats the target writes)")
-    data.add_argument(
-        "--write",
-        type=whole,
-        metavar="TOKENS",
-        help="chats the target writes itself, in tokens (default 1000000 without other data)",
-    )
-    data.add_argument(
-        "--prompts",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="prompts the target answers, one a line or each after a line “=== name”; repeatable",
-    )
-    data.add_argument(
-        "--chats",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help='JSONL, also .gz: {"messages": [...]} a line, or tokens; repeatable',
-    )
-    data.add_argument(
-        "--text",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="plain text to learn from; repeatable",
-    )
-    data.add_argument(
-        "--from-history", action="store_true", help="learn from your own chats in eaglechat too"
-    )
-    options.add_flags(data, find("generation", "thinking"))
-    data.add_argument(
-        "--longest",
-        # Below, not even a BOS and the fewest tokens that teach anything have room.
-        type=options.number(int, 8, None),
-        default=1024,
-        metavar="N",
-        help="longest sample, in tokens (default: %(default)s)",
-    )
-    draft = parser.add_argument_group("the draft")
-    draft.add_argument("--init", type=Path, metavar="DRAFT.gguf", help="start from this draft")
-    draft.add_argument(
-        "--compare", type=Path, metavar="OLD.gguf", help="measure this draft too, for comparison"
-    )
-    draft.add_argument(
-        "--layers",
-        type=_layers,
-        metavar="A,B,C",
-        help="layers of the target whose inputs it reads (default: 2, the middle, the last but 3)",
-    )
-    draft.add_argument(
-        "--draft-vocab",
-        type=whole,
-        metavar="N",
-        help="tokens it can propose: the most frequent in the data (default 8192, or --init's)",
-    )
-    draft.add_argument(
-        "--name", metavar="NAME", help="the draft's name (default: the target's, and EAGLE-3)"
-    )
-    draft.add_argument(
-        "--type",
-        default="q8_0",
-        metavar="TYPE",
-        help="type of its matrices: q8_0 (default), bf16, q4_k_m, ...",
-    )
-    draft.add_argument(
-        "--head-type", metavar="TYPE", help="type of its output head, if different: q5_0, ..."
-    )
-    how = parser.add_argument_group("how to train")
-    how.add_argument(
-        "--budget",
-        type=parse_budget,
-        default="60m",
-        metavar="B",
-        help="how long to train once the data is there: 90m, 2h, or "
-        "tokens such as 2000000 (default: %(default)s)",
-    )
-    how.add_argument(
-        "--steps", type=options.number(int, 1, 8), default=4, metavar="K",
-        help="unrolled steps of training-time test (default: %(default)s)",
-    )  # fmt: skip
-    how.add_argument(
-        "--batch",
-        type=whole,
-        default=4096,
-        metavar="TOKENS",
-        help="tokens in a batch (default: %(default)s)",
-    )
-    how.add_argument(
-        "--rate", type=options.number(float, 0.0, 1.0), default=1e-3, metavar="R",
-        help="highest learning rate (default: %(default)s)",
-    )  # fmt: skip
-    how.add_argument(
-        "--seed", type=options.number(int, 0, 2**31), default=1, metavar="S",
-        help="seed of the training, and of the chats the target writes (default: %(default)s)",
-    )  # fmt: skip
-    how.add_argument(
-        "--recompute",
-        action="store_true",
-        help="compute features in every pass instead of storing them: for a small disk",
-    )
-    how.add_argument(
-        "--report-prompts",
-        type=whole,
-        default=24,
-        metavar="N",
-        help="held-out prompts to measure the draft on (default: %(default)s)",
-    )
-    options.add_flags(how, find("engine", "n_threads"), find("engine", "n_gpu_layers"))
+    groups: dict[str, argparse._ActionsContainer] = {"": parser}
+    for field in described():
+        title = field.extra.get("group", "")
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        _add_flag(groups[title], field)
+    of_app = (("generation", "thinking"), ("engine", "n_threads"), ("engine", "n_gpu_layers"))
+    options.add_flags(parser.add_argument_group("as in eaglechat run"), *(find(*n) for n in of_app))
+
+
+def _add_flag(group: argparse._ActionsContainer, field: SettingDoc) -> None:
+    flags = ["-o", field.flag] if field.key == "out" else [field.flag]
+    about = options.help_text(field.description)
+    how: dict[str, Any] = {"dest": field.key, "help": about}
+    if field.kind is bool:
+        group.add_argument(*flags, action="store_true", **how)
+        return
+    if field.item_kind is Path:
+        how |= {"action": "append", "type": Path, "default": []}
+    elif field.kind in (int, float):
+        how["type"] = options.number(field.kind, field.range.minimum or 0, field.range.maximum)
+    else:
+        how["type"] = {Path: Path, str: str, Budget: parse_budget, tuple: _layers}[field.kind]
+    if isinstance(field.default, int | float | str) and field.default:
+        how |= {"default": field.default, "help": f"{about} (default: %(default)s)"}
+    is_needed = field.default is NODEFAULT and field.key != "work"
+    group.add_argument(*flags, metavar=metavar_of(field), required=is_needed, **how)
+
+
+def metavar_of(field: SettingDoc) -> str:
+    """What stands for the value of its flag; empty if it takes none."""
+    is_file = Path in (field.kind, field.item_kind)
+    usual = "" if field.kind is bool else "FILE" if is_file else "N"
+    return str(field.extra.get("metavar", usual))
 
 
 def run(args: argparse.Namespace) -> int:
     if find_spec("torch") is None:
         raise CommandError(_NO_TORCH)
-    from eaglechat.hub.errors import ConversionError
-    from eaglechat.train.settings import PausedError
-
     _check_types(args)
     settings = run_settings(args)
-    report_file = _beside(settings.out, ".md")
-    check_report(report_file, settings.out)
     display = TrainingDisplay()
     try:
         with Interrupt() as interrupt:
-            # Not before: they load torch, which takes seconds.
-            from eaglechat.train.preparation import forget_run
+            # Not before: it loads torch, which takes seconds.
             from eaglechat.train.run import TrainingRun
 
-            if args.restart:
-                forget_run(settings.work)
             run = TrainingRun(settings, display.show, lambda: interrupt.happened)
             outcome = run.go()
     except PausedError:
@@ -196,29 +109,8 @@ def run(args: argparse.Namespace) -> int:
         display.end()
     report = _report(outcome, settings)
     print(report)
-    paths.write_atomically(report_file, (report + "\n").encode())
+    run.write(settings.report, (report + "\n").encode())
     return OK
-
-
-def _beside(out: Path, ending: str) -> Path:
-    """The path of what belongs to a draft: a dot in its name is no ending."""
-    return out.with_name(out.name.removesuffix(".gguf") + ending)
-
-
-def check_report(report: Path, out: Path) -> None:
-    """Raises CommandError if the report of this draft would replace another file."""
-    if not report.exists():
-        return
-    first = report.read_bytes().partition(b"\n")[0] if report.is_file() else b""
-    if first != _title(out).encode():
-        raise CommandError(
-            f"{report}, where the report goes, is not a report of {out.name}: move it, or choose "
-            "another --output"
-        )
-
-
-def _title(out: Path) -> str:
-    return f"# {out.name}"
 
 
 def _check_types(args: argparse.Namespace) -> None:
@@ -226,11 +118,11 @@ def _check_types(args: argparse.Namespace) -> None:
     from eaglechat.hub.convert import DIRECT_TYPES, TYPES
     from eaglechat.train.draft_file import HEAD_TYPES
 
-    checked_type(args.type, TYPES)
+    args.type = checked_type(args.type, TYPES)
     if args.head_type is None:
         return
-    checked_type(args.head_type, HEAD_TYPES, "a type of a head")
-    if args.type.lower() not in DIRECT_TYPES:
+    args.head_type = checked_type(args.head_type, HEAD_TYPES, "a type of a head")
+    if args.type not in DIRECT_TYPES:
         raise WrongUsageError(
             f"{args.type} is a mixture, of which llama.cpp chooses the head's type too; "
             f"--head-type goes with {', '.join(DIRECT_TYPES)}"
@@ -238,42 +130,24 @@ def _check_types(args: argparse.Namespace) -> None:
 
 
 def run_settings(args: argparse.Namespace) -> RunSettings:
-    from eaglechat.train.settings import SELF_WRITTEN_TOKENS, Recipe, RunSettings
-    from eaglechat.wire.protocol import Thinking
-
+    """The settings of a run; those that no flag gave have their defaults."""
     configured, problems = options.load_settings(args)
     options.report(problems)
     engine = configured.to_load_options()
-    given = args.prompts or args.chats or args.text or args.from_history
+    given: dict[str, dict[str, Any]] = {"run": {}, "recipe": {}}
+    for field in described():
+        value = getattr(args, field.key)
+        if value is not None:
+            value = tuple(value) if isinstance(value, list) else value
+            given[field.table][field.key] = value
+    if not any((args.self_written_tokens, args.prompts, args.chats, args.text, args.from_history)):
+        given["run"]["self_written_tokens"] = SELF_WRITTEN_TOKENS
     return RunSettings(
-        target=args.target,
-        out=args.output,
-        work=args.work or _beside(args.output, ".training"),
-        prompts=tuple(args.prompts),
-        chats=tuple(args.chats),
-        text=tuple(args.text),
-        history=paths.chats_dir() if args.from_history else None,
-        self_written_tokens=args.write or (0 if given else SELF_WRITTEN_TOKENS),
+        **{"work": beside(args.out, ".training"), **given["run"]},
+        recipe=Recipe(**given["recipe"]),
         thinking=Thinking(enabled=configured.to_thinking().enabled),
-        longest=args.longest,
-        name=args.name,
-        layers=args.layers,
-        draft_vocab=args.draft_vocab,
-        init=args.init,
-        compare=args.compare,
-        budget=args.budget,
-        recipe=Recipe(
-            steps=args.steps,
-            batch_tokens=args.batch,
-            learning_rate=args.rate,
-            seed=args.seed,
-        ),
-        type=args.type.lower(),
-        head_type=args.head_type.lower() if args.head_type else None,
-        recompute=args.recompute,
         n_threads=engine.n_threads,
         n_gpu_layers=engine.n_gpu_layers,
-        report_prompts=args.report_prompts,
     )
 
 
@@ -288,8 +162,7 @@ def _layers(text: str) -> tuple[int, ...]:
 
 
 def parse_budget(text: str) -> Budget:
-    from eaglechat.train.settings import Budget
-
+    """An argparse type for a time or a number of tokens."""
     match = _BUDGET.match(text.strip().lower())
     if match is None or float(match[1]) < (0 if match[2] else 1) or not float(match[1]):
         raise argparse.ArgumentTypeError(
@@ -328,7 +201,7 @@ def _report(outcome: TrainingOutcome, settings: RunSettings) -> str:
     """The report of a run, as Markdown."""
     state = outcome.state
     lines = [
-        _title(outcome.out),
+        f"# {outcome.out.name}",
         "",
         f"An EAGLE-3 draft for {settings.target.name}: {format_bytes(outcome.size_bytes)}, reads "
         f"layers {', '.join(map(str, outcome.layers))}, drafts from "
@@ -336,9 +209,7 @@ def _report(outcome: TrainingOutcome, settings: RunSettings) -> str:
         "",
         f"Trained for {format_seconds(state.seconds)} ({state.tokens:,} tokens seen, "
         f"{settings.recipe.steps} unrolled steps) on {outcome.n_samples:,} samples; "
-        f"{outcome.n_held_out:,} were held out. Training predicts on held-out replies: "
-        f"{_rates(outcome.prediction.per_position)}, mean accepted length "
-        f"{outcome.prediction.mean_accepted_length:.2f}.",
+        f"{outcome.n_held_out:,} were held out.",
         "",
         f"Measured in the engine, greedy replies of at most {settings.report_tokens} tokens to "
         "held-out prompts:",

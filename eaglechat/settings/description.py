@@ -4,6 +4,7 @@ screen and the docs. All of it is read from the type annotations of the model.""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
@@ -75,6 +76,8 @@ class SettingDoc:
     example: tuple[Any, ...] | None
     """An example value; set for lists only."""
     most_items: int | None
+    extra: Mapping[str, Any]
+    """What its Meta holds beside all this."""
     follows_model: bool
     """Whether the value that the model's file recommends applies until the user sets one."""
 
@@ -92,10 +95,25 @@ class SettingDoc:
 def describe() -> tuple[SettingDoc, ...]:
     """Every setting, in the order of the model."""
     return tuple(
-        _doc(table.name, key, hint, getattr(table.default, key))
+        doc
         for table in msgspec.structs.fields(Settings)
         if isinstance(table.default, msgspec.Struct)
-        for key, hint in get_type_hints(type(table.default), include_extras=True).items()
+        for doc in docs_of(type(table.default), table.name)
+    )
+
+
+def docs_of(struct: type[msgspec.Struct], table: str) -> tuple[SettingDoc, ...]:
+    """Every field of a struct, in its order; the default of one that must be given is NODEFAULT."""
+    hints = get_type_hints(struct, include_extras=True)
+    made = msgspec.NODEFAULT
+    return tuple(
+        _doc(
+            table,
+            field.name,
+            hints[field.name],
+            field.default if field.default_factory is made else field.default_factory(),
+        )
+        for field in msgspec.structs.fields(struct)
     )
 
 
@@ -135,6 +153,7 @@ def _doc(table: str, key: str, hint: Any, default: Any) -> SettingDoc:
         shorthand=tuple(extra.get("shorthand", {}).items()),
         example=next((tuple(m.examples[0]) for m in metas if m.examples), None),
         most_items=next((m.max_length for m in metas if m.max_length is not None), None),
+        extra=extra,
         follows_model=table == "generation" and key in RecommendedSampling.__struct_fields__,
     )
 

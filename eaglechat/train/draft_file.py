@@ -91,8 +91,6 @@ class Provenance:
     n_tokens_seen: int
     seconds: float
     unrolled_steps: int
-    predicted: tuple[float, ...]
-    """The acceptance at each position that training predicts, on held-out chats."""
 
 
 def read_draft(
@@ -275,5 +273,4 @@ def _fields(
     writer.add_uint64("eaglechat.training.tokens_seen", provenance.n_tokens_seen)
     writer.add_float32("eaglechat.training.seconds", provenance.seconds)
     writer.add_uint32("eaglechat.training.unrolled_steps", provenance.unrolled_steps)
-    writer.add_array("eaglechat.training.acceptance", provenance.predicted)
     return writer

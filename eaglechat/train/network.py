@@ -21,7 +21,7 @@ import torch
 from torch.nn.functional import linear, silu
 
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
-from eaglechat.train.attention import ChainAttention, SampleRows
+from eaglechat.train.attention import SampleRows, chain_attention
 from eaglechat.train.settings import Recipe
 from eaglechat.train.target import HEAD, DraftShape
 
@@ -181,15 +181,11 @@ class Unrolled:
     def _step(self, number: int, bases: Any, inputs: Any, state: Any) -> Step:
         positions = self._chains.positions[bases] + (number - 1)
         query = self._rotated(self._heads(inputs, Q), positions)
-        mixed = ChainAttention.apply(
-            query,
-            self._text_k,
-            self._text_v,
-            self._stacked(self._chain_k, len(bases)),
-            self._stacked(self._chain_v, len(bases)),
-            bases,
-            self._sample_rows(bases),
+        text = self._text_k, self._text_v
+        keys, values = (
+            self._stacked(steps, len(bases)) for steps in (self._chain_k, self._chain_v)
         )
+        mixed = chain_attention(query, text, (keys, values), bases, self._sample_rows(bases))
         if self._shape.norm_before_residual:
             state = self._normed(state, STATE_NORM)
         state = state + linear(mixed.flatten(1), self._weights[OUT]).float()
@@ -229,10 +225,8 @@ class Unrolled:
             starts.append(starts[-1] + length)
         ends = torch.searchsorted(bases, torch.tensor(starts, device=bases.device)).tolist()
         return [
-            SampleRows(first, last, start, length)
-            for first, last, start, length in zip(
-                ends[:-1], ends[1:], starts[:-1], self._chains.lengths, strict=True
-            )
+            SampleRows(first, last, start)
+            for first, last, start in zip(ends[:-1], ends[1:], starts[:-1], strict=True)
             if last > first
         ]
 

@@ -193,5 +193,5 @@ def resume(trainer: Trainer, work: Path, now: Identity) -> None:
 
 def forget_run(work: Path) -> None:
     """Delete the checkpoint. Chats and features stay. Raises OSError."""
-    for path in (checkpoint_in(work), work / _RECORD, work / "training.jsonl"):
+    for path in (checkpoint_in(work), work / _RECORD):
         path.unlink(missing_ok=True)

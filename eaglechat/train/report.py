@@ -1,4 +1,4 @@
-"""How good a draft is: what training predicts, and what the engine measures."""
+"""How good a draft is: what the engine measures."""
 
 from __future__ import annotations
 
@@ -6,108 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import torch
 
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.train.batches import Features, TrainingBatch, assemble, on_device
 from eaglechat.train.corpus import Sample
-from eaglechat.train.network import TrainingSetup, Unrolled, Weights
 from eaglechat.train.settings import PausedError, TrainingError
-from eaglechat.train.target import HEAD
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
 from eaglechat.wire.stats import SpeculationStats, StatsFold
-
-_CHUNK_ROWS = 512
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Counts over the predicted rounds; the definitions are those of `wire/stats.py`."""
-
-    rounds: int
-    tested_at: tuple[int, ...]
-    accepted_at: tuple[int, ...]
-
-    @property
-    def mean_accepted_length(self) -> float:
-        return 1.0 + sum(self.accepted_at) / max(self.rounds, 1)
-
-    @property
-    def per_position(self) -> tuple[float, ...]:
-        pairs = zip(self.accepted_at, self.tested_at, strict=True)
-        return tuple(accepted / tested for accepted, tested in pairs if tested)
-
-
-def predict(
-    setup: TrainingSetup,
-    weights: Weights,
-    samples: Sequence[Sample],
-    features: Features,
-    *,
-    n_draft_max: int,
-    max_tokens: int,
-    paused: Callable[[], bool],
-) -> Prediction:
-    """Predict what the engine will accept, by replaying held-out samples round by round.
-
-    A draft of the text's next tokens is accepted up to the first one that differs, and the next
-    round begins after that: the same rounds, positions and counts as in the engine, computed with
-    the training code's forward pass. Only the first `max_tokens` of a reply count, because a long
-    greedy reply repeats itself. Raises PausedError.
-    """
-    tested, accepted = np.zeros(n_draft_max, int), np.zeros(n_draft_max, int)
-    rounds = 0
-    for sample in samples:
-        if paused():
-            raise PausedError
-        read = assemble([sample], features, setup.draft_ids, n_draft_max)
-        batch = on_device(read, setup.device)
-        with torch.no_grad():
-            right = _right_in_a_row(setup, weights, batch, n_draft_max)
-        for start, end in sample.spans:
-            base, last = max(start - 2, 0), min(end, start + max_tokens) - 2
-            while base < last:
-                n_accepted = min(int(right[base]), last - base)
-                n_tested = min(n_accepted + 1, n_draft_max, last - base)
-                tested[:n_tested] += 1
-                accepted[:n_accepted] += 1
-                rounds += 1
-                base += n_accepted + 1
-    return Prediction(rounds, tuple(tested.tolist()), tuple(accepted.tolist()))
-
-
-def _right_in_a_row(
-    setup: TrainingSetup, weights: Weights, batch: TrainingBatch, n_draft_max: int
-) -> npt.NDArray[np.int64]:
-    """[rows]: how many first tokens of a draft from each row agree with the text."""
-    head = weights[HEAD].to(setup.dtype)
-    unrolled = Unrolled(weights, setup, batch.chains)
-    count = torch.zeros(len(batch.max_steps), dtype=torch.int64, device=setup.device)
-    step = unrolled.first()
-    for number in range(1, n_draft_max + 1):
-        labels = batch.labels[step.bases + number + 1]
-        hits = _likeliest(step.normed, head) == labels
-        count[step.bases[hits]] = number
-        going_on = torch.nonzero(hits & (batch.max_steps[step.bases] > number)).squeeze(1)
-        if number == n_draft_max or not len(going_on):
-            break
-        step = unrolled.following(number + 1, step, going_on)
-    return np.asarray(count.cpu().numpy())
-
-
-def _likeliest(states: Any, head: Any) -> Any:
-    """The likeliest token of each row; in float32, because a lower precision has ties."""
-    exact = head.float()
-    return torch.cat([(some.float() @ exact.T).argmax(-1) for some in states.split(_CHUNK_ROWS)])
-
 
 LENGTHS = (3, 5)
 _GREEDY = Sampling(temperature=0.0)

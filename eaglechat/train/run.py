@@ -9,22 +9,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-import msgspec
 import torch
 
+from eaglechat import paths
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.llama.placement import Placement
 from eaglechat.engine.loading.machine import choose_threads, free_memory
-from eaglechat.gguf.header import read_header
 from eaglechat.hub.convert.draft import read_target
 from eaglechat.hub.convert.writer import check_out
-from eaglechat.train import corpus, preparation, report
+from eaglechat.paths import write_atomically
+from eaglechat.train import corpus, preparation, report, written
 from eaglechat.train.batches import Features
 from eaglechat.train.corpus import Sample
 from eaglechat.train.draft_file import Provenance, TrainableDraft, read_draft, save_draft
 from eaglechat.train.features import FeatureReader, FeatureStore
-from eaglechat.train.report import MeasuredDraft, Prediction, predict
+from eaglechat.train.report import MeasuredDraft
 from eaglechat.train.selfchat import ChatWriter
 from eaglechat.train.settings import PausedError, RunSettings, TrainingError
 from eaglechat.train.target import (
@@ -33,7 +33,6 @@ from eaglechat.train.target import (
     check_layers,
     default_layers,
     fingerprint,
-    working_copy,
 )
 from eaglechat.train.trainer import (
     Figures,
@@ -67,7 +66,6 @@ class TrainingOutcome:
     n_samples: int
     n_held_out: int
     state: TrainingState
-    prediction: Prediction
     before: list[tuple[Path, list[MeasuredDraft]]]
     """The measurements of the drafts to compare with."""
     after: list[MeasuredDraft]
@@ -93,6 +91,7 @@ class TrainingRun:
         self._matrices = VocabularyMatrices(self._target)
         self._fingerprint = fingerprint(self._target)
         check_out(settings.out)
+        written.check(settings.work, (settings.out, settings.report))
         if settings.compare is not None and not settings.compare.is_file():
             raise TrainingError(f"the draft to compare with, {settings.compare}, does not exist")
         self._init = (
@@ -108,6 +107,8 @@ class TrainingRun:
                 f"{self._target.path.name}, which has {n_vocab:,}"
             )
         settings.work.mkdir(parents=True, exist_ok=True)
+        if settings.restart:
+            preparation.forget_run(settings.work)
         self._device = best_device()
         self._dtype = best_type(self._device)
         self._n_threads = settings.n_threads or choose_threads().count
@@ -131,18 +132,8 @@ class TrainingRun:
                 stack.close()
             trainer, draft = self._prepare(training, features)
             self._train(trainer, training, features)
-            self._say("trying held-out samples", 0, 1)
-            chosen = report.report_samples(held_out, settings.report_prompts)
-            prediction = predict(
-                trainer.setup,
-                trainer.weights,
-                chosen,
-                features,
-                n_draft_max=max(report.LENGTHS),
-                max_tokens=settings.report_tokens,
-                paused=self._paused,
-            )
-        self._save(trainer, draft, training, prediction)
+        self._save(trainer, draft, training)
+        chosen = report.report_samples(held_out, settings.report_prompts)
         return TrainingOutcome(
             out=settings.out,
             size_bytes=settings.out.stat().st_size,
@@ -151,7 +142,6 @@ class TrainingRun:
             n_samples=len(training),
             n_held_out=len(held_out),
             state=trainer.state,
-            prediction=prediction,
             before=[
                 (draft, self._measure(draft, chosen, f"measuring {draft.name}"))
                 for draft in settings.earlier
@@ -177,14 +167,8 @@ class TrainingRun:
         """The loaded target. Also decides how many chats it writes side by side."""
         placed = LoadOptions(n_gpu_layers=self._settings.n_gpu_layers)
         free = free_memory(placed, backend.devices())
-        path = working_copy(
-            self._target,
-            self._settings.work,
-            fast_bfloat16=self._dtype is torch.bfloat16,
-            on_progress=lambda done, total: self._say("copying the target as BF16", done, total),
-        )
-        self._n_chats = chats_side_by_side(read_header(path), self._settings.longest, free)
-        return Model(path, Placement(self._settings.n_gpu_layers))
+        self._n_chats = chats_side_by_side(self._target, self._settings.longest, free)
+        return Model(self._target.path, Placement(self._settings.n_gpu_layers))
 
     def _gather(self, model: Model) -> list[Sample]:
         """All different samples, in the order of their sources."""
@@ -199,8 +183,8 @@ class TrainingRun:
         sources += [
             corpus.read_chats(self._written(path), model, longest) for path in settings.prompts
         ]
-        if settings.history is not None:
-            sources.append(corpus.read_history(settings.history, model, longest))
+        if settings.from_history:
+            sources.append(corpus.read_history(paths.chats_dir(), model, longest))
         sources += [corpus.read_text(path, model, longest) for path in settings.text]
         self._say("reading data", 0, 1)
         samples = []
@@ -318,15 +302,11 @@ class TrainingRun:
     def _train(self, trainer: Trainer, training: Sequence[Sample], features: Features) -> None:
         settings = self._settings
         recent = RecentFigures()
-        log = settings.work / "training.jsonl"
 
         def show(state: TrainingState, figures: Figures) -> None:
             recent.add(state, figures)
             share = settings.budget.share(state.tokens, state.seconds)
             self._say("training", share, 1.0, recent.note())
-            with log.open("ab") as file:
-                line = {"tokens": state.tokens, "seconds": state.seconds, "batch": figures}
-                file.write(msgspec.json.encode(line) + b"\n")
 
         trainer.train(
             training,
@@ -337,13 +317,7 @@ class TrainingRun:
             paused=self._paused,
         )
 
-    def _save(
-        self,
-        trainer: Trainer,
-        draft: TrainableDraft,
-        training: Sequence[Sample],
-        prediction: Prediction,
-    ) -> None:
+    def _save(self, trainer: Trainer, draft: TrainableDraft, training: Sequence[Sample]) -> None:
         settings = self._settings
         chats = sum(sample.is_chat for sample in training)
         sources = [f"{chats:,} chats"] if chats else []
@@ -357,7 +331,6 @@ class TrainingRun:
             n_tokens_seen=trainer.state.tokens,
             seconds=trainer.state.seconds,
             unrolled_steps=settings.recipe.steps,
-            predicted=prediction.per_position,
         )
         trained = preparation.from_training(trainer.weights, trainer.setup)
         save_draft(
@@ -369,6 +342,12 @@ class TrainingRun:
             head_type=settings.head_type,
             progress=lambda step: self._say("writing the draft", step.done, step.total),
         )
+        written.note(settings.work, settings.out)
+
+    def write(self, file: Path, content: bytes) -> None:
+        """Write a file that belongs to the draft; the next run with this folder may replace it."""
+        write_atomically(file, content)
+        written.note(self._settings.work, file)
 
     def _measure(self, draft: Path, samples: Sequence[Sample], stage: str) -> list[MeasuredDraft]:
         settings = self._settings

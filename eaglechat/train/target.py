@@ -1,22 +1,16 @@
-"""What training takes from the target's GGUF: a layer's shape, embeddings, output head, a copy."""
+"""What training takes from the target's GGUF: a layer's shape, embeddings, output head."""
 
 from __future__ import annotations
 
 import hashlib
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from gguf import LlamaFileType
 
-from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.engine.llama.quantise import QuantiseError, quantise
-from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header, read_shards
+from eaglechat.gguf.header import GGUFHeader, read_shards
 from eaglechat.gguf.memory import memory_need
 from eaglechat.gguf.preflight import EXTRACT_LAYERS, deepest_readable_layer
 from eaglechat.hub.convert.gguf_rows import read_rows
@@ -159,48 +153,3 @@ class VocabularyMatrices:
     def _rows(self, name: str, rows: npt.NDArray[np.int64]) -> Floats:
         path, data_start, tensor = self._places[name]
         return read_rows(path, data_start, tensor, rows)
-
-
-_LARGEST_BYTES = 8 << 30
-_UNQUANTISED = ("F32", "F16", "BF16")
-
-
-def working_copy(
-    target: GGUFHeader,
-    directory: Path,
-    *,
-    fast_bfloat16: bool,
-    on_progress: Callable[[int, int], None],
-) -> Path:
-    """The file to run the target from: a BF16 copy in `directory` if that is faster, or its own.
-
-    With BF16 instructions llama.cpp prefills several times faster from BF16 than from most
-    quantised types (SmolLM2-135M, two cores, features included: Q4_1 390 tokens/s, Q8_0 760, F16
-    910, BF16 1350). The weights are the same; only activations are rounded differently.
-    `on_progress` gets the bytes written and their total, and may raise.
-    """
-    n_bytes = sum(prod(tensor.shape) for tensor in target.tensors) * 2
-    if (
-        not fast_bfloat16
-        or target.quantization in _UNQUANTISED
-        or any(device.is_gpu for device in backend.devices())
-        or n_bytes > min(_LARGEST_BYTES, shutil.disk_usage(directory).free // 4)
-    ):
-        return target.path
-    copy = directory / f"target-{fingerprint(target)}-bf16.gguf"
-    if _is_whole(copy):
-        return copy
-    part = copy.with_suffix(".part")
-    try:
-        quantise(target.path, part, LlamaFileType.MOSTLY_BF16, on_progress)
-    except QuantiseError:
-        return target.path
-    part.replace(copy)
-    return copy
-
-
-def _is_whole(path: Path) -> bool:
-    try:
-        return bool(read_header(path).architecture)
-    except (OSError, GGUFError):
-        return False

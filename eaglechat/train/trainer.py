@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,15 +18,13 @@ import torch
 
 from eaglechat.train.batches import Features, Place, TrainingBatch, prepared
 from eaglechat.train.corpus import Sample
-from eaglechat.train.loss import HeadLoss, teacher_distribution
+from eaglechat.train.loss import head_loss, teacher_distribution
 from eaglechat.train.network import TrainingSetup, Unrolled, Weights
 from eaglechat.train.settings import Budget, PausedError, TrainingError
 from eaglechat.train.target import HEAD
 
-_WORTH_IT = 1.3
-"""bfloat16 is used on a CPU if its products are this many times as fast as those of float32."""
-_SIZE = 768
-"""Rows and columns of the matrices whose product is timed."""
+_CPUS = Path("/proc/cpuinfo")
+_HAS_BFLOAT16 = re.compile(r"\b(avx512_bf16|amx_bf16|bf16)\b")
 
 
 def best_device() -> Any:
@@ -37,26 +36,14 @@ def best_device() -> Any:
 
 
 def best_type(device: Any) -> Any:
-    """The type of matrix products: bfloat16 if it is clearly faster than float32, which is measured
-    on a CPU."""
+    """The type of matrix products: bfloat16 where it is faster than float32. Not by a stopwatch:
+    a run that resumes beside other programs must compute in the type that it began with."""
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    if device.type == "mps":
-        # Before macOS 14 torch refuses bfloat16 there.
-        return torch.float32
-
-    def seconds(dtype: Any) -> float:
-        """The shortest time of eight products; other programs can only lengthen them."""
-        matrix = torch.ones(_SIZE, _SIZE, dtype=dtype)
-        times = []
-        for _ in range(8):
-            started = time.perf_counter()
-            matrix @ matrix
-            times.append(time.perf_counter() - started)
-        return min(times)
-
-    is_faster = seconds(torch.float32) > seconds(torch.bfloat16) * _WORTH_IT
-    return torch.bfloat16 if is_faster else torch.float32
+    # On a Mac's GPU, before macOS 14 torch refuses bfloat16.
+    if device.type == "cpu" and _CPUS.exists() and _HAS_BFLOAT16.search(_CPUS.read_text()):
+        return torch.bfloat16
+    return torch.float32
 
 
 _WARM_UP = 0.02
@@ -230,10 +217,8 @@ class Trainer:
             labels = batch.labels[step.bases + number + 1]
             known = labels >= 0
             weights = known.float() * (per_chain * recipe.step_decay ** (number - 1))
-            loss, hits = HeadLoss.apply(
-                step.normed, head, teacher, row_of[step.bases + number], weights,
-                labels.clamp_min(0),
-            )  # fmt: skip
+            taught = teacher, row_of[step.bases + number]
+            loss, hits = head_loss(step.normed, head, taught, weights, labels.clamp_min(0))
             total = total + loss
             hits &= known
             tested.append(int(reached.sum()))

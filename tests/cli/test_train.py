@@ -9,8 +9,8 @@ import pytest
 
 from eaglechat import cli
 from eaglechat.cli import train
-from eaglechat.cli.status import CommandError
-from eaglechat.train.settings import SELF_WRITTEN_TOKENS, RunSettings
+from eaglechat.train import written
+from eaglechat.train.settings import SELF_WRITTEN_TOKENS, RunSettings, TrainingError
 
 
 def test_without_torch_it_says_how_to_install_it(
@@ -53,7 +53,7 @@ def test_the_defaults_are_those_of_a_run() -> None:
 
     assert settings == RunSettings(
         target=args.target,
-        out=args.output,
+        out=args.out,
         work=settings.work,
         self_written_tokens=SELF_WRITTEN_TOKENS,
         n_threads=settings.n_threads,
@@ -98,18 +98,25 @@ def test_a_budget_is_a_time_or_tokens(text: str, tokens: int | None, seconds: fl
         ("draft-v1.2.gguf", "draft-v1.2.md", "draft-v1.2.training"),
     ],
 )
-def test_a_file_that_is_no_report_of_the_draft_is_not_replaced(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str, report: str, work: str
+def test_only_what_a_run_in_this_folder_wrote_is_replaced(
+    tmp_path: Path, output: str, report: str, work: str
 ) -> None:
     parser = argparse.ArgumentParser()
     train.add_arguments(parser)
     given = ["--target", str(tmp_path / "t.gguf"), "-o", str(tmp_path / output)]
-    assert train.run_settings(parser.parse_args(given)).work == tmp_path / work
-    (tmp_path / report).write_text("my notes\n")
-    with pytest.raises(CommandError, match="is not a report of"):
-        train.check_report(tmp_path / report, tmp_path / output)
-    (tmp_path / report).write_text(f"# {output}\n\nAn EAGLE-3 draft")
-    train.check_report(tmp_path / report, tmp_path / output)
+    asked = train.run_settings(parser.parse_args(given))
+    assert (asked.work, asked.report) == (tmp_path / work, tmp_path / report)
+    asked.work.mkdir()
+    for file in (asked.out, asked.report):
+        written.check(asked.work, (asked.out, asked.report))
+        file.write_text("somebody else's\n")
+        with pytest.raises(TrainingError, match="exists, and no run in"):
+            written.check(asked.work, (asked.out, asked.report))
+        written.note(asked.work, file)
+    written.check(asked.work, (asked.out, asked.report))
+    asked.report.write_text("with my notes\n")
+    with pytest.raises(TrainingError, match=f"{report} exists"):
+        written.check(asked.work, (asked.out, asked.report))
 
 
 def test_both_drafts_that_are_named_are_measured() -> None:

@@ -18,12 +18,12 @@ from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
 from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.gguf.header import read_header
-from eaglechat.train.attention import ChainAttention, SampleRows
+from eaglechat.train.attention import SampleRows, chain_attention
 from eaglechat.train.batches import assemble
 from eaglechat.train.corpus import Sample
 from eaglechat.train.draft_file import read_draft
 from eaglechat.train.features import FeatureReader
-from eaglechat.train.loss import HeadLoss
+from eaglechat.train.loss import head_loss
 from eaglechat.train.network import Unrolled
 from eaglechat.train.preparation import Scales, setup_for, to_training
 from eaglechat.train.settings import Recipe
@@ -154,16 +154,18 @@ def _chain(
 def test_attention_and_its_gradient_are_those_of_a_mask_over_all_keys() -> None:
     """Against the plain softmax over the text's keys up to the base and the chain's own."""
     torch.manual_seed(1)
-    lengths, heads, kv_heads, size, steps = (5, 300), 4, 2, 6, 2
-    bases = torch.tensor([1, 3, *range(6, 305, 2)])
+    lengths, heads, kv_heads, size, steps = (5, 600), 4, 2, 6, 2
+    bases = torch.tensor([1, 3, *range(6, 605, 2)])
     n, rows = len(bases), sum(lengths)
     shapes = [(n, heads, size), (rows, kv_heads, size), (rows, kv_heads, size),
               (steps, n, kv_heads, size), (steps, n, kv_heads, size)]  # fmt: skip
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    sample_rows = [SampleRows(0, 2, 0, 5), SampleRows(2, n, 5, 300)]
+    samples = [SampleRows(0, 2, 0), SampleRows(2, n, 5)]
     wanted = torch.randn(n, heads, size, dtype=torch.float64)
 
-    ours = ChainAttention.apply(*inputs, bases, sample_rows)
+    q, *text_and_chain = inputs
+    text, chain = tuple(text_and_chain[:2]), tuple(text_and_chain[2:])
+    ours = chain_attention(q, text, chain, bases, samples)
     plain = _plain_attention(*inputs, bases, [0] * 2 + [5] * (n - 2))
 
     torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
@@ -198,7 +200,7 @@ def test_the_loss_and_its_gradient_are_those_of_a_cross_entropy() -> None:
     weights = torch.rand(n) * (torch.rand(n) < 0.9)
     labels = torch.randint(vocabulary, (n,))
 
-    loss, hits = HeadLoss.apply(states, head, teacher, teacher_rows, weights, labels)
+    loss, hits = head_loss(states, head, (teacher, teacher_rows), weights, labels)
     ours = torch.autograd.grad(3 * loss, (states, head))
     logits = states @ head.T
     entropies = -(teacher[teacher_rows] * torch.log_softmax(logits, -1)).sum(-1)

@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
 from eaglechat.hub.convert.draft import read_target
+from eaglechat.train import trainer
 from eaglechat.train.batches import Place, prepared
 from eaglechat.train.corpus import Sample
 from eaglechat.train.network import TrainingSetup
@@ -35,8 +36,21 @@ def test_a_gpu_is_chosen_where_there_is_one(
     assert best_device().type == chosen
 
 
-def test_a_mac_computes_in_float32() -> None:
-    assert best_type(torch.device("mps")) is torch.float32
+@pytest.mark.parametrize(
+    ("device", "cpu", "chosen"),
+    [
+        ("mps", "flags : avx512_bf16", torch.float32),
+        ("cpu", "flags : avx512f avx512_bf16 avx512_vnni", torch.bfloat16),
+        ("cpu", "Features : fp asimd bf16 i8mm", torch.bfloat16),
+        ("cpu", "flags : avx2 fma", torch.float32),
+    ],
+)
+def test_bfloat16_is_used_where_the_processor_has_it(
+    device: str, cpu: str, chosen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpuinfo").write_text(cpu)
+    monkeypatch.setattr(trainer, "_CPUS", tmp_path / "cpuinfo")
+    assert best_type(torch.device(device)) is chosen
 
 
 class Zeros:

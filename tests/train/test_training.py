@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
-from eaglechat.engine.generation.plain_checks import PlainChecks
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_WINDOW, NORM_OUTPUT
@@ -29,14 +27,6 @@ from tests.convert import checkpoints
 
 ROOT = Path(__file__).parent.parent.parent
 LONGEST = 96
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_plain_checks() -> Iterator[None]:
-    """The prediction is of rounds that draft."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(PlainChecks, "is_due", lambda _checks, _length: False)
-        yield
 
 
 def settings(folder: Path, target: Path, **changes: Any) -> RunSettings:
@@ -78,29 +68,6 @@ def test_a_predictable_target_is_drafted_almost_without_fail(outcome: TrainingOu
     assert five.stats.mean_accepted_length > 5.2
 
 
-def test_the_engine_accepts_what_training_predicts(
-    outcome: TrainingOutcome, tmp_path: Path
-) -> None:
-    """Position by position, for a draft that is far from perfect."""
-    target = outcome.out.parent / "target.gguf"
-    work = outcome.out.parent / "work"
-    half = trained(
-        settings(
-            tmp_path,
-            target,
-            self_written_tokens=0,
-            chats=(work / "chats.jsonl",),
-            budget=Budget(tokens=8_000),
-            report_prompts=1000,
-        )
-    )
-
-    five = half.after[-1].stats
-    assert 0.05 < five.per_position[0] < 0.99
-    assert sum(half.prediction.tested_at) > 100
-    _assert_as_predicted(half)
-
-
 def test_the_file_says_what_it_is_and_how_it_was_made(outcome: TrainingOutcome) -> None:
     header = read_header(outcome.out)
 
@@ -111,9 +78,6 @@ def test_the_file_says_what_it_is_and_how_it_was_made(outcome: TrainingOutcome) 
     assert header.number("eaglechat.training.tokens_seen") == outcome.state.tokens
     assert header.number("eaglechat.training.samples") == outcome.n_samples
     assert "chats" in header.get("eaglechat.training.data")
-    assert header.get("eaglechat.training.acceptance").values == pytest.approx(
-        outcome.prediction.per_position, abs=1e-6
-    )
 
 
 def test_killed_and_resumed_equals_uninterrupted(outcome: TrainingOutcome, tmp_path: Path) -> None:
@@ -144,18 +108,14 @@ def test_killed_and_resumed_equals_uninterrupted(outcome: TrainingOutcome, tmp_p
 
 def _stop_in_mid_training(command: list[str], how: signal.Signals) -> int:
     """Send a signal some batches after the start of training; the exit status."""
-    log = Path(command[-1]).with_suffix(".training") / "training.jsonl"
-    before = _lines(log)
-    with subprocess.Popen(command, cwd=ROOT) as running:
-        while _lines(log) < before + 8:
-            assert running.poll() is None
-            time.sleep(0.01)
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        tenths = (line for line in running.stderr if line.startswith("training: "))
+        for _ in range(2):
+            assert next(tenths)
         running.send_signal(how)
+        running.stderr.read()
         return running.wait()
-
-
-def _lines(file: Path) -> int:
-    return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
 def _checkpoint(folder: Path) -> Any:
@@ -223,8 +183,7 @@ def test_going_on_from_a_draft_keeps_what_it_knows(
 def test_a_published_draft_goes_on_as_it_is(
     outcome: TrainingOutcome, publish: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """What training does not change stands in the new file as it did in the old one, and the engine
-    accepts what training predicts of both together."""
+    """What training does not change stands in the new file as it did in the old one."""
     target = outcome.out.parent / "target.gguf"
     published = publish(
         target, embeddings=True, norm_before_fc=True, norm_before_residual=True,
@@ -251,20 +210,7 @@ def test_a_published_draft_goes_on_as_it_is(
     for name in ("rope_freqs.weight", "token_embd.weight"):
         assert np.array_equal(_tensor(before, name), _tensor(after, name))
     assert not np.array_equal(*(_tensor(h, "enc.output_norm.weight") for h in (before, after)))
-    five = learnt.after[-1].stats
-    assert 0.05 < five.per_position[0] < 0.99
-    _assert_as_predicted(learnt)
-
-
-def _assert_as_predicted(outcome: TrainingOutcome) -> None:
-    """At each position the engine accepts as many tokens as training predicted, within two percent
-    or, where two logits are almost equal and CPUs differ in their last digits, two tokens."""
-    prediction, measured = outcome.prediction, outcome.after[-1].stats
-    assert len(prediction.per_position) == len(measured.per_position)
-    for position, rate in enumerate(prediction.per_position):
-        tested = prediction.tested_at[position]
-        assert tested == pytest.approx(measured.tested_at[position], rel=0.02, abs=2)
-        assert tested * rate == pytest.approx(measured.accepted_at[position], rel=0.02, abs=2)
+    assert 0.05 < learnt.after[-1].stats.per_position[0] < 0.99
 
 
 def _tensor(header: GGUFHeader, name: str) -> Floats:
