@@ -1,4 +1,4 @@
-"""Writes the output shown in headless.md and protocol.md again, from runs of the built-in pair.
+"""Writes the output shown in commands.md and protocol.md again, from runs of the built-in pair.
 
     python docs/examples.py
 
@@ -145,8 +145,8 @@ def protocol() -> None:
     page.save()
 
 
-def headless() -> None:
-    page = Page("headless")
+def commands() -> None:
+    page = Page("commands")
     said = subprocess.run((*EAGLECHAT, "run", *FLAGS, PROMPT), capture_output=True, check=True)
     page.put("`eaglechat run`", said.stderr.decode().splitlines()[-1], kind="", nth=1)
     with tempfile.NamedTemporaryFile() as trace:
@@ -158,5 +158,5 @@ def headless() -> None:
 
 
 if __name__ == "__main__":
-    headless()
+    commands()
     protocol()

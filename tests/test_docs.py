@@ -52,7 +52,7 @@ def _load_generator() -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", ["settings", "keys", "servers", "screen"])
+@pytest.mark.parametrize("name", ["settings", "keys", "servers", "screen", "training"])
 def test_generated_parts_are_up_to_date(name: str) -> None:
     generator = _load_generator()
     written = (DOCS / f"{name}.md").read_text(encoding="utf-8")
@@ -111,21 +111,24 @@ def test_pictures_are_made_by_the_script() -> None:
     assert {file.stem for file in (DOCS / "images").iterdir()} == made == used
 
 
-def test_headless_explains_every_flag_of_run() -> None:
-    flags = _flags_of(_parser_of("run")) - {"--help", "-h"}
-    section = _section(DOCS / "headless.md", "`eaglechat run`")
-    rows = set(re.findall(r"^\| `(--?[a-z-]+)", section, re.M))
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_flag_of_a_command_is_explained_in_its_section(command: str) -> None:
+    """Those of a model stand above all, and settings have a page of their own."""
+    page = DOCS / "commands.md"
+    section = _section(page, f"`eaglechat {command}`")
+    if command == "train":
+        section = _text(DOCS / "training.md")
+    explained = _rows(section)
+    shared = _rows(_text(page).partition("\n## ")[0])
     of_settings = {flag for doc in describe() for flag in (doc.flag, *dict(doc.shorthand))}
-    assert rows == flags - of_settings
-    assert {doc.flag for doc in describe()} - {""} <= set(
-        re.findall(r"`(--[a-z-]+)` \|", _text(DOCS / "settings.md"))
-    )
+    flags = _flags_of(_parser_of(command)) - {"--help", "-h", "-o"}
+    assert flags - of_settings - shared <= explained
+    assert explained <= flags
 
 
-def test_training_explains_every_flag_of_train() -> None:
-    flags = {flag for flag in _flags_of(_parser_of("train")) if flag not in {"--help", "-h", "-o"}}
-    rows = re.findall(r"^\| `(--[a-z-]+)", _text(DOCS / "training.md"), re.M)
-    assert sorted(rows) == sorted(flags)
+def test_every_setting_s_flag_is_on_the_settings_page() -> None:
+    flags = set(re.findall(r"`(--[a-z-]+)` \|", _text(DOCS / "settings.md")))
+    assert {doc.flag for doc in describe()} - {""} <= flags
 
 
 @pytest.mark.parametrize("tag", [*REQUESTS, *EVENTS])
@@ -179,8 +182,8 @@ def test_architecture_names_only_what_is_there() -> None:
 
 
 @pytest.mark.real
-def test_headless_explains_what_run_prints(tmp_path: Path) -> None:
-    page = DOCS / "headless.md"
+def test_commands_explains_what_run_prints(tmp_path: Path) -> None:
+    page = DOCS / "commands.md"
     trace = tmp_path / "trace.jsonl"
     flags = ["--json", "--trace", str(trace), "--temperature", "0", "--max-tokens", "6"]
     command = [sys.executable, "-m", "eaglechat", "run", "--threads", "1", *flags, "Hello"]
@@ -211,6 +214,12 @@ def _section(page: Path, title: str) -> str:
     rest = text[heading.end() :]
     end = re.search(rf"^#{{1,{len(heading[1])}}} ", rest, re.M)
     return rest[: end.start()] if end else rest
+
+
+def _rows(section: str) -> set[str]:
+    """The flags at the beginning of its tables' rows."""
+    cells = re.findall(r"^\| (`-[^|]*) \|", section, re.M)
+    return {flag for cell in cells for flag in re.findall(r"`(--[a-z-]+)", cell)}
 
 
 def _json_blocks(section: str) -> list[str]:

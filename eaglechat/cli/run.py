@@ -231,7 +231,7 @@ class FinishedReply:
         return self.recording.end.finish_reason.value if self.recording.end else "error"
 
     def report(self) -> dict[str, Any]:
-        """The reply as the JSON object of docs/headless.md."""
+        """The reply as the JSON object of docs/commands.md."""
         recording, info = self.recording, self.info
         return {
             "text": recording.text,

@@ -55,7 +55,8 @@ class Installed:
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without what leads Python back to the checkout; with the caches of pip."""
+    """The environment without what leads Python back to the checkout; with the caches of pip and
+    what it may install."""
     return {name: value for name, value in of_the_user().items() if name != "PYTHONPATH"}
 
 
@@ -89,7 +90,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture(scope="session")
 def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel in an environment of its own, with the newest of everything it needs."""
+    """The wheel in an environment of its own."""
     folder = environment(tmp_path_factory.mktemp("installed"))
     pip(folder, "install", f"{built.wheel}[demo]")
     return Installed(folder, tmp_path_factory.mktemp("home"))
