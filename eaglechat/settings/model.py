@@ -1,8 +1,8 @@
 """The model of the settings: the one place that defines them.
 
-The tables of config.toml, the flags, the settings screen, the documentation and the messages to the
-engine are made from it. In the Meta of a setting, `examples` holds an example value, and `extra`
-may hold:
+The tables of config.toml, the flags, the settings screen and the documentation are made from it. A
+setting that a message to the engine has is inherited from there. In the Meta of a setting,
+`examples` holds an example value, and `extra` may hold:
 
 - `flag`: its flag on the command line, if that is not its key with dashes; "" for none.
 - `flag_help`: the help text of the flag, if that is not the description.
@@ -17,62 +17,25 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.wire.load_options import (
-    CHECKPOINTS_MIB,
-    DRAFT_WINDOW_DEFAULT,
-    BatchSize,
-    CheckpointsMib,
-    ContextSize,
-    DraftWindow,
-    FlashAttention,
-    GpuIndex,
-    GpuLayers,
-    GpuShares,
-    LoadOptions,
-    RpcServers,
-    SplitMode,
-)
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (
     AUTO,
     SEED_LIMIT,
-    Auto,
-    DrafterChoice,
-    DraftLength,
-    Probability,
+    NDraftMax,
+    NGram,
     RecommendedSampling,
-    RepeatPenalty,
     Sampling,
-    Shape,
+    ShapeOption,
     Speculation,
-    Temperature,
     Thinking,
-    TopK,
 )
-from eaglechat.wire.records import KvType
 
 ThinkingMode = Literal["auto", "on", "off"]
 
 
-class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
+class GenerationSettings(Sampling, frozen=True, kw_only=True):
     """How replies are written."""
 
-    temperature: Annotated[
-        Temperature, Meta(description="Randomness of sampling; 0 always takes the likeliest token.")
-    ] = 0.7
-    top_k: Annotated[
-        TopK, Meta(description="Sample among the k likeliest tokens; 0 means all.")
-    ] = 40
-    top_p: Annotated[
-        Probability,
-        Meta(description="Sample among the likeliest tokens that add up to this probability."),
-    ] = 0.95
-    min_p: Annotated[
-        Probability,
-        Meta(description="Drop tokens less likely than this share of the likeliest."),
-    ] = 0.05
-    repeat_penalty: Annotated[
-        RepeatPenalty, Meta(description="Make recent tokens less likely by this factor; 1 is off.")
-    ] = 1.0
     seed: Annotated[
         int,
         Meta(
@@ -112,132 +75,17 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
 
 
-class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True):
+class SpeculationSettings(Speculation, frozen=True, kw_only=True):
     """How much the draft drafts."""
 
-    enabled: Annotated[
-        bool,
-        Meta(
-            description="Draft and verify; off is plain decoding, as if there were no draft.",
-            extra={
-                "flag": "--no-speculation",
-                "flag_help": "Decode plainly, as if there were no draft.",
-            },
-        ),
-    ] = True
-    n_draft_max: Annotated[
-        DraftLength | Auto,
-        Meta(
-            description='Most tokens drafted per round; 0 is plain decoding, "auto" lets '
-            "measurement choose."
-        ),
-    ] = AUTO
-    n_min: Annotated[DraftLength, Meta(description="Drop drafts shorter than this.")] = 0
-    p_min: Annotated[
-        Probability,
-        Meta(description="Stop drafting at a token less probable than this."),
-    ] = 0.0
-    shape: Annotated[
-        Shape,
-        Meta(
-            description='Draft a chain or a tree of n_draft_max tokens; "auto" lets '
-            "measurement choose."
-        ),
-    ] = AUTO
-    ngram: Annotated[
-        bool,
-        Meta(
-            description="Find the latest tokens earlier in the chat and propose what followed; "
-            "needs no draft.",
-            extra={
-                "flag": "--no-ngram",
-                "flag_help": "Draft without n-grams.",
-            },
-        ),
-    ] = True
-    drafter: Annotated[
-        DrafterChoice,
-        Meta(
-            description='Who drafts behind n-grams: one that the pair has, "ngram" for n-grams '
-            'alone, or "none"; "auto" takes the fastest.'
-        ),
-    ] = AUTO
+    n_draft_max: NDraftMax = AUTO
+    shape: ShapeOption = AUTO
+    ngram: NGram = True
 
 
-class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the models are loaded and run."""
+class EngineSettings(LoadOptions, frozen=True, kw_only=True):
+    """How the models are loaded and run, and by which engine."""
 
-    n_ctx: Annotated[
-        ContextSize,
-        Meta(
-            description="Context size in tokens; 0: what the target was trained for, up to 32,768, "
-            "as memory allows.",
-            extra={"flag": "--ctx"},
-        ),
-    ] = 0
-    n_batch: Annotated[BatchSize, Meta(description="Prompt tokens decoded at once.")] = 512
-    n_threads: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=1024,
-            description="Threads of llama.cpp; 0: one for each fast physical core.",
-            extra={"flag": "--threads"},
-        ),
-    ] = 0
-    n_gpu_layers: Annotated[
-        GpuLayers,
-        Meta(
-            description="Layers of the models on the GPU; -1 means all.",
-            extra={"flag": "--gpu-layers"},
-        ),
-    ] = -1
-    split_mode: Annotated[
-        SplitMode,
-        Meta(description="How several GPUs share the target; none uses main_gpu alone."),
-    ] = "layer"
-    main_gpu: Annotated[
-        GpuIndex, Meta(description="The GPU for split_mode none, counted from 0.")
-    ] = 0
-    tensor_split: Annotated[
-        GpuShares,
-        Meta(
-            description="Each GPU's share of the target; empty shares by free memory.",
-            examples=[[3, 1]],
-        ),
-    ] = ()
-    rpc_servers: Annotated[
-        RpcServers,
-        Meta(
-            description="RPC servers of llama.cpp; their devices come before this machine's GPUs.",
-            examples=[["gpu1:50052"]],
-        ),
-    ] = ()
-    flash_attention: Annotated[
-        FlashAttention,
-        Meta(description="Flash attention; auto uses it if the backend supports it."),
-    ] = "auto"
-    kv_type: Annotated[
-        KvType,
-        Meta(
-            description="Number format of the target's KV cache; q8_0 takes half the memory and "
-            "needs flash attention."
-        ),
-    ] = "f16"
-    draft_kv_type: Annotated[KvType, Meta(description="Number format of the draft's KV cache.")] = (
-        "f16"
-    )
-    draft_window: Annotated[
-        DraftWindow,
-        Meta(description="How many of the latest tokens an EAGLE-3 draft sees; 0 means all."),
-    ] = DRAFT_WINDOW_DEFAULT
-    checkpoints_mib: Annotated[
-        CheckpointsMib,
-        Meta(
-            description="Memory, in MiB, for saved states of a recurrent or hybrid target, from "
-            "which a chat goes on; 0 saves none."
-        ),
-    ] = CHECKPOINTS_MIB
     llama_server: Annotated[
         str,
         Meta(
@@ -355,7 +203,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def to_sampling(self, recommended: RecommendedSampling | None = None) -> Sampling:
         """The sampling of a reply, for the engine. The recommended values apply to the settings
         that the user has not set."""
-        values = _fields(Sampling, self.generation)
+        values = {key: getattr(self.generation, key) for key in Sampling.__struct_fields__}
         if values["seed"] == -1:
             values["seed"] = None
         of_model = msgspec.structs.asdict(recommended) if recommended else {}
@@ -366,7 +214,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_speculation(self) -> Speculation:
         """The settings of speculation, for the engine."""
-        return Speculation(**_fields(Speculation, self.speculation))
+        return msgspec.convert(self.speculation, Speculation, from_attributes=True)
 
     def to_thinking(self) -> Thinking:
         """The settings of reasoning, for the engine."""
@@ -375,14 +223,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_load_options(self) -> LoadOptions:
         """The settings of a load, for the engine."""
-        values = _fields(LoadOptions, self.engine)
-        return LoadOptions(**{**values, "n_threads": self.engine.n_threads or None})
+        return msgspec.convert(self.engine, LoadOptions, from_attributes=True)
 
 
 TABLES = tuple(name for name in Settings.__struct_fields__ if name not in ("given", "server"))
 """The tables of config.toml."""
-
-
-def _fields(wire: type[msgspec.Struct], table: msgspec.Struct) -> dict[str, Any]:
-    """The fields of a message of the wire, from the settings of the same names."""
-    return {key: getattr(table, key) for key in wire.__struct_fields__}

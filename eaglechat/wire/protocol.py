@@ -39,15 +39,57 @@ N_DRAFT_MAX_DEFAULT = 3
 Auto = Literal["auto"]
 AUTO: Auto = "auto"
 """A draft length, or shape, that the engine chooses by measurement."""
+NDraftMax = Annotated[
+    DraftLength | Auto,
+    Meta(
+        description='Most tokens drafted per round; 0 is plain decoding, "auto" lets measurement '
+        "choose."
+    ),
+]
 Shape = Literal["chain", "tree", "auto"]
+ShapeOption = Annotated[
+    Shape,
+    Meta(
+        description='Draft a chain or a tree of n_draft_max tokens; "auto" lets measurement choose.'
+    ),
+]
+NGram = Annotated[
+    bool,
+    Meta(
+        description="Find the latest tokens earlier in the chat and propose what followed; needs "
+        "no draft.",
+        extra={"flag": "--no-ngram", "flag_help": "Draft without n-grams."},
+    ),
+]
 DrafterKind = Literal["eagle3", "eagle4", "mtp", "dflash", "dspark", "dflash2", "model"]
 """Drafters that run a model."""
 DrafterChoice = Literal["auto", DrafterKind, "ngram", "none"]
 """auto is the fastest that the pair has, ngram n-grams alone, none plain decoding."""
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
-Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
-TopK = Annotated[int, Meta(ge=0)]
-RepeatPenalty = Annotated[float, Meta(gt=0.0, le=4.0)]
+Temperature = Annotated[
+    float,
+    Meta(
+        ge=0.0,
+        le=5.0,
+        description="Randomness of sampling; 0 always takes the likeliest token.",
+    ),
+]
+TopK = Annotated[int, Meta(ge=0, description="Sample among the k likeliest tokens; 0 means all.")]
+TopP = Annotated[
+    Probability,
+    Meta(description="Sample among the likeliest tokens that add up to this probability."),
+]
+MinP = Annotated[
+    Probability, Meta(description="Drop tokens less likely than this share of the likeliest.")
+]
+RepeatPenalty = Annotated[
+    float,
+    Meta(
+        gt=0.0,
+        le=4.0,
+        description="Make recent tokens less likely by this factor; 1 is off.",
+    ),
+]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,13 +120,12 @@ AS_IT_IS = Thinking()
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """How the target's tokens are sampled. Temperature 0 always takes the likeliest token. With
-    seed None the engine draws a seed."""
+    """How the target's tokens are sampled. With seed None the engine draws a seed."""
 
     temperature: Temperature = 0.7
     top_k: TopK = 40
-    top_p: Probability = 0.95
-    min_p: Probability = 0.05
+    top_p: TopP = 0.95
+    min_p: MinP = 0.05
     repeat_penalty: RepeatPenalty = 1.0
     seed: Annotated[int, Meta(ge=0, le=SEED_LIMIT)] | None = None
 
@@ -98,8 +139,8 @@ class RecommendedSampling(msgspec.Struct, frozen=True, kw_only=True):
 
     temperature: Temperature | None = None
     top_k: TopK | None = None
-    top_p: Probability | None = None
-    min_p: Probability | None = None
+    top_p: TopP | None = None
+    min_p: MinP | None = None
     repeat_penalty: RepeatPenalty | None = None
 
 
@@ -107,14 +148,30 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     """How the engine drafts. With `n_draft_max` 0 it decodes plainly but keeps the features that
     the draft reads, so that drafting can begin again at once."""
 
-    enabled: bool = True
-    n_draft_max: DraftLength | Auto = N_DRAFT_MAX_DEFAULT
-    n_min: DraftLength = 0
-    p_min: Probability = 0.0
-    shape: Shape = "chain"
-    ngram: bool = False
-    drafter: DrafterChoice = AUTO
-    """Who drafts behind n-grams, from the next reply on."""
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Draft and verify; off is plain decoding, as if there were no draft.",
+            extra={
+                "flag": "--no-speculation",
+                "flag_help": "Decode plainly, as if there were no draft.",
+            },
+        ),
+    ] = True
+    n_draft_max: NDraftMax = N_DRAFT_MAX_DEFAULT
+    n_min: Annotated[DraftLength, Meta(description="Drop drafts shorter than this.")] = 0
+    p_min: Annotated[
+        Probability, Meta(description="Stop drafting at a token less probable than this.")
+    ] = 0.0
+    shape: ShapeOption = "chain"
+    ngram: NGram = False
+    drafter: Annotated[
+        DrafterChoice,
+        Meta(
+            description='Who drafts behind n-grams: one that the pair has, "ngram" for n-grams '
+            'alone, or "none"; "auto" takes the fastest.'
+        ),
+    ] = AUTO
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

@@ -96,7 +96,7 @@ def test_the_engine_gets_what_the_settings_say() -> None:
     defaults = Settings()
 
     assert defaults.to_sampling().seed is None
-    assert defaults.to_load_options().n_threads is None
+    assert type(defaults.to_load_options()) is LoadOptions
     assert defaults.with_value("speculation", "n_draft_max", 5).to_speculation().n_draft_max == 5
 
 
