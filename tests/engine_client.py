@@ -8,9 +8,9 @@ from pathlib import Path
 
 import psutil
 
-from eaglechat.links.base import FINAL, AnsweredRequest, Died, Lifecycle, Link
+from eaglechat.links.base import FINAL, Died, Lifecycle, Link
+from eaglechat.links.local import LocalLink
 from eaglechat.links.process import ProcessLink
-from eaglechat.links.worker import LocalLink
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import Round
@@ -84,7 +84,7 @@ class Client:
         assert self.link.hello is not None
         return self.link.hello
 
-    def ask(self, request: AnsweredRequest) -> Asked:
+    def ask(self, request: p.AnsweredRequest) -> Asked:
         """Send a request, without waiting."""
         events: list[p.Answer] = []
 
@@ -95,7 +95,7 @@ class Client:
         self.latest = Asked(self.link.request(request, hear), events)
         return self.latest
 
-    def answer(self, request: AnsweredRequest) -> Asked:
+    def answer(self, request: p.AnsweredRequest) -> Asked:
         """Send a request and wait for its end."""
         asked = self.ask(request)
         self.end(asked)

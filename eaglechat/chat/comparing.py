@@ -26,13 +26,14 @@ import msgspec
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.engine.bench.looks import LEVEL, Looks, minutes_for
 from eaglechat.engine.bench.measure import PLAINLY, order_of
-from eaglechat.links.base import AnsweredRequest, Listener
+from eaglechat.links.base import Listener
 from eaglechat.wire import protocol
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.protocol import (
     AUTO,
     N_DRAFT_MAX_DEFAULT,
     SEED_LIMIT,
+    AnsweredRequest,
     Hello,
     Message,
     PairInfo,

@@ -12,24 +12,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import eaglechat
-from eaglechat import own_python, paths, settings
+from eaglechat import machine, own_python, paths, settings
 from eaglechat.cli import faster
 from eaglechat.cli.status import FAILED, OK
 from eaglechat.engine.llama.placement import (
     Device,
     Placement,
     draft_placement,
+    free_memory,
     offload_devices,
     target_placement,
 )
-from eaglechat.engine.llama_server.probe_program import find, probe_program
-from eaglechat.engine.loading import machine
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context, memory_need
 from eaglechat.hub.local import library
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary, inspect
-from eaglechat.links import rpc
 from eaglechat.links.crashes import (
     BUILT_FOR_ANOTHER_PROCESSOR,
     ILLEGAL_INSTRUCTION,
@@ -37,7 +35,9 @@ from eaglechat.links.crashes import (
     without,
 )
 from eaglechat.links.http.discovery import ask
+from eaglechat.links.llama_server.probe import find, probe_program
 from eaglechat.settings import Settings
+from eaglechat.wire import rpc
 from eaglechat.wire.errors import (
     EngineError,
     ModelLoadError,
@@ -289,7 +289,7 @@ class Doctor:
     def _context(self, target: GGUFHeader, draft: GGUFHeader | None) -> str:
         """The context that a pair gets with the current settings, and the memory that all takes."""
         options = self._settings.to_load_options()
-        free = machine.free_memory(options, (*self._lent, *self._devices))
+        free = free_memory(options, (*self._lent, *self._devices))
         kv_types = options.kv_type, options.draft_kv_type
         n_ctx = options.n_ctx or default_context(target, draft, free, *kv_types)
         need = memory_need(target, draft, n_ctx, *kv_types)

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--llama-server", metavar="PROGRAM", help="run the pairs in this llama-server"
-    )
+def add_arguments(_: argparse.ArgumentParser) -> None:
+    """It has none."""
 
 
-def run(args: argparse.Namespace) -> int:
-    if args.llama_server:
-        from eaglechat.engine.llama_server.program_worker import ProgramWorker  # the HTTP client
-        from eaglechat.engine.process import pipes
-
-        return pipes.serve(partial(ProgramWorker, args.llama_server))
+def run(_: argparse.Namespace) -> int:
     from eaglechat.engine.process import pair_worker  # loads llama.cpp
 
     return pair_worker.main()

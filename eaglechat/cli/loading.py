@@ -19,7 +19,6 @@ from eaglechat.hub.local import bandwidth
 from eaglechat.links.base import (
     ENGINE_DIED,
     FINAL,
-    AnsweredRequest,
     Lifecycle,
     Link,
     Ready,
@@ -33,6 +32,7 @@ from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.errors import EngineError, LoadCancelledError
 from eaglechat.wire.protocol import (
     Answer,
+    AnsweredRequest,
     Cancel,
     Error,
     Hello,
@@ -46,7 +46,11 @@ from eaglechat.wire.protocol import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eaglechat.engine.drafters.pairing import Pairing
     from eaglechat.hub.local.pair import Pair
+    from eaglechat.links.llama_server.worker import CheckedPair
 
 PATIENCE_S = 1.0
 """Work that takes longer than this shows its progress."""
@@ -75,19 +79,44 @@ def choose_pair(args: argparse.Namespace, settings: Settings | None = None) -> P
     return library.as_kept(pair)
 
 
-def engine_command(settings: Settings) -> tuple[str, ...]:
-    """The command line that starts an engine."""
+def engine_link(settings: Settings, log: Path | None) -> Link:
+    """The link to the engine of the settings, which is not started yet; `log` is as of
+    `ProcessLink`."""
     if settings.engine.command:
-        return tuple(settings.engine.command)
-    program = settings.engine.llama_server
-    return tuple(
-        own_python.command("eaglechat", "engine", *(("--llama-server", program) if program else ()))
-    )
+        return ProcessLink(settings.engine.command, log)
+    if program := settings.engine.llama_server:
+        from eaglechat.links.llama_server.worker import program_link  # reads the HTTP client
+
+        return program_link(program, log, checked_pair)
+    return ProcessLink(own_python.command("eaglechat", "engine"), log)
+
+
+def checked_pair(load: Load) -> CheckedPair:
+    """What the headers of a load's files say. Raises EngineError if they cannot run together."""
+    from eaglechat.engine.drafters.mtp import pairing as mtp
+    from eaglechat.engine.drafters.pairing import check_choice, check_pair, pairings
+    from eaglechat.links.llama_server.arguments import Drafter
+    from eaglechat.links.llama_server.worker import CheckedPair
+
+    draft = paths.expanded(load.draft) if load.draft else None
+    headers = check_pair(paths.expanded(load.target), draft)
+    check_choice(*headers, load.speculation.drafter)
+    drafters = (Drafter(one.kind, one.file, _has_probability(one)) for one in pairings(*headers))
+    return CheckedPair(*headers, tuple(drafters), mtp.problem(headers[0]))
+
+
+def _has_probability(one: Pairing) -> bool:
+    from eaglechat.engine.drafters.dflash import pairing as dflash
+
+    if one.kind != "dspark" or one.file is None:
+        return True
+    has_head = dflash.block_of(one.file).has_confidence
+    return has_head and one.file.get("dflash.has_confidence_head") is not False
 
 
 def start_engine(settings: Settings) -> Link:
-    """Start an engine in a process of its own. Raises EngineError."""
-    link = ProcessLink(engine_command(settings), log=None)
+    """Start the engine of the settings. Raises EngineError."""
+    link = engine_link(settings, log=None)
     link.start()
     return link
 

@@ -30,9 +30,8 @@ def run(args: argparse.Namespace) -> int:
             "(TERM=dumb); eaglechat run writes plain text"
         )
     # --help needs none of these.
-    from eaglechat.cli.loading import engine_command
+    from eaglechat.cli.loading import engine_link
     from eaglechat.hub.local.pairs import PairLibrary
-    from eaglechat.links.process import ProcessLink
     from eaglechat.tui.app import EagleApp
 
     settings, problems = options.load_settings(args)
@@ -41,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     app = EagleApp(
         settings=settings,
         problems=problems,
-        engine=ProcessLink(engine_command(settings), paths.engine_log()),
+        engine=engine_link(settings, paths.engine_log()),
         pairs=library,
         config_file=paths.config_file(),
         chats_dir=paths.chats_dir(),

@@ -2,7 +2,7 @@
 
 `Link` gives requests their ids, hands each answer to whoever asked, and tells who watches that the
 engine starts, is ready or has died. A kind of link adds how its engine is opened, reached and
-ended: `ProcessLink` (process.py) over the pipes of a child process, `LocalLink` (worker.py) in the
+ended: `ProcessLink` (process.py) over the pipes of a child process, `LocalLink` (local.py) in the
 client's own process.
 """
 
@@ -21,9 +21,9 @@ from eaglechat.wire.lines import ProtocolError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     Answer,
+    AnsweredRequest,
     AnyEvent,
     AnyRequest,
-    Bench,
     BenchDone,
     Cancel,
     Chat,
@@ -32,11 +32,9 @@ from eaglechat.wire.protocol import (
     Hello,
     Load,
     Loaded,
-    Render,
     Rendered,
     Restarting,
     Set,
-    Unload,
     Unloaded,
 )
 from eaglechat.wire.records import unbegun
@@ -88,7 +86,6 @@ class Died:
 Lifecycle = Starting | Ready | Died
 Listener = Callable[[Answer], None]
 Watcher = Callable[[Lifecycle], None]
-AnsweredRequest = Load | Chat | Bench | Render | Unload
 _News = AnyEvent | Starting | Died
 FINAL = (Loaded, Done, BenchDone, Rendered, Unloaded, Error)
 """The events that end a request."""

@@ -29,8 +29,6 @@ _LOG_TAIL_BYTES = 32_768
 _LOGGED_BYTES = 500
 _LONGEST_LINE = 2**26
 _RPC_GONE = "Remote RPC server crashed"
-_WAS_KILLED = " was killed (signal 9)"
-"""In the last line of the log when the engine's llama-server was killed."""
 SILENT_S = 5.0
 """Seconds that a process has to end once it has closed its output."""
 
@@ -61,7 +59,7 @@ class ProcessLink(Link):
         return self._running.process.pid if self._running else None
 
     def open_engine(self, say: Callable[[AnyEvent | Died], None]) -> None:
-        log = _open_log(self._log)
+        log = open_log(self._log)
         try:
             with _signals_ignored():
                 process = subprocess.Popen(
@@ -111,7 +109,7 @@ def _signals_ignored() -> Iterator[None]:
             signal.signal(number, handler or signal.SIG_DFL)
 
 
-def _open_log(path: Path | None) -> BinaryIO:
+def open_log(path: Path | None) -> BinaryIO:
     """An empty log. If it cannot be written: a temporary file without a name, or else /dev/null.
 
     A new file replaces the old one, so another eaglechat goes on writing to its own.
@@ -174,8 +172,6 @@ def _known_cause(log_tail: Sequence[str]) -> str:
     """Why the engine stopped, if the end of its log tells; else empty."""
     if any(_RPC_GONE in line for line in log_tail):
         return "the engine stopped because an RPC server of engine.rpc_servers went away"
-    if log_tail and _WAS_KILLED in log_tail[-1]:
-        return f"the engine stopped because {log_tail[-1]}"
     return ""
 
 

@@ -272,7 +272,8 @@ class Shutdown(Request, frozen=True, kw_only=True, tag="shutdown"):
     """Free everything and exit."""
 
 
-AnyRequest = Load | Chat | Bench | Render | Set | Cancel | Unload | Shutdown
+AnsweredRequest = Load | Chat | Bench | Render | Unload
+AnyRequest = AnsweredRequest | Set | Cancel | Shutdown
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

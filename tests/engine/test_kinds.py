@@ -18,9 +18,9 @@ from eaglechat.engine.drafters.mtp.pairing import problem
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.llama_server.probe_program import SPEC_TYPES
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import PreflightError
+from eaglechat.links.llama_server.probe import SPEC_TYPES
 from eaglechat.wire.errors import DecodeError, ModelLoadError
 from eaglechat.wire.protocol import AUTO, DrafterChoice, DrafterKind, Set
 from eaglechat.wire.records import Prefill, Round

@@ -14,9 +14,9 @@ from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import Device, draft_placement, target_placement
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.links import rpc
 from eaglechat.links.base import Died, Lifecycle
 from eaglechat.links.process import ProcessLink
+from eaglechat.wire import rpc
 from eaglechat.wire.errors import RpcError
 from eaglechat.wire.load_options import LoadOptions
 from tests.rpc.fake_server import GIB, nobody, serving

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.links import rpc
 from eaglechat.wire import protocol as p
+from eaglechat.wire import rpc
 from eaglechat.wire.errors import RpcError
 from eaglechat.wire.load_options import LoadOptions
 from tests.engine_client import Client, engine_process

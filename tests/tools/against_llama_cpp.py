@@ -17,8 +17,8 @@ from statistics import geometric_mean, median
 from eaglechat.cli.loading import CommandEngine, Interrupt
 from eaglechat.engine.bench.measure import messages_of
 from eaglechat.engine.bench.prompts import builtin_prompts
-from eaglechat.engine.llama_server.arguments import draft_gpu_options, gpu_options
 from eaglechat.hub.local.pairs import builtin_pair
+from eaglechat.links.llama_server.arguments import draft_gpu_options, gpu_options
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.bench_records import BenchPrompt

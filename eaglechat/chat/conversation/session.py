@@ -52,7 +52,6 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds, setup_of
 from eaglechat.links.base import (
     ENGINE_DIED,
-    AnsweredRequest,
     Died,
     Lifecycle,
     Listener,
@@ -117,7 +116,7 @@ class Engine(Protocol):
 
     @property
     def hello(self) -> protocol.Hello | None: ...
-    def request(self, message: AnsweredRequest, listener: Listener) -> int: ...
+    def request(self, message: protocol.AnsweredRequest, listener: Listener) -> int: ...
     def send(self, message: protocol.Set | protocol.Cancel) -> None: ...
     def watch(self, watcher: Watcher) -> Callable[[], None]: ...
 

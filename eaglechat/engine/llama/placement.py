@@ -1,10 +1,14 @@
-"""The devices of a machine, and which of them a model is placed on."""
+"""The devices of a machine, their memory, and which of them a model is placed on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
+from eaglechat import machine
+from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.errors import ModelLoadError
 from eaglechat.wire.load_options import LeaveOut, LoadOptions, SplitMode
 
@@ -114,3 +118,25 @@ def _check(options: LoadOptions, gpus: Sequence[Device]) -> None:
         )
     if shares and not any(shares):
         raise ModelLoadError("engine.tensor_split gives no GPU a share; leave it empty or name one")
+
+
+def free_memory(options: LoadOptions, devices: Sequence[Device]) -> int:
+    """Free bytes for models and contexts that are loaded with these options: of the GPUs, or of
+    the RAM if any layer stays there."""
+    gpus = offload_devices(devices)
+    if options.split_mode == "none":
+        gpus = gpus[options.main_gpu : options.main_gpu + 1]
+    of_gpus = sum(device.memory_free for device in gpus if not device.shares_ram)
+    if of_gpus and options.n_gpu_layers < 0:
+        return of_gpus
+    return machine.memory().ram_available
+
+
+def memory(devices: Sequence[Device]) -> Memory:
+    """The RAM that this process may use, and the memory of the GPUs that llama.cpp uses."""
+    gpus = offload_devices(devices)
+    return msgspec.structs.replace(
+        machine.memory(),
+        gpu=sum(device.memory_total for device in gpus),
+        unified=bool(gpus) and all(device.shares_ram for device in gpus),
+    )

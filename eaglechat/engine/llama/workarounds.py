@@ -16,13 +16,13 @@ from contextlib import suppress
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
 from eaglechat import paths
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.bindings import library_files
-from eaglechat.links.crashes import NAMES
 from eaglechat.wire.load_options import LeaveOut
 
 VARIABLE = "EAGLECHAT_LEAVE_OUT"
@@ -53,7 +53,7 @@ def for_every_model() -> tuple[LeaveOut, ...]:
     """What every load of this process leaves out."""
     words = os.environ.get(VARIABLE)
     if words is not None:
-        return tuple(one for one in NAMES if one in words.split(","))
+        return tuple(one for one in get_args(LeaveOut) if one in words.split(","))
     return ("amx",) if compiler_that_breaks_amx() else ()
 
 

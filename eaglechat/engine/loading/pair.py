@@ -23,14 +23,15 @@ from eaglechat.engine.llama.placement import (
     Device,
     Placement,
     draft_placement,
+    free_memory,
     offload_devices,
     target_placement,
 )
-from eaglechat.engine.loading.machine import choose_threads, free_memory
 from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context, weights_read
 from eaglechat.gguf.preflight import check_kv_type
+from eaglechat.machine import choose_threads
 from eaglechat.wire.errors import LoadCancelledError, ModelLoadError, SettingsError
 from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
 from eaglechat.wire.protocol import (

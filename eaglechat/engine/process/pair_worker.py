@@ -15,18 +15,17 @@ import eaglechat
 from eaglechat.engine.drafters.pairing import check_choice, check_pair
 from eaglechat.engine.generation.live import Live
 from eaglechat.engine.llama import backend, workarounds
-from eaglechat.engine.loading.machine import memory
+from eaglechat.engine.llama.placement import memory
 from eaglechat.engine.loading.pair import LoadedPair, OnProgress
 from eaglechat.engine.process import pipes
 from eaglechat.engine.process.bench_job import BenchJob
 from eaglechat.engine.process.chat_job import rendered, write_reply
-from eaglechat.links.base import AnsweredRequest
-from eaglechat.links.worker import Job, Say, Worker
 from eaglechat.paths import expanded
 from eaglechat.wire.capabilities import EVERYTHING
 from eaglechat.wire.errors import LoadCancelledError, NoPairError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
+    AnsweredRequest,
     Bench,
     Cancel,
     Chat,
@@ -38,6 +37,7 @@ from eaglechat.wire.protocol import (
     Set,
     Unloaded,
 )
+from eaglechat.wire.worker import Job, Say, Worker
 
 
 def main() -> int:

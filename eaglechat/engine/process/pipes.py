@@ -10,10 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import BinaryIO
 
-from eaglechat.links.base import Died
-from eaglechat.links.worker import Say, Worker
 from eaglechat.wire.lines import ProtocolError, decode_request, encode
 from eaglechat.wire.protocol import AnyEvent, Error, Hello, Shutdown
+from eaglechat.wire.worker import Gone, Say, Worker
 
 _CLIENT_HAS_S = 0.8
 """Seconds from SIGTERM to the end of this process."""
@@ -66,11 +65,11 @@ class ClientPipes:
             self.worker.take(request)
         self.worker.shut_down()
 
-    def _send(self, event: AnyEvent | Died) -> None:
-        if isinstance(event, Died):
+    def _send(self, event: AnyEvent | Gone) -> None:
+        if isinstance(event, Gone):
             # The client knows an engine's death by the end of its process, and the reason by the
             # last line of its log.
-            sys.stderr.write(f"{event.reason}\n")
+            sys.stderr.write(f"{event.why}\n")
             sys.stderr.flush()
             os._exit(1)
         try:

@@ -33,7 +33,6 @@ from eaglechat.links.http.refused import refused_fields, without
 from eaglechat.links.http.servers.base import ReplyReader, ServerKind, parted_late
 from eaglechat.links.http.servers.chunks import Chunk, ChunkReader
 from eaglechat.links.http.window import Answered, ServerWindow
-from eaglechat.links.worker import Job
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.errors import LoadCancelledError, NoPairError
 from eaglechat.wire.protocol import (
@@ -55,6 +54,7 @@ from eaglechat.wire.protocol import (
 )
 from eaglechat.wire.records import FinishReason, Prefill, Round
 from eaglechat.wire.stats import StatsFold
+from eaglechat.wire.worker import Job
 
 Result = TypeVar("Result")
 RETRY_WAITS_S = (0.5, 2.0)

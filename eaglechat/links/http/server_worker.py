@@ -6,9 +6,10 @@ from functools import partial
 
 from eaglechat.links.http.connection import ServerConnection, WorkCancelledError
 from eaglechat.links.http.faults import ServerError
-from eaglechat.links.worker import Job, LocalLink, Say, Worker
+from eaglechat.links.local import LocalLink
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.protocol import Chat, Hello, Load, Loaded, Render, Unload, Unloaded
+from eaglechat.wire.worker import Job, Say, Worker
 
 
 def server_link(server: ServerSettings) -> LocalLink:

@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 
-from eaglechat.engine.loading.machine import memory
 from eaglechat.hub.fit import Machine, machine_of
 from eaglechat.links.base import (
-    AnsweredRequest,
     Died,
     EngineStartError,
     Lifecycle,
@@ -18,12 +16,13 @@ from eaglechat.links.base import (
     Watcher,
     wrong_version,
 )
-from eaglechat.links.rpc import RpcServer, ask_all
+from eaglechat.machine import memory
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.services.pace import FramePace
 from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.protocol import (
     Answer,
+    AnsweredRequest,
     Cancel,
     Hello,
     Load,
@@ -32,6 +31,7 @@ from eaglechat.wire.protocol import (
     Set,
     Unload,
 )
+from eaglechat.wire.rpc import RpcServer, ask_all
 
 FRAMES_PER_SECOND = 30
 FEWEST_FRAMES_PER_SECOND = 8

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat import machine
 from eaglechat.cli import main
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import Device
-from eaglechat.engine.loading import machine
 
 
 @pytest.fixture

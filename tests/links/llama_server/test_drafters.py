@@ -9,15 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from eaglechat.cli.loading import _has_probability
 from eaglechat.engine.drafters.pairing import Pairing
-from eaglechat.engine.llama_server.arguments import drafting_of
 from eaglechat.gguf.header import read_header
+from eaglechat.links.llama_server.arguments import Drafter, drafting_of
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import Origin
 from tests import tiny_kinds
-from tests.engine.llama_server.program import started
 from tests.engine_client import Client
+from tests.links.llama_server.program import started
 
 pytestmark = pytest.mark.slow
 
@@ -203,7 +204,8 @@ def test_dspark_without_a_head_for_it_has_no_least_probability(tmp_path: Path) -
     tensors = tuple(one for one in header.tensors if one.name != "conf_proj.weight")
     asked = p.Speculation(n_draft_max=3, p_min=0.5)
     for draft, p_min in ((header, 0.5), (replace(header, tensors=tensors), 0.0)):
-        assert drafting_of(asked, [Pairing("dspark", draft)]).p_min == p_min
+        knows = _has_probability(Pairing("dspark", draft))
+        assert drafting_of(asked, [Drafter("dspark", draft, knows)]).p_min == p_min
 
 
 @pytest.mark.parametrize(

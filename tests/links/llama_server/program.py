@@ -23,7 +23,7 @@ def write_program(folder: Path, kind: str) -> Path:
     """An executable of this kind; it appends its options to `started` beside it."""
     program = folder / "llama-server"
     program.write_text(
-        f"#!/bin/sh\nPYTHONPATH='{ROOT}' exec '{sys.executable}' -m tests.engine.llama_server."
+        f"#!/bin/sh\nPYTHONPATH='{ROOT}' exec '{sys.executable}' -m tests.links.llama_server."
         f"program {kind} '{folder}/started' \"$@\"\n"
     )
     program.chmod(0o755)

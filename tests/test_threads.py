@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from eaglechat.engine.loading import machine as machine_module
-from eaglechat.engine.loading.machine import (
+from eaglechat import machine as machine_module
+from eaglechat.machine import (
     ThreadChoice,
     choose_threads,
     cpu_quota,

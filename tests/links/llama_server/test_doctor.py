@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.cli import main
-from tests.engine.llama_server.program import write_program
+from tests.links.llama_server.program import write_program
 from tests.rpc.fake_server import GIB, serving
 
 

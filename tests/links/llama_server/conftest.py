@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.engine.llama_server.program import write_program
-from tests.engine_client import Client, engine_process
+from eaglechat.cli.loading import checked_pair
+from eaglechat.links.llama_server.worker import program_link
+from tests.engine_client import Client
+from tests.links.llama_server.program import write_program
 
 
 @pytest.fixture
@@ -18,8 +19,8 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Client]]:
 
     def begin(kind: str) -> Client:
         program = str(write_program(tmp_path, kind))
-        command = [sys.executable, "-m", "eaglechat", "engine", "--llama-server", program]
-        clients.append(engine_process(command, tmp_path / "engine.log"))
+        clients.append(Client(program_link(program, tmp_path / "engine.log", checked_pair)))
+        clients[-1].link.start()
         return clients[-1]
 
     yield begin

@@ -1,4 +1,4 @@
-"""What this process may use of its machine: CPU cores, and the memory of RAM and GPUs.
+"""What this process may use of its machine: CPU cores, and RAM.
 
 Linux control groups (v1 and v2) limit both for containers and services.
 """
@@ -9,16 +9,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from eaglechat.engine.llama.placement import Device, offload_devices
 from eaglechat.wire.capabilities import Memory
-from eaglechat.wire.load_options import LoadOptions
 
 _ROOT = Path("/")
 _SLOW_BELOW = 0.8
@@ -114,29 +112,13 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def free_memory(options: LoadOptions, devices: Sequence[Device]) -> int:
-    """Free bytes for models and contexts that are loaded with these options: of the GPUs, or of
-    the RAM if any layer stays there."""
-    gpus = offload_devices(devices)
-    if options.split_mode == "none":
-        gpus = gpus[options.main_gpu : options.main_gpu + 1]
-    all_layers = options.n_gpu_layers < 0
-    of_gpus = sum(device.memory_free for device in gpus if not device.shares_ram)
-    if of_gpus and all_layers:
-        return of_gpus
-    return memory(devices).ram_available
-
-
-def memory(devices: Sequence[Device] = (), root: Path = _ROOT) -> Memory:
-    """The RAM that this process may use, and the memory of the GPUs that llama.cpp uses."""
+def memory(root: Path = _ROOT) -> Memory:
+    """The RAM that this process may use; nothing of GPUs."""
     ram = psutil.virtual_memory()
     granted = [*memory_limits(root)]
-    gpus = offload_devices(devices)
     return Memory(
         ram=min(ram.total, *(limit for limit, _ in granted)),
         ram_available=min(ram.available, *(max(0, limit - used) for limit, used in granted)),
-        gpu=sum(device.memory_total for device in gpus),
-        unified=bool(gpus) and all(device.shares_ram for device in gpus),
     )
 
 

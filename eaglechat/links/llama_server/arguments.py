@@ -6,18 +6,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.engine.drafters.dflash import pairing as dflash
-from eaglechat.engine.drafters.pairing import Pairing
-from eaglechat.engine.llama_server.probe_program import SPEC_TYPES
+from eaglechat.gguf.header import GGUFHeader
+from eaglechat.links.llama_server.probe import SPEC_TYPES
 from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, Speculation
+from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, DrafterKind, Speculation
+
+
+@dataclass(frozen=True)
+class Drafter:
+    """What drafts for a target."""
+
+    kind: DrafterKind
+    file: GGUFHeader | None = None
+    """The draft's; None if the drafter is in the target's file."""
+    has_probability: bool = True
+    """Whether it knows how probable its tokens are. Where DSpark has no head for that, the program
+    ends over a least probability."""
 
 
 @dataclass(frozen=True)
 class Drafting:
     """Who drafts in the program, and how; it cannot be changed while it runs."""
 
-    drafter: Pairing | None = None
+    drafter: Drafter | None = None
     """None: nothing is drafted, and no draft is loaded."""
     n_draft_max: int = 0
     n_min: int = 0
@@ -27,7 +38,7 @@ class Drafting:
 NO_DRAFT = Drafting()
 
 
-def drafting_of(speculation: Speculation, drafters: Sequence[Pairing]) -> Drafting:
+def drafting_of(speculation: Speculation, drafters: Sequence[Drafter]) -> Drafting:
     """The nearest the program can do to what a request asks for; it has no automatic length."""
     wanted = [one for one in drafters if speculation.drafter in (AUTO, one.kind)]
     n_draft_max = speculation.n_draft_max
@@ -36,8 +47,7 @@ def drafting_of(speculation: Speculation, drafters: Sequence[Pairing]) -> Drafti
     if not wanted or not speculation.enabled or n_draft_max == 0:
         return NO_DRAFT
     drafter = wanted[0]
-    # The program ends over a least probability where DSpark has no head for it.
-    p_min = 0.0 if _has_no_probability(drafter) else speculation.p_min
+    p_min = speculation.p_min if drafter.has_probability else 0.0
     return Drafting(drafter, n_draft_max, speculation.n_min, p_min)
 
 
@@ -69,14 +79,7 @@ def draft_gpu_options(options: LoadOptions) -> list[str]:
     return ["-ngld", _layers(options)]
 
 
-def _has_no_probability(drafter: Pairing) -> bool:
-    if drafter.kind != "dspark" or drafter.file is None:
-        return False
-    has_head = dflash.block_of(drafter.file).has_confidence
-    return not has_head or drafter.file.get("dflash.has_confidence_head") is False
-
-
-def _draft_options(drafter: Pairing, drafting: Drafting, options: LoadOptions) -> list[str]:
+def _draft_options(drafter: Drafter, drafting: Drafting, options: LoadOptions) -> list[str]:
     kv_type = options.draft_kv_type
     kv = ["-ctkd", kv_type, "-ctvd", kv_type] if kv_type != "f16" else []
     file = ["-md", str(drafter.file.path), *draft_gpu_options(options)] if drafter.file else []

@@ -1,10 +1,10 @@
 """What every engine does, whatever it computes with: it answers requests one after the other, in a
 thread of its own, so that a cancel or a change arrives while a request is being answered.
 
-Three kinds of engine are Workers: eaglechat's own (engine/process/pair_worker.py), the user's
-llama-server program (engine/llama_server/program_worker.py), and a server that is asked over HTTP
-(links/http/server_worker.py). The first two run in an engine process behind its pipes
-(engine/process/pipes.py), the third in the client's process behind a `LocalLink`.
+Three kinds of engine are Workers. eaglechat's own (engine/process/pair_worker.py) runs in an engine
+process behind its pipes. In the client's process, behind a `LocalLink`, run the user's llama-server
+program (links/llama_server/worker.py) and a server that is asked over HTTP
+(links/http/server_worker.py).
 """
 
 from __future__ import annotations
@@ -13,13 +13,21 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from eaglechat.links.base import AnsweredRequest, Died, EngineStartError, Link
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.protocol import AnyEvent, AnyRequest, Cancel, Error, Set, Shutdown
+from eaglechat.wire.protocol import AnsweredRequest, AnyEvent, Cancel, Error, Set
 
-Say = Callable[[AnyEvent | Died], None]
-"""Tells the client an event. An engine that cannot go on says Died as its last one."""
+
+@dataclass(frozen=True)
+class Gone:
+    """The last event of an engine that cannot go on; `why` is a whole clause."""
+
+    why: str
+
+
+Say = Callable[[AnyEvent | Gone], None]
+"""Tells the client an event."""
 
 
 class Job:
@@ -63,6 +71,7 @@ class Worker:
         """`say` may be called from any thread, but not by two at a time."""
         self._tell = say
         self._tell_lock = threading.Lock()
+        self._is_gone = False
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._unfinished: list[Job] = []
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
@@ -110,9 +119,15 @@ class Worker:
         self._queue.put(None)
         self._thread.join(patience_s)
 
-    def say(self, event: AnyEvent | Died) -> None:
+    def say(self, event: AnyEvent | Gone) -> None:
         with self._tell_lock:
-            self._tell(event)
+            if not self._is_gone:
+                self._is_gone = isinstance(event, Gone)
+                self._tell(event)
+
+    def log_tail(self) -> tuple[str, ...]:
+        """The last lines of what the engine logs, if that is kept here."""
+        return ()
 
     def _work(self) -> None:
         try:
@@ -121,9 +136,9 @@ class Worker:
                 self._answer(job)
                 self._unfinished.remove(job)
         except EngineError as error:
-            self.say(Died(None, (), why=str(error)))
+            self.say(Gone(str(error)))
         except Exception as error:
-            self.say(Died(None, (), why=self.explain(error)))
+            self.say(Gone(self.explain(error)))
         finally:
             self.finish()
 
@@ -134,29 +149,3 @@ class Worker:
             self.say(Error(id=job.id, code=error.code, message=str(error)))
         except Exception as error:
             self.say(Error(id=job.id, code="internal", message=self.explain(error)))
-
-
-class LocalLink(Link):
-    """The link to an engine in the client's own process."""
-
-    def __init__(self, make: Callable[[Say], Worker]) -> None:
-        """`make` makes the engine; the EngineError that it raises becomes an EngineStartError."""
-        super().__init__()
-        self._make = make
-        self._worker: Worker | None = None
-
-    def open_engine(self, say: Say) -> None:
-        try:
-            self._worker = self._make(say)
-        except EngineError as error:
-            raise EngineStartError(str(error)) from error
-        self._worker.start()
-
-    def hand_over(self, message: AnyRequest) -> None:
-        assert self._worker is not None
-        if not isinstance(message, Shutdown):
-            self._worker.take(message)
-
-    def end_engine(self, patience_s: float) -> None:
-        assert self._worker is not None
-        self._worker.shut_down(patience_s)

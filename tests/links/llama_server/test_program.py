@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -14,30 +13,31 @@ import msgspec
 import psutil
 import pytest
 
-from eaglechat.engine.drafters.pairing import Pairing
-from eaglechat.engine.llama_server.arguments import (
+from eaglechat.gguf.header import read_header
+from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
+from eaglechat.links.llama_server.arguments import (
     NO_DRAFT,
+    Drafter,
     Drafting,
     drafting_of,
     server_options,
 )
-from eaglechat.gguf.header import read_header
-from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import FinishReason
-from tests.engine.llama_server.program import started, write_program
 from tests.engine_client import Client
+from tests.links.llama_server.program import started, write_program
 from tests.rpc.fake_server import nobody, serving
 from tests.tiny import write_draft
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 USER = p.Message(role="user", content="Name three rivers of Europe and say where they end.")
 
 
-def programs(client: Client) -> list[psutil.Process]:
-    """The processes that the engine has started."""
-    return client.process.children(recursive=True)
+def programs(process: psutil.Process | None = None) -> list[psutil.Process]:
+    """The programs that this process, or another one, has started."""
+    children = (process or psutil.Process()).children(recursive=True)
+    return [one for one in children if "tests.links.llama_server.program" in one.cmdline()]
 
 
 def load(files: tuple[Path, Path], **options: object) -> p.Load:
@@ -66,7 +66,7 @@ def test_the_options_are_those_of_the_settings(tiny_files: tuple[Path, Path]) ->
     options = LoadOptions(
         n_gpu_layers=9, tensor_split=(3, 1), kv_type="q8_0", rpc_servers=("a:1", "b:2")
     )
-    eagle3 = Pairing("eagle3", read_header(tiny_files[1]))
+    eagle3 = Drafter("eagle3", read_header(tiny_files[1]))
     given = " ".join(server_options(Path("t.gguf"), Drafting(eagle3, 5, 1, 0.25), options, 4096))
     for part in (
         "-m t.gguf", "-c 4096", "-np 1", "-ngl 9", "-ts 3,1", "--rpc a:1,b:2",
@@ -80,7 +80,7 @@ def test_the_options_are_those_of_the_settings(tiny_files: tuple[Path, Path]) ->
 
 
 def test_what_the_program_cannot_do_comes_nearest() -> None:
-    heads, draft = Pairing("mtp"), Pairing("eagle3")
+    heads, draft = Drafter("mtp"), Drafter("eagle3")
     assert drafting_of(p.Speculation(n_draft_max="auto"), [heads]) == Drafting(heads, 3)
     assert drafting_of(p.Speculation(n_draft_max=0), [heads]) == NO_DRAFT
     assert drafting_of(p.Speculation(enabled=False, n_draft_max=5), [heads]) == NO_DRAFT
@@ -132,7 +132,7 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     rounds = client.latest.rounds
     assert max(len(round_.drafted) for round_ in rounds) == 3
     text = client.latest.text
-    (first,) = programs(client)
+    (first,) = programs()
 
     done = client.answer(chat(5)).last
     assert isinstance(done, p.Done), done
@@ -152,7 +152,7 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     refused = client.answer(chat()).last
     assert isinstance(refused, p.Error)
     assert refused.code == "no_pair"
-    assert programs(client) == []
+    assert programs() == []
 
 
 def test_a_stopped_reply_goes_on_where_it_was(
@@ -183,7 +183,7 @@ def test_a_program_that_dies_in_mid_reply_ends_the_engine_and_not_what_was_writt
     client.ask(chat(max_tokens=600))
     client.until(lambda: len(client.latest.rounds) >= 3)
 
-    programs(client)[0].kill()
+    programs()[0].kill()
 
     client.end(client.latest)
     assert isinstance(client.latest.last, p.Error), client.latest.last
@@ -197,14 +197,28 @@ def test_a_program_that_dies_in_mid_reply_ends_the_engine_and_not_what_was_writt
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="no setpriv: the system ends nothing")
-def test_the_program_ends_with_an_engine_that_is_killed(
-    start: Callable[[str], Client], tiny_files: tuple[Path, Path]
+def test_the_program_ends_with_a_client_that_is_killed(
+    tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    client = start("hang")
-    client.ask(load(tiny_files))
-    client.until(lambda: client.latest.of(p.Loading))
-    (program,) = programs(client)
-    client.process.kill()
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from eaglechat.cli.loading import checked_pair\n"
+        "from eaglechat.links.llama_server.worker import program_link\n"
+        "from eaglechat.wire.protocol import Load\n"
+        "program, target, draft = sys.argv[1:]\n"
+        "link = program_link(program, None, checked_pair)\n"
+        "link.start()\n"
+        "link.request(Load(target=target, draft=draft), print)\n"
+        "while True:\n"
+        "    link.pump(1.0)\n"
+    )
+    command = [sys.executable, "-c", code, str(write_program(tmp_path, "hang"))]
+    with subprocess.Popen([*command, *map(str, tiny_files)]) as client:
+        process = psutil.Process(client.pid)
+        until(lambda: programs(process), "the program")
+        (program,) = programs(process)
+        client.kill()
     assert psutil.wait_procs([program], timeout=PATIENCE_S)[1] == []
 
 
@@ -216,17 +230,6 @@ def test_a_program_that_a_signal_ends_is_started_once_and_the_signal_is_named(
     assert isinstance(error, p.Error)
     assert "(signal 4, SIGILL)" in error.message
     assert len(started(tmp_path)) == 1
-
-
-def test_hello_comes_before_the_answer_to_a_first_line_that_is_no_request(tmp_path: Path) -> None:
-    program = str(write_program(tmp_path, "hang"))
-    said = subprocess.run(
-        [sys.executable, "-m", "eaglechat", "engine", "--llama-server", program],
-        input=b"nonsense\n",
-        capture_output=True,
-        check=True,
-    ).stdout
-    assert [json.loads(line)["type"] for line in said.splitlines()] == ["hello", "error"]
 
 
 def test_a_program_that_crashes_says_why_the_load_failed(
@@ -254,7 +257,7 @@ def test_a_program_that_crashes_says_why_the_load_failed(
     failed = client.answer(load(tiny_files)).last
     assert isinstance(failed, p.Error)
     assert failed.code == "load"
-    assert programs(client) == []
+    assert programs() == []
 
 
 # One that is deaf is waited for before it is killed: 5 s.
@@ -270,10 +273,10 @@ def test_a_load_that_hangs_shows_its_stage_and_can_be_cancelled(
 
     client.until(lambda: "draft" in stages())
     assert stages() == sorted(stages(), reverse=True)
-    (program,) = programs(client)
+    (program,) = programs()
     if sys.platform != "win32":
-        # A terminal sends Ctrl+C to the process group that the client and its engine are in.
-        assert os.getpgid(program.pid) != os.getpgid(client.process.pid)
+        # A terminal sends Ctrl+C to the process group that the client is in.
+        assert os.getpgid(program.pid) != os.getpgid(0)
     client.link.send(p.Cancel(id=asked.id))
     client.end(asked)
     error = asked.last
@@ -296,7 +299,7 @@ def test_a_reply_whose_restart_is_cancelled_was_stopped_before_it_began(
     done = asked.last
     assert isinstance(done, p.Done), done
     assert done.end.finish_reason is FinishReason.CANCELLED
-    assert programs(client) == []
+    assert programs() == []
     write_program(tmp_path, "real")
     assert isinstance(client.answer(chat(5)).last, p.Done)
 

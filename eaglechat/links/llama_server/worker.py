@@ -1,4 +1,4 @@
-"""An engine that has another program compute: the user's llama-server.
+"""An engine that has another program compute: the user's llama-server, started by this process.
 
 The program decides at its start how it drafts. So a reply that asks for another draft length starts
 it again; the models are in the operating system's page cache then.
@@ -8,29 +8,34 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 import msgspec
 
 import eaglechat
-from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.pairing import Pairing, check_choice, check_pair, pairings
-from eaglechat.engine.llama_server.arguments import NO_DRAFT, Drafting, drafting_of, server_options
-from eaglechat.engine.llama_server.probe_program import Gpu, ProbedProgram, gpus_of, probe_program
-from eaglechat.engine.llama_server.program import Program
-from eaglechat.engine.loading.machine import choose_threads, memory
 from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
-from eaglechat.links.base import Died, cancelled_answer
+from eaglechat.links.base import cancelled_answer
 from eaglechat.links.http.connection import ServerConnection, WorkCancelledError
 from eaglechat.links.http.faults import ServerError
 from eaglechat.links.http.servers.llama_server import LlamaServer
-from eaglechat.links.rpc import ask_all
-from eaglechat.links.worker import Job, Say, Worker
-from eaglechat.paths import expanded
+from eaglechat.links.llama_server.arguments import (
+    NO_DRAFT,
+    Drafter,
+    Drafting,
+    drafting_of,
+    server_options,
+)
+from eaglechat.links.llama_server.probe import Gpu, ProbedProgram, gpus_of, probe_program
+from eaglechat.links.llama_server.program import Program
+from eaglechat.links.local import LocalLink
+from eaglechat.links.process import LOG_TAIL_LINES, open_log
+from eaglechat.machine import choose_threads, memory
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.errors import (
@@ -46,7 +51,6 @@ from eaglechat.wire.protocol import (
     AUTO,
     PROTOCOL_VERSION,
     Chat,
-    DrafterChoice,
     DrafterInfo,
     DrafterKind,
     Hello,
@@ -58,6 +62,8 @@ from eaglechat.wire.protocol import (
     Unload,
     Unloaded,
 )
+from eaglechat.wire.rpc import ask_all
+from eaglechat.wire.worker import Gone, Job, Say, Worker
 
 NAME = "llama-server"
 CAN = Capabilities(
@@ -75,35 +81,58 @@ _ENDS_WITHIN_S = 1.0
 
 
 @dataclass(frozen=True)
+class CheckedPair:
+    """What the headers say of the files of a load, which fit each other."""
+
+    target: GGUFHeader
+    draft: GGUFHeader | None
+    drafters: tuple[Drafter, ...]
+    """All that drafts for the target, the first choice first."""
+    no_heads: str | None
+    """Why MTP heads cannot draft; None if they can."""
+
+
+CheckPair = Callable[[Load], CheckedPair]
+"""Reads the headers of a load's files. Raises EngineError if they cannot run together, or have not
+the drafter that the user chose."""
+
+
+@dataclass(frozen=True)
 class _Pair:
     """What is in force of a load."""
 
     request: Load
-    target: GGUFHeader
-    drafters: tuple[Pairing, ...]
+    files: CheckedPair
+    drafters: tuple[Drafter, ...]
     """Those that the program can run."""
     undrafted: Mapping[DrafterKind, str]
     """Why it has no drafter of a kind."""
     n_ctx: int
 
 
+def program_link(program: str, log: Path | None, check_pair: CheckPair) -> LocalLink:
+    """A link to the program that engine.llama_server names; its log is as of `ProcessLink`."""
+    return LocalLink(partial(ProgramWorker, program, log, check_pair))
+
+
 class ProgramWorker(Worker):
     """Starts the program for a load, and asks it over HTTP."""
 
-    def __init__(self, program: str, say: Say) -> None:
-        """`program` is the value of engine.llama_server."""
+    def __init__(self, program: str, log: Path | None, check_pair: CheckPair, say: Say) -> None:
         super().__init__(say)
-        self._name = program
+        self._name, self._check_pair = program, check_pair
+        self._log = open_log(log)
         self._probed: ProbedProgram | None = None
         self._program: Program | None = None
+        self._last_lines: tuple[str, ...] = ()
+        """The end of what the last program wrote."""
         self._server: ServerConnection | None = None
         self._drafting = NO_DRAFT
         """How the program that runs was started to draft."""
         self._pair: _Pair | None = None
 
-    def start(self) -> None:
-        # Said here and not in `begin`: Hello comes before any answer to the first line. What is
-        # wrong with the program is said at each load.
+    def begin(self) -> None:
+        # What is wrong with the program is said at each load.
         with suppress(ProgramError):
             self._probed = probe_program(self._name)
         known = self._probed
@@ -121,7 +150,6 @@ class ProgramWorker(Worker):
                 memory=msgspec.structs.replace(memory(), gpu=gpu_memory, unified=is_unified),
             )
         )
-        super().start()
 
     def do(self, job: Job) -> None:
         request = job.request
@@ -140,13 +168,23 @@ class ProgramWorker(Worker):
             else:
                 raise EngineError(f"{NAME} does not answer this request")
         except ServerError:
-            if self._program is not None and self._program.ends_within(_ENDS_WITHIN_S):
+            program = self._program
+            if program is not None and program.ends_within(_ENDS_WITHIN_S):
                 # The cause of the broken connection, which is what the user has to hear.
-                self._die(self._program.how_it_ended)
+                self._die(program.how_it_ended)
             raise
 
     def finish(self) -> None:
         self._end_program()
+        self._log.close()
+
+    def explain(self, error: Exception) -> str:
+        # Standard error may be the terminal that the app draws on: no traceback.
+        return f"running {NAME} failed ({type(error).__name__}: {error})"
+
+    def log_tail(self) -> tuple[str, ...]:
+        lines = self._program.last_lines if self._program else self._last_lines
+        return lines[-LOG_TAIL_LINES:]
 
     # Loading
 
@@ -154,32 +192,29 @@ class ProgramWorker(Worker):
         if job.is_cancelled():
             raise LoadCancelledError("the load was cancelled")
         known = self._probed = probe_program(self._name)
-        draft = expanded(request.draft) if request.draft else None
         if request.options.rpc_servers and not known.has_rpc:
             raise ProgramError(known.without_rpc)
-        headers = check_pair(expanded(request.target), draft)
-        check_choice(*headers, request.speculation.drafter)
-        if headers[1] is not None and (
-            headers[1].get(NORM_OUTPUT) or headers[1].get(NORMS_FEATURES)
-        ):
+        files = self._check_pair(request)
+        draft = files.draft
+        if draft is not None and (draft.get(NORM_OUTPUT) or draft.get(NORMS_FEATURES)):
             raise ProgramError(
-                f"{headers[1].path.name} has EAGLE-3.1's norms, which {NAME} does not have; "
+                f"{draft.path.name} has EAGLE-3.1's norms, which {NAME} does not have; "
                 "eaglechat's own engine runs it: leave engine.llama_server empty"
             )
-        drafters, undrafted = _drafters(known, *headers, request.speculation.drafter)
+        drafters, undrafted = _drafters(known, files, request)
         if self._program is not None:
             self._unload()
             # More of the GPUs' memory is free now.
             known = self._probed = replace(known, gpus=gpus_of(known.path))
         options = request.options
-        if options.n_threads is None:
+        if not options.n_threads:
             options = msgspec.structs.replace(options, n_threads=choose_threads().count)
             request = msgspec.structs.replace(request, options=options)
         free = _free_memory(options, known.gpus)
         n_ctx = options.n_ctx or default_context(
-            *headers, free, options.kv_type, options.draft_kv_type
+            files.target, draft, free, options.kv_type, options.draft_kv_type
         )
-        pair = _Pair(request, headers[0], drafters, undrafted, n_ctx)
+        pair = _Pair(request, files, drafters, undrafted, n_ctx)
         began = time.perf_counter()
         try:
             served, self._pair = self._start_as_far_as_possible(job, pair)
@@ -189,18 +224,18 @@ class ProgramWorker(Worker):
         on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in known.gpus)])
         info = msgspec.structs.replace(
             served,
-            target=model_info(headers[0]),
+            target=model_info(files.target),
             drafters=tuple(map(_info, self._pair.drafters)),
             undrafted=dict(self._pair.undrafted),
             # To the client this is an engine of its own, not a server.
             server="",
             devices=(f"{NAME} with {on}" if on else NAME,),
             load_ms=(time.perf_counter() - began) * 1000.0,
-            n_threads=options.n_threads or 0,
+            n_threads=options.n_threads,
             speculation_off=_off(self._pair),
             untemplated=(
                 None
-                if headers[0].has_chat_template
+                if files.target.has_chat_template
                 else f"{NO_TEMPLATE}: {NAME} writes the chat as ChatML"
             ),
         )
@@ -228,12 +263,13 @@ class ProgramWorker(Worker):
     def _start(self, job: Job, pair: _Pair, drafting: Drafting) -> PairInfo:
         """Start the program; returns what it says of the target. Raises EngineError."""
         assert self._probed is not None
-        options = server_options(pair.target.path, drafting, pair.request.options, pair.n_ctx)
-        program = self._program = Program([self._probed.path, *options])
+        target = pair.files.target
+        options = server_options(target.path, drafting, pair.request.options, pair.n_ctx)
+        program = self._program = Program([self._probed.path, *options], self._log)
         self._drafting = drafting
         draft = drafting.drafter.file if drafting.drafter else None
         draft_size = draft.size_bytes if draft else 0
-        of_target = pair.target.size_bytes / (pair.target.size_bytes + draft_size)
+        of_target = target.size_bytes / (target.size_bytes + draft_size)
         said = ""
 
         def proceed() -> bool:
@@ -296,8 +332,8 @@ class ProgramWorker(Worker):
     # The end
 
     def _die(self, why: str) -> None:
-        """An engine whose program has ended by itself ends too, as a crash of its own would."""
-        self.say(Died(None, (), why))
+        """An engine whose program has ended by itself is gone."""
+        self.say(Gone(f"the engine stopped because {why}"))
 
     def _end_program(self) -> None:
         server, self._server = self._server, None
@@ -306,27 +342,27 @@ class ProgramWorker(Worker):
             server.close()
         if program is not None:
             program.end()
+            self._last_lines = program.last_lines
 
 
 def _drafters(
-    known: ProbedProgram, target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterChoice
-) -> tuple[tuple[Pairing, ...], dict[DrafterKind, str]]:
+    known: ProbedProgram, files: CheckedPair, request: Load
+) -> tuple[tuple[Drafter, ...], dict[DrafterKind, str]]:
     """The drafters of a pair that the program can run, and why it has none of a kind.
 
     Raises ProgramError if it cannot run what the user has chosen: the draft, or the heads by name.
     """
-    drafters, undrafted = list[Pairing](), dict[DrafterKind, str]()
-    for one in pairings(target, draft):
+    drafters, undrafted = list[Drafter](), dict[DrafterKind, str]()
+    for one in files.drafters:
         too_old = known.too_old(one.kind)
         if too_old is None:
             drafters.append(one)
-        elif one.file or one.kind == choice:
+        elif one.file or one.kind == request.speculation.drafter:
             raise ProgramError(too_old)
         else:
             undrafted[one.kind] = too_old
-    why = mtp.problem(target)
-    if why and "mtp" not in [one.kind for one in drafters]:
-        undrafted["mtp"] = why
+    if files.no_heads and "mtp" not in [one.kind for one in drafters]:
+        undrafted["mtp"] = files.no_heads
     return tuple(drafters), undrafted
 
 
@@ -334,12 +370,10 @@ def _off(pair: _Pair) -> str | None:
     """Why nothing is drafted; None if something is."""
     if pair.drafters:
         return None
-    if mtp.problem(pair.target) is None:
-        return pair.undrafted["mtp"]
-    return "no draft is loaded"
+    return "no draft is loaded" if pair.files.no_heads else pair.undrafted["mtp"]
 
 
-def _info(drafter: Pairing) -> DrafterInfo:
+def _info(drafter: Drafter) -> DrafterInfo:
     if drafter.file is None:
         return DrafterInfo(kind=drafter.kind)
     layers = drafter.file.numbers("{arch}.target_layers") or ()

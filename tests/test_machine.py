@@ -7,8 +7,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from eaglechat.engine.llama.placement import Device
-from eaglechat.engine.loading.machine import free_memory, memory
+from eaglechat.engine.llama.placement import Device, free_memory, memory
 from eaglechat.wire.load_options import LoadOptions
 
 CPU = Device("CPU", "a processor", 0, 16 << 30, is_gpu=False, shares_ram=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import shutil
@@ -12,7 +13,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx2
 
@@ -30,13 +33,12 @@ _ERROR_MARKS = ("error", "failed", "invalid", "unknown", "unable", "cannot")
 
 
 class Program:
-    """One run of the program, on a free loopback port and with a random key.
+    """One run of the program, on a free loopback port and with a random key."""
 
-    What it writes goes on to standard error.
-    """
-
-    def __init__(self, command: Sequence[str]) -> None:
-        """`command` is the program and its options. Raises ModelLoadError."""
+    def __init__(self, command: Sequence[str], log: BinaryIO) -> None:
+        """`command` is the program and its options; what it writes goes to `log`. Raises
+        ModelLoadError."""
+        self._log = log
         self.name = Path(command[0]).name
         self.key = secrets.token_urlsafe(24)
         port = _free_port()
@@ -62,6 +64,7 @@ class Program:
             )
         except OSError as error:
             raise ModelLoadError(f"{command[0]} cannot be started: {error.strerror}") from error
+        atexit.register(self._process.kill)
         self._reader = threading.Thread(target=self._pass_on, name="llama-server", daemon=True)
         self._reader.start()
 
@@ -123,7 +126,13 @@ class Program:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        atexit.unregister(self._process.kill)
         self._reader.join(1.0)
+
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        """The end of what it has written."""
+        return tuple(self._last)
 
     def _is_ready(self, client: httpx2.Client) -> bool:
         try:
@@ -142,8 +151,8 @@ class Program:
                 text = line.decode("utf-8", errors="replace")
                 self._last.append(text.rstrip())
                 self.named.update(file for file in self._files if file in text)
-                sys.stderr.write(text)
-                sys.stderr.flush()
+                with suppress(OSError, ValueError):
+                    self._log.write(line)
 
     def _complaint(self) -> str:
         """The last of its lines that sounds like an error, or just the last one."""
@@ -157,7 +166,7 @@ class Program:
 
 def _ends_with_this_process() -> list[str]:
     """A prefix of the command: Linux then kills the program when the thread that started it ends,
-    even if this process is killed. Empty without setpriv."""
+    which is the worker's, even if this process is killed. Empty without setpriv."""
     setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
 
