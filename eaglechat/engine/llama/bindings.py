@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,7 +75,9 @@ WRAPPER_VERSION: str = llama_cpp.__version__
 """The version of llama-cpp-python."""
 
 _I32, _U32, _BOOL, _PTR = ctypes.c_int32, ctypes.c_uint32, ctypes.c_bool, ctypes.c_void_p
-_SIZE, _TEXT = ctypes.c_size_t, ctypes.c_char_p
+_SIZE, _TEXT, _INT, _IDS = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(_I32)
+_CTX, _MODEL = "P13llama_context", "PK11llama_model"
+_MS_CTX, _MS_MODEL = "llama_context@@", "llama_model@@"
 
 
 class _Embedding(ctypes.Structure):
@@ -97,166 +100,134 @@ class _DeviceProperties(ctypes.Structure):
     ]
 
 
-# name -> (names by ABI, quick, result, arguments). Quick calls keep the GIL.
-_Symbols = dict[str, tuple[tuple[str, ...], bool, Any, tuple[Any, ...]]]
+@dataclass(frozen=True)
+class _Function:
+    """A function of llama.cpp: the names that it may have, its result and its arguments."""
 
-_SYMBOLS: _Symbols = {
-    "batch_init": (("llama_batch_ext_init",), True, _PTR, (_PTR,)),
-    "batch_free": (("llama_batch_ext_free",), True, None, (_PTR,)),
-    "batch_clear": (("llama_batch_ext_clear",), True, None, (_PTR,)),
-    "batch_add_token": (("llama_batch_ext_add_token",), True, _I32, (_PTR, _I32, _I32)),
-    "batch_add_seq": (("llama_batch_ext_add_seq",), True, _BOOL, (_PTR, _I32, _I32)),
-    "batch_add_embd": (("llama_batch_ext_add_embd",), True, _I32, (_PTR, _I32, _Embedding)),
-    "batch_set_embd": (("llama_batch_ext_set_embd_token",), True, _BOOL, (_PTR, _I32, _Embedding)),
-    "batch_set_pos": (("llama_batch_ext_set_pos",), True, _BOOL, (_PTR, _I32, _PTR)),
-    "batch_set_output": (
-        ("llama_batch_ext_set_output_logits",), True, _BOOL, (_PTR, _I32, _BOOL),
-    ),
-    "process": (("llama_process",), False, _I32, (_PTR, ctypes.c_int, _PTR)),
-    "synchronize": (("llama_synchronize",), False, None, (_PTR,)),
-    "sample": (("llama_sampler_sample",), False, _I32, (_PTR, _PTR, _I32)),
-    "logits_ith": (("llama_get_logits_ith",), True, _PTR, (_PTR, _I32)),
-    "set_embeddings": (("llama_set_embeddings",), True, None, (_PTR, _BOOL)),
-    "embeddings": (("llama_get_embeddings",), False, _PTR, (_PTR,)),
-    "seq_rm": (("llama_memory_seq_rm",), True, _BOOL, (_PTR, _I32, _I32, _I32)),
-    "seq_cp": (("llama_memory_seq_cp",), True, None, (_PTR, _I32, _I32, _I32, _I32)),
-    "seq_add": (("llama_memory_seq_add",), True, None, (_PTR, _I32, _I32, _I32, _I32)),
-    "state_size": (("llama_state_seq_get_size_ext",), False, _SIZE, (_PTR, _I32, _U32)),
-    "state_get": (
-        ("llama_state_seq_get_data_ext",),
-        False,
-        _SIZE,
-        (_PTR, _PTR, _SIZE, _I32, _U32),
-    ),
-    "state_set": (
-        ("llama_state_seq_set_data_ext",),
-        False,
-        _SIZE,
-        (_PTR, _TEXT, _SIZE, _I32, _U32),
-    ),
-    "seq_pos_max": (("llama_memory_seq_pos_max",), True, _I32, (_PTR, _I32)),
-    "can_shift": (("llama_memory_can_shift",), True, _BOOL, (_PTR,)),
-    "set_layer_inputs": (
-        (
-            "_Z30llama_set_embeddings_layer_inpP13llama_contextjb",
-            "?llama_set_embeddings_layer_inp@@YAXPEAUllama_context@@I_N@Z",
-            "llama_set_embeddings_layer_inp",
-        ), True, None, (_PTR, _U32, _BOOL),
-    ),
-    "layer_inputs": (
-        (
-            "_Z30llama_get_embeddings_layer_inpP13llama_contextj",
-            "?llama_get_embeddings_layer_inp@@YAPEAMPEAUllama_context@@I@Z",
-            "llama_get_embeddings_layer_inp",
-        ), True, _PTR, (_PTR, _U32),
-    ),
-    "set_nextn": (
-        (
-            "_Z26llama_set_embeddings_nextnP13llama_contextbb",
-            "?llama_set_embeddings_nextn@@YAXPEAUllama_context@@_N1@Z",
-            "llama_set_embeddings_nextn",
-        ), True, None, (_PTR, _BOOL, _BOOL),
-    ),
-    "nextn": (
-        (
-            "_Z26llama_get_embeddings_nextnP13llama_context",
-            "?llama_get_embeddings_nextn@@YAPEAMPEAUllama_context@@@Z",
-            "llama_get_embeddings_nextn",
-        ), False, _PTR, (_PTR,),
-    ),
-    "nextn_ith": (
-        (
-            "_Z30llama_get_embeddings_nextn_ithP13llama_contexti",
-            "?llama_get_embeddings_nextn_ith@@YAPEAMPEAUllama_context@@H@Z",
-            "llama_get_embeddings_nextn_ith",
-        ), True, _PTR, (_PTR, _I32),
-    ),
-    "set_nextn_head": (
-        (
-            "_Z28llama_set_nextn_layer_offsetP13llama_contexti",
-            "?llama_set_nextn_layer_offset@@YAXPEAUllama_context@@H@Z",
-            "llama_set_nextn_layer_offset",
-        ), True, None, (_PTR, _I32),
-    ),
-    "target_layers": (
-        (
-            "_Z28llama_model_target_layer_idsPK11llama_model",
-            "?llama_model_target_layer_ids@@YAPEBHPEBUllama_model@@@Z",
-            "llama_model_target_layer_ids",
-        ), True, ctypes.POINTER(_I32), (_PTR,),
-    ),
-    "target_layers_n": (
-        (
-            "_Z30llama_model_target_layer_ids_nPK11llama_model",
-            "?llama_model_target_layer_ids_n@@YAIPEBUllama_model@@@Z",
-            "llama_model_target_layer_ids_n",
-        ), True, _U32, (_PTR,),
-    ),
-    "selector_top_k": (
-        (
-            "_Z33llama_model_dflash_selector_top_kPK11llama_model",
-            "?llama_model_dflash_selector_top_k@@YAHPEBUllama_model@@@Z",
-            "llama_model_dflash_selector_top_k",
-        ), True, _I32, (_PTR,),
-    ),
-    "model_devices_n": (
-        (
-            "_Z21llama_model_n_devicesPK11llama_model",
-            "?llama_model_n_devices@@YAHPEBUllama_model@@@Z",
-            "llama_model_n_devices",
-        ), True, _I32, (_PTR,),
-    ),
-    "model_device": (
-        (
-            "_Z22llama_model_get_devicePK11llama_modeli",
-            "?llama_model_get_device@@YAPEAUggml_backend_device@@PEBUllama_model@@H@Z",
-            "llama_model_get_device",
-        ), True, _PTR, (_PTR, _I32),
-    ),
-}  # fmt: skip
+    names: tuple[str, ...]
+    result: Any
+    arguments: tuple[Any, ...]
+    is_quick: bool = True
 
-_GGML_SYMBOLS: _Symbols = {
-    "commit": (("ggml_commit",), False, _TEXT, ()),
-    "backends": (("ggml_backend_reg_count",), False, _SIZE, ()),
-    "backend": (("ggml_backend_reg_get",), False, _PTR, (_SIZE,)),
-    "backend_name": (("ggml_backend_reg_name",), False, _TEXT, (_PTR,)),
-    "backend_function": (("ggml_backend_reg_get_proc_address",), False, _PTR, (_PTR, _TEXT)),
-    "backend_devices": (("ggml_backend_reg_dev_count",), False, _SIZE, (_PTR,)),
-    "backend_device": (("ggml_backend_reg_dev_get",), False, _PTR, (_PTR, _SIZE)),
-    "devices": (("ggml_backend_dev_count",), False, _SIZE, ()),
-    "device": (("ggml_backend_dev_get",), False, _PTR, (_SIZE,)),
-    "device_name": (("ggml_backend_dev_name",), False, _TEXT, (_PTR,)),
-    "device_backend": (("ggml_backend_dev_backend_reg",), False, _PTR, (_PTR,)),
-    "device_properties": (("ggml_backend_dev_get_props",), False, None, (_PTR, _PTR)),
-    "tensor_name": (("ggml_get_name",), True, _TEXT, (_PTR,)),
-    "tensor_data": (("ggml_get_data",), True, _PTR, (_PTR,)),
-    "tensor_size": (("ggml_nelements",), True, ctypes.c_int64, (_PTR,)),
+
+def _quick(name: str, result: Any, *arguments: Any) -> _Function:
+    """A function that returns within microseconds, and keeps the GIL."""
+    return _Function((name,), result, arguments)
+
+
+def _slow(name: str, result: Any, *arguments: Any) -> _Function:
+    return _Function((name,), result, arguments, is_quick=False)
+
+
+def _cpp(
+    name: str, itanium: str, msvc: str, result: Any, *arguments: Any, is_quick: bool = True
+) -> _Function:
+    """A function of llama-ext.h; `itanium` and `msvc` are its types as the two ABIs mangle them."""
+    names = (f"_Z{len(name)}{name}{itanium}", f"?{name}@@YA{msvc}@Z", name)
+    return _Function(names, result, arguments, is_quick)
+
+
+_SYMBOLS = {
+    "batch_init": _quick("llama_batch_ext_init", _PTR, _PTR),
+    "batch_free": _quick("llama_batch_ext_free", None, _PTR),
+    "batch_clear": _quick("llama_batch_ext_clear", None, _PTR),
+    "batch_add_token": _quick("llama_batch_ext_add_token", _I32, _PTR, _I32, _I32),
+    "batch_add_seq": _quick("llama_batch_ext_add_seq", _BOOL, _PTR, _I32, _I32),
+    "batch_add_embd": _quick("llama_batch_ext_add_embd", _I32, _PTR, _I32, _Embedding),
+    "batch_set_embd": _quick("llama_batch_ext_set_embd_token", _BOOL, _PTR, _I32, _Embedding),
+    "batch_set_pos": _quick("llama_batch_ext_set_pos", _BOOL, _PTR, _I32, _PTR),
+    "batch_set_output": _quick("llama_batch_ext_set_output_logits", _BOOL, _PTR, _I32, _BOOL),
+    "process": _slow("llama_process", _I32, _PTR, _INT, _PTR),
+    "synchronize": _slow("llama_synchronize", None, _PTR),
+    "sample": _slow("llama_sampler_sample", _I32, _PTR, _PTR, _I32),
+    "logits_ith": _quick("llama_get_logits_ith", _PTR, _PTR, _I32),
+    "set_embeddings": _quick("llama_set_embeddings", None, _PTR, _BOOL),
+    "embeddings": _slow("llama_get_embeddings", _PTR, _PTR),
+    "seq_rm": _quick("llama_memory_seq_rm", _BOOL, _PTR, _I32, _I32, _I32),
+    "seq_cp": _quick("llama_memory_seq_cp", None, _PTR, _I32, _I32, _I32, _I32),
+    "seq_add": _quick("llama_memory_seq_add", None, _PTR, _I32, _I32, _I32, _I32),
+    "seq_pos_max": _quick("llama_memory_seq_pos_max", _I32, _PTR, _I32),
+    "can_shift": _quick("llama_memory_can_shift", _BOOL, _PTR),
+    "state_size": _slow("llama_state_seq_get_size_ext", _SIZE, _PTR, _I32, _U32),
+    "state_get": _slow("llama_state_seq_get_data_ext", _SIZE, _PTR, _PTR, _SIZE, _I32, _U32),
+    "state_set": _slow("llama_state_seq_set_data_ext", _SIZE, _PTR, _TEXT, _SIZE, _I32, _U32),
+    "set_layer_inputs": _cpp(
+        "llama_set_embeddings_layer_inp", f"{_CTX}jb", f"XPEAU{_MS_CTX}I_N", None, _PTR, _U32, _BOOL
+    ),
+    "layer_inputs": _cpp(
+        "llama_get_embeddings_layer_inp", f"{_CTX}j", f"PEAMPEAU{_MS_CTX}I", _PTR, _PTR, _U32
+    ),
+    "set_nextn": _cpp(
+        "llama_set_embeddings_nextn", f"{_CTX}bb", f"XPEAU{_MS_CTX}_N1", None, _PTR, _BOOL, _BOOL
+    ),
+    "nextn": _cpp(
+        "llama_get_embeddings_nextn", _CTX, f"PEAMPEAU{_MS_CTX}", _PTR, _PTR, is_quick=False
+    ),
+    "nextn_ith": _cpp(
+        "llama_get_embeddings_nextn_ith", f"{_CTX}i", f"PEAMPEAU{_MS_CTX}H", _PTR, _PTR, _I32
+    ),
+    "set_nextn_head": _cpp(
+        "llama_set_nextn_layer_offset", f"{_CTX}i", f"XPEAU{_MS_CTX}H", None, _PTR, _I32
+    ),
+    "target_layers": _cpp(
+        "llama_model_target_layer_ids", _MODEL, f"PEBHPEBU{_MS_MODEL}", _IDS, _PTR
+    ),
+    "target_layers_n": _cpp(
+        "llama_model_target_layer_ids_n", _MODEL, f"IPEBU{_MS_MODEL}", _U32, _PTR
+    ),
+    "selector_top_k": _cpp(
+        "llama_model_dflash_selector_top_k", _MODEL, f"HPEBU{_MS_MODEL}", _I32, _PTR
+    ),
+    "model_devices_n": _cpp("llama_model_n_devices", _MODEL, f"HPEBU{_MS_MODEL}", _I32, _PTR),
+    "model_device": _cpp(
+        "llama_model_get_device",
+        f"{_MODEL}i",
+        f"PEAUggml_backend_device@@PEBU{_MS_MODEL}H",
+        _PTR,
+        _PTR,
+        _I32,
+    ),
+}
+
+_GGML_SYMBOLS = {
+    "commit": _slow("ggml_commit", _TEXT),
+    "backends": _slow("ggml_backend_reg_count", _SIZE),
+    "backend": _slow("ggml_backend_reg_get", _PTR, _SIZE),
+    "backend_name": _slow("ggml_backend_reg_name", _TEXT, _PTR),
+    "backend_function": _slow("ggml_backend_reg_get_proc_address", _PTR, _PTR, _TEXT),
+    "backend_devices": _slow("ggml_backend_reg_dev_count", _SIZE, _PTR),
+    "backend_device": _slow("ggml_backend_reg_dev_get", _PTR, _PTR, _SIZE),
+    "devices": _slow("ggml_backend_dev_count", _SIZE),
+    "device": _slow("ggml_backend_dev_get", _PTR, _SIZE),
+    "device_name": _slow("ggml_backend_dev_name", _TEXT, _PTR),
+    "device_backend": _slow("ggml_backend_dev_backend_reg", _PTR, _PTR),
+    "device_properties": _slow("ggml_backend_dev_get_props", None, _PTR, _PTR),
+    "tensor_name": _quick("ggml_get_name", _TEXT, _PTR),
+    "tensor_data": _quick("ggml_get_data", _PTR, _PTR),
+    "tensor_size": _quick("ggml_nelements", ctypes.c_int64, _PTR),
 }
 
 
-def _bind(symbols_of: _Symbols, libraries: Callable[[], Iterable[Any]]) -> Any:
+def _bind(functions: Mapping[str, _Function], libraries: Callable[[], Iterable[Any]]) -> Any:
     """An object with the functions as attributes, each from the first library that has it.
 
     Raises NativeLibraryError if one is missing.
     """
-    functions: dict[str, Any] = {}
+    bound: dict[str, Any] = {}
     missing: list[str] = []
-    for name, (symbols, quick, result, arguments) in symbols_of.items():
-        prototype = (ctypes.PYFUNCTYPE if quick else ctypes.CFUNCTYPE)(result, *arguments)
-        found = next(
-            ((symbol, lib) for lib in libraries() for symbol in symbols if hasattr(lib, symbol)),
-            None,
-        )
-        if found is None:
-            missing.append(symbols[-1])
+    for name, one in functions.items():
+        prototype = ctypes.PYFUNCTYPE if one.is_quick else ctypes.CFUNCTYPE
+        found = [(own, lib) for lib in libraries() for own in one.names if hasattr(lib, own)]
+        if found:
+            bound[name] = prototype(one.result, *one.arguments)(found[0])
         else:
-            functions[name] = prototype(found)
+            missing.append(one.names[-1])
     if missing:
         raise NativeLibraryError(
             f"llama-cpp-python {llama_cpp.__version__} lacks {', '.join(missing)}; "
             f"install {REQUIREMENT}"
         )
-    return SimpleNamespace(**functions)
+    return SimpleNamespace(**bound)
 
 
 def _ggml_libraries() -> Iterator[Any]:
@@ -265,10 +236,63 @@ def _ggml_libraries() -> Iterator[Any]:
     yield _ctypes_extensions.load_shared_library("ggml-base", _ggml.libggml_base_path)
 
 
+_SIZES = [0, *(2**power for power in range(5, 25))]
+# The defaults of llama.cpp, which tell where in a struct it writes; lists where they may change.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "llama_context": {
+        "n_ctx": _SIZES, "n_batch": _SIZES[1:], "n_ubatch": _SIZES[1:], "n_seq_max": 1,
+        "n_rs_seq": 0, "n_outputs_max": 0, "n_outputs_max_per_seq": 1, "n_threads": range(1, 4096),
+        "n_threads_batch": range(1, 4096), "ctx_type": 0, "rope_scaling_type": -1,
+        "pooling_type": -1, "attention_type": -1, "flash_attn_type": [-1, 0],
+        "rope_freq_base": 0.0, "rope_freq_scale": 0.0, "yarn_ext_factor": -1.0,
+        "yarn_attn_factor": [-1.0, 1.0], "yarn_beta_fast": [-1.0, 32.0],
+        "yarn_beta_slow": [-1.0, 1.0], "yarn_orig_ctx": 0, "defrag_thold": [-1.0, 0.1],
+        "cb_eval": None, "cb_eval_user_data": None, "type_k": 1, "type_v": 1,
+        "abort_callback": None, "abort_callback_data": None, "embeddings": False,
+        "offload_kqv": True, "no_perf": True, "op_offload": True, "swa_full": True,
+        "kv_unified": False, "samplers": None, "n_samplers": 0, "ctx_other": None,
+    },
+    "llama_model": {
+        "devices": None, "tensor_buft_overrides": None, "n_gpu_layers": [-1, 999],
+        "split_mode": 1, "main_gpu": 0, "tensor_split": None, "progress_callback": None,
+        "progress_callback_user_data": None, "kv_overrides": None, "vocab_only": False,
+        "check_tensors": False, "use_extra_bufts": True, "no_host": False, "no_alloc": False,
+        "load_mtp": False,
+    },
+    "llama_model_quantize": {
+        "nthread": 0, "ftype": range(1, 100), "allow_requantize": False,
+        "quantize_output_tensor": True, "only_copy": False, "pure": False, "keep_split": False,
+        "dry_run": False, "imatrix": None, "kv_overrides": None, "tt_overrides": None,
+        "prune_layers": None, "max_buf_size": range(1 << 20, 1 << 50),
+    },
+}  # fmt: skip
+
+
+def check_structs() -> None:
+    """Raises NativeLibraryError if a struct of llama-cpp-python is not the one of its llama.cpp: a
+    newer library with a new field writes all behind it elsewhere."""
+    for struct, defaults in _DEFAULTS.items():
+        found = getattr(api, f"{struct}_default_params")()
+        for field, default in defaults.items():
+            value = getattr(found, field)
+            if default is None:
+                # A pointer, or a function, that is null is false.
+                fits = not value
+            else:
+                fits = value in default if isinstance(default, list | range) else value == default
+            if not fits:
+                raise NativeLibraryError(
+                    f"llama-cpp-python {WRAPPER_VERSION} and its llama.cpp do not fit: "
+                    f"{struct}_params.{field} is {value!r} by default, so every setting could be "
+                    f"taken for another; install {REQUIREMENT}"
+                )
+
+
 libllama: Any = _bind(_SYMBOLS, lambda: (api._lib,))
 libggml: Any = _bind(_GGML_SYMBOLS, _ggml_libraries)
+check_structs()
 
-__all__ = ["WRAPPER_VERSION", "Floats", "api", "bytes_of", "libggml", "libllama"]
+__all__ = ["WRAPPER_VERSION", "Floats", "api", "bytes_of", "check_structs", "libggml", "libllama"]
 
 
 def bytes_of(size: int, write: Callable[[Any, int], int]) -> bytes:

@@ -91,38 +91,31 @@ class Model(Owned):
         )
         if self._pointer is None:
             raise ModelLoadError(f"llama.cpp cannot load {path}: {backend.why_not_loaded()}")
-        self._vocab = api.llama_model_get_vocab(self._pointer)
-        self.n_embd: int = api.llama_model_n_embd(self._pointer)
-        self.n_embd_out: int = api.llama_model_n_embd_out(self._pointer)
+        pointer = self._pointer
+        self._vocab = vocab = api.llama_model_get_vocab(pointer)
+        self.n_embd: int = api.llama_model_n_embd(pointer)
+        self.n_embd_out: int = api.llama_model_n_embd_out(pointer)
         """Width of the states that MTP heads read and write; differs from n_embd for some."""
         self.has_heads = with_heads
-        self.n_layers: int = api.llama_model_n_layer(self._pointer)
-        self.n_vocab: int = api.llama_vocab_n_tokens(self._vocab)
-        self.n_ctx_train: int = api.llama_model_n_ctx_train(self._pointer)
-        self._pieces: dict[int, bytes] = {}
-
-    @property
-    def devices(self) -> tuple[str, ...]:
+        self.n_layers: int = api.llama_model_n_layer(pointer)
+        self.n_vocab: int = api.llama_vocab_n_tokens(vocab)
+        self.n_ctx_train: int = api.llama_model_n_ctx_train(pointer)
+        self.bos, self.eos = int(api.llama_vocab_bos(vocab)), int(api.llama_vocab_eos(vocab))
+        self.mask = int(api.llama_vocab_mask(vocab))
+        """The token that a block drafter fills in; -1 if the vocabulary has none."""
+        self.adds_bos = bool(api.llama_vocab_get_add_bos(vocab))
+        self.devices = bindings.model_devices(pointer)
         """The names of the GPUs that the model may use; empty if it runs on the CPU."""
-        return bindings.model_devices(self.pointer)
-
-    @property
-    def target_layers(self) -> tuple[int, ...]:
+        n_read = libllama.target_layers_n(pointer)
+        self.target_layers = tuple(libllama.target_layers(pointer)[:n_read]) if n_read else ()
         """The layers of the target whose inputs a draft reads; empty for other models."""
-        count = libllama.target_layers_n(self.pointer)
-        return tuple(libllama.target_layers(self.pointer)[:count]) if count else ()
-
-    @property
-    def selector_top_k(self) -> int:
+        self.selector_top_k = int(libllama.selector_top_k(pointer))
         """How many candidates for each place a DFlash2 draft selects from; 0 for other models."""
-        return int(libllama.selector_top_k(self.pointer))
-
-    @property
-    def keeps_whole_history(self) -> bool:
-        """False for recurrent and hybrid models: their state cannot drop single positions."""
-        return not (
-            api.llama_model_is_recurrent(self.pointer) or api.llama_model_is_hybrid(self.pointer)
+        self.keeps_whole_history = not (
+            api.llama_model_is_recurrent(pointer) or api.llama_model_is_hybrid(pointer)
         )
+        """False for recurrent and hybrid models: their state cannot drop single positions."""
+        self._pieces: dict[int, bytes] = {}
 
     def metadata(self, key: str) -> str | None:
         """A scalar of the GGUF's metadata as text; None if there is none."""
@@ -146,23 +139,6 @@ class Model(Owned):
     def is_end(self, token: int) -> bool:
         """True for tokens that end a generation."""
         return bool(api.llama_vocab_is_eog(self._vocab, token))
-
-    @property
-    def bos(self) -> int:
-        return int(api.llama_vocab_bos(self._vocab))
-
-    @property
-    def eos(self) -> int:
-        return int(api.llama_vocab_eos(self._vocab))
-
-    @property
-    def mask(self) -> int:
-        """The token that a block drafter fills in; -1 if the vocabulary has none."""
-        return int(api.llama_vocab_mask(self._vocab))
-
-    @property
-    def adds_bos(self) -> bool:
-        return bool(api.llama_vocab_get_add_bos(self._vocab))
 
 
 class Batch(Owned):
@@ -362,6 +338,8 @@ class Context(Owned):
                 "memory (try a smaller --ctx)"
             )
         self.model = model
+        self._width = model.n_embd
+        """Of an exported state."""
         self._memory = api.llama_get_memory(self._pointer)
         self.n_ctx: int = api.llama_n_ctx_seq(self._pointer)
         self.n_batch: int = api.llama_n_batch(self._pointer)
@@ -489,35 +467,22 @@ class Context(Owned):
         """Whether a row sees only rows before it, or all of its ubatch."""
         api.llama_set_causal_attn(self.pointer, enabled)
 
-    def export_lattices(self) -> None:
-        """Let each decode of a DFlash2 draft export its lattice, a row for each row of the batch;
-        `states` has them. None of these rows may ask for output."""
-        libllama.set_nextn(self.pointer, True, False)
-
-    def export_states(self) -> None:
-        """Let each decode of a draft export its states before the output norm, of output rows."""
-        libllama.set_nextn(self.pointer, True, True)
-
-    def states(self, n_rows: int) -> Floats:
-        """A view [n_rows, n_embd] of the states of the last encode or decode's output rows."""
-        return _view(libllama.nextn(self.pointer), (n_rows, self.model.n_embd))
-
-    def state(self, row: int) -> Floats:
-        """A view [1, n_embd] of the state of an output row of the last decode."""
-        return _view(libllama.nextn_ith(self.pointer, row), (1, self.model.n_embd))
-
-    def export_nextn(self, enabled: bool, *, of_outputs: bool = False) -> None:
-        """Let each decode export the states that MTP heads read and write, of every row or of
-        output rows only."""
+    def export_states(
+        self, enabled: bool = True, *, of_outputs: bool = True, width: int = 0
+    ) -> None:
+        """Let each decode export states, of every row or of output rows only: a draft's before its
+        output norm; those that MTP heads read and write; the lattices of a DFlash2 draft, of every
+        row, of which none may ask for output. `width` is n_embd if it is 0."""
+        self._width = width or self.model.n_embd
         libllama.set_nextn(self.pointer, enabled, of_outputs)
 
-    def nextn_states(self, n_rows: int) -> Floats:
-        """A view [n_rows, n_embd_out] of the last decode's exported states, of every row."""
-        return _view(libllama.nextn(self.pointer), (n_rows, self.model.n_embd_out))
+    def states(self, n_rows: int) -> Floats:
+        """A view [n_rows, width] of the exported states of the last encode or decode."""
+        return _view(libllama.nextn(self.pointer), (n_rows, self._width))
 
-    def nextn_state(self, row: int) -> Floats:
-        """A view [1, n_embd_out] of the exported state of a row of the last decode."""
-        return _view(libllama.nextn_ith(self.pointer, row), (1, self.model.n_embd_out))
+    def state(self, row: int) -> Floats:
+        """A view [1, width] of the exported state of a row of the last decode."""
+        return _view(libllama.nextn_ith(self.pointer, row), (1, self._width))
 
     def choose_head(self, index: int) -> None:
         """Which of several MTP heads the next decodes run."""

@@ -259,7 +259,7 @@ def test_positions_that_leave_the_cache_leave_the_heads(
     written, text = files(kind, mixed=True), RANDOM[:20]
     with opened(written) as pair, Batch(pair.target) as batch:
         decode(pair.target, batch, text, 0, output=False)
-        states = pair.target.nextn_states(20).copy()
+        states = pair.target.states(20).copy()
         see(pair, batch, text[:n_taken], states, 0)
         pair.drafter.take_in()
         see(pair, batch, text[n_taken:], states, n_taken)
@@ -309,7 +309,7 @@ def see(pair: Pair, batch: Batch, tokens: Sequence[int], states: Any, first: int
         batch.clear()
         batch.add_tokens(tokens, first, 0, output=False)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(pair.target, "nextn_states", lambda n: states[first : first + n])
+            patched.setattr(pair.target, "states", lambda n: states[first : first + n])
             pair.drafter.see(batch)
 
 

@@ -50,7 +50,7 @@ class DflashDrafter(LazyDrafter):
         draft.forget(TRUNK, 0)
         draft.attend_causally(block.is_causal)
         if block.variant == "dflash2":
-            draft.export_lattices()
+            draft.export_states(of_outputs=False)
         else:
             draft.export_states()
         self.set_export(True)

@@ -50,7 +50,7 @@ class MtpDrafter(LazyDrafter):
         """The state [1, n_embd_out] of the position before the first waiting row. None: it is not
         known, and the target decodes that position again, whose pair is in the KV cache."""
         self._likeliest = Likeliest()
-        heads.export_nextn(True, of_outputs=not self._is_merged)
+        heads.export_states(of_outputs=not self._is_merged, width=heads.model.n_embd_out)
         self.set_export(True)
 
     @property
@@ -64,7 +64,7 @@ class MtpDrafter(LazyDrafter):
         return N_DRAFT_MAX_LIMIT if self._n_heads == 1 else min(self._n_heads, N_DRAFT_MAX_LIMIT)
 
     def set_export(self, enabled: bool) -> None:
-        self._target.export_nextn(enabled)
+        self._target.export_states(enabled, of_outputs=False, width=self._target.model.n_embd_out)
 
     # --- what the target holds ---
 
@@ -109,7 +109,7 @@ class MtpDrafter(LazyDrafter):
     # --- a round ---
 
     def _keep(self, batch: Batch, first: int, last: int) -> None:
-        states = self._target.nextn_states(len(batch))
+        states = self._target.states(len(batch))
         if self._before is None:
             self._before = states[first : first + 1].copy()
             first += 1
@@ -160,7 +160,7 @@ class MtpDrafter(LazyDrafter):
             probabilities.append(probability)
             if len(ids) == limits.n_max:
                 break
-            state = self.draft.nextn_state(row).copy()
+            state = self.draft.state(row).copy()
             self._batch.clear()
             row, position = 0, position if self._is_assistant else position + 1
         return Proposal.chain(ids, probabilities, self.name)
@@ -185,7 +185,7 @@ class MtpDrafter(LazyDrafter):
             ids.append(token)
             probabilities.append(probability)
             tokens.append(token)
-            states = np.concatenate([states, self.draft.nextn_state(last)])
+            states = np.concatenate([states, self.draft.state(last)])
         return Proposal.chain(ids, probabilities, self.name)
 
     def _begin(self, head: int) -> None:
