@@ -3,8 +3,9 @@
     python -m tests.crashing_engine SIGNAL WHEN CURE CALLS [WHOSE] [SAYS]
 
 It kills itself with SIGNAL at `load`, or at the decode of number WHEN, unless CURE is left out, in
-loads of models with WHOSE in their path. It writes SAYS to its log before. CALLS gets a line for
-each load of a model: what was left out. Its machine has a GPU, if one asks it.
+loads of models with WHOSE in their path; with `hang` for SIGNAL it goes no further there. It writes
+SAYS to its log before. CALLS gets a line for each load of a model: what was left out. Its machine
+has a GPU, if one asks it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ def main() -> int:
     def crash() -> None:
         if cure not in left and whose in loaded:
             print(says, file=sys.stderr, flush=True)
+            if name == "hang":
+                threading.Event().wait()
             # To this thread: to the process, the load may go on in it for a while.
             signal.pthread_kill(threading.get_ident(), getattr(signal, name))
 

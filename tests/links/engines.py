@@ -8,6 +8,7 @@ import pytest
 
 from eaglechat.wire import protocol as p
 from eaglechat.wire.bench_records import BenchPrompt
+from tests.engine_client import Client, load
 
 ENGINE = [sys.executable, "-m", "eaglechat", "engine"]
 OUR_OWN = ["process", "local", "scripted"]
@@ -16,6 +17,15 @@ of_our_own = pytest.mark.parametrize("client", OUR_OWN, indirect=True)
 
 USER = p.Message(role="user", content="the cat sat on the mat")
 BENCH = p.Bench(prompts=(BenchPrompt("cat", "the cat sat"),), n=(2,), repeats=2, max_tokens=8)
+
+
+def endless(client: Client) -> p.Chat:
+    """A reply that is still being written when a test has seen a round of it, however busy the
+    machine is: the pair is loaded again, with a context of 65,536 tokens. The context of somebody
+    else's server is its own."""
+    if client.kind != "http":
+        client.answer(load(client.files, n_ctx=1 << 16))
+    return chat(max_tokens=None)
 
 
 def chat(**changes: object) -> p.Chat:

@@ -15,7 +15,7 @@ from eaglechat.wire import protocol as p
 from eaglechat.wire.capabilities import EVERYTHING
 from eaglechat.wire.records import FinishReason
 from tests.engine_client import Client
-from tests.links.engines import BENCH, chat
+from tests.links.engines import BENCH, chat, endless
 from tests.tui.scripted import ScriptedEngine
 
 
@@ -134,7 +134,7 @@ def test_after_unload_there_is_no_pair(loaded: Client) -> None:
 @pytest.mark.parametrize("client", ["process", "scripted"], indirect=True)
 def test_a_dying_engine_answers_all_that_wait_and_starts_again(loaded: Client) -> None:
     assert loaded.kill is not None
-    running, waiting = loaded.ask(chat(max_tokens=None)), loaded.ask(loaded.load())
+    running, waiting = loaded.ask(endless(loaded)), loaded.ask(loaded.load())
     loaded.until(lambda: running.of(p.RoundDone), "a round")
     loaded.kill()
     loaded.end(running, waiting)
@@ -161,7 +161,7 @@ def test_a_dying_engine_answers_all_that_wait_and_starts_again(loaded: Client) -
 
 
 def test_an_engine_that_is_closed_is_asked_no_more_and_heard_no_more(loaded: Client) -> None:
-    running, waiting = loaded.ask(chat(max_tokens=None)), loaded.ask(chat())
+    running, waiting = loaded.ask(endless(loaded)), loaded.ask(chat())
     loaded.until(lambda: running.of(p.RoundDone), "a round")
     loaded.link.close()
     heard = len(loaded.heard)

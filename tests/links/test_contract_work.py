@@ -15,7 +15,7 @@ from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
 from tests.engine_client import Client
 from tests.links.conftest import connected
-from tests.links.engines import BENCH, OUR_OWN, chat, of_our_own
+from tests.links.engines import BENCH, OUR_OWN, chat, endless, of_our_own
 
 
 @pytest.fixture(scope="module", params=[*OUR_OWN, "http"])
@@ -87,9 +87,11 @@ def test_requests_are_answered_one_after_the_other(loaded: Client) -> None:
 
 @of_our_own
 def test_changes_reach_a_running_reply_and_the_one_that_waits(loaded: Client) -> None:
-    first, second = loaded.ask(chat(max_tokens=1000)), loaded.ask(chat(max_tokens=8))
+    first, second = loaded.ask(endless(loaded)), loaded.ask(chat(max_tokens=8))
     loaded.until(lambda: first.of(p.RoundDone), "a round")
     loaded.link.send(p.Set(n_draft_max=1))
+    loaded.until(lambda: first.rounds[-1].n_draft_max == 1, "a round with the new length")
+    loaded.link.send(p.Cancel(id=first.id))
     loaded.end(first, second)
 
     lengths = [round_.n_draft_max for round_ in first.rounds]
@@ -99,7 +101,8 @@ def test_changes_reach_a_running_reply_and_the_one_that_waits(loaded: Client) ->
 
 
 def test_a_cancel_ends_the_request_that_it_names(loaded: Client) -> None:
-    first, second, third = (loaded.ask(chat(max_tokens=length)) for length in (None, None, 8))
+    long = endless(loaded)
+    first, second, third = (loaded.ask(one) for one in (long, long, chat(max_tokens=8)))
     loaded.until(lambda: first.of(p.RoundDone), "a round")
     loaded.link.send(p.Cancel(id=second.id))
     loaded.link.send(p.Cancel(id=first.id))
@@ -113,7 +116,7 @@ def test_a_cancel_ends_the_request_that_it_names(loaded: Client) -> None:
 
 @of_our_own
 def test_a_cancel_that_names_none_ends_them_all(loaded: Client) -> None:
-    asked = [loaded.ask(chat(max_tokens=None)), loaded.ask(BENCH)]
+    asked = [loaded.ask(endless(loaded)), loaded.ask(BENCH)]
     loaded.link.send(p.Cancel())
     loaded.end(*asked)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LeaveOut
 from eaglechat.wire.records import FinishReason
 from tests.engine_client import Client, engine_process, load
+from tests.waiting import until
 
 KERNELS: tuple[LeaveOut, ...] = ("extra_buffers", "flash_attention")
 STEPS: tuple[tuple[LeaveOut, ...], ...] = ((), KERNELS, (*KERNELS, "gpu"))
@@ -30,8 +32,8 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     monkeypatch.delenv(VARIABLE, raising=False)
     clients: list[Client] = []
 
-    def begin(signal: str, when: str, cure: str, *more: str) -> Client:
-        engine = [sys.executable, "-m", "tests.crashing_engine", signal, when, cure]
+    def begin(name: str, when: str, cure: str, *more: str) -> Client:
+        engine = [sys.executable, "-m", "tests.crashing_engine", name, when, cure]
         clients.append(engine_process([*engine, str(tmp_path / "loads"), *more], tmp_path / "log"))
         return clients[-1]
 
@@ -76,14 +78,14 @@ def other_files(tiny_files: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Pa
 def test_a_crash_ends_once_what_causes_it_is_left_out(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, crash: tuple[str, str, str]
 ) -> None:
-    signal, when, cure = crash
-    client = start(signal, when, cure)
+    name, when, cure = crash
+    client = start(name, when, cure)
     steps = STEPS[: 3 if cure == "gpu" else 2]
 
     assert load_of(client, tiny_files) == steps[-1]
     again = client.latest.of(p.Restarting)
     assert [(event.crash, event.leave_out) for event in again] == [
-        (signal, step) for step in steps[1:]
+        (name, step) for step in steps[1:]
     ]
     assert loads(tmp_path) == list(steps)
     assert client.died is None
@@ -215,6 +217,28 @@ def test_an_engine_that_somebody_ends_is_not_started_again(
 
     assert isinstance(answer, p.Error)
     assert loads(tmp_path) == [()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_a_signal_from_outside_in_a_load_is_no_crash_of_the_pair(
+    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path, number: signal.Signals
+) -> None:
+    """SIGINT is the client's, and ends nothing."""
+    client = start("hang", "load", "gpu")
+    asked = client.ask(load(tiny_files))
+    until((tmp_path / "loads").exists, "the load")
+    client.process.send_signal(number)
+    if number is signal.SIGINT:
+        client.process.terminate()
+
+    client.end(asked)
+    died = client.death()
+    assert isinstance(asked.last, p.Error)
+    assert died.exit_status == (-9 if number is signal.SIGKILL else 128 + signal.SIGTERM)
+    assert died.log == ""
+    assert not asked.of(p.Restarting)
+    assert loads(tmp_path) == [()]
+    assert load_of(start("hang", "never", "gpu"), tiny_files) == ()
 
 
 def test_what_was_asked_behind_the_load_is_answered_by_the_new_engine(

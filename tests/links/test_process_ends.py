@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE_S, until
 
 def test_the_engine_ends_with_its_client(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
     """In the middle of a reply too: the end of its input is the end of its client."""
-    requests = load(tiny_files), chat(id=2, max_tokens=None)
+    requests = load(tiny_files, n_ctx=1 << 16), chat(id=2, max_tokens=None)
     environment = {**os.environ}
     with (
         (tmp_path / "log").open("wb") as log,
@@ -226,7 +226,7 @@ def test_sigterm_ends_a_reply_and_the_engine(
     start: Callable[..., Client], tiny_files: tuple[Path, Path]
 ) -> None:
     client = start()
-    client.answer(load(tiny_files, n_ctx=4096))
+    client.answer(load(tiny_files, n_ctx=1 << 16))
     reply = client.ask(chat(max_tokens=None))
     client.until(lambda: reply.rounds, "a round")
     client.process.terminate()

@@ -42,17 +42,24 @@ class Server:
     """An RPC server with the processor for its device."""
 
     def __init__(self) -> None:
-        self.endpoint = nobody()
+        self.endpoint = ""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        host, _, port = self.endpoint.rpartition(":")
-        self._process = subprocess.Popen(
+        """At a free port; at its own again after `kill`."""
+        while not self.endpoint or self.start_at(self.endpoint) is not None:
+            self.endpoint = nobody()
+
+    def start_at(self, endpoint: str) -> int | None:
+        """Returns its exit status if it ends, as where another program has taken the port."""
+        host, _, port = endpoint.rpartition(":")
+        process = self._process = subprocess.Popen(
             [BUILT / "ggml-rpc-server", "-d", "CPU", "-t", "1", "-H", host, "-p", port],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(self._answers, "an answer of the server")
+        until(lambda: process.poll() is not None or self._answers(), "an answer of the server")
+        return process.poll()
 
     def _answers(self) -> bool:
         with suppress(RpcError):

@@ -38,18 +38,28 @@ def url(tiny_files: tuple[Path, Path], tmp_path: Path) -> Iterator[str]:
         f"spec-draft-n-max = 3\n[tiny-plain]\nmodel = {target}\n"
         f"[broken]\nmodel = {tmp_path}/none.gguf\n"
     )
-    assert PROGRAM is not None
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = ["--models-preset", str(presets), "--port", str(port)]
-    with subprocess.Popen(
-        [PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as router:
-        url = f"http://127.0.0.1:{port}"
-        until(lambda: router.poll() is not None or _answers(url), "an answer of the router")
+    router, url = started("--models-preset", str(presets))
+    while router.poll() is not None:
+        # Another program has taken the port before it did.
+        router, url = started("--models-preset", str(presets))
+    with router:
         yield url
         router.terminate()
+
+
+def started(*options: str) -> tuple[subprocess.Popen[bytes], str]:
+    """A router that answers at this address, or has ended."""
+    assert PROGRAM is not None
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    router = subprocess.Popen(
+        [PROGRAM, *options, "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    until(lambda: router.poll() is not None or _answers(url), "an answer of the router")
+    return router, url
 
 
 def _answers(url: str) -> bool:
