@@ -17,7 +17,6 @@ from eaglechat.wire.stats import (
     PartsFold,
     PartStats,
     SpeculationStats,
-    StatsFold,
     measured,
 )
 from eaglechat.wire.stretch import Stretch
@@ -81,7 +80,7 @@ class Recording:
         """Its rounds were replaced by final ones."""
         self._packed = packed
         self._rounds: list[Round] = []
-        self._fold = StatsFold()
+        self._counted = SpeculationStats()
         self._stats: SpeculationStats | None = None
         self._parts, self._written = PartsFold(), set[Part]()
         self._stretch = Stretch()
@@ -89,7 +88,7 @@ class Recording:
     def add(self, round_: Round) -> None:
         """Add the next round."""
         self._rounds.append(round_)
-        self._fold.add(round_)
+        self._counted = self._counted.plus(round_)
         self._parts.add(round_)
         self._stretch.add(round_)
         self._written |= {token.part for token in round_.tokens if token.part and token.text}
@@ -98,7 +97,7 @@ class Recording:
         """Replace all rounds but the first `n_before` by these."""
         self.is_settled = True
         before = self.rounds[:n_before]
-        self._rounds, self._fold = [], StatsFold()
+        self._rounds, self._counted = [], SpeculationStats()
         self._parts, self._written, self._stretch = PartsFold(), set(), Stretch()
         for round_ in (*before, *rounds):
             self.add(round_)
@@ -175,7 +174,7 @@ class Recording:
         """The engine's at the end; until then, counted from the rounds so far."""
         if self._stats is not None or not self.rounds:
             return self._stats or SpeculationStats()
-        return self._fold.stats()
+        return self._counted
 
     @property
     def measured(self) -> Measured:

@@ -38,7 +38,7 @@ from eaglechat.wire.protocol import (
     Unloaded,
 )
 from eaglechat.wire.records import unbegun
-from eaglechat.wire.stats import StatsFold
+from eaglechat.wire.stats import SpeculationStats
 
 ENGINE_DIED = "engine_died"
 """Code of the error that answers requests of an engine that is gone."""
@@ -111,7 +111,7 @@ def cancelled_answer(request: AnsweredRequest) -> Answer:
     """The answer to a request that was cancelled before any work on it had begun."""
     if isinstance(request, Chat):
         end = unbegun(request.sampling.draw_seed())
-        return Done(id=request.id, end=end, stats=StatsFold().stats())
+        return Done(id=request.id, end=end, stats=SpeculationStats())
     return Error(id=request.id, code=LoadCancelledError.code, message="it was cancelled")
 
 

@@ -15,7 +15,7 @@ from eaglechat.train.settings import PausedError, TrainingError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
-from eaglechat.wire.stats import SpeculationStats, StatsFold
+from eaglechat.wire.stats import SpeculationStats
 
 LENGTHS = (3, 5)
 _GREEDY = Sampling(temperature=0.0)
@@ -63,17 +63,17 @@ def measure(
     if the draft fails in the engine, EngineError.
     """
     pair = LoadedPair(check_pair(target, draft), options)
-    folds = {n: StatsFold() for n in (0, *LENGTHS)}
-    tokens, generation_ms = dict.fromkeys(folds, 0), dict.fromkeys(folds, 0.0)
+    counted = {n: SpeculationStats() for n in (0, *LENGTHS)}
+    tokens, generation_ms = dict.fromkeys(counted, 0), dict.fromkeys(counted, 0.0)
     try:
         if pair.info.speculation_off:
             raise TrainingError(f"the draft cannot be measured: {pair.info.speculation_off}")
-        done, total = 0, len(samples) * len(folds)
+        done, total = 0, len(samples) * len(counted)
         for sample in samples:
             start, end = sample.spans[0]
             start = start or min(_TEXT_PROMPT, len(sample.tokens) // 2)
             prompt, n_reply = tuple(sample.tokens[:start].tolist()), min(end - start, max_tokens)
-            for n, fold in folds.items():
+            for n in (0, *LENGTHS):
                 if paused():
                     raise PausedError
                 live = Live(Speculation(enabled=n > 0, n_draft_max=max(n, 1)), 0.0)
@@ -81,7 +81,7 @@ def measure(
                     prompt, _GREEDY, live, seed=1, max_tokens=n_reply
                 ):
                     if isinstance(event, Round):
-                        fold.add(event)
+                        counted[n] = counted[n].plus(event)
                     elif isinstance(event, SpeculationOff):
                         raise TrainingError(f"the draft fails in the engine: {event.reason}")
                     elif isinstance(event, ReplyEnd):
@@ -91,5 +91,5 @@ def measure(
                 on_reply(done, total)
     finally:
         pair.close()
-    speeds = {n: tokens[n] * 1000.0 / (generation_ms[n] or math.inf) for n in folds}
-    return [MeasuredDraft(n, folds[n].stats(), speeds[n], speeds[0]) for n in LENGTHS]
+    speeds = {n: tokens[n] * 1000.0 / (generation_ms[n] or math.inf) for n in counted}
+    return [MeasuredDraft(n, counted[n], speeds[n], speeds[0]) for n in LENGTHS]

@@ -11,7 +11,8 @@ many verify steps, and not which were tested: then there is a mean accepted leng
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from eaglechat.wire.records import NGRAM, Part, ReplyTimings, Round, per_second, sums
 
@@ -70,6 +71,32 @@ class SpeculationStats:
     """Rounds whose draft was a tree."""
     by_drafter: dict[str, DrafterStats] = field(default_factory=dict)
 
+    def plus(self, round_: Round) -> SpeculationStats:
+        """The statistics with one more round."""
+        drafted, tested, accepted = len(round_.drafted), round_.n_tested, round_.n_accepted
+        rounds, tokens = self.rounds + 1, self.tokens + len(round_.tokens)
+        if not drafted:
+            return replace(self, rounds=rounds, tokens=tokens)
+        by_drafter = self.by_drafter
+        if name := round_.drafter:
+            counts = by_drafter.get(name, DrafterStats())
+            by_drafter = {**by_drafter, name: counts + DrafterStats(1, drafted, tested, accepted)}
+        # As long as the longest draft tested: a server's may be longer than any of ours.
+        length = max(tested, accepted, len(self.tested_at))
+        return SpeculationStats(
+            rounds=rounds,
+            verify_steps=self.verify_steps + 1,
+            tokens=tokens,
+            drafted=self.drafted + drafted,
+            tested=self.tested + tested,
+            accepted=self.accepted + accepted,
+            tested_at=_one_more(self.tested_at, tested, length),
+            accepted_at=_one_more(self.accepted_at, accepted, length),
+            siblings=self.siblings + (round_.n_siblings_rejected if round_.is_tree else 0),
+            trees=self.trees + round_.is_tree,
+            by_drafter=by_drafter,
+        )
+
     @property
     def is_of_whole_reply(self) -> bool:
         """Whether a server counted the drafted tokens over a whole reply, without its rounds. A
@@ -93,64 +120,15 @@ class SpeculationStats:
         return tuple(accepted / tested for accepted, tested in pairs if tested)
 
 
-class StatsFold:
-    """Adds rounds one by one; `stats()` is the total so far."""
-
-    def __init__(self) -> None:
-        self._rounds = self._verify_steps = self._tokens = 0
-        self._drafted = self._tested = self._accepted = 0
-        # As long as the longest draft tested: a server's may be longer than any of ours.
-        self._tested_at: list[int] = []
-        self._accepted_at: list[int] = []
-        self._siblings = self._trees = 0
-        self._by_drafter: dict[str, DrafterStats] = {}
-
-    def add(self, round_: Round) -> None:
-        self._rounds += 1
-        self._tokens += len(round_.tokens)
-        if not round_.drafted:
-            return
-        self._verify_steps += 1
-        self._drafted += len(round_.drafted)
-        self._tested += round_.n_tested
-        self._accepted += round_.n_accepted
-        if round_.is_tree:
-            self._trees += 1
-            self._siblings += round_.n_siblings_rejected
-        if round_.drafter is not None:
-            before = self._by_drafter.get(round_.drafter, DrafterStats())
-            counts = DrafterStats(1, len(round_.drafted), round_.n_tested, round_.n_accepted)
-            self._by_drafter[round_.drafter] = before + counts
-        new = max(round_.n_tested, round_.n_accepted) - len(self._tested_at)
-        self._tested_at += [0] * new
-        self._accepted_at += [0] * new
-        for position in range(round_.n_tested):
-            self._tested_at[position] += 1
-        for position in range(round_.n_accepted):
-            self._accepted_at[position] += 1
-
-    def stats(self) -> SpeculationStats:
-        return SpeculationStats(
-            rounds=self._rounds,
-            verify_steps=self._verify_steps,
-            tokens=self._tokens,
-            drafted=self._drafted,
-            tested=self._tested,
-            accepted=self._accepted,
-            tested_at=tuple(self._tested_at),
-            accepted_at=tuple(self._accepted_at),
-            siblings=self._siblings,
-            trees=self._trees,
-            by_drafter=dict(self._by_drafter),
-        )
+def _one_more(counts: tuple[int, ...], n: int, length: int) -> tuple[int, ...]:
+    """The counts with one more at each of the first `n` places, of at least `length` places."""
+    longer = (*counts, *[0] * (length - len(counts)))
+    return tuple(count + (place < n) for place, count in enumerate(longer))
 
 
 def stats_of(rounds: Iterable[Round]) -> SpeculationStats:
     """The statistics of these rounds."""
-    fold = StatsFold()
-    for round_ in rounds:
-        fold.add(round_)
-    return fold.stats()
+    return reduce(SpeculationStats.plus, rounds, SpeculationStats())
 
 
 @dataclass(frozen=True)
@@ -176,30 +154,27 @@ class PartStats:
 
 
 class PartsFold:
-    """Adds rounds one by one, each to its part; `stats()` is the total so far."""
+    """Adds rounds one by one, each to its part."""
 
     def __init__(self) -> None:
-        self._folds = {part: StatsFold() for part in Part}
-        self._tokens = dict.fromkeys(Part, 0)
-        self._ms = dict.fromkeys(Part, 0.0)
+        self._parts = {part: PartStats() for part in Part}
         self._part = Part.ANSWER
 
     def add(self, round_: Round) -> None:
         # A round that has only markers belongs to the part before it.
         self._part = round_.part or self._part
-        self._folds[self._part].add(round_)
-        self._ms[self._part] += round_.timings.total_ms
-        for token in round_.tokens:
-            if token.part is not None:
-                self._tokens[token.part] += 1
+        own = self._parts[self._part]
+        self._parts[self._part] = replace(
+            own, stats=own.stats.plus(round_), ms=own.ms + round_.timings.total_ms
+        )
+        for part in {token.part for token in round_.tokens if token.part is not None}:
+            known = self._parts[part]
+            tokens = sum(token.part is part for token in round_.tokens)
+            self._parts[part] = replace(known, tokens=known.tokens + tokens)
 
     def stats(self) -> dict[Part, PartStats]:
         """By part, of those that the reply has."""
-        return {
-            part: PartStats(fold.stats(), self._tokens[part], self._ms[part])
-            for part, fold in self._folds.items()
-            if self._tokens[part]
-        }
+        return {part: stats for part, stats in self._parts.items() if stats.tokens}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from eaglechat.wire.records import Round, per_second
 from eaglechat.wire.speed_up import SpeedUpFold
-from eaglechat.wire.stats import StatsFold
+from eaglechat.wire.stats import SpeculationStats
 
 FEWEST_ROUNDS = 8
 """The fewest rounds whose speed is told."""
@@ -46,7 +46,7 @@ class Stretch:
         self.rounds = self.plain_rounds = self.tokens = 0
         self.ms = 0.0
         self.is_auto = False
-        self.stats = StatsFold()
+        self.stats = SpeculationStats()
         self.speed_up = SpeedUpFold()
         self._drafted = self._drafted_tokens = 0
         self._drafted_ms, self._draft_ms = 0.0, 0.0
@@ -65,7 +65,7 @@ class Stretch:
         self.ms += times.total_ms
         self.is_auto = round_.auto is not None
         self.plain_rounds += round_.is_plain
-        self.stats.add(round_)
+        self.stats = self.stats.plus(round_)
         self.speed_up.add(tokens, times.total_ms, round_.plain_ms)
         if round_.drafted:
             self._drafted += 1

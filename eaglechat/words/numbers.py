@@ -91,7 +91,7 @@ def numbers_of(session: ChatSession) -> Numbers:
     return Numbers(
         headline=session.headline,
         reply=shown.stats if shown else SpeculationStats(),
-        stretch=shown.stretch.stats.stats() if shown else SpeculationStats(),
+        stretch=shown.stretch.stats if shown else SpeculationStats(),
         means=shown.stretch.means if shown else None,
         rounds=rounds,
         n_past=session.n_past,

@@ -95,7 +95,7 @@ def test_all_figures_are_since_the_length_was_last_set_by_hand() -> None:
     ]
     recording = recorded(*with_checks(30.0), *longer)
     assert recording.stretch.rounds == len(longer)
-    assert recording.stretch.stats.stats().rounds == len(longer)
+    assert recording.stretch.stats.rounds == len(longer)
     for is_over in (False, True):
         assert headline_of(recording, is_over=is_over).verdict == "faster"
 

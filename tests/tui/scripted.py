@@ -29,7 +29,7 @@ from eaglechat.wire.records import (
     Token,
     Window,
 )
-from eaglechat.wire.stats import StatsFold
+from eaglechat.wire.stats import SpeculationStats
 from tests.tui.scripted_reports import WRONG_GUESS, WRONG_ID, as_reported, likely, pair_info
 
 REPLY = (
@@ -331,7 +331,7 @@ class _Reply:
         end = None if chat.max_tokens is None else self._position + chat.max_tokens
         self._texts = texts[:end]
         self._cut = len(self._texts) < len(texts)
-        self._fold = StatsFold()
+        self._counted = SpeculationStats()
         self._times = [0.0, 0.0, 0.0]
         self._prefilled, self._reused = prefilled, reused
         self._text = ReplyText(engine.dialect.begin(""))
@@ -370,7 +370,7 @@ class _Reply:
         tail, part = "".join(text for _, text in held), held[-1][0] if held else None
         tokens = self._position - len(self.chat.begun)
         self.end = ReplyEnd(reason, seed, tokens, tail, timings, part)
-        return protocol.Done(id=self.chat.id, end=self.end, stats=self._fold.stats())
+        return protocol.Done(id=self.chat.id, end=self.end, stats=self._counted)
 
     def _round(self, speculation: protocol.Speculation) -> Round:
         n = speculation.n_draft_max if speculation.enabled else 0
@@ -428,7 +428,7 @@ class _Reply:
         )
         self._checks.add(round_)
         self._index += 1
-        self._fold.add(round_)
+        self._counted = self._counted.plus(round_)
         return as_reported(round_, self.engine.can)
 
     def _auto(self) -> AutoDraft:

@@ -22,7 +22,7 @@ from eaglechat.wire.bench_records import AS_STARTED, PLAIN, BenchPrompt, BenchRu
 from eaglechat.wire.errors import BenchFailedError
 from eaglechat.wire.protocol import AUTO, Auto, DrafterChoice, Message, Sampling, Shape, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
-from eaglechat.wire.stats import SpeculationStats, StatsFold
+from eaglechat.wire.stats import SpeculationStats
 
 if TYPE_CHECKING:
     from eaglechat.engine.loading.pair import LoadedPair
@@ -185,7 +185,7 @@ class _MeasuredReply:
     ) -> None:
         self._events = iter(write(prompt, setting, max_tokens))
         self._prompt, self._setting, self._repeat = prompt.name, setting, repeat
-        self._fold, self._n_tokens = StatsFold(), 0
+        self._counted, self._n_tokens = SpeculationStats(), 0
         self._stats: SpeculationStats | None = None
         self._verify_ms: dict[int, list[float]] = defaultdict(list)
         self._end: ReplyEnd | None = None
@@ -205,7 +205,7 @@ class _MeasuredReply:
             if isinstance(event, Round):
                 self.rounds_ms += ms_since(started)
                 self._n_tokens += len(event.tokens)
-                self._fold.add(event)
+                self._counted = self._counted.plus(event)
                 if event.timings.verify_ms is not None:
                     self._verify_ms[len(event.drafted) + 1].append(event.timings.verify_ms)
             elif isinstance(event, SpeculationOff):
@@ -221,7 +221,7 @@ class _MeasuredReply:
         `generation_ms` is given."""
         assert self._end is not None
         drafted = self._setting if self._setting and self._setting.enabled else None
-        stats = self._stats or self._fold.stats()
+        stats = self._stats or self._counted
         return BenchRun(
             prompt=self._prompt,
             setting=name_of(self._setting),

@@ -19,7 +19,7 @@ from eaglechat.wire.protocol import (
     WindowMoved,
 )
 from eaglechat.wire.records import Prefill, ReplyEnd, Round, SpeculationOff, Window, unbegun
-from eaglechat.wire.stats import StatsFold
+from eaglechat.wire.stats import SpeculationStats
 
 
 def write_reply(
@@ -32,7 +32,7 @@ def write_reply(
     """Answers a `chat` request on a loaded pair: a Done ends its events. Raises EngineError."""
     if why := pair.info.no_drafter(live.speculation.drafter):
         raise SettingsError(f"{live.speculation.drafter} cannot draft: {why}")
-    prompter, fold, reply = pair.prompter, StatsFold(), list[int]()
+    prompter, stats, reply = pair.prompter, SpeculationStats(), list[int]()
     seed = request.sampling.draw_seed()
     asked = (request.messages, request.thinking, cancelled)
     try:
@@ -54,7 +54,7 @@ def write_reply(
             match record:
                 case Round():
                     reply += [*record.given, *(t.id for t in record.tokens if t.id is not None)]
-                    fold.add(record)
+                    stats = stats.plus(record)
                     say(RoundDone(id=request.id, round=record))
                 case Prefill():
                     say(PrefillProgress(id=request.id, prefill=record))
@@ -64,9 +64,9 @@ def write_reply(
                     say(SpeculationStopped(id=request.id, off=record))
                 case ReplyEnd():
                     prompter.note_reply(prompt, reply)
-                    say(Done(id=request.id, end=record, stats=fold.stats()))
+                    say(Done(id=request.id, end=record, stats=stats))
     except PromptCancelledError:
-        say(Done(id=request.id, end=unbegun(seed), stats=fold.stats()))
+        say(Done(id=request.id, end=unbegun(seed), stats=stats))
 
 
 def rendered(request: Render, pair: LoadedPair, cancelled: Callable[[], bool]) -> Rendered:

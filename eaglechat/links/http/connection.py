@@ -53,7 +53,7 @@ from eaglechat.wire.protocol import (
     WindowMoved,
 )
 from eaglechat.wire.records import FinishReason, Prefill, Round
-from eaglechat.wire.stats import StatsFold
+from eaglechat.wire.stats import SpeculationStats, stats_of
 from eaglechat.wire.worker import Job
 
 Result = TypeVar("Result")
@@ -90,7 +90,7 @@ class StreamedReply:
     """A reply while it streams: tells the client what its reader makes of the chunks."""
 
     def __init__(self, id: int, reader: ReplyReader, say: Callable[[AnyEvent], None]) -> None:
-        self.reader, self.chunks, self.fold = reader, ChunkReader(), StatsFold()
+        self.reader, self.chunks, self.stats = reader, ChunkReader(), SpeculationStats()
         self._id, self._say = id, say
         self._rounds: list[Round] = []
         """What the client has been told."""
@@ -116,9 +116,7 @@ class StreamedReply:
     def settle(self) -> None:
         """Tell the client all rounds again if only the end told reasoning from answer."""
         if rounds := parted_late(self._rounds):
-            self.fold = StatsFold()
-            for round_ in rounds:
-                self.fold.add(round_)
+            self.stats = stats_of(rounds)
             self._say(Settled(id=self._id, rounds=tuple(rounds)))
 
     def _tell(self, record: Prefill | Round) -> None:
@@ -127,7 +125,7 @@ class StreamedReply:
         else:
             self.has_begun = True
             self._rounds.append(record)
-            self.fold.add(record)
+            self.stats = self.stats.plus(record)
             self._say(RoundDone(id=self._id, round=record))
 
 
@@ -250,7 +248,7 @@ class ServerConnection:
         if end.finish_reason is FinishReason.CONTEXT and not is_full:
             # The server ended it at a limit of its own.
             end = replace(end, finish_reason=FinishReason.LENGTH)
-        stats = reply.reader.stats(reply.fold.stats())
+        stats = reply.reader.stats(reply.stats)
         self._say(Done(id=job.id, end=end, stats=stats))
 
     def render(self, job: Job, request: Render) -> None:

@@ -167,7 +167,7 @@ def test_settled_rounds_count_in_place_of_those_told_before(chat: Headless) -> N
     chat.engine.tell(protocol.Settled(id=running.request_id, rounds=tuple(settled)))
     chat.engine.budget = 0
     chat.pump_until(lambda: running.turn.recording.is_settled)
-    assert running.turn.recording.stretch.stats.stats().rounds == 2
+    assert running.turn.recording.stretch.stats.rounds == 2
     chat.finish()
 
 
