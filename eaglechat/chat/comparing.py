@@ -87,12 +87,12 @@ def contenders(now: Speculation, info: PairInfo, hello: Hello) -> list[Speculati
     can, of = hello.can, partial(msgspec.structs.replace, now, enabled=True)
     if not can.draft_length:
         return [of()]
-    length = now.n_draft_max or (AUTO if can.auto else N_DRAFT_MAX_DEFAULT)
+    length = now.n_draft_max or (AUTO if can.own else N_DRAFT_MAX_DEFAULT)
     drafter = AUTO if now.drafter == "none" else now.drafter
     found = [of(n_draft_max=length, drafter=drafter)]
     if info.drafter is not None:
         lengths = [one for one in _LENGTHS if one <= info.drafter.longest]
-        for one in (*([AUTO] if can.auto else []), *lengths):
+        for one in (*([AUTO] if can.own else []), *lengths):
             found.append(of(n_draft_max=one, drafter=drafter))
     elif not now.ngram and not can.restarts:
         found = []
@@ -219,7 +219,7 @@ class Comparison:
         """Of the heat that is running."""
         self.running = PLAINLY
         self.leg = Recording(asked.terms)
-        self._goes_on = hello.can.goes_on
+        self._goes_on = hello.can.own
         limit = asked.terms.max_tokens or 2**31
         self._names = tuple(asked.prompts)
         first = FIRST_LOOK if self._goes_on else _FIRST_LOOK_AT_SERVER

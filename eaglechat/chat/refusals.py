@@ -197,7 +197,7 @@ def no_auto(hello: Hello | None, controls: Controls) -> EngineLimit | None:
     """Why the draft length cannot be auto."""
     if hello is None or not hello.can.draft_length:
         return None
-    if controls.n_draft_max != AUTO or hello.can.auto:
+    if controls.n_draft_max != AUTO or hello.can.own:
         return None
     return EngineLimit(hello.engine, Limit.NO_AUTO)
 
@@ -211,6 +211,6 @@ def restart(hello: Hello | None, change: Mapping[str, Any]) -> EngineLimit | Non
 
 def not_yet(hello: Hello | None) -> EngineLimit | None:
     """A change has no effect on the reply that is being written."""
-    if hello is None or hello.can.live_draft_length:
+    if hello is None or hello.can.own:
         return None
     return EngineLimit(hello.engine, Limit.FROM_NEXT_REPLY)

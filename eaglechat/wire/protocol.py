@@ -24,7 +24,7 @@ from eaglechat.wire.records import (
 )
 from eaglechat.wire.stats import SpeculationStats
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 RequestId = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 """Chosen by the client. The limit is the largest integer that every JSON parser keeps exact."""

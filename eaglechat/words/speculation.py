@@ -46,7 +46,7 @@ def _said(session: ChatSession, numbers: Numbers) -> Iterator[tuple[str, str]]:
     elif session.running is not None and (prefill := session.running.prefill) is not None:
         read = f"{prefill.done:,} of {prefill.total:,} tokens read"
         yield "prompt", f"{read}, {prefill.reused:,} cached"
-    yield "draft times", wording.not_reported(session.hello, "times") or ""
+    yield "draft times", wording.not_reported(session.hello, "own") or ""
     if numbers.auto is not None:
         yield "auto", wording.auto_choice(numbers.auto)
         yield "", wording.auto_ledger(numbers.auto)

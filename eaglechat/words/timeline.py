@@ -130,7 +130,7 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
             f"followed before, and the target checks the guesses all at once. {pair.note}"
         ).rstrip()
     last, length = pair.note, pair.n_draft_max
-    has_auto = hello is None or hello.can.auto
+    has_auto = hello is None or hello.can.own
     if has_auto and pair.source == "built-in" and isinstance(length, int) and length:
         last = (
             f"{pair.note} It drafts {wording.plural(length, 'token')} per round to show how it "

@@ -31,7 +31,7 @@ from eaglechat.chat.recording import Recording
 from eaglechat.engine.bench.looks import Looks
 from eaglechat.engine.bench.measure import PLAINLY
 from eaglechat.wire import protocol
-from eaglechat.wire.capabilities import EVERYTHING, Capabilities
+from eaglechat.wire.capabilities import OWN_ENGINE, Capabilities
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import FinishReason, Origin, Token
 from eaglechat.words import comparing
@@ -281,7 +281,9 @@ def test_a_server_writes_short_replies_from_the_beginning(tmp_path: Path) -> Non
 
 def test_who_can_be_compared() -> None:
     info = pair_info("t.gguf", "d.gguf", None)
-    everything = protocol.Hello(protocol=3, can=EVERYTHING, eaglechat="", llama_cpp="", devices=())
+    everything = protocol.Hello(
+        protocol=protocol.PROTOCOL_VERSION, can=OWN_ENGINE, eaglechat="", llama_cpp="", devices=()
+    )
     now = Speculation(enabled=False, n_draft_max=0)
     names = [comparing.name(one) for one in contenders(now, info, everything)]
     # What is set would decode plainly, so auto races.

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from eaglechat.chat.refusals import no_comparison
-from eaglechat.wire.capabilities import EVERYTHING, Capabilities
+from eaglechat.wire.capabilities import OWN_ENGINE, Capabilities
 from eaglechat.wire.protocol import AUTO, Set
 from eaglechat.words.numbers import numbers_of
 from eaglechat.words.refusals import sentence_of
@@ -44,7 +44,7 @@ def test_what_is_reported_is_counted_and_the_rest_is_named(chat: Headless) -> No
     assert numbers.headline.tokens_per_second
     assert numbers.means is not None
     assert numbers.means.draft_ms is None
-    assert not_reported(chat.session.hello, "draft_text") == "not reported by llama-server"
+    assert not_reported(chat.session.hello, "own") == "not reported by llama-server"
     rejected = [round_.rejected for round_ in numbers.rounds if round_.rejected]
     assert {(token.id, token.text, token.probability) for token in rejected} == {(None, None, None)}
 
@@ -77,7 +77,7 @@ def test_a_draft_length_that_waits_for_the_next_reply_says_so(chat: Headless) ->
 
 def test_an_engine_that_can_do_everything_hears_none_of_this(tmp_path: Path) -> None:
     chat = Headless(tmp_path)
-    assert chat.session.hello.can == EVERYTHING
+    assert chat.session.hello.can == OWN_ENGINE
     chat.ask("why?")
     means = numbers_of(chat.session).means
     assert means is not None

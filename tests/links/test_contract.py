@@ -12,7 +12,7 @@ import pytest
 from eaglechat.links.base import ENGINE_DIED, Died, Ready, Starting
 from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.wire import protocol as p
-from eaglechat.wire.capabilities import EVERYTHING
+from eaglechat.wire.capabilities import OWN_ENGINE
 from eaglechat.wire.records import FinishReason
 from tests.engine_client import Client
 from tests.links.engines import BENCH, chat, endless
@@ -33,7 +33,7 @@ def test_an_engine_starts_once_and_says_what_it_is_and_can_do(client: Client) ->
     client.link.pump()
 
     assert client.heard == [Starting(), Ready(hello)]
-    can = LlamaServer.can if is_http(client) else EVERYTHING
+    can = LlamaServer.can if is_http(client) else OWN_ENGINE
     assert (hello.protocol, hello.can) == (p.PROTOCOL_VERSION, can)
 
 

@@ -65,7 +65,7 @@ def test_a_comparison_continues_one_text_heat_by_heat(
     loaded.until(lambda: running.is_over, "the end of it")
 
     assert running.failure is None
-    if hello.can.goes_on:
+    if hello.can.own:
         # The fourth would go beyond the limit of the reply, which begins again.
         assert [heat.start for heat in running.heats][:4] == [0, 8, 16, 0]
         assert all(8 <= leg.tokens <= 24 for heat in running.heats for leg in heat.legs.values())

@@ -13,7 +13,7 @@ from eaglechat.engine.generation.text import ReplyText
 from eaglechat.engine.templates.dialect import ANSWER_ONLY
 from eaglechat.links.base import AnsweredRequest, Died, EngineStartError, Link
 from eaglechat.wire import protocol
-from eaglechat.wire.capabilities import EVERYTHING, Memory
+from eaglechat.wire.capabilities import OWN_ENGINE, Memory
 from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
@@ -96,7 +96,7 @@ class ScriptedEngine(Link):
         self.turns_in_context: int | None = None
         self.protocol = protocol.PROTOCOL_VERSION
         self.engine_name = "eaglechat"
-        self.can = EVERYTHING
+        self.can = OWN_ENGINE
         self.wrong_guesses = (WRONG_GUESS,)
         self.accepted_of_each_round = ACCEPTED_OF_EACH_ROUND
         self.dialect = ANSWER_ONLY

@@ -53,16 +53,16 @@ def as_reported(round_: Round, can: Capabilities) -> Round:
     """A round as an engine tells it that can do no more than this."""
     drafted = tuple(
         DraftToken(
-            token.id if can.draft_text or i < round_.n_accepted else None,
-            token.text if can.draft_text or i < round_.n_accepted else None,
-            token.probability if can.probabilities else None,
+            token.id if can.own or i < round_.n_accepted else None,
+            token.text if can.own or i < round_.n_accepted else None,
+            token.probability if can.own else None,
             token.parent,
             token.drafter,
         )
         for i, token in enumerate(round_.drafted)
     )
     timings = round_.timings
-    if not can.times:
+    if not can.own:
         timings = RoundTimings(None, None, None, None, timings.total_ms)
     return replace(round_, drafted=drafted, timings=timings)
 

@@ -40,7 +40,7 @@ def cannot_continue(
         reason = CannotContinue.NOT_LAST
     elif end is not None and end.finish_reason is FinishReason.STOP:
         reason = CannotContinue.COMPLETE
-    elif hello is not None and not (hello.can.goes_on or hello.can.goes_on_from_text):
+    elif hello is not None and not (hello.can.own or hello.can.goes_on_from_text):
         reason = EngineLimit(hello.engine, Limit.NO_CONTINUATION)
     elif reply.recording.terms.target != terms.target:
         reason = CannotContinue.OTHER_MODEL

@@ -151,7 +151,7 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
     with CommandEngine(settings, interrupt, server) as engine:
         info, hello = engine.load(pair), engine.hello
         by_chats = None
-        if not hello.can.bench:
+        if not hello.can.own:
             if flag := wrong_flag(args, is_server=False):
                 raise CommandError(f"{flag} is for eaglechat's own engine, not for {hello.engine}")
             by_chats = chat_settings(hello, server, args.n or _LENGTHS)

@@ -21,7 +21,7 @@ from eaglechat.engine.process import pipes
 from eaglechat.engine.process.bench_job import BenchJob
 from eaglechat.engine.process.chat_job import rendered, write_reply
 from eaglechat.paths import expanded
-from eaglechat.wire.capabilities import EVERYTHING
+from eaglechat.wire.capabilities import OWN_ENGINE
 from eaglechat.wire.errors import LoadCancelledError, NoPairError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
@@ -72,7 +72,7 @@ class PairWorker(Worker):
         self.say(
             Hello(
                 protocol=PROTOCOL_VERSION,
-                can=EVERYTHING,
+                can=OWN_ENGINE,
                 eaglechat=eaglechat.__version__,
                 llama_cpp=f"{native}, llama-cpp-python {python}",
                 devices=tuple(device.description for device in devices),

@@ -45,9 +45,6 @@ class Program:
         self.url = f"http://127.0.0.1:{port}"
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
         self._was_asked_to_end = False
-        self._files = [word for word in command if word.lower().endswith(".gguf")]
-        self.named: set[str] = set()
-        """Those .gguf files of its options that its log has named: it has opened them."""
         address = ("--host", "127.0.0.1", "--port", str(port))
         try:
             self._process = subprocess.Popen(
@@ -68,18 +65,15 @@ class Program:
         self._reader = threading.Thread(target=self._pass_on, name="llama-server", daemon=True)
         self._reader.start()
 
-    def wait_until_ready(self, proceed: Callable[[], bool]) -> None:
-        """Return once it serves. `proceed` is called meanwhile; if it returns False, give up.
-
-        Raises LoadCancelledError then, ModelLoadError if the program ends.
-        """
+    def wait_until_ready(self, is_cancelled: Callable[[], bool]) -> None:
+        """Return once it serves. Raises LoadCancelledError, ModelLoadError if the program ends."""
         with httpx2.Client(timeout=_HEALTH_S, trust_env=False) as client:
             while not self._is_ready(client):
                 if self.exit_status is not None:
                     self._reader.join(1.0)
                     why = "" if self.exit_status == _KILLED else f": {self._complaint()}"
                     raise ModelLoadError(f"the models did not load: {self.how_it_ended}{why}")
-                if not proceed():
+                if is_cancelled():
                     raise LoadCancelledError("the load was cancelled")
                 time.sleep(_LOOK_S)
 
@@ -148,9 +142,7 @@ class Program:
         assert self._process.stdout is not None
         with self._process.stdout as output:
             for line in output:
-                text = line.decode("utf-8", errors="replace")
-                self._last.append(text.rstrip())
-                self.named.update(file for file in self._files if file in text)
+                self._last.append(line.decode("utf-8", errors="replace").rstrip())
                 with suppress(OSError, ValueError):
                     self._log.write(line)
 

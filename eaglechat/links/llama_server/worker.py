@@ -263,26 +263,12 @@ class ProgramWorker(Worker):
     def _start(self, job: Job, pair: _Pair, drafting: Drafting) -> PairInfo:
         """Start the program; returns what it says of the target. Raises EngineError."""
         assert self._probed is not None
-        target = pair.files.target
-        options = server_options(target.path, drafting, pair.request.options, pair.n_ctx)
+        target = pair.files.target.path
+        options = server_options(target, drafting, pair.request.options, pair.n_ctx)
         program = self._program = Program([self._probed.path, *options], self._log)
         self._drafting = drafting
-        draft = drafting.drafter.file if drafting.drafter else None
-        draft_size = draft.size_bytes if draft else 0
-        of_target = target.size_bytes / (target.size_bytes + draft_size)
-        said = ""
-
-        def proceed() -> bool:
-            nonlocal said
-            # How far the load is, judged by which files the program's log has named.
-            stage = "draft" if draft and str(draft.path) in program.named else "target"
-            if stage != said:
-                said = stage
-                fraction = of_target if stage == "draft" else 0.0
-                self.say(Loading(id=job.id, stage=stage, fraction=fraction))
-            return not job.is_cancelled()
-
-        program.wait_until_ready(proceed)
+        self.say(Loading(id=job.id, stage="target", fraction=0.0))
+        program.wait_until_ready(job.is_cancelled)
         program.watch(self._die)
         server = self._server = ServerConnection(
             ServerSettings(

@@ -138,7 +138,7 @@ class CompareScreen(EagleScreen[Speculation]):
         allowed = super().check_action(action, parameters)
         can = {
             "use": self._result is not None,
-            "let_auto": self._result is not None and self._hello.can.auto,
+            "let_auto": self._result is not None and self._hello.can.own,
             "choose": self._result is not None,
             "forget": self._kept is not None,
         }
@@ -241,7 +241,7 @@ class CompareScreen(EagleScreen[Speculation]):
         does = f"drafts with {comparing.name(best)}" if best.enabled else "decodes plainly"
         does = f"keeps {comparing.name(best)}" if best == self._now else does
         advice = f"{{compare.use}} {does}"
-        if self._hello.can.auto and best.n_draft_max != AUTO:
+        if self._hello.can.own and best.n_draft_max != AUTO:
             advice += ", {compare.let_auto} lets auto choose"
         if self._kept is not None:
             advice += ", {compare.forget} forgets the length that this pair starts with"

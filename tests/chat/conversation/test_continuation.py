@@ -11,7 +11,7 @@ from eaglechat.chat.controls import N_DRAFT_MAX, turned
 from eaglechat.chat.recording import Recording
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.wire import protocol
-from eaglechat.wire.capabilities import EVERYTHING
+from eaglechat.wire.capabilities import OWN_ENGINE
 from eaglechat.wire.records import FinishReason
 from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY
@@ -123,7 +123,7 @@ def test_what_cannot_go_on_says_why(chat: Headless) -> None:
     assert chat.said[-1] == "Only the last reply of a chat can be continued."
     hello = chat.session.hello
     assert hello is not None
-    less = msgspec.structs.replace(EVERYTHING, goes_on=False)
+    less = msgspec.structs.replace(OWN_ENGINE, own=False)
     chat.engine.hello = msgspec.structs.replace(hello, can=less)
     assert not goes_on(chat)
     assert chat.said[-1] == "eaglechat cannot continue a reply."
@@ -144,7 +144,7 @@ def test_an_engine_that_needs_no_tokens_gets_the_text(chat: Headless) -> None:
     recording = stopped(chat)
     hello = chat.session.hello
     assert hello is not None
-    can = msgspec.structs.replace(EVERYTHING, goes_on=False, goes_on_from_text=True)
+    can = msgspec.structs.replace(OWN_ENGINE, own=False, goes_on_from_text=True)
     chat.engine.hello = msgspec.structs.replace(hello, can=can)
     forget_ids(recording)
     text = recording.text

@@ -10,7 +10,7 @@ import pytest
 
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.cli import run
-from eaglechat.wire.capabilities import EVERYTHING
+from eaglechat.wire.capabilities import OWN_ENGINE
 from eaglechat.wire.protocol import PROTOCOL_VERSION, Done, Hello, RoundDone, Settled
 from eaglechat.wire.records import (
     FinishReason,
@@ -26,7 +26,7 @@ from eaglechat.wire.stats import stats_of
 from tests.tui.scripted_reports import pair_info
 
 HELLO = Hello(
-    protocol=PROTOCOL_VERSION, can=EVERYTHING, eaglechat="0", llama_cpp="scripted", devices=()
+    protocol=PROTOCOL_VERSION, can=OWN_ENGINE, eaglechat="0", llama_cpp="scripted", devices=()
 )
 SAID = (
     ("", None),

@@ -55,7 +55,7 @@ class InsideScreen(EagleModal[None]):
         super().__init__()
         self._session, self._recording, self._index = session, recording, index
         self._answer_again = answer_again
-        self._unreported = not_reported(session.hello, "likely")
+        self._unreported = not_reported(session.hello, "own")
         self._awaited: int | None = None
         """The token of the reply being written whose round is shown as soon as it is there."""
         self._drawn: object = None

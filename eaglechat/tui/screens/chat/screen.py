@@ -290,7 +290,7 @@ class ChatScreen(PromptScreen[None]):
         numbers = numbers_of(session)
         self.query_one("#panel", SpeculationPanel).show(numbers)
         self.query_one("#status", StatusLine).show(numbers)
-        is_told = wording.not_reported(session.hello, "draft_text") is None
+        is_told = wording.not_reported(session.hello, "own") is None
         self.query_one(Legend).are_rejected_known = is_told
         unreported = numbers.unreported
         self.query_one(Legend).no_origins = f"origins {unreported}" if unreported else ""
