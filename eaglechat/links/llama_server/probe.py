@@ -119,7 +119,9 @@ def gpus_of(path: str) -> tuple[Gpu, ...]:
 
 def find(program: str) -> str | None:
     """The path of a program that is named by its path, or is on the PATH; None without one."""
-    return shutil.which(str(expanded(program)))
+    path = expanded(program)
+    # Path drops the “./” that says where it is.
+    return shutil.which(program if path.name == program else str(path.absolute()))
 
 
 def _answer(path: str, question: str) -> str:

@@ -22,6 +22,7 @@ from eaglechat.links.llama_server.arguments import (
     drafting_of,
     server_options,
 )
+from eaglechat.links.llama_server.probe import find
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import FinishReason
@@ -88,6 +89,16 @@ def test_what_the_program_cannot_do_comes_nearest() -> None:
     assert drafting_of(p.Speculation(drafter="mtp"), [draft, heads]).drafter is heads
     assert drafting_of(p.Speculation(drafter="none"), [draft, heads]) == NO_DRAFT
     assert drafting_of(p.Speculation(drafter="dflash"), [draft, heads]) == NO_DRAFT
+
+
+def test_a_path_in_the_current_folder_is_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = write_program(tmp_path, "hang")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert find("./llama-server") == find(str(program)) == str(program)
+    assert find("llama-server") is None
 
 
 def test_a_load_starts_the_program_as_the_first_reply_needs_it(
