@@ -6,13 +6,14 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import MutableMapping
-from contextlib import suppress
+from collections.abc import Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import platformdirs
 
 _APP = "eaglechat"
+_LOCK_S = 5.0
 
 
 _FOLDERS = (
@@ -120,6 +121,21 @@ def builtin_themes_dir() -> Path:
     """The built-in themes: package data in a wheel, themes/ in a checkout."""
     packaged = Path(__file__).parent / "themes"
     return packaged if packaged.is_dir() else Path(__file__).parent.parent / "themes"
+
+
+@contextmanager
+def changing(file: Path) -> Iterator[None]:
+    """Hold off other programs and threads that change this file, so that what is read within is
+    what is replaced. Where no lock can be had, and after _LOCK_S, it goes on without."""
+    from filelock import FileLock  # noqa: PLC0415 - most commands change no file
+
+    lock = state_dir() / "locks" / f"{file.name}.lock"
+    with ExitStack() as held:
+        # A lock that is not free in time is an OSError too.
+        with suppress(OSError, NotImplementedError):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(FileLock(lock).acquire(timeout=_LOCK_S))
+        yield
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -175,13 +175,14 @@ def load(user_file: Path | None = None) -> tuple[list[CatalogueEntry], list[Cata
 
 def remember(entry: CatalogueEntry, user_file: Path | None = None) -> bool:
     """Append a pair to the user's catalogue; False if a pair has its name. Raises OSError."""
-    if any(known.name == entry.name for known in load(user_file)[0]):
-        return False
     path = user_file or paths.user_catalogue()
-    added = tomlkit.dumps({"pair": [_without_empty(msgspec.to_builtins(entry))]})
-    # Appended, not parsed: whatever the user wrote there stays, even if it is not valid TOML.
-    written = path.read_bytes() if path.exists() else b""
-    paths.write_atomically(path, written + f"\n{added}".encode())
+    with paths.changing(path):
+        if any(known.name == entry.name for known in load(path)[0]):
+            return False
+        added = tomlkit.dumps({"pair": [_without_empty(msgspec.to_builtins(entry))]})
+        # Appended, not parsed: whatever the user wrote there stays, even if it is not valid TOML.
+        written = path.read_bytes() if path.exists() else b""
+        paths.write_atomically(path, written + f"\n{added}".encode())
     return True
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from eaglechat.paths import write_atomically
+from eaglechat.paths import changing, write_atomically
 from eaglechat.settings.description import (
     SettingDoc,
     WrongValueError,
@@ -151,20 +151,21 @@ def save_setting(path: Path, table: str, key: str, value: Any) -> None:
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
 
     try:
-        before = path.read_bytes().decode() if path.exists() else ""
-        bom, newline = before.startswith(_BOM), "\r\n" if "\r\n" in before else "\n"
-        document = tomlkit.parse(before.removeprefix(_BOM).replace("\r\n", "\n"))
-        if value is None and table not in document:
-            return
-        section = document.setdefault(table, tomlkit.table())
-        if not isinstance(section, MutableMapping):
-            raise TypeError(f"{table} is not a table")
-        if value is None:
-            section.pop(key, None)
-        else:
-            section[key] = list(value) if isinstance(value, tuple) else value
-        text = _BOM * bom + tomlkit.dumps(document).replace("\n", newline)
-        write_atomically(path, text.encode())
+        with changing(path):
+            before = path.read_bytes().decode() if path.exists() else ""
+            bom, newline = before.startswith(_BOM), "\r\n" if "\r\n" in before else "\n"
+            document = tomlkit.parse(before.removeprefix(_BOM).replace("\r\n", "\n"))
+            if value is None and table not in document:
+                return
+            section = document.setdefault(table, tomlkit.table())
+            if not isinstance(section, MutableMapping):
+                raise TypeError(f"{table} is not a table")
+            if value is None:
+                section.pop(key, None)
+            else:
+                section[key] = list(value) if isinstance(value, tuple) else value
+            text = _BOM * bom + tomlkit.dumps(document).replace("\n", newline)
+            write_atomically(path, text.encode())
     except (OSError, UnicodeDecodeError, TOMLKitError, TypeError) as error:
         why = getattr(error, "strerror", None) or error
         raise SettingsFileError(f"{path} was not changed: {why}") from error

@@ -96,8 +96,8 @@ def remember(files: Sequence[Path], left_out: tuple[LeaveOut, ...], crash: str) 
     new = Workaround(
         files=names, key=_key(names), left_out=left_out, crash=crash, since=date.today()
     )
-    kept = [one for one in remembered() if one.files != names][1 - _MOST_REMEMBERED :]
-    with suppress(OSError):
+    with suppress(OSError), paths.changing(_memory()):
+        kept = [one for one in remembered() if one.files != names][1 - _MOST_REMEMBERED :]
         paths.write_atomically(_memory(), msgspec.json.format(msgspec.json.encode([*kept, new])))
 
 

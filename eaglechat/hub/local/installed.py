@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Literal
 
 import msgspec
@@ -19,8 +18,6 @@ from eaglechat.hub.local.cache import RepoCache, Unfinished, cache_dir
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.stores import find_model
 from eaglechat.hub.references import HubReference, InvalidReferenceError, choose
-
-_hashes_change = Lock()
 
 DEFAULT_DRAFT_TYPE = "q8_0"
 """Half the size of f16; drafts with fewer bits have a lower acceptance (llama.cpp issue 15039)."""
@@ -156,7 +153,7 @@ def note_hash(repo: str, revision: str, path: str, sha256: str | None) -> None:
     """Remember the hash of a file of the Hub that is here under another name, as Ollama's blobs
     are: by this hash it is found again."""
     key, shard = _hash_key(repo, revision), shard_of(path)
-    with _hashes_change:
+    with paths.changing(_hashes_file()):
         known = _known_hashes()
         if sha256 is None or shard is not None or known.get(key, {}).get(path) == sha256:
             return
@@ -191,23 +188,20 @@ def begun_pairs() -> list[str]:
 
 def note_begun(name: str) -> None:
     """Remember that a pair is being installed: a later session offers to resume it."""
-    _write_begun([*(known for known in begun_pairs() if known != name), name])
+    _change_begun(name, [name])
 
 
 def note_ended(name: str) -> None:
     """Forget a pair whose installation is complete or was cancelled."""
-    names = begun_pairs()
-    if name in names:
-        names.remove(name)
-        _write_begun(names)
+    if name in begun_pairs():
+        _change_begun(name, [])
 
 
-def _write_begun(names: list[str]) -> None:
-    try:
-        paths.write_atomically(_begun_file(), msgspec.json.encode(names))
-    except OSError:
-        # The downloaded files stay; only the offer to resume is lost.
-        return
+def _change_begun(name: str, instead: list[str]) -> None:
+    # If it cannot be written, the downloaded files stay; only the offer to resume is lost.
+    with suppress(OSError), paths.changing(_begun_file()):
+        names = [known for known in begun_pairs() if known != name]
+        paths.write_atomically(_begun_file(), msgspec.json.encode([*names, *instead]))
 
 
 def _begun_file() -> Path:

@@ -22,7 +22,7 @@ from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds
-from eaglechat.paths import write_atomically
+from eaglechat.paths import changing, write_atomically
 from eaglechat.wire.protocol import Auto, DrafterKind, DraftLength
 
 if TYPE_CHECKING:
@@ -102,11 +102,7 @@ class PairLibrary:
         self._lengths_file = state_dir / "draft-lengths.json"
         self.problem: str | None = None
         self.speeds = Speeds(state_dir)
-        why = "The list of recent pairs cannot be read"
-        self._recent = [
-            Pair(r.name, Path(r.target), Path(r.draft) if r.draft else None, "recent")
-            for r in self._load(self._recent_file, RecentPair, why)
-        ]
+        self._recent = self._read_recent()
 
     def pairs(self) -> list[Pair]:
         """The built-in pair first, then the recent ones, latest first."""
@@ -141,19 +137,28 @@ class PairLibrary:
     def remember(self, pair: Pair) -> None:
         """Make a pair that was loaded the most recent one."""
         if pair.source not in ("built-in", "server"):
-            self._set_recent([replace(pair, source="recent"), *self._without(pair)][:MOST_RECENT])
+            self._change_recent(pair, [replace(pair, source="recent")])
 
     def forget(self, pair: Pair) -> None:
         """Remove a pair from the recent ones; its files stay."""
-        self._set_recent(self._without(pair))
+        self._change_recent(pair, [])
 
-    def _without(self, pair: Pair) -> list[Pair]:
-        return [known for known in self._recent if _files(known) != _files(pair)]
+    def _read_recent(self) -> list[Pair]:
+        return [
+            Pair(r.name, Path(r.target), Path(r.draft) if r.draft else None, "recent")
+            for r in self._load(
+                self._recent_file, RecentPair, "The list of recent pairs cannot be read"
+            )
+        ]
 
-    def _set_recent(self, pairs: list[Pair]) -> None:
-        self._recent = pairs
-        recents = [RecentPair(pair.name, *_files(pair)) for pair in pairs]
-        self._save(self._recent_file, recents, "The list of recent pairs cannot be written")
+    def _change_recent(self, pair: Pair, instead: list[Pair]) -> None:
+        """Put what is given first instead of a pair, where it was. Others may be there meanwhile,
+        from another eaglechat."""
+        with changing(self._recent_file):
+            others = [known for known in self._read_recent() if _files(known) != _files(pair)]
+            self._recent = [*instead, *others][:MOST_RECENT]
+            recents = [RecentPair(known.name, *_files(known)) for known in self._recent]
+            self._save(self._recent_file, recents, "The list of recent pairs cannot be written")
 
     def as_kept(self, pair: Pair) -> Pair:
         """The pair with the draft length that the user chose for its files, if any."""
@@ -168,10 +173,11 @@ class PairLibrary:
     def keep_length(self, pair: Pair, n_draft_max: int | Auto | None) -> None:
         """Save a draft length for the pair's files; None deletes it."""
         files = _files(pair)
-        lengths = [kept for kept in self._kept_lengths() if (kept.target, kept.draft) != files]
-        if n_draft_max is not None:
-            lengths.append(KeptLength(*files, n_draft_max))
-        self._save(self._lengths_file, lengths, "The draft length of the pair cannot be saved")
+        with changing(self._lengths_file):
+            lengths = [kept for kept in self._kept_lengths() if (kept.target, kept.draft) != files]
+            if n_draft_max is not None:
+                lengths.append(KeptLength(*files, n_draft_max))
+            self._save(self._lengths_file, lengths, "The draft length of the pair cannot be saved")
 
     def _kept_lengths(self) -> list[KeptLength]:
         why = "The pairs' draft lengths cannot be read"

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from math import sqrt
@@ -23,7 +23,7 @@ import msgspec
 from eaglechat.engine.bench.report import BenchReport
 from eaglechat.engine.bench.verdict import gain_of
 from eaglechat.hub.local.pair import Pair
-from eaglechat.paths import write_atomically
+from eaglechat.paths import changing, write_atomically
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire.gain import GainVerdict, verdict_of
 from eaglechat.wire.protocol import AUTO, Auto
@@ -175,23 +175,30 @@ class Speeds:
     def note(self, setup: Setup, *gains: Gain) -> None:
         """Keep what a bench or a race measured. The one question of a race does not replace the
         prompts of a bench."""
-        known = self._about(setup)
-        measured = _by_length(known.measured)
-        for gain in gains:
-            before = measured.get(gain.n_draft_max)
-            if before is None or gain.by == "bench" or before.by != "bench":
-                measured[gain.n_draft_max] = gain
-        self._write(msgspec.structs.replace(known, measured=(*measured.values(),)))
+        with self._changing(setup) as known:
+            measured = _by_length(known.measured)
+            for gain in gains:
+                before = measured.get(gain.n_draft_max)
+                if before is None or gain.by == "bench" or before.by != "bench":
+                    measured[gain.n_draft_max] = gain
+            self._write(msgspec.structs.replace(known, measured=(*measured.values(),)))
 
     def note_reply(
         self, setup: Setup, n_draft_max: int | Auto, plain_ms: float, taken_ms: float
     ) -> None:
         """Add a reply, by the time that it took and would have taken in plain decoding."""
-        known = self._about(setup)
-        replies = _by_length(known.replies)
-        before = replies.get(n_draft_max, _Replies(n_draft_max))
-        replies[n_draft_max] = before.with_one(plain_ms, taken_ms)
-        self._write(msgspec.structs.replace(known, replies=(*replies.values(),)))
+        with self._changing(setup) as known:
+            replies = _by_length(known.replies)
+            before = replies.get(n_draft_max, _Replies(n_draft_max))
+            replies[n_draft_max] = before.with_one(plain_ms, taken_ms)
+            self._write(msgspec.structs.replace(known, replies=(*replies.values(),)))
+
+    @contextmanager
+    def _changing(self, setup: Setup) -> Iterator[_Of]:
+        """What is known of a setup, also to another eaglechat, until the change is written."""
+        with changing(self._file):
+            self._of = None
+            yield self._about(setup)
 
     def _about(self, setup: Setup) -> _Of:
         return self._all().get(setup, _Of(setup))
@@ -205,8 +212,6 @@ class Speeds:
         return self._of
 
     def _write(self, known: _Of) -> None:
-        # Another eaglechat may have measured other pairs meanwhile.
-        self._of = None
         self._of = {**self._all(), known.setup: known}
         with suppress(OSError):
             write_atomically(
