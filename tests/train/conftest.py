@@ -30,6 +30,7 @@ def publish(tmp_path: Path) -> Callable[..., Path]:
             "architectures": ["Eagle3LlamaForCausalLM"],
             "eagle_aux_hidden_state_layer_ids": [0, 2, 3],
             "rope_theta": 1e4,
+            "target_hidden_size": tiny.N_EMBD,
             **features,
         }
         variant = draft(

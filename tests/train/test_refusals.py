@@ -32,6 +32,18 @@ def refusal(capsys: pytest.CaptureFixture[str], target: Path, out: Path, *flags:
     return capsys.readouterr().err
 
 
+def test_a_draft_that_no_run_here_wrote_is_not_replaced(
+    tiny_files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "draft.gguf"
+    shutil.copy(tiny_files[1], out)
+    assert cli.main(["train", "--target", str(tiny_files[0]), "-o", str(out)]) == 1
+    assert f"{out} exists, and no run in {tmp_path / 'draft.training'} wrote it" in (
+        capsys.readouterr().err
+    )
+    assert out.read_bytes() == tiny_files[1].read_bytes()
+
+
 def test_a_target_without_layer_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tiny.write_target(tmp_path / "phi.gguf", **{"general.architecture": "phi3"})
 
