@@ -156,7 +156,7 @@ def _pull_model(
     try:
         listing = hub.repo(reference.repo, reference.revision)
     except OfflineError:
-        path = installed.cached_model(hub.cache_dir, reference) or stores.find_model(reference)
+        path = stores.find_model(reference, hub.cache_dir)
         if path is None:
             raise
         print(path)

@@ -129,6 +129,15 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
         _CHECKS[drafts or "model"](target, draft)
 
 
+def why_unfit(target: GGUFHeader, draft: GGUFHeader) -> str | None:
+    """Why a draft cannot run with a target, as `check_headers` says; None if it can."""
+    try:
+        check_headers(target, draft)
+    except PreflightError as error:
+        return str(error)
+    return None
+
+
 def _read(path: Path, role: str) -> GGUFHeader:
     try:
         header = read_header(path)

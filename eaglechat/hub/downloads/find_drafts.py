@@ -10,9 +10,9 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 
 from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.pairing import check_headers, kind_of, kinds, offered_kind
+from eaglechat.engine.drafters.pairing import kind_of, kinds, offered_kind, why_unfit
 from eaglechat.gguf.header import GGUFError, GGUFHeader
-from eaglechat.gguf.preflight import TARGET_ARCHITECTURES, PreflightError
+from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
 from eaglechat.hub.catalogue import NO_DRAFT, CatalogueEntry, DraftSource, GGUFSource
 from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
 from eaglechat.hub.errors import HubError, OfflineError
@@ -328,7 +328,7 @@ def _ways_here(
         for model in models:
             draft = model.header
             drafts = offered_kind(header, draft) if draft is not None else None
-            if draft is None or drafts is None or judge_gguf(draft, header) is not None:
+            if draft is None or drafts is None or why_unfit(header, draft) is not None:
                 continue
             checkpoint = converted.get(model.path, "")
             in_repo = PurePosixPath(model.name.removeprefix(f"{model.repo}/")).parent
@@ -413,7 +413,7 @@ def _judge(hub: Hub, target: GGUFHeader, listing: RemoteRepo, way: Way) -> Way:
                 )
         else:
             header = hub.peek(listing.file(way.files[0]))
-            problem, kind = judge_gguf(header, target), kind_of(header)
+            problem, kind = why_unfit(target, header), kind_of(header)
             if kind is None:
                 problem = f"{header.path.name} is a whole language model, not a draft for it"
     except OfflineError:
@@ -459,12 +459,3 @@ def _file_of(source: GGUFSource | DraftSource) -> tuple[str | None, ...]:
     if isinstance(source, GGUFSource):
         return source.path, source.repo, source.file, source.quantization
     return source.checkpoint, source.repo, source.file, source.quantization
-
-
-def judge_gguf(draft: GGUFHeader, target: GGUFHeader) -> str | None:
-    """Why a GGUF is no draft for a target; None if it fits."""
-    try:
-        check_headers(target, draft)
-    except PreflightError as error:
-        return str(error)
-    return None

@@ -8,13 +8,13 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from eaglechat.engine.drafters.pairing import kinds
+from eaglechat.engine.drafters import pairing
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.memory import MemoryNeed, memory_need
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
 from eaglechat.hub.catalogue import CatalogueEntry, GGUFSource
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
-from eaglechat.hub.downloads.find_drafts import checkpoint_files, judge_gguf
+from eaglechat.hub.downloads.find_drafts import checkpoint_files
 from eaglechat.hub.downloads.quantisations import (
     choose_here,
     need_of,
@@ -163,7 +163,7 @@ def why_unfit(hub: Hub, plan: Plan) -> str | None:
         return None
     target = hub.peek(plan.target[0]) if plan.target else _target(hub, plan)
     if not plan.converts:
-        return judge_gguf(hub.peek(plan.draft[0]), target)
+        return pairing.why_unfit(target, hub.peek(plan.draft[0]))
     from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415 - numpy, gguf
 
     return judge_checkpoint(hub, plan.draft, target).problem
@@ -262,11 +262,11 @@ def drafters_of(hub: Hub, plan: Plan) -> tuple[DrafterKind, ...]:
         from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415
 
         kind = plan.entry.drafter or judge_checkpoint(hub, plan.draft, target).kind
-        return (*((kind,) if kind else ()), *kinds(target, None))
+        return (*((kind,) if kind else ()), *pairing.kinds(target, None))
     if not plan.draft:
-        return kinds(target, None)
+        return pairing.kinds(target, None)
     draft = hub.beginning(plan.draft[0])
-    return kinds(
+    return pairing.kinds(
         target, draft if draft.architecture == DRAFT_ARCHITECTURE else hub.peek(plan.draft[0])
     )
 

@@ -21,7 +21,7 @@ from eaglechat.hub.downloads.find_drafts import (
 )
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local import library
-from eaglechat.hub.local.installed import Status, cached_model
+from eaglechat.hub.local.installed import Status
 from eaglechat.hub.local.library import LocalModel
 from eaglechat.hub.local.stores import find_model
 from eaglechat.hub.references import (
@@ -60,7 +60,7 @@ def named(
     reference = parse(text)
     if isinstance(reference, LocalReference):
         return of_file(reference.path, catalogue, models)
-    cached = cached_model(hub.cache_dir, reference) or find_model(reference)
+    cached = find_model(reference, hub.cache_dir)
     if cached is not None:
         return of_model(replace(library.look_at([cached])[0], repo=reference.repo), catalogue)
     listing = hub.repo(reference.repo, reference.revision)

@@ -17,7 +17,6 @@ from eaglechat.hub.catalogue import NO_DRAFT, CatalogueEntry, DraftSource, GGUFS
 from eaglechat.hub.local.cache import RepoCache, Unfinished, cache_dir
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.stores import find_model
-from eaglechat.hub.references import HubReference, InvalidReferenceError, choose
 
 DEFAULT_DRAFT_TYPE = "q8_0"
 """Half the size of f16; drafts with fewer bits have a lower acceptance (llama.cpp issue 15039)."""
@@ -88,34 +87,13 @@ def _bytes_of(model: Path | None) -> int:
 
 
 def _find(cache: Path, source: GGUFSource, *, is_target: bool = False) -> Path | None:
-    """A source's first file: in the cache, or where another program has it. If its hash is known, a
-    file with that hash in any commit will do."""
+    """A source's first file, on this machine."""
     if source.path:
         return source.local if source.local.is_file() else None
-    found = cached_model(cache, source.reference, is_target=is_target)
-    if found is not None:
-        return found
     hashes = _known_hashes().get(_hash_key(source.repo, source.revision), {})
     if source.sha256 is not None and source.file is not None:
         hashes = {source.file: source.sha256}
-        repo = RepoCache(cache, source.repo)
-        links = repo.links_to(repo.blob(source.sha256))
-        whole = (path for path in links if path.exists() and shard_of(path.name) is None)
-        if (found := next(whole, None)) is not None:
-            return found
-    return find_model(source.reference, hashes, is_target=is_target)
-
-
-def cached_model(cache: Path, reference: HubReference, *, is_target: bool = False) -> Path | None:
-    """The first file of a model in the newest commit of which the cache has all its files."""
-    repo = RepoCache(cache, reference.repo)
-    for snapshot in repo.snapshots(reference.revision):
-        names = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.gguf")]
-        try:
-            return snapshot / choose(reference, names, is_target=is_target).first
-        except InvalidReferenceError:
-            continue
-    return None
+    return find_model(source.reference, cache, hashes, is_target=is_target)
 
 
 def _cached_checkpoint(cache: Path, draft: DraftSource) -> Path | None:

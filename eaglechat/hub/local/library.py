@@ -16,13 +16,8 @@ from itertools import chain
 from pathlib import Path
 
 from eaglechat import paths
-from eaglechat.engine.drafters.pairing import (
-    check_headers,
-    kind_of,
-    kinds,
-    offered_kind,
-    takes_drafts,
-)
+from eaglechat.engine.drafters import pairing
+from eaglechat.engine.drafters.pairing import check_headers, kind_of, kinds, offered_kind
 from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import plain_name, shard_of, shard_paths
@@ -106,16 +101,6 @@ class LocalModel:
         return sum(one.size_bytes for one in self.everywhere)
 
 
-@dataclass(frozen=True)
-class LocalTarget:
-    """A model on this machine that writes replies, what drafts for it besides n-grams, and the
-    drafts on this machine that fit it."""
-
-    model: LocalModel
-    drafters: tuple[DrafterKind, ...]
-    drafts: tuple[LocalModel, ...]
-
-
 def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[LocalModel]:
     """Every model on this machine, each once, and last what cannot be used. `folders` are the
     user's."""
@@ -144,18 +129,18 @@ def pair_of_models(target: LocalModel, draft: LocalModel | None = None) -> Pair:
     return pair_of_files(target.path, draft.path if draft else None, " + ".join(names))
 
 
-def targets(models: Sequence[LocalModel]) -> list[LocalTarget]:
-    """The targets among `models`, with what drafts for each."""
+def targets(models: Sequence[LocalModel]) -> list[tuple[LocalModel, InspectedPair]]:
+    """The targets among `models`, each with the first draft that fits it, or alone."""
     drafts = [model for model in models if model.kind is ModelKind.DRAFT]
-    paired = [(model, fitting(model, drafts)) for model in models if model.is_target]
-    return [LocalTarget(model, drafters_of(model, its), tuple(its)) for model, its in paired]
-
-
-def pair_of_target(target: LocalTarget) -> InspectedPair:
-    """A target with the first draft that fits it, or alone. Their headers are known."""
-    draft = next(iter(target.drafts), None)
-    pair = pair_of_models(target.model, draft)
-    return InspectedPair(pair, target.model.header, draft.header if draft else None, None)
+    found = []
+    for model in models:
+        if model.is_target:
+            draft = next(iter(fitting(model, drafts)), None)
+            pair = pair_of_models(model, draft)
+            found.append(
+                (model, InspectedPair(pair, model.header, draft.header if draft else None, None))
+            )
+    return found
 
 
 def built_in_drafts() -> list[LocalModel]:
@@ -222,11 +207,7 @@ def why_unfit(target: LocalModel, draft: LocalModel) -> str | None:
     """Why a model is no draft for a target, by their headers; None if it is one."""
     if target.header is None or draft.header is None or draft.kind is not ModelKind.DRAFT:
         return "it is not a draft"
-    try:
-        check_headers(target.header, draft.header)
-    except PreflightError as error:
-        return str(error)
-    return None
+    return pairing.why_unfit(target.header, draft.header)
 
 
 def draft_models(target: LocalModel, models: Sequence[LocalModel]) -> list[LocalModel]:
@@ -387,7 +368,7 @@ def _kind(header: GGUFHeader) -> tuple[ModelKind, str | None]:
         check_headers(header, None)
     except PreflightError as error:
         return ModelKind.OTHER, _sentence(error)
-    if takes_drafts(header):
+    if pairing.takes_drafts(header):
         return ModelKind.TARGET, None
     reason = f"No draft runs with models of architecture {header.architecture}."
     return ModelKind.PLAIN, reason

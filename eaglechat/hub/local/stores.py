@@ -1,4 +1,4 @@
-"""Where programs keep models, and which files of a repository on the Hub are there.
+"""Where models are kept, and which files of a repository on the Hub are there.
 
 LM Studio has PUBLISHER/REPOSITORY/FILE in its folder, llama.cpp PUBLISHER_REPOSITORY_FILE in its
 own (before it used the Hugging Face cache), and Ollama blobs named by their SHA-256.
@@ -12,10 +12,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 
 from eaglechat.gguf.shards import shard_of
 from eaglechat.hub.local import ollama
+from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.references import HubReference, InvalidReferenceError, choose
 
 NO_HASHES: Mapping[str, str] = {}
@@ -56,17 +58,24 @@ def llama_cpp_folder() -> Path:
 
 
 def find_model(
-    reference: HubReference, hashes: Mapping[str, str] = NO_HASHES, *, is_target: bool = False
+    reference: HubReference,
+    cache: Path,
+    hashes: Mapping[str, str] = NO_HASHES,
+    *,
+    is_target: bool = False,
 ) -> Path | None:
-    """The path of a model's first file in another program's folder. `hashes` are the known SHA-256
-    of the repository's files, by their path in it."""
-    blobs = {path: ollama.blob_with(sha256) for path, sha256 in hashes.items()}
-    here = {path: blob for path, blob in blobs.items() if blob is not None}
-    for names in (here, *_of_repo(reference.repo)):
-        try:
+    """The path of a model's first file: in the newest commit of which the Hugging Face cache has
+    all its files, else where another program has it. `hashes` are the known SHA-256 of the
+    repository's files, by their path in it: a file that has one, in any commit of the cache or in
+    Ollama's store, will do."""
+    repo = RepoCache(cache, reference.repo)
+    for names in chain(
+        _in_cache(repo, reference.revision),
+        [_by_hash(hashes, repo)],
+        _in_other_folders(reference.repo),
+    ):
+        with suppress(InvalidReferenceError):
             return names[choose(reference, list(names), is_target=is_target).first]
-        except InvalidReferenceError:
-            continue
     return None
 
 
@@ -74,21 +83,34 @@ def find_file(repo: str, path: str, size: int, sha256: str | None) -> Path | Non
     """A file of a repository that another program has, of this size. A shard of a split
     model is found only beside the others."""
     reference = HubReference(repo, file=path)
-    same = ollama.blob_with(sha256) if sha256 is not None and shard_of(path) is None else None
-    found = [same] if same is not None else []
-    for names in _of_repo(repo):
-        with suppress(InvalidReferenceError):
-            if path in choose(reference, list(names)).files:
-                found.append(names[path])
-    for file in found:
-        with suppress(OSError):
-            if file.stat().st_size == size:
-                return file
+    hashes = {path: sha256} if sha256 is not None and shard_of(path) is None else NO_HASHES
+    for names in (_by_hash(hashes), *_in_other_folders(repo)):
+        with suppress(InvalidReferenceError, OSError):
+            is_whole = path in choose(reference, list(names)).files
+            if is_whole and names[path].stat().st_size == size:
+                return names[path]
     return None
 
 
-def _of_repo(repo: str) -> Iterator[dict[str, Path]]:
-    """The GGUF files of a repository in each place that has some, by their path in it."""
+def _in_cache(repo: RepoCache, revision: str) -> Iterator[dict[str, Path]]:
+    """The GGUF files of each commit of a revision, the newest first, by their path in it."""
+    for snapshot in repo.snapshots(revision):
+        files = _ggufs(snapshot, "**/*.gguf")
+        yield {path.relative_to(snapshot).as_posix(): path for path in files}
+
+
+def _by_hash(hashes: Mapping[str, str], repo: RepoCache | None = None) -> dict[str, Path]:
+    """The files with these hashes in a repository's folder of the cache, else in Ollama's store."""
+    found = {}
+    for path, sha256 in hashes.items():
+        links = repo.links_to(repo.blob(sha256)) if repo is not None else []
+        whole = (link for link in links if link.exists() and shard_of(link.name) is None)
+        found[path] = next(whole, None) or ollama.blob_with(sha256)
+    return {path: file for path, file in found.items() if file is not None}
+
+
+def _in_other_folders(repo: str) -> Iterator[dict[str, Path]]:
+    """The GGUF files of a repository in each other program's folder, by their path in it."""
     for folder in lm_studio_folders():
         own = folder.joinpath(*repo.split("/"))
         names = {path.relative_to(own).as_posix(): path for path in _ggufs(own, "**/*.gguf")}

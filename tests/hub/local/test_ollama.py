@@ -212,9 +212,9 @@ def test_a_target_is_listed_with_the_drafts_that_fit_it(store: Path, tmp_path: P
     put(store, "qwen3/8b", TARGET)
     put(store, "eagle/q8", DRAFT)
     put(store, "eagle/wide", ggufs.draft(hidden=16))
-    (target,) = targets(scan([], tmp_path))
-    assert (target.model.name, target.drafters) == ("qwen3:8b", ("eagle3",))
-    assert [draft.name for draft in target.drafts] == ["eagle:q8"]
+    ((model, pair),) = targets(scan([], tmp_path))
+    assert (model.name, pair.drafters) == ("qwen3:8b", ("eagle3",))
+    assert pair.pair.name == "qwen3:8b + eagle:q8"
 
 
 def test_the_built_in_draft_is_known_as_a_draft(
@@ -222,8 +222,8 @@ def test_the_built_in_draft_is_known_as_a_draft(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
     put(store, "smollm2/135m", real_files[0].read_bytes())
-    (target,) = HubDesk().targets([])
-    assert (target.model.name, target.drafters) == ("smollm2:135m", ("eagle3",))
+    ((model, pair),) = HubDesk().targets([])
+    assert (model.name, pair.drafters) == ("smollm2:135m", ("eagle3",))
 
 
 def test_a_header_is_read_once_as_long_as_its_file_stays(

@@ -145,10 +145,8 @@ class MenuScreen(EagleScreen[None]):
         folders = self._services.settings.current.library.folders
 
         def find() -> Iterator[Update]:
-            from eaglechat.hub.local.library import pair_of_target
-
             targets = self._services.desk.targets(folders)
-            found = [(one.model.short_name, pair_of_target(one)) for one in targets]
+            found = [(model.short_name, pair) for model, pair in targets]
             yield partial(self._take_models, found)
 
         self.in_background(find)
