@@ -1,4 +1,3 @@
-import re
 from pathlib import Path
 
 import msgspec
@@ -36,9 +35,8 @@ def test_the_shipped_catalogue_is_sound_and_starts_small(tmp_path: Path) -> None
     assert [entry.name for entry in entries][:2] == ["qwen3.5-0.8b", "qwen3-1.7b"]
     # On what each rests: a measurement, or who publishes it.
     assert all(entry.acceptance or entry.note for entry in entries)
-    pinned = [s for e in entries for s in (e.target, e.draft) if s.sha256]
-    assert pinned
-    assert all(re.fullmatch("[0-9a-f]{40}", source.revision) for source in pinned)
+    # The newest upload is taken, whose hash the Hub knows.
+    assert {source.revision for e in entries for source in (e.target, e.draft)} == {"main"}
     assert all(entry.base_model and entry.licence and entry.title for entry in entries)
     assert {entry.architecture for entry in entries} <= TARGET_ARCHITECTURES | ARCHITECTURES
     # A speed-up names its source.

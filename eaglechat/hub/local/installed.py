@@ -13,10 +13,10 @@ import msgspec
 
 from eaglechat import paths
 from eaglechat.gguf.shards import shard_of, shard_paths
-from eaglechat.hub.catalogue import NO_DRAFT, CatalogueEntry, DraftSource, GGUFSource
+from eaglechat.hub.catalogue import NO_DRAFT, CatalogueEntry, GGUFSource
 from eaglechat.hub.local.cache import RepoCache, Unfinished, cache_dir
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.stores import find_model
+from eaglechat.hub.local.stores import checkpoint_in, find_model
 
 DEFAULT_DRAFT_TYPE = "q8_0"
 """Half the size of f16; drafts with fewer bits have a lower acceptance (llama.cpp issue 15039)."""
@@ -46,7 +46,8 @@ def status(entry: CatalogueEntry, cache: Path | None = None) -> Status:
         draft = _find(folder, gguf)
     elif entry.draft.checkpoint is not None:
         draft = _converted(entry)
-        checkpoint = _cached_checkpoint(folder, entry.draft)
+        commits = RepoCache(folder, entry.draft.checkpoint).snapshots(entry.draft.revision)
+        checkpoint = next(filter(checkpoint_in, commits), None)
     else:
         draft = None
     begun = list(_unfinished(folder, entry))
@@ -94,15 +95,6 @@ def _find(cache: Path, source: GGUFSource, *, is_target: bool = False) -> Path |
     if source.sha256 is not None and source.file is not None:
         hashes = {source.file: source.sha256}
     return find_model(source.reference, cache, hashes, is_target=is_target)
-
-
-def _cached_checkpoint(cache: Path, draft: DraftSource) -> Path | None:
-    repo = RepoCache(cache, draft.checkpoint or "")
-    for snapshot in repo.snapshots(draft.revision):
-        weights = any(any(snapshot.glob(pattern)) for pattern in ("*.safetensors", "*.bin"))
-        if weights and (snapshot / "config.json").exists():
-            return snapshot
-    return None
 
 
 def converted_checkpoints(pairs: Iterable[tuple[CatalogueEntry, Status]]) -> set[Path]:

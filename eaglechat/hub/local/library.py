@@ -28,6 +28,7 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, builtin_pair, pair_of_files
 from eaglechat.hub.local.stores import (
     Source,
+    checkpoint_in,
     llama_cpp_folder,
     lm_studio_folders,
     name_in_llama_cpp,
@@ -44,7 +45,6 @@ from eaglechat.wire.protocol import DrafterKind
 
 _MAX_DEPTH = 6
 _CHECKPOINT_SIGN = re.compile(r"eagle-?[34]|draft_vocab_size|speculators", re.IGNORECASE)
-_WEIGHTS = ("*.safetensors", "*.bin")
 _NAMED_BY_HASH = re.compile(r"(?:sha256-)?([0-9a-f]{64})")
 
 ReadHeader = Callable[[Sequence[Path]], GGUFHeader]
@@ -381,15 +381,13 @@ def _sentence(error: Exception) -> str:
 
 def _checkpoint(snapshot: Path, repo: str) -> LocalModel | None:
     """The draft checkpoint in a folder, recognised by its config.json."""
-    weights = [path for pattern in _WEIGHTS for path in sorted(snapshot.glob(pattern))]
-    config = snapshot / "config.json"
+    files = checkpoint_in(snapshot)
     try:
-        text = config.read_text(encoding="utf-8", errors="replace")
+        text = files[0].read_text(encoding="utf-8", errors="replace") if files else ""
     except OSError:
         return None
-    if not weights or not _CHECKPOINT_SIGN.search(text):
+    if not _CHECKPOINT_SIGN.search(text):
         return None
-    files = (config, *weights, *sorted(snapshot.glob("*.index.json")))
     size = sum(map(_size, files))
     return LocalModel(repo, ModelKind.CHECKPOINT, Source.HUGGING_FACE, snapshot, files, size, repo)
 

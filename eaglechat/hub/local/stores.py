@@ -79,6 +79,16 @@ def find_model(
     return None
 
 
+def checkpoint_in(folder: Path) -> tuple[Path, ...]:
+    """The files of a checkpoint of which the folder has the weights, config.json first; empty
+    without one."""
+    config = folder / "config.json"
+    weights = [path for ending in (".safetensors", ".bin") for path in folder.glob(f"*{ending}")]
+    if not weights or not config.exists():
+        return ()
+    return (config, *sorted(weights), *sorted(folder.glob("*.index.json")))
+
+
 def find_file(repo: str, path: str, size: int, sha256: str | None) -> Path | None:
     """A file of a repository that another program has, of this size. A shard of a split
     model is found only beside the others."""
