@@ -30,8 +30,9 @@ from eaglechat.links.http.faults import (
 )
 from eaglechat.links.http.loop import close_loop, new_loop
 from eaglechat.links.http.refused import refused_fields, without
-from eaglechat.links.http.servers.base import ReplyReader, ServerKind, parted_late
+from eaglechat.links.http.servers.base import parted_late
 from eaglechat.links.http.servers.chunks import Chunk, ChunkReader
+from eaglechat.links.http.servers.openai import OpenAIServer, TextReader
 from eaglechat.links.http.window import Answered, ServerWindow
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.errors import LoadCancelledError, NoPairError
@@ -89,7 +90,7 @@ class _Tokenized(msgspec.Struct):
 class StreamedReply:
     """A reply while it streams: tells the client what its reader makes of the chunks."""
 
-    def __init__(self, id: int, reader: ReplyReader, say: Callable[[AnyEvent], None]) -> None:
+    def __init__(self, id: int, reader: TextReader, say: Callable[[AnyEvent], None]) -> None:
         self.reader, self.chunks, self.stats = reader, ChunkReader(), SpeculationStats()
         self._id, self._say = id, say
         self._rounds: list[Round] = []
@@ -171,7 +172,7 @@ class ServerConnection:
         )
 
     @property
-    def kind(self) -> ServerKind:
+    def kind(self) -> OpenAIServer:
         assert self._found is not None
         return self._found.kind
 

@@ -26,7 +26,6 @@ from eaglechat.links.http.faults import (
     not_understood,
 )
 from eaglechat.links.http.loop import close_loop, new_loop
-from eaglechat.links.http.servers.base import ServerKind
 from eaglechat.links.http.servers.llama_server import LlamaServer, LlamaSwap
 from eaglechat.links.http.servers.openai import VLLM, OpenAIServer, SGLang
 from eaglechat.settings.servers import ServerSettings
@@ -129,7 +128,7 @@ class ServedModel:
 class Found:
     """What answers at an address."""
 
-    kind: ServerKind
+    kind: OpenAIServer
     models: tuple[ServedModel, ...]
     version: str = ""
     drafts: bool | None = None

@@ -1,5 +1,4 @@
-"""What each kind of server defines (the request for a reply, and a reader of the answer), and what
-the kinds share."""
+"""What kinds of servers share: requests for a reply, reasoning in its text, and its end."""
 
 from __future__ import annotations
 
@@ -7,61 +6,23 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 from eaglechat.links.http.servers.chunks import Chunk, Usage, Written
-from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.part_stream import Mode, PartStream, Segment
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import (
     FinishReason,
     Part,
-    Prefill,
     ReplyEnd,
     ReplyTimings,
     Round,
     RoundTimings,
     Token,
 )
-from eaglechat.wire.stats import SpeculationStats
 
 _LIMITS = ("length", "max_tokens", "max_output_tokens", "model_length")
 """Reasons of servers for a reply that ends at a limit."""
-
-
-class ReplyReader:
-    """Turns the chunks of one streamed reply into records."""
-
-    def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
-        """The records that the next chunk completes."""
-        raise NotImplementedError
-
-    def rest(self) -> Iterator[Round]:
-        """The records that were held back, when no more chunks come for whatever reason."""
-        raise NotImplementedError
-
-    def stats(self, of_rounds: SpeculationStats) -> SpeculationStats:
-        """The statistics of the reply at its end: those of its rounds, with what the server counted
-        over the whole reply where the rounds do not say it."""
-        return of_rounds
-
-    def end(self, seed: int, *, is_cancelled: bool) -> ReplyEnd:
-        """How the reply ended."""
-        raise NotImplementedError
-
-
-class ServerKind(Protocol):
-    """A kind of server."""
-
-    name: str
-    """As it is written in “not reported by vLLM”."""
-    can: Capabilities
-
-    def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
-        """The body of the request for a reply."""
-
-    def reader(self, chat: Chat) -> ReplyReader:
-        """A reader for the answer to that request."""
 
 
 def common_body(chat: Chat, model: str, seed: int) -> dict[str, Any]:

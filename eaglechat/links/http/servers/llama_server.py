@@ -9,13 +9,12 @@ from typing import Any
 
 from eaglechat.links.http.servers.base import (
     LONGEST_DRAFT,
-    ReplyReader,
     most_tokens,
     templated_body,
     without_times,
 )
 from eaglechat.links.http.servers.chunks import Chunk, Timings, Written, counted
-from eaglechat.links.http.servers.openai import TextReader
+from eaglechat.links.http.servers.openai import OpenAIServer, TextReader
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.protocol import Chat
 from eaglechat.wire.records import (
@@ -35,7 +34,7 @@ _NO_TIME_MS = 0.01
 microsecond for it."""
 
 
-class LlamaServer:
+class LlamaServer(OpenAIServer):
     """The kind. `n_draft_max` is the longest draft that the server was seen to make, `drafter` is
     who drafts, if that is known: the server does not say it."""
 
@@ -56,7 +55,7 @@ class LlamaServer:
             "return_progress": True,
         }
 
-    def reader(self, chat: Chat) -> ReplyReader:
+    def reader(self, chat: Chat) -> LlamaServerReader:
         return LlamaServerReader(self, chat)
 
 

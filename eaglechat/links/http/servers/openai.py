@@ -13,7 +13,6 @@ from typing import Any
 from eaglechat.links.http.servers.base import (
     Ending,
     ReasoningSplitter,
-    ReplyReader,
     common_body,
     most_tokens,
     templated_body,
@@ -27,15 +26,18 @@ from eaglechat.wire.stats import DrafterStats, SpeculationStats
 
 
 class OpenAIServer:
-    """The kind of a server that is not known to be of another kind."""
+    """A kind of server; this one, if it is not known to be of another."""
 
     name = "this server"
+    """As it is written in “not reported by vLLM”."""
     can = Capabilities()
 
     def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
+        """The body of the request for a reply."""
         return common_body(chat, model, seed)
 
     def reader(self, chat: Chat) -> TextReader:
+        """A reader for the answer to that request."""
         return TextReader(chat)
 
 
@@ -62,9 +64,9 @@ class SGLang(VLLM):
         return super().body(chat, model, seed) | {"return_spec_tokens_details": True}
 
 
-class TextReader(ReplyReader):
-    """Makes each chunk a round. It has one token where the server does not count them as it goes:
-    most send a chunk for each."""
+class TextReader:
+    """Turns the chunks of a streamed reply into records, each chunk into a round. It has one token
+    where the server does not count them as it goes: most send a chunk for each."""
 
     def __init__(self, chat: Chat) -> None:
         self._ending, self._splitter = Ending(chat), ReasoningSplitter()
@@ -72,6 +74,7 @@ class TextReader(ReplyReader):
         self._counts: DraftCounts | None = None
 
     def take(self, chunk: Chunk) -> Iterator[Prefill | Round]:
+        """The records that the next chunk completes."""
         self._ending.take(chunk)
         self._counts = chunk.draft_counts or self._counts
         if not chunk.written:
@@ -87,10 +90,13 @@ class TextReader(ReplyReader):
         yield self._round(texts, self._ending.lap())
 
     def rest(self) -> Iterator[Round]:
+        """The records that were held back, when no more chunks come for whatever reason."""
         if left := self._splitter.rest():
             yield self._round(left, 0.0)
 
     def stats(self, of_rounds: SpeculationStats) -> SpeculationStats:
+        """The statistics of the reply at its end: those of its rounds, with what the server counted
+        over the whole reply where the rounds do not say it."""
         counts = self._counts
         if counts is None:
             return of_rounds

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.servers.base import LONGEST_DRAFT, ReplyReader, most_tokens
+from eaglechat.links.http.servers.base import LONGEST_DRAFT, most_tokens
 from eaglechat.links.http.servers.chunks import ChunkReader
 from eaglechat.links.http.servers.llama_server import LlamaServer
-from eaglechat.links.http.servers.openai import VLLM, OpenAIServer, SGLang
+from eaglechat.links.http.servers.openai import VLLM, OpenAIServer, SGLang, TextReader
 from eaglechat.wire.protocol import Chat, Message
 from eaglechat.wire.records import ReplyEnd, Round
 from eaglechat.wire.stats import stats_of
@@ -65,7 +65,7 @@ def text_of(rounds: Sequence[Round]) -> str:
     return "".join(round_.text for round_ in rounds)
 
 
-def read(reader: ReplyReader, sent: Sequence[dict[str, Any]]) -> tuple[list[Round], ReplyEnd, int]:
+def read(reader: TextReader, sent: Sequence[dict[str, Any]]) -> tuple[list[Round], ReplyEnd, int]:
     """The rounds, the end, and the most tokens that what was sent can stand for."""
     rounds: list[Round] = []
     most = 0
