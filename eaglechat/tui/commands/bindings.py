@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from eaglechat.tui.commands.registry import BY_ID, Keymap, commands_of, keys_of
 from eaglechat.tui.commands.table import COMMANDS
 
 _PRIORITY_SUFFIX = "!"
-"""Ends the id of a command's priority binding, which gets its key before the focused widget."""
+"""Ends the id of a command's priority binding, which gets its keys before the focused widget."""
 _NO_KEY = "unbound"
 
 
@@ -50,11 +50,11 @@ def turn_bindings() -> list[BindingType]:
 
 def textual_keymap(keymap: Keymap) -> dict[str, str]:
     """The argument of `App.set_keymap` that puts other keys in force."""
-    ids: dict[str, str] = {}
-    for id, keys in keymap.items():
-        ids[id] = ",".join(keys)
-        ids[id + _PRIORITY_SUFFIX] = ",".join(key for key in keys if _is_spare(key)) or _NO_KEY
-    return ids
+    return {
+        binding_id: joined
+        for id, keys in keymap.items()
+        for binding_id, joined, _ in _parted(BY_ID[id], keys)
+    }
 
 
 def command_of(binding: Binding) -> Command | None:
@@ -63,29 +63,29 @@ def command_of(binding: Binding) -> Command | None:
 
 
 def _bindings(command: Command) -> Iterator[Binding]:
-    """The binding of the command's keys, and one with priority for keys that a user chose, which
-    may also be keys of the focused widget."""
-    keys = ",".join(command.all_keys)
-    yield _binding(command, command.id, keys, command.priority)
-    if not command.priority:
-        yield _binding(command, command.id + _PRIORITY_SUFFIX, _NO_KEY, True)
+    for id, keys, priority in _parted(command, command.all_keys):
+        yield Binding(
+            keys,
+            command.call(),
+            command.footer or command.title,
+            show=bool(command.footer),
+            priority=priority,
+            tooltip=command.help,
+            id=id,
+        )
 
 
-def _binding(command: Command, id: str, keys: str, priority: bool) -> Binding:
-    return Binding(
-        keys,
-        command.call(),
-        command.footer or command.title,
-        show=bool(command.footer),
-        priority=priority,
-        tooltip=command.help,
-        id=id,
-    )
-
-
-def _is_spare(key: str) -> bool:
-    """Whether the key may be taken from any focused widget: none types or moves by it."""
-    return re.search(r"ctrl\+|alt\+|^f\d+$", key) is not None
+def _parted(command: Command, keys: Sequence[str]) -> list[tuple[str, str, bool]]:
+    """The ids, keys and priorities of a command's two bindings. Keys by which no widget types or
+    moves come before the focused widget, but for the prompt's own, which wait for the letters
+    before them."""
+    is_prompts = command.scopes == ("prompt",)
+    first = [key for key in keys if not is_prompts and re.search(r"ctrl\+|alt\+|^f\d+$", key)]
+    later = [key for key in keys if key not in first]
+    return [
+        (command.id, ",".join(later) or _NO_KEY, False),
+        (command.id + _PRIORITY_SUFFIX, ",".join(first) or _NO_KEY, True),
+    ]
 
 
 async def run_own_key(field: Widget, event: events.Key) -> None:

@@ -93,8 +93,6 @@ class Command:
     """Function keys and the like, which some terminals and laptops use themselves."""
     action: str = ""
     """The Textual action of the screen or widget, with {} for the value; empty: the id's verb."""
-    priority: bool = False
-    """The command gets the key before the focused widget."""
     turn_key: str = ""
     """One more key, which holds while a turn is selected and the transcript has the focus."""
     group: Group | None = None

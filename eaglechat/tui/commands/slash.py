@@ -78,8 +78,6 @@ def parse(text: str) -> Call:
     """
     name, _, rest = text.removeprefix(SLASH).replace("\n", " \n", 1).partition(" ")
     name, value = name.strip(), rest.strip()
-    if not value and (call := _value_alone(name)) is not None:
-        return call
     command = _find(name)
     argument = command.argument
     if not value:
@@ -133,19 +131,6 @@ def _find(name: str) -> Command:
 def _called(name: str) -> dict[str, Command]:
     """The commands that are also called so, by id."""
     return {command.id: command for command in BY_SLASH.values() if name in command.words}
-
-
-def _value_alone(name: str) -> Call | None:
-    """The command of which this is one of the values, if it is nothing else: `/tree`."""
-    taken = any(one.startswith(name) for one in (*BY_SLASH, *(c.verb for c in BY_SLASH.values())))
-    found = [
-        command
-        for command in BY_SLASH.values()
-        if command.argument is not None and name in command.argument.words
-    ]
-    if taken or _called(name) or len(found) != 1:
-        return None
-    return Call(found[0], name)
 
 
 def _unknown(name: str, near: list[str]) -> str:

@@ -32,7 +32,7 @@ def test_a_name_is_one_commands() -> None:
         ("/temperature 0.8", "chat.temperature", 0.8), ("/te 1 ", "chat.temperature", 1.0),
         ("/model", "chat.model", None), ("/model a b", "chat.model", "a b"),
         ("/qu", "app.quit", None), ("/help\n", "app.help", None),
-        ("/tree", "chat.shape", "tree"), ("/json", "chat.export", "json"),
+        ("/shape tree", "chat.shape", "tree"), ("/export json", "chat.export", "json"),
         ("/retry", "chat.again", None), ("/system", "chat.role", None),
         ("/history", "chats.open", None), ("/search fox", "chats.open", "fox"),
         ("/exit", "app.quit", None), ("/benchmark", "chat.compare", None),

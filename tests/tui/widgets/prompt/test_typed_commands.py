@@ -61,7 +61,7 @@ async def test_a_control_that_the_screen_does_not_show_is_said_when_it_is_set(
         await user.open_chat()
         for typed in ("/n 5", "/temp 0.4", "/ngram"):
             await user.ask(typed)
-        await user.ask("/tree")
+        await user.ask("/shape tree")
         await user.sees("From the next reply on: shape tree.")
         assert len(user.notices) == 1
         await user.ask("hello", rounds=2)
