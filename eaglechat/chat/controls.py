@@ -98,7 +98,7 @@ N_DRAFT_MAX = RangeControl(
 P_MIN = RangeControl("p_min", "speculation")
 NGRAM = Control("ngram", "speculation")
 SHAPE = ChoiceControl("shape", "speculation", words=("chain", "tree", AUTO))
-TEMPERATURE = RangeControl("temperature", "generation", maximum=2)
+TEMPERATURE = RangeControl("temperature", "generation", maximum=5)
 CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, P_MIN, TEMPERATURE, SHAPE)
 """The controls that also apply to a reply that is being written."""
 

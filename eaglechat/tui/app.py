@@ -30,7 +30,7 @@ from eaglechat.links.base import Link
 from eaglechat.links.http.address import same_server
 from eaglechat.settings import Problem, Settings
 from eaglechat.settings.servers import ServerSettings, key_variable
-from eaglechat.tui.commands.bindings import bindings_of, textual_keymap
+from eaglechat.tui.commands.bindings import active_commands, bindings_of, textual_keymap
 from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.keymap import read_keymap
 from eaglechat.tui.commands.registry import SEARCH_KEY, key_of, keys_of, use, with_keys
@@ -358,6 +358,12 @@ class EagleApp(App[None]):
         from eaglechat.tui.screens.settings import SettingsScreen
 
         self._toggle(SettingsScreen(self.services))
+
+    async def action_run_command(self, id: str) -> None:
+        """Run a command that holds now: its name on a border was clicked."""
+        for active in active_commands(self.screen):
+            if active.command.id == id and active.enabled:
+                await self.run_action(active.command.call(), active.node)
 
     def action_leader(self) -> None:
         from eaglechat.tui.screens.more import MoreScreen

@@ -59,7 +59,7 @@ def morning(home: Path, where: dict[str, Any]) -> None:
         answered(terminal)
 
         leader(terminal, "j")
-        terminal.says(r"(Copied|Sent) \d+ lines? of python")
+        terminal.says(r"Copied \d+ lines? of python")
         assert terminal.copied().startswith("def ")
 
         leader(terminal, "r")

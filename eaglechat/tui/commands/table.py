@@ -75,6 +75,9 @@ MENU = (
        "menu library", "leader exclamation_mark", group="Models", words="pairs eagle mtp dflash"),
     _c("menu.library", "Models on this machine", "Load, pair up or delete models on this machine",
        "menu", "leader l", group="Models", words="delete files local drafts pair open path"),
+    _c("library.newer", "Newer versions",
+       "Ask the Hub which models are newer there, or download the highlighted one of these",
+       "library", "leader u", group="Models", words="update upgrade versions"),
     _c("menu.suspend", "Suspend", "Suspend eaglechat; fg in the shell resumes it", "menu", "ctrl+z",
        action="app.suspend", words="background shell"),
 )

@@ -26,7 +26,7 @@ from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import MUTED, Line
 from eaglechat.tui.widgets.tick_list import TickList
@@ -317,7 +317,7 @@ class ContendersDialog(EagleModal[tuple[bool, tuple[Speculation, ...]]]):
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog") as dialog:
             dialog.border_title = "What is compared with plain decoding?"
-            dialog.border_subtitle = with_keys(
+            dialog.border_subtitle = clickable(
                 f"Space chooses, {TAB} and {ENTER} measure, {{dialog.back}} back"
             )
             rows = [

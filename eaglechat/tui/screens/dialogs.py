@@ -8,9 +8,9 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, Input, Static
 
 from eaglechat.tui.commands.bindings import moves
-from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
+from eaglechat.tui.commands.registry import ENTER, TAB
 from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 
 OTHER_BUTTON = moves({"left,right": "other"})
 
@@ -32,7 +32,7 @@ class ConfirmDialog(EagleModal[bool]):
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog") as dialog:
             dialog.border_title = self._title
-            dialog.border_subtitle = with_keys(
+            dialog.border_subtitle = clickable(
                 f"{TAB} moves, {ENTER} presses, {{dialog.back}} cancels"
             )
             with VerticalScroll(classes="dialog-text", can_focus=False):
@@ -91,7 +91,7 @@ class AskDialog(EagleModal[str]):
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog") as dialog:
             dialog.border_title = self._title
-            dialog.border_subtitle = with_keys(f"{ENTER} takes it, {{dialog.back}} back")
+            dialog.border_subtitle = clickable(f"{ENTER} takes it, {{dialog.back}} back")
             yield Input(self._written, compact=True)
             yield Static(self._text, classes="muted", markup=False)
         yield TooSmall()

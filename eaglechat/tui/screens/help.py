@@ -16,12 +16,11 @@ from textual.widgets.option_list import Option
 
 from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.command import Group
-from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.commands.search import Entry
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.screens.palette import found, keys_in_words, run_of
 from eaglechat.tui.widgets.filter import Filter, Rows
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.words.wording import GLOSSARY
 
 TERM_CELLS = 16
@@ -84,7 +83,7 @@ class HelpScreen(EagleModal[Entry]):
         chosen = self.query_one(Filter).chosen
         runs = chosen is not None and self.entries[chosen].run is not None
         said = "{list.choose} runs it, {dialog.back} closes" if runs else "{dialog.back} closes"
-        self.query_one("#help").border_subtitle = with_keys(said)
+        self.query_one("#help").border_subtitle = clickable(said)
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)

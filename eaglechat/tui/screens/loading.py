@@ -17,6 +17,7 @@ from eaglechat import paths
 from eaglechat.chat.controls import first_speculation
 from eaglechat.hub.local import bandwidth
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
 from eaglechat.links.crashes import starts_again
 from eaglechat.tui.commands.registry import with_keys
@@ -52,8 +53,8 @@ _WHAT_TO_DO = {
     "server": "Check the server, and its entry in config.toml if it has one, and try again.",
     "missing": "Choose another model of the server: --model, or model in its entry.",
     "which_model": "Then start again.",
-    "session_init": "Back leads to the menu: choose the draft that was made for this target there, "
-    "or the target alone.",
+    "session_init": "Load the target without this draft, or choose the one that was made for it in "
+    "the menu.",
 }
 """Advice to the user for each error code."""
 
@@ -103,6 +104,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
                 yield Static("", id="what-to-do", markup=False)
             with Horizontal(classes="buttons"):
                 yield Button("Try again", id="again", variant="primary", compact=True)
+                yield Button("Without the draft", id="alone", compact=True)
                 yield Button("Cancel", id="cancel", compact=True)
         yield Prompt(
             id="prompt",
@@ -209,9 +211,16 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self._copying += 1
         self._request_id, self._loaded = 0, None
 
+    @on(Button.Pressed, "#alone")
+    def _load_alone(self) -> None:
+        """Load the target without its draft, which may be what failed."""
+        self._pair = pair_of_files(self._pair.target, None)
+        self._load()
+
     @on(Button.Pressed, "#again")
     def _load(self) -> None:
         self.remove_class("-failed")
+        self.set_class(self._pair.draft is not None, "-with-draft")
         self._title("Connecting to" if self._pair.server else "Loading")
         self._restarts.clear()
         self._show_restarts()

@@ -12,9 +12,9 @@ from textual.widgets import OptionList, Static
 
 from eaglechat.tui.commands.bindings import Active, active_commands, moves
 from eaglechat.tui.commands.command import LEADER, Group
-from eaglechat.tui.commands.registry import SEARCH_KEY, key_of, name_of, with_keys
+from eaglechat.tui.commands.registry import SEARCH_KEY, key_of, name_of
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, TooSmall
-from eaglechat.tui.widgets.frame import ScrolledFrame
+from eaglechat.tui.widgets.frame import ScrolledFrame, clickable
 from eaglechat.tui.widgets.readouts import MUTED
 
 _AROUND = 8
@@ -49,7 +49,7 @@ class MoreScreen(EagleModal[None]):
     def compose(self) -> ComposeResult:
         with ScrolledFrame(classes="dialog", id="more", can_focus=False) as dialog:
             dialog.border_title = f"{key_of('app.leader')}, then"
-            dialog.border_subtitle = with_keys(
+            dialog.border_subtitle = clickable(
                 f"{name_of(SEARCH_KEY)} searches everything, {{dialog.back}} back"
             )
             shown = {group: held for group, held in self._groups.items() if held}

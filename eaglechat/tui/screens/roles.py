@@ -12,10 +12,9 @@ from textual.widgets import Input, OptionList, Static
 
 from eaglechat.chat.writing.roles import NO_ROLE, is_name, load_roles
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.widgets.filter import Filter, Rows
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.words.failures import wrong_role
 
@@ -75,7 +74,7 @@ class RolesScreen(EagleModal[RoleChoice]):
             for name, description in self._named
         )
         does = "{list.choose} chooses" if words.chosen is not None else "{list.choose} writes it"
-        self.query_one("#roles").border_subtitle = with_keys(
+        self.query_one("#roles").border_subtitle = clickable(
             f"{does}, {{chat.editor}} edits the file, {{dialog.back}} back"
         )
 

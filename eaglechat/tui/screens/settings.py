@@ -15,11 +15,10 @@ from textual.widgets.option_list import Option
 from eaglechat.settings import SettingDoc, describe
 from eaglechat.settings.description import WrongValueError, parse, wanted, written
 from eaglechat.tui.commands.bindings import moves
-from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter, Rows
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED, Line
 from eaglechat.words.wording import VISIBLE_WHITESPACE
 
@@ -218,7 +217,7 @@ class SettingsScreen(EagleModal[None]):
         self._show_keys("{list.choose} changes, ← → other value, {dialog.back} closes")
 
     def _show_keys(self, keys: str) -> None:
-        self.query_one("#settings").border_subtitle = with_keys(keys)
+        self.query_one("#settings").border_subtitle = clickable(keys)
 
     def action_back(self) -> None:
         if self._edited is not None:

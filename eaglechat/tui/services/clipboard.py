@@ -60,5 +60,4 @@ def copy(app: App[Any], text: str, what: str) -> None:
     text = text.encode("utf-8", "replace").decode()
     # Not the app's own, which calls this.
     App.copy_to_clipboard(app, text)
-    sentence = f"Copied {what}." if put(text) else f"Sent {what} to the terminal's clipboard."
-    app.notify(sentence)
+    app.notify(f"Copied {what}{'' if put(text) else ' through the terminal'}.")

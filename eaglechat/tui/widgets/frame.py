@@ -1,10 +1,13 @@
-"""The frames of dialogs."""
+"""The frames of dialogs, and the words on them."""
 
 from __future__ import annotations
 
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
+from textual.style import Style
 from textual.widget import Widget
+
+from eaglechat.tui.commands.registry import BY_ID, KEY_PLACEHOLDER, with_keys
 
 
 class _PlainTitles(Widget):
@@ -20,3 +23,14 @@ class Frame(_PlainTitles, Vertical):
 
 class ScrolledFrame(_PlainTitles, VerticalScroll):
     pass
+
+
+def clickable(text: str) -> Content:
+    """What can be done in a dialog, such as `{list.choose} loads, {dialog.back} back`, for its
+    border: with the names of the keys, and a click on a part does it."""
+    parts = []
+    for part in text.split(", "):
+        named = [id for id in KEY_PLACEHOLDER.findall(part) if id in BY_ID]
+        does = Style.from_meta({"@click": f"app.run_command('{named[0]}')"}) if named else ""
+        parts.append(Content.styled(with_keys(part), does))
+    return Content(", ").join(parts)

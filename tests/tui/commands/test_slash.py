@@ -102,12 +102,12 @@ def test_commands_are_offered_with_what_they_take() -> None:
     assert offered is not None
     (completion, *_) = offered.completions
     assert (completion.shown, completion.text, completion.is_whole) == (
-        "/temp 0-2",
+        "/temp 0-5",
         "/temp ",
         False,
     )
     (hint,) = getattr(slash.completions_of("/temp ", names), "completions", ())
-    assert (hint.shown, hint.text) == ("0 to 2", "")
+    assert (hint.shown, hint.text) == ("0 to 5", "")
     words = getattr(slash.completions_of("/think o", names), "completions", ())
     assert [completion.text for completion in words] == ["auto", "on", "off"]
     (pair,) = getattr(slash.completions_of("/model smol", names), "completions", ())

@@ -159,8 +159,8 @@ async def test_downloads_are_paused_resumed_and_cancelled_by_key_and_by_mouse(
         await user.sees("45%     1.1 GB of 2.5 GB")
         await user.press("space")
         await user.sees("paused · Space resumes")
-        await user.click("#pause")
-        await user.click("#cancel")
+        await user.click_text("pauses or resumes")
+        await user.click_text("cancels")
         desk.moving = []
         await user.sees("No downloads in progress")
         assert halting.asked == [("pause", pair.name), ("resume", pair.name), ("cancel", pair.name)]

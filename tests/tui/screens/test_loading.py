@@ -304,6 +304,12 @@ async def test_a_load_that_fails_says_why_and_can_be_tried_again(
         user.engine.load_error = user.engine.start_error = None
         user.engine.hold_load = False
         user.engine.protocol = protocol.PROTOCOL_VERSION
+        if trouble == "load":
+            await user.click("#alone")
+            await user.on(ChatScreen)
+            load = user.engine.requests(protocol.Load)[-1]
+            assert (Path(load.target).name, load.draft) == ("target.gguf", None)
+            return
         await user.press("enter")
         await user.on(ChatScreen)
 

@@ -178,7 +178,7 @@ async def test_control_c_copies_a_selection_and_otherwise_says_how_to_quit(drive
         await user.sees("Nothing is selected to copy; Ctrl+Q quits")
         await user.press("shift+home", "ctrl+c")
         await user.until(lambda: user.app.clipboard == "copy me", "the copy")
-        await user.sees("Sent the selection to the terminal's clipboard")
+        await user.sees("Copied the selection through the terminal")
         assert isinstance(user.app.screen, ChatScreen)
 
 

@@ -19,7 +19,7 @@ from eaglechat.chat.recording import Recording
 from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.records import FinishReason, Origin, Round, Token
 from eaglechat.words.bars import bar
@@ -62,7 +62,7 @@ class InsideScreen(EagleModal[None]):
 
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog", id="inside") as dialog:
-            dialog.border_subtitle = with_keys("← → other rounds, {dialog.back} back")
+            dialog.border_subtitle = clickable("← → other rounds, {dialog.back} back")
             with VerticalScroll(id="inside-text"):
                 yield Static(id="inside-round")
         yield TooSmall()

@@ -9,10 +9,9 @@ from textual.widgets import Static
 
 from eaglechat.chat.conversation.session import STAND_IN
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Rendered
 from eaglechat.words.wording import one_decimal, plural
@@ -33,7 +32,7 @@ class SeenScreen(EagleModal[None]):
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog", id="seen") as dialog:
             dialog.border_title = "What the model sees"
-            dialog.border_subtitle = with_keys("{chat.copy} copies, {dialog.back} back")
+            dialog.border_subtitle = clickable("{chat.copy} copies, {dialog.back} back")
             yield Static(self._summary, classes="muted", markup=False)
             with VerticalScroll(id="seen-text"):
                 yield Static(self._drawn())

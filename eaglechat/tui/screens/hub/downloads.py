@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal
 from textual.content import Content
-from textual.widgets import Button, OptionList, Static
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.registry import ENTER, key_of, with_keys
+from eaglechat.tui.commands.registry import ENTER, key_of
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Rows
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words.bars import bar
 
@@ -67,17 +66,12 @@ class DownloadsScreen(EagleModal[Pair]):
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog", id="downloads") as dialog:
             dialog.border_title = "Downloads"
-            dialog.border_subtitle = with_keys(
+            dialog.border_subtitle = clickable(
                 "{downloads.pause} pauses or resumes, {list.remove} cancels, "
                 f"{ENTER} loads, {{dialog.back}} back"
             )
             yield Static(_NOTHING, id="nothing", classes="muted", markup=False)
             yield Rows(id="list")
-            with Horizontal(classes="buttons"):
-                yield Button("Pause", id="pause", compact=True)
-                yield Button("Cancel", id="cancel", compact=True)
-                yield Button("Load", id="choose", variant="primary", compact=True)
-                yield Button("Back", id="back", compact=True)
         yield TooSmall()
 
     def on_mount(self) -> None:
@@ -124,21 +118,6 @@ class DownloadsScreen(EagleModal[Pair]):
             self.dismiss(awaited.pair)
         options.display = bool(rows)
         self.query_one("#nothing").display = not rows
-        self._show_buttons()
-
-    @on(OptionList.OptionHighlighted)
-    def _show_buttons(self) -> None:
-        install, unfinished = self._chosen
-        stage = install.stage.value if install else ""
-        pause, cancel, choose = (
-            self.query_one(f"#{id}", Button) for id in ("pause", "cancel", "choose")
-        )
-        pause.display = stage in ("downloading", "paused")
-        pause.label = "Resume" if stage == "paused" else "Pause"
-        cancel.display = install is not None and stage != "installed"
-        is_pair = install is not None and install.pair is not None
-        choose.display = unfinished is not None or is_pair or stage == "failed"
-        choose.label = {"installed": "Load", "failed": "Try again"}.get(stage, "Resume")
 
     @property
     def _chosen(self) -> tuple[InstallSnapshot | None, CatalogueEntry | None]:
@@ -152,7 +131,6 @@ class DownloadsScreen(EagleModal[Pair]):
 
     # What the keys do
 
-    @on(Button.Pressed, "#pause")
     def action_pause(self) -> None:
         install, _ = self._chosen
         downloads = self._services.desk.downloads
@@ -167,7 +145,6 @@ class DownloadsScreen(EagleModal[Pair]):
             self.notify("Only a download can be paused.")
         self._draw()
 
-    @on(Button.Pressed, "#cancel")
     def action_remove(self) -> None:
         install, _ = self._chosen
         downloads = self._services.desk.downloads
@@ -182,7 +159,6 @@ class DownloadsScreen(EagleModal[Pair]):
         self._find_unfinished()
         self._draw()
 
-    @on(Button.Pressed, "#choose")
     @on(OptionList.OptionSelected)
     def _choose(self) -> None:
         install, unfinished = self._chosen
@@ -195,10 +171,6 @@ class DownloadsScreen(EagleModal[Pair]):
             downloads.resume(install.name)
         elif install is not None and install.stage.value == "paused":
             self.action_pause()
-
-    @on(Button.Pressed, "#back")
-    def _back(self) -> None:
-        self.dismiss()
 
 
 def _row(install: InstallSnapshot, width: int) -> Content:

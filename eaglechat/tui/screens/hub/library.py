@@ -7,9 +7,8 @@ from functools import partial
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal
 from textual.content import Content
-from textual.widgets import Button, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 
 from eaglechat.chat.history.listing import count_of
 from eaglechat.hub.errors import HubError
@@ -27,12 +26,11 @@ from eaglechat.hub.local.removal import Removal, plan_removal, remove
 from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter, Rows
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import DrafterKind
 from eaglechat.words import drafting, wording
@@ -64,19 +62,14 @@ class LibraryScreen(EagleModal[Pair]):
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog", id="library") as dialog:
             dialog.border_title = "Models on this machine"
-            dialog.border_subtitle = with_keys(
-                "{list.choose} loads, {list.remove} deletes, {dialog.back} back"
+            dialog.border_subtitle = clickable(
+                "{list.choose} loads, {menu.drafts} drafts, {library.newer} newer, "
+                "{list.remove} deletes, {dialog.back} back"
             )
             rows = Rows(id="models")
             yield Filter(rows, id="filter")
             yield Static("Scanning the folders…", id="said", markup=False)
             yield rows
-            with Horizontal(classes="buttons"):
-                yield Button("Load", id="load", variant="primary", compact=True)
-                yield Button("Find drafts", id="drafts", compact=True)
-                yield Button("Find newer", id="newer", compact=True)
-                yield Button("Delete…", id="delete", compact=True)
-                yield Button("Back", id="back", compact=True)
         yield TooSmall()
 
     def on_mount(self) -> None:
@@ -179,11 +172,6 @@ class LibraryScreen(EagleModal[Pair]):
         ]
         self.query_one(Filter).show(rows, highlight=highlighted)
         self._say(self._heading())
-        for button in ("#delete", "#drafts"):
-            self.query_one(button).display = not self._pairs
-        from_hub = any(model.source is Source.HUGGING_FACE for model in self._models)
-        self.query_one("#newer").display = from_hub and not self._pairs
-        self._name_button()
 
     def _heading(self) -> str:
         if self._pairs:
@@ -200,7 +188,6 @@ class LibraryScreen(EagleModal[Pair]):
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
-    @on(Button.Pressed, "#load")
     def _choose(self) -> None:
         index = self.query_one(Filter).chosen
         if index is None or self._models is None:
@@ -222,7 +209,6 @@ class LibraryScreen(EagleModal[Pair]):
                 bad=True,
             )
 
-    @on(Button.Pressed, "#drafts")
     def action_drafts(self) -> None:
         from eaglechat.tui.screens.hub.search import SearchScreen
 
@@ -235,12 +221,6 @@ class LibraryScreen(EagleModal[Pair]):
         else:
             self._say(f"{model.name} takes no drafts.", bad=True)
 
-    @on(OptionList.OptionHighlighted)
-    def _name_button(self) -> None:
-        self.query_one("#newer", Button).label = (
-            "Get newer" if self._highlighted_newer else "Find newer"
-        )
-
     @property
     def _highlighted_newer(self) -> LocalModel | None:
         index = self.query_one(Filter).chosen
@@ -248,11 +228,12 @@ class LibraryScreen(EagleModal[Pair]):
             return None
         return self._models[index] if self._models[index].name in self._newer else None
 
-    @on(Button.Pressed, "#newer")
-    def _ask_or_get(self) -> None:
+    def action_newer(self) -> None:
         """Ask the Hub which models are newer there, or get the highlighted one of them."""
         model, models = self._highlighted_newer, self._models or []
-        if model is not None:
+        if not any(one.source is Source.HUGGING_FACE for one in models):
+            self._say("None of these models is from the Hub.", bad=True)
+        elif model is not None:
             self._say(f"Asking the Hub for {model.name}…")
             self.in_background(lambda: self._get_newer(model))
         else:
@@ -279,14 +260,12 @@ class LibraryScreen(EagleModal[Pair]):
         else:
             yield partial(self.open, DownloadsScreen(self._services), self.dismiss)
 
-    @on(Button.Pressed, "#delete")
     def action_remove(self) -> None:
         index = self.query_one(Filter).chosen
         if index is not None and self._models is not None and not self._pairs:
             model = self._models[index]
             self.in_background(lambda: self._plan_removal(model))
 
-    @on(Button.Pressed, "#back")
     def action_back(self) -> None:
         if self._pairs:
             self._pairs = []

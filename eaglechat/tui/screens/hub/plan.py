@@ -19,11 +19,11 @@ from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.base import Lifecycle, Ready
-from eaglechat.tui.commands.registry import ENTER, with_keys
+from eaglechat.tui.commands.registry import ENTER
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.dialogs import OTHER_BUTTON
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words import drafting
 
@@ -49,7 +49,7 @@ class PlanScreen(EagleModal[bool]):
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog", id="plan") as dialog:
             dialog.border_title = f"Install {self._entry.name}"
-            dialog.border_subtitle = with_keys(f"{ENTER} presses, {{dialog.back}} back")
+            dialog.border_subtitle = clickable(f"{ENTER} presses, {{dialog.back}} back")
             with VerticalScroll(id="plan-text"):
                 yield Static("Asking the Hub for the files…", id="what", markup=False)
                 yield Static("", id="memory", markup=False)

@@ -34,13 +34,12 @@ from eaglechat.hub.references import (
     whole_models,
 )
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter, Rows
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words import ways, wording
 
@@ -105,7 +104,7 @@ class SearchScreen(EagleModal[Pair]):
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog", id="search") as dialog:
             dialog.border_title = "Search the Hub" if self._of is None else "Find drafts"
-            dialog.border_subtitle = with_keys("{list.choose} chooses, {dialog.back} a step back")
+            dialog.border_subtitle = clickable("{list.choose} chooses, {dialog.back} a step back")
             rows = Rows(id="found")
             words = Filter(rows, id="words")
             yield words

@@ -27,7 +27,7 @@ from eaglechat.tui.screens.dialogs import AskDialog
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter, Rows
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.words import failures, wording
 
@@ -62,7 +62,7 @@ class ChatsScreen(EagleModal[SavedChat]):
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog", id="past") as dialog:
             dialog.border_title = "Past chats"
-            dialog.border_subtitle = with_keys(
+            dialog.border_subtitle = clickable(
                 "{list.choose} opens, {chats.rename} renames, {list.remove} deletes, "
                 "{app.leader} more"
             )

@@ -13,13 +13,13 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
 from eaglechat.chat.history.saved_chat import SavedChat
-from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
+from eaglechat.tui.commands.registry import ENTER, TAB
 from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import Format, free_file, render, write
 from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.widgets.filter import Rows
-from eaglechat.tui.widgets.frame import Frame
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
@@ -56,7 +56,7 @@ class ExportScreen(EagleModal[None]):
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog", id="export") as dialog:
             dialog.border_title = "Export the chat"
-            dialog.border_subtitle = with_keys(
+            dialog.border_subtitle = clickable(
                 f"{ENTER} writes the file, {TAB} moves, {{dialog.back}} back"
             )
             rows = [

@@ -69,7 +69,7 @@ async def test_a_chat_that_cannot_be_saved_can_be_copied(
         await user.on(ExportScreen)
         await user.press("end", "enter")
         await user.on(ChatScreen)
-        await user.sees("Sent the chat as Markdown to the terminal")
+        await user.sees("Copied the chat as Markdown through the terminal")
     assert copied[0].startswith("# Why?")
 
 
