@@ -97,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
             # Not before: it loads torch, which takes seconds.
             from eaglechat.train.run import TrainingRun
 
-            run = TrainingRun(settings, display.show, lambda: interrupt.happened)
-            outcome = run.go()
+            training = TrainingRun(settings, display.show, lambda: interrupt.happened)
+            outcome = training.go()
     except PausedError:
         display.end()
         complain("stopped; everything is saved, and the same command resumes")
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
         display.end()
     report = _report(outcome, settings)
     print(report)
-    run.write(settings.report, (report + "\n").encode())
+    training.write(settings.report, (report + "\n").encode())
     return OK
 
 
