@@ -67,8 +67,9 @@ def plan_removal(models: Sequence[LocalModel]) -> Removal:
                 f"`ollama rm {model.name}` removes it"
             )
             raise PermissionError(errno.EPERM, said, model.name)
-        is_unfinished = model.kind is ModelKind.UNFINISHED
-        if is_unfinished and RepoCache.of(model.path).is_downloading(model.path):
+        if model.kind is ModelKind.UNFINISHED and RepoCache.of(model.path).is_downloading(
+            model.path
+        ):
             raise OSError(errno.EBUSY, "it is being downloaded; cancel that first", model.name)
         for file in model.files:
             found = [file]
@@ -78,9 +79,6 @@ def plan_removal(models: Sequence[LocalModel]) -> Removal:
                     found = [*cache.links_to(blob), blob]
                     revisions = max(revisions, len(found) - 1)
             files |= {path: _freed(path) for path in (next(hops(one)) for one in found)}
-        if is_unfinished:
-            # The file is sparse: its gaps take no disk space.
-            files[next(hops(model.path))] = model.size_bytes
     for store in {RepoCache.of(model.path).cache_dir for model in _in_cache(models)}:
         files |= _orphaned(store, files)
     return Removal(tuple(models), files, revisions)

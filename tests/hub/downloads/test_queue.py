@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,27 @@ def test_a_pair_that_failed_is_resumed_by_installing_it_again(
     failed = until_stage(downloads, "one", Stage.FAILED)
     assert "is not where the Hub says it is" in (failed.error or "")
     downloads.install(plan)
+    until_stage(downloads, "one", Stage.INSTALLED)
+
+
+def test_a_conversion_is_paused_and_goes_on(
+    downloads: Downloads, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = install.finish
+
+    def without_end(plan: Plan, cache: Path, on_progress: Callable[[str, int, int], None]) -> None:
+        while True:
+            on_progress("converting", 1, 2)
+
+    monkeypatch.setattr(install, "finish", without_end)
+    downloads.install(install.plan(hub, ONE))
+    until(lambda: look(downloads, "one").step == "converting")
+    shown = look(downloads, "one")
+    assert (shown.stage, shown.bytes_done, shown.bytes_total) == (Stage.CONVERTING, 1, 2)
+    downloads.pause("one")
+    assert look(downloads, "one").stage is Stage.PAUSED
+    monkeypatch.setattr(install, "finish", finish)
+    downloads.resume("one")
     until_stage(downloads, "one", Stage.INSTALLED)
 
 
