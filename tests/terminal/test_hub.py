@@ -55,6 +55,7 @@ def open_app(home: Path, hub: FakeHub) -> Terminal:
         "EAGLECHAT_HOME": str(home / "eaglechat"),
         "HF_HOME": str(home / "hf"),
         "HF_ENDPOINT": hub.endpoint,
+        "HF_HUB_OFFLINE": "0",
         "HF_TOKEN": "",
         "PYTHONPATH": str(ROOT),
     }
