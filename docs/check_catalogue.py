@@ -26,7 +26,7 @@ from eaglechat.hub.units import format_bytes
 def problems(hub: Hub, entry: CatalogueEntry) -> Iterator[str]:
     """What is wrong with one pair. Raises OfflineError."""
     try:
-        for repo in filter(None, (entry.target.repo, entry.draft.repo, entry.draft.checkpoint)):
+        for repo in filter(None, (entry.target.of_hub, entry.draft.of_hub)):
             if renamed := hub.repo(repo).renamed:
                 yield f"{repo} is now called {renamed}"
         plan = install.plan(hub, entry)

@@ -13,7 +13,7 @@ import tomlkit
 from eaglechat import paths
 from eaglechat.engine.llama import workarounds
 from eaglechat.hub import catalogue
-from eaglechat.hub.catalogue import CatalogueEntry, GGUFSource
+from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
 from eaglechat.hub.local import installed
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary
@@ -70,7 +70,7 @@ def begun_installs() -> tuple[Write, Callable[[], set[str]]]:
 
 def own_pairs() -> tuple[Write, Callable[[], set[str]]]:
     def add(name: str) -> None:
-        catalogue.remember(CatalogueEntry(name=name, target=GGUFSource(repo=f"user/{name}")))
+        catalogue.remember(CatalogueEntry(name=name, target=ModelSource(repo=f"user/{name}")))
 
     return add, lambda: {entry.name for entry in catalogue.read(paths.user_catalogue())[0]}
 

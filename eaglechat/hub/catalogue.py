@@ -45,11 +45,13 @@ _SHAPES = {
 """The patterns above in words, by the key that they apply to."""
 
 
-class GGUFSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A GGUF on the Hub, by file (of a split one, the first) or by quantisation; or, with `path`
-    alone, one on this machine."""
+class ModelSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a model comes from: a GGUF in `repo`, by file (of a split one, the first) or by
+    quantisation, a `checkpoint` that is converted after its download, or the `path` of a GGUF on
+    this machine. With none of them it is no model, and false."""
 
     repo: RepoName = ""
+    checkpoint: RepoName = ""
     path: str = ""
     file: GGUFName | None = None
     quantization: str | None = None
@@ -59,15 +61,27 @@ class GGUFSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sha256: Sha256 | None = None
 
     def __post_init__(self) -> None:
-        if bool(self.repo) == bool(self.path):
-            raise ValueError("needs either repo (on the Hub) or path (on this machine)")
-        if self.path and (self.file or self.quantization or self.sha256):
-            raise ValueError("a path has no file, quantization or sha256 beside it")
+        n_places = sum(map(bool, (self.repo, self.checkpoint, self.path)))
+        of_file = (self.file, self.quantization, self.sha256)
+        if n_places > 1 or (n_places == 0 and any((*of_file, self.size))):
+            raise ValueError(
+                "needs either repo (a GGUF), checkpoint (to convert) or path (on this machine)"
+            )
+        if any(of_file) and not self.repo:
+            raise ValueError("only a repo has file, quantization or sha256 beside it")
         if self.file and self.quantization:
             raise ValueError("names a file and a quantisation: leave one of them out")
 
+    def __bool__(self) -> bool:
+        return bool(self.of_hub or self.path)
+
     def __str__(self) -> str:
-        return self.path or str(self.reference)
+        return self.path or self.checkpoint or (str(self.reference) if self.repo else "")
+
+    @property
+    def of_hub(self) -> str:
+        """The repository on the Hub; empty for a file on this machine, and for no model."""
+        return self.repo or self.checkpoint
 
     @property
     def local(self) -> Path:
@@ -79,55 +93,12 @@ class GGUFSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return HubReference(self.repo, self.quantization, self.file, self.revision)
 
 
-class DraftSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A draft: a GGUF in `repo`, or a `checkpoint` that is converted after the download. With
-    neither there is none: the target's own heads draft, or n-grams."""
-
-    repo: RepoName | None = None
-    checkpoint: RepoName | None = None
-    file: GGUFName | None = None
-    quantization: str | None = None
-    revision: Revision = "main"
-    size: Size | None = None
-    sha256: Sha256 | None = None
-
-    def __post_init__(self) -> None:
-        is_one = (self.repo is None) != (self.checkpoint is None)
-        if not is_one and any((self.repo, self.file, self.quantization, self.sha256, self.size)):
-            raise ValueError("needs either repo (a GGUF) or checkpoint (to convert)")
-        if self.checkpoint and (self.file or self.quantization or self.sha256):
-            raise ValueError("a checkpoint has no file, quantization or sha256 of its own")
-        if self.file and self.quantization:
-            raise ValueError("names a file and a quantisation: leave one of them out")
-
-    def __str__(self) -> str:
-        """Empty if there is none."""
-        return str(self.gguf or self.checkpoint or "")
-
-    @property
-    def gguf(self) -> GGUFSource | None:
-        """The draft if it is a GGUF; None for a checkpoint, and if there is none."""
-        if self.repo is None:
-            return None
-        return GGUFSource(
-            repo=self.repo,
-            file=self.file,
-            quantization=self.quantization,
-            revision=self.revision,
-            size=self.size,
-            sha256=self.sha256,
-        )
-
-
-NO_DRAFT = DraftSource()
-
-
 class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A target and a draft for it, if it needs one. Unknown fields are empty."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*\Z")]
-    target: GGUFSource
-    draft: DraftSource = NO_DRAFT
+    target: ModelSource
+    draft: ModelSource = ModelSource()
     title: str = ""
     drafter: DrafterKind | None = None
     """What drafts, for a list; the headers tell once the Hub is asked. A checkpoint is
@@ -143,10 +114,16 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """How many times as fast as plain decoding somebody published; `acceptance` says who."""
     note: str = ""
 
+    def __post_init__(self) -> None:
+        if not (self.target.repo or self.target.path):
+            raise ValueError("its target needs either repo (on the Hub) or path (on this machine)")
+        if self.draft.path:
+            raise ValueError("its draft needs either repo (a GGUF) or checkpoint (to convert)")
+
     @property
     def size(self) -> int | None:
         """Bytes of both files; None if one is unknown."""
-        draft = 0 if self.draft == NO_DRAFT else self.draft.size
+        draft = self.draft.size if self.draft else 0
         if self.target.size is None or draft is None:
             return None
         return self.target.size + draft

@@ -5,14 +5,7 @@ import pytest
 
 from eaglechat.engine.drafters.mtp.pairing import ARCHITECTURES
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
-from eaglechat.hub.catalogue import (
-    NO_DRAFT,
-    CatalogueEntry,
-    DraftSource,
-    GGUFSource,
-    load,
-    remember,
-)
+from eaglechat.hub.catalogue import CatalogueEntry, ModelSource, load, remember
 
 
 def user_file(tmp_path: Path, text: str) -> Path:
@@ -41,7 +34,7 @@ def test_the_shipped_catalogue_is_sound_and_starts_small(tmp_path: Path) -> None
     assert {entry.architecture for entry in entries} <= TARGET_ARCHITECTURES | ARCHITECTURES
     # A speed-up names its source.
     assert all(entry.acceptance for entry in entries if entry.speed_up)
-    assert {entry.architecture for entry in entries if entry.draft == NO_DRAFT} <= ARCHITECTURES
+    assert {entry.architecture for entry in entries if not entry.draft} <= ARCHITECTURES
 
 
 def test_the_users_entries_come_after_and_replace_by_name(tmp_path: Path) -> None:
@@ -104,8 +97,8 @@ def test_a_pair_that_is_remembered_is_read_back_as_it_was(tmp_path: Path) -> Non
     found = CatalogueEntry(
         name="found",
         title='Base "Q4" é\n\x7f',
-        target=GGUFSource(repo="a/b", file="x/y.gguf", size=7),
-        draft=DraftSource(checkpoint="c/d"),
+        target=ModelSource(repo="a/b", file="x/y.gguf", size=7),
+        draft=ModelSource(checkpoint="c/d"),
     )
     remember(found, path)
     remember(msgspec.structs.replace(found, name="second"), path)
@@ -121,10 +114,10 @@ def test_a_pair_that_is_remembered_is_read_back_as_it_was(tmp_path: Path) -> Non
 def test_what_is_no_text_in_the_users_catalogue_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "catalogue.toml"
     path.write_bytes("# für mich\n".encode("latin-1"))
-    source = GGUFSource(repo="a/b", file="y.gguf")
+    source = ModelSource(repo="a/b", file="y.gguf")
     remember(
         CatalogueEntry(
-            name="found", title="Found", target=source, draft=DraftSource(repo="c/d", file="d.gguf")
+            name="found", title="Found", target=source, draft=ModelSource(repo="c/d", file="d.gguf")
         ),
         path,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine.drafters.pairing import kind_of
-from eaglechat.hub.catalogue import NO_DRAFT, CatalogueEntry, DraftSource, GGUFSource
+from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub
@@ -236,8 +236,8 @@ def test_the_same_model_with_heads_is_named_from_the_catalogue(
     of_lab = replace(mine, base_models=("lab/model",))
     entry = CatalogueEntry(
         name="with-heads",
-        target=GGUFSource(repo="org/model-MTP-GGUF", size=4_900_000_000),
-        draft=NO_DRAFT,
+        target=ModelSource(repo="org/model-MTP-GGUF", size=4_900_000_000),
+        draft=ModelSource(),
         base_model="lab/model",
         drafter="mtp",
     )
@@ -263,8 +263,8 @@ def test_what_a_pair_drafts_with_is_known_before_its_download(
     fake.add("org/pair", {name: (folder / name).read_bytes() for name in (target, draft)})
     entry = CatalogueEntry(
         name="pair",
-        target=GGUFSource(repo="org/pair", file=target),
-        draft=DraftSource(repo="org/pair", file=draft),
+        target=ModelSource(repo="org/pair", file=target),
+        draft=ModelSource(repo="org/pair", file=draft),
     )
     assert HubDesk(lambda: hub).ask_facts(entry, 0).drafters == drafters
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eaglechat.gguf.memory import MemoryNeed
-from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem, DraftSource, GGUFSource
+from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem, ModelSource
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.download import FileState
@@ -23,11 +23,11 @@ MB = 1_000_000
 
 
 def entry(name: str, *, converts: bool = False, **more: str) -> CatalogueEntry:
-    target = GGUFSource(repo=f"org/{name}-GGUF", quantization="Q4_K_M")
+    target = ModelSource(repo=f"org/{name}-GGUF", quantization="Q4_K_M")
     draft = (
-        DraftSource(checkpoint=f"lab/{name}_eagle3")
+        ModelSource(checkpoint=f"lab/{name}_eagle3")
         if converts
-        else DraftSource(repo=f"lab/{name}-eagle3-GGUF", quantization="Q8_0")
+        else ModelSource(repo=f"lab/{name}-eagle3-GGUF", quantization="Q8_0")
     )
     return CatalogueEntry(
         name=name, target=target, draft=draft, **{"licence": "apache-2.0", **more}

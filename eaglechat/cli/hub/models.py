@@ -92,7 +92,7 @@ def _pair(entry: CatalogueEntry, status: Status) -> dict[str, Any]:
         "base_model": entry.base_model,
         "target": str(entry.target),
         "draft": str(entry.draft) or None,
-        "converts": entry.draft.checkpoint is not None,
+        "converts": bool(entry.draft.checkpoint),
         "target_path": str(status.target) if status.target else None,
         "draft_path": str(status.draft) if status.draft else None,
         "licence": entry.licence or None,

@@ -13,7 +13,7 @@ from eaglechat.engine.drafters.mtp import pairing as mtp
 from eaglechat.engine.drafters.pairing import kind_of, kinds, offered_kind, why_unfit
 from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
-from eaglechat.hub.catalogue import NO_DRAFT, CatalogueEntry, DraftSource, GGUFSource
+from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
 from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.installed import Status
@@ -94,7 +94,7 @@ class Target:
     """A target for which drafts are searched; `base_models` are the models it was made from."""
 
     name: str
-    source: GGUFSource
+    source: ModelSource
     """What a pair with it is installed from."""
     header: GGUFHeader | None
     """None if it is not here, and the Hub was not reached."""
@@ -192,23 +192,19 @@ class _Search:
         self._with_heads: ModelFiles | None = None
         known = [(entry, status) for entry, status in catalogue if _is_for(entry, target)]
         converted = {
-            status.draft: entry.draft.checkpoint or ""
+            status.draft: entry.draft.checkpoint
             for entry, status in known
             if status.draft is not None
         }
         self._here = tuple(_ways_here(target, models, converted))
-        self._drafts = dict.fromkeys(
-            entry.draft.repo or entry.draft.checkpoint or "" for entry, _ in known
-        )
+        self._drafts = dict.fromkeys(entry.draft.of_hub for entry, _ in known)
         self._drafts.pop("", None)
-        self._reported = {
-            entry.draft.repo or entry.draft.checkpoint or "": entry.acceptance for entry, _ in known
-        }
+        self._reported = {entry.draft.of_hub: entry.acceptance for entry, _ in known}
         self._asked = {way.repo for way in self._here if way.is_checkpoint}
         self._remote: dict[tuple[str, tuple[str, ...]], Way] = {
-            (entry.draft.repo or entry.draft.checkpoint or "", ()): _not_asked(entry)
+            (entry.draft.of_hub, ()): _not_asked(entry)
             for entry, status in known
-            if entry.draft != NO_DRAFT and status.draft is None
+            if entry.draft and status.draft is None
         }
 
     def found(self, asking: str = "", trouble: str = "") -> Found:
@@ -223,7 +219,7 @@ class _Search:
     def _twin(self) -> CatalogueEntry | None:
         if self._header is None or self._header.n_mtp_heads:
             return None
-        with_heads = (e for e in self._catalogue if e.drafter == "mtp" and e.draft == NO_DRAFT)
+        with_heads = (e for e in self._catalogue if e.drafter == "mtp" and not e.draft)
         return next((e for e in with_heads if e.base_model in self._bases), None)
 
     def _reported_of(self, way: Way) -> str | None:
@@ -309,8 +305,8 @@ def _not_asked(entry: CatalogueEntry) -> Way:
     """A draft of the catalogue, as long as the Hub has not been asked for it."""
     return Way(
         Where.CATALOGUE,
-        entry.draft.repo or entry.draft.checkpoint or "",
-        is_checkpoint=entry.draft.checkpoint is not None,
+        entry.draft.of_hub,
+        is_checkpoint=bool(entry.draft.checkpoint),
         size_bytes=entry.draft.size or 0,
         problem="not judged yet",
     )
@@ -427,11 +423,11 @@ def pair_up(
     target: Target, way: Way, catalogue: Sequence[tuple[CatalogueEntry, Status]]
 ) -> CatalogueEntry:
     """The pair to install: the catalogue's if it has these files, else one with a new name."""
-    draft = NO_DRAFT
+    draft = ModelSource()
     if way.repo and way.is_checkpoint:
-        draft = DraftSource(checkpoint=way.repo)
+        draft = ModelSource(checkpoint=way.repo)
     elif way.repo:
-        draft = DraftSource(repo=way.repo, file=way.files[0])
+        draft = ModelSource(repo=way.repo, file=way.files[0])
     for entry, status in catalogue:
         has_target = _file_of(entry.target) == _file_of(target.source) or (
             target.path is not None and status.target == target.path
@@ -454,8 +450,6 @@ def pair_up(
     )
 
 
-def _file_of(source: GGUFSource | DraftSource) -> tuple[str | None, ...]:
+def _file_of(source: ModelSource) -> tuple[str | None, ...]:
     """What a source names, at whatever revision."""
-    if isinstance(source, GGUFSource):
-        return source.path, source.repo, source.file, source.quantization
-    return source.checkpoint, source.repo, source.file, source.quantization
+    return source.path, source.repo, source.checkpoint, source.file, source.quantization

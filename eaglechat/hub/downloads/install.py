@@ -12,7 +12,7 @@ from eaglechat.engine.drafters import pairing
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.memory import MemoryNeed, memory_need
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
-from eaglechat.hub.catalogue import CatalogueEntry, GGUFSource
+from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import checkpoint_files
 from eaglechat.hub.downloads.quantisations import (
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def converts(self) -> bool:
-        return self.entry.draft.checkpoint is not None
+        return bool(self.entry.draft.checkpoint)
 
     @property
     def is_converted_last(self) -> bool:
@@ -85,13 +85,13 @@ def plan(
     draft: tuple[RemoteFile, ...] = ()
     if entry.target.path and not entry.target.local.is_file():
         raise InvalidReferenceError(f"The target of {entry.name} has gone: {entry.target.path}.")
-    if (gguf := entry.draft.gguf) is not None:
-        listing = hub.repo(gguf.repo, gguf.revision)
-        listings[listing.repo], draft = listing, _model(listing, gguf)
-    elif entry.draft.checkpoint is not None:
-        listing = hub.repo(entry.draft.checkpoint, entry.draft.revision)
+    if entry.draft:
+        listing = hub.repo(entry.draft.of_hub, entry.draft.revision)
         listings[listing.repo] = listing
-        draft = tuple(listing.file(name) for name in checkpoint_files(listing))
+        if entry.draft.repo:
+            draft = _model(listing, entry.draft)
+        else:
+            draft = tuple(listing.file(name) for name in checkpoint_files(listing))
         if not draft:
             raise InvalidReferenceError(f"{listing.repo} holds no checkpoint with a config.json.")
     if entry.target.repo:
@@ -111,9 +111,7 @@ def plan(
         listings = {listing.repo: listing, **listings}
         target = _model(listing, source)
     repos = listings.values()
-    is_converted = (
-        entry.draft.checkpoint is not None and converted_path(entry.name, draft_type).exists()
-    )
+    is_converted = bool(entry.draft.checkpoint) and converted_path(entry.name, draft_type).exists()
     files = target if is_converted else (*target, *draft)
     return Plan(
         entry=entry,
@@ -169,7 +167,7 @@ def why_unfit(hub: Hub, plan: Plan) -> str | None:
     return judge_checkpoint(hub, plan.draft, target).problem
 
 
-def _model(repo: RemoteRepo, source: GGUFSource) -> tuple[RemoteFile, ...]:
+def _model(repo: RemoteRepo, source: ModelSource) -> tuple[RemoteFile, ...]:
     """The files of a model. The first has the hash that the catalogue pins, if it pins one."""
     first, *others = (repo.file(name) for name in choose(source.reference, repo.paths).files)
     return (replace(first, sha256=source.sha256 or first.sha256), *others)

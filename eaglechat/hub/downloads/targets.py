@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.hub.catalogue import CatalogueEntry, GGUFSource
+from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
 from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
 from eaglechat.hub.downloads.find_drafts import (
     DRAFT_NAME,
@@ -87,12 +87,12 @@ def of_model(model: LocalModel, catalogue: Catalogue) -> Target:
     mine = [entry for entry, status in catalogue if status.target in places]
     declared = (entry.base_model for entry in mine)
     bases = dict.fromkeys([*filter(None, declared), *_named_bases(model.header)])
-    source = GGUFSource(path=str(Path(model.path).absolute()))
+    source = ModelSource(path=str(Path(model.path).absolute()))
     if model.repo is not None and "snapshots" in model.path.parts:
         # In the Hub's cache. At its commit, the Hub does not have another file by this name.
         at = len(model.path.parts) - model.path.parts[::-1].index("snapshots")
         commit, *inside = model.path.parts[at:]
-        source = GGUFSource(repo=model.repo, file="/".join(inside), revision=commit)
+        source = ModelSource(repo=model.repo, file="/".join(inside), revision=commit)
     return Target(
         name=model.short_name,
         source=mine[0].target if mine else source,
@@ -128,7 +128,7 @@ def of_repo(hub: Hub, repo: RemoteRepo, model: ModelFiles, revision: str = "main
     """A model of a repository, with its header. Raises HubError, GGUFError."""
     header = hub.peek_model([repo.file(name) for name in model.files])
     bases = repo.base_models or _named_bases(header)
-    source = GGUFSource(repo=repo.repo, file=model.first, revision=revision)
+    source = ModelSource(repo=repo.repo, file=model.first, revision=revision)
     return Target(model.name, source, header, bases, repo.repo)
 
 

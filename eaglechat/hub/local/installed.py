@@ -13,7 +13,7 @@ import msgspec
 
 from eaglechat import paths
 from eaglechat.gguf.shards import shard_of, shard_paths
-from eaglechat.hub.catalogue import NO_DRAFT, CatalogueEntry, GGUFSource
+from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
 from eaglechat.hub.local.cache import RepoCache, Unfinished, cache_dir
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.stores import checkpoint_in, find_model
@@ -40,22 +40,19 @@ class Status:
 def status(entry: CatalogueEntry, cache: Path | None = None) -> Status:
     folder = cache or cache_dir()
     target = _find(folder, entry.target, is_target=True)
-    gguf = entry.draft.gguf
-    checkpoint = None
-    if gguf is not None:
-        draft = _find(folder, gguf)
-    elif entry.draft.checkpoint is not None:
+    draft = checkpoint = None
+    if entry.draft.repo:
+        draft = _find(folder, entry.draft)
+    elif entry.draft.checkpoint:
         draft = _converted(entry)
         commits = RepoCache(folder, entry.draft.checkpoint).snapshots(entry.draft.revision)
         checkpoint = next(filter(checkpoint_in, commits), None)
-    else:
-        draft = None
     begun = list(_unfinished(folder, entry))
     partial = tuple(left.partial for left in begun)
-    if target and (draft or entry.draft == NO_DRAFT):
+    if target and (draft or not entry.draft):
         pair = Pair(entry.name, target, draft, "catalogue", note=entry.note)
         return Status("installed", pair, target, draft, checkpoint, begun=partial)
-    downloaded = checkpoint or (draft if gguf is not None else None)
+    downloaded = checkpoint or (draft if entry.draft.repo else None)
     here = _bytes_of(None if entry.target.path else target) + _bytes_of(downloaded)
     here += sum(left.bytes_done for left in begun)
     is_partly = bool((target and not entry.target.path) or downloaded or draft or begun)
@@ -66,7 +63,7 @@ def status(entry: CatalogueEntry, cache: Path | None = None) -> Status:
 
 def _unfinished(cache: Path, entry: CatalogueEntry) -> Iterator[Unfinished]:
     """Interrupted downloads of a pair's files."""
-    for source in filter(None, (entry.target, entry.draft.gguf)):
+    for source in (one for one in (entry.target, entry.draft) if one.repo):
         shard = shard_of(source.file or "")
         stem = shard.stem if shard else source.file or ""
         for left in RepoCache(cache, source.repo).unfinished():
@@ -75,7 +72,7 @@ def _unfinished(cache: Path, entry: CatalogueEntry) -> Iterator[Unfinished]:
                 and (source.quantization or "").upper() in left.path.upper()
             ):
                 yield left
-    if entry.draft.checkpoint is not None:
+    if entry.draft.checkpoint:
         yield from RepoCache(cache, entry.draft.checkpoint).unfinished()
 
 
@@ -87,7 +84,7 @@ def _bytes_of(model: Path | None) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def _find(cache: Path, source: GGUFSource, *, is_target: bool = False) -> Path | None:
+def _find(cache: Path, source: ModelSource, *, is_target: bool = False) -> Path | None:
     """A source's first file, on this machine."""
     if source.path:
         return source.local if source.local.is_file() else None
@@ -102,7 +99,7 @@ def converted_checkpoints(pairs: Iterable[tuple[CatalogueEntry, Status]]) -> set
     return {
         status.checkpoint
         for entry, status in pairs
-        if entry.draft.checkpoint is not None and status.checkpoint and status.draft
+        if entry.draft.checkpoint and status.checkpoint and status.draft
     }
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from eaglechat.gguf.memory import kv_bytes
-from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
+from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
 from eaglechat.hub.downloads import install, targets
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.download import RetryPolicy
@@ -25,8 +25,8 @@ TARGET, DRAFT = ggufs.target(), ggufs.draft()
 SHARDS = {f"q4/m-Q4_K_M-0000{i}-of-00002.gguf": TARGET + bytes(i) for i in (1, 2)}
 ENTRY = CatalogueEntry(
     name="pair",
-    target=GGUFSource(repo="org/model", quantization="Q4_K_M"),
-    draft=DraftSource(repo="lab/draft"),
+    target=ModelSource(repo="org/model", quantization="Q4_K_M"),
+    draft=ModelSource(repo="lab/draft"),
 )
 
 
@@ -83,7 +83,7 @@ def test_a_pair_that_moved_on_at_the_hub_is_still_installed_here(hub: Hub, fake:
 def test_a_pinned_file_that_came_with_another_commit_is_installed(hub: Hub, fake: FakeHub) -> None:
     fake.repos["lab/draft"].gated = False
     whole = fake.add("org/one", {"one.gguf": TARGET})
-    source = GGUFSource(repo="org/one", file="one.gguf")
+    source = ModelSource(repo="org/one", file="one.gguf")
     loose = msgspec.structs.replace(ENTRY, target=source)
     pinned = msgspec.structs.replace(source, revision=whole.commit, sha256=sha256(TARGET))
     entry = msgspec.structs.replace(ENTRY, target=pinned)

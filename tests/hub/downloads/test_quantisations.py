@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
+from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import download
@@ -25,8 +25,8 @@ MIB = 1 << 20
 ASSISTANT = "mtp-m.gguf"
 ENTRY = CatalogueEntry(
     name="open",
-    target=GGUFSource(repo="org/model"),
-    draft=DraftSource(repo="org/model", file=ASSISTANT),
+    target=ModelSource(repo="org/model"),
+    draft=ModelSource(repo="org/model", file=ASSISTANT),
 )
 
 

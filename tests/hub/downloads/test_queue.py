@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eaglechat.hub.catalogue import CatalogueEntry, DraftSource, GGUFSource
+from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import RetryPolicy
@@ -25,9 +25,9 @@ from tests.waiting import PATIENCE_S, until
 
 SIZE, HALF = 100_000, 50_000
 FILES = {f"m{i}.gguf": random.Random(i).randbytes(SIZE) for i in range(4)}
-TARGET = GGUFSource(repo="org/model", file="m-Q8_0.gguf")
-ONE = CatalogueEntry(name="one", target=TARGET, draft=DraftSource(repo="lab/one"))
-TWO = CatalogueEntry(name="two", target=TARGET, draft=DraftSource(repo="lab/two"))
+TARGET = ModelSource(repo="org/model", file="m-Q8_0.gguf")
+ONE = CatalogueEntry(name="one", target=TARGET, draft=ModelSource(repo="lab/one"))
+TWO = CatalogueEntry(name="two", target=TARGET, draft=ModelSource(repo="lab/two"))
 
 
 class Gate:

@@ -106,7 +106,7 @@ class Known:
         if entry is not None:
             words += [entry.title, entry.licence, entry.architecture or ""]
             words += [str(entry.target), entry.base_model or ""]
-            words += [entry.draft.repo or entry.draft.checkpoint or ""]
+            words += [entry.draft.of_hub]
         if self.status is not None:
             headers = filter(None, (self.status.target, self.status.draft))
             words += [f"{header.architecture} {header.quantization}" for header in headers]
