@@ -188,6 +188,16 @@ async def moving() -> None:
         await camera.pilot.pause(0.5)
         camera.shoot()
         camera.save_film("eaglechat")
+
+
+async def compare() -> None:
+    async with running((112, 36), max_tokens=320) as camera:
+        chat = await camera.chat()
+        await camera.ask(chat, PROMPT)
+        await camera.until(lambda: chat.session.running is None)
+        await camera.command("chat.compare")
+        await camera.until(lambda: "of each" in camera.text)
+        await camera.pilot.pause(FRAME_S)
         camera.save("compare")
 
 
@@ -288,6 +298,7 @@ PICTURES: dict[str, Callable[[], Awaitable[None]]] = {
     "chat": mid_reply("chat", (120, 40)),
     "small": mid_reply("small", (80, 24)),
     "light": mid_reply("light", (120, 40), theme="eagle-light"),
+    "compare": compare,
     "menu": menu,
     "download": download,
     "reasoning": reasoning,

@@ -192,7 +192,7 @@ async def test_the_ways_to_draft_are_as_wide_as_their_list(
         await user.sees_row("target", "no draft")
         await user.type("target")
         await user.command("menu.drafts", to=SearchScreen)
-        found = user.app.screen.query_one("#found", OptionList)
+        found = user.app.screen.query_one("#list", OptionList)
         await user.until(lambda: found.option_count and not found.loading, "what drafts")
         longest = max(len(line) for row in found.options for line in row.prompt.plain.split("\n"))
         assert longest > found.size.width // 2
@@ -207,13 +207,13 @@ async def test_a_search_that_finds_nothing_or_fails_says_so(
         await user.command("menu.search")
         await user.type("nothing-like-it")
         await user.sees("The Hub has no GGUF and no draft by this name.")
-        user.app.screen.query_one("#words", Input).value = "hf.co/org/small-GGUF"
+        user.app.screen.query_one("#filter", Input).value = "hf.co/org/small-GGUF"
         await user.press("enter")
         await user.sees("Which quantisation of org/small-GGUF?")
         await user.press("escape", to=MenuScreen)
         await user.command("menu.search", to=SearchScreen)
         fake.fail(status=403, server="hub", times=99)
-        user.app.screen.query_one("#words", Input).value = "small"
+        user.app.screen.query_one("#filter", Input).value = "small"
         await user.sees("The Hub refuses")
         await user.press("escape", "escape", to=MenuScreen)
 
@@ -275,7 +275,7 @@ async def test_words_that_no_pair_has_are_searched_for_on_the_hub(
         await user.type("zzzz")
         await user.sees("Nothing here matches “zzzz”.")
         await user.press("enter", to=SearchScreen)
-        assert user.app.screen.query_one("#words", Input).value == "zzzz"
+        assert user.app.screen.query_one("#filter", Input).value == "zzzz"
         await user.sees("The Hub has no GGUF and no draft by this name.")
 
 
@@ -290,7 +290,7 @@ async def test_clearing_the_words_ends_the_search_for_them(
         await user.sees("Searching the Hub for “small”…")
         await user.press("escape")
         await user.sees("Type the name of a model to chat with, or of a draft.")
-        assert not user.app.screen.query_one("#found").loading
+        assert not user.app.screen.query_one("#list").loading
         answer.set()
 
 

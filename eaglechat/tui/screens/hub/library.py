@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from textual import on
-from textual.app import ComposeResult
 from textual.content import Content
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 
 from eaglechat.chat.history.listing import count_of
 from eaglechat.hub.errors import HubError
@@ -26,11 +25,10 @@ from eaglechat.hub.local.removal import Removal, plan_removal, remove
 from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
+from eaglechat.tui.screens.base import Update
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
+from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.filter import Filter, Rows
-from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import DrafterKind
 from eaglechat.words import drafting, wording
@@ -40,11 +38,15 @@ _NEWER = ("newer on the Hub · ", "$text-accent")
 """Before a name: behind it there may be no room."""
 
 
-class LibraryScreen(EagleModal[Pair]):
+class LibraryScreen(ListDialog[Pair]):
     """Dismisses with a pair to load, or None. Typing filters."""
 
-    CSS_PATH = "library.tcss"
-
+    LIST_TITLE = "Models on this machine"
+    KEYS = (
+        "{list.choose} loads, {menu.drafts} drafts, {library.newer} newer, "
+        "{list.remove} deletes, {dialog.back} back"
+    )
+    SAYS = "Scanning the folders…"
     BINDINGS = bindings_of("library")
 
     def __init__(self, services: Services) -> None:
@@ -59,21 +61,7 @@ class LibraryScreen(EagleModal[Pair]):
         self._known_pairs: list[Pair] = []
         self._pairs: list[InspectedPair] = []
 
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog", id="library") as dialog:
-            dialog.border_title = "Models on this machine"
-            dialog.border_subtitle = clickable(
-                "{list.choose} loads, {menu.drafts} drafts, {library.newer} newer, "
-                "{list.remove} deletes, {dialog.back} back"
-            )
-            rows = Rows(id="models")
-            yield Filter(rows, id="filter")
-            yield Static("Scanning the folders…", id="said", markup=False)
-            yield rows
-        yield TooSmall()
-
     def on_mount(self) -> None:
-        self.query_one(Filter).focus()
         self._scan()
 
     # In the background
@@ -121,7 +109,7 @@ class LibraryScreen(EagleModal[Pair]):
             self.dismiss(pairs[0].pair)
             return
         self._pairs = pairs
-        self.query_one(Filter).clear()
+        self.words.clear()
         self._list_anew()
 
     def _plan_removal(self, model: LocalModel) -> Iterator[Update]:
@@ -165,13 +153,13 @@ class LibraryScreen(EagleModal[Pair]):
     def _list_anew(self) -> None:
         if self._models is None:
             return
-        highlighted = self.query_one("#models", OptionList).highlighted or 0
+        highlighted = self.rows.highlighted or 0
         rows = list(map(_pair_row, self._pairs)) or [
             Content.assemble(_NEWER, row) if model.name in (self._newer or ()) else row
             for row, model in zip(self._rows, self._models, strict=True)
         ]
-        self.query_one(Filter).show(rows, highlight=highlighted)
-        self._say(self._heading())
+        self.words.show(rows, highlight=highlighted)
+        self.say(self._heading())
 
     def _heading(self) -> str:
         if self._pairs:
@@ -189,7 +177,7 @@ class LibraryScreen(EagleModal[Pair]):
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def _choose(self) -> None:
-        index = self.query_one(Filter).chosen
+        index = self.words.chosen
         if index is None or self._models is None:
             return
         if self._pairs:
@@ -198,13 +186,13 @@ class LibraryScreen(EagleModal[Pair]):
         model = self._models[index]
         if model.is_target:
             self._chosen_target = model
-            self._say(f"Looking for drafts that fit {model.name}…")
+            self.say(f"Looking for drafts that fit {model.name}…")
             may_draft = [*self._drafts, *draft_models(model, self._models)]
             self.in_background(lambda: self._find_fitting(model, may_draft))
         elif model.kind is ModelKind.DRAFT:
-            self._say("A draft runs together with its target: choose the target.", bad=True)
+            self.say("A draft runs together with its target: choose the target.", bad=True)
         else:
-            self._say(
+            self.say(
                 model.problem or "A checkpoint: install its pair from the menu to convert it.",
                 bad=True,
             )
@@ -212,18 +200,18 @@ class LibraryScreen(EagleModal[Pair]):
     def action_drafts(self) -> None:
         from eaglechat.tui.screens.hub.search import SearchScreen
 
-        index = self.query_one(Filter).chosen
+        index = self.words.chosen
         if index is None or self._models is None or self._pairs:
             return
         model = self._models[index]
         if model.is_target:
             self.open(SearchScreen(self._services, of=model.path), self.dismiss)
         else:
-            self._say(f"{model.name} takes no drafts.", bad=True)
+            self.say(f"{model.name} takes no drafts.", bad=True)
 
     @property
     def _highlighted_newer(self) -> LocalModel | None:
-        index = self.query_one(Filter).chosen
+        index = self.words.chosen
         if index is None or not self._newer or not self._models or self._pairs:
             return None
         return self._models[index] if self._models[index].name in self._newer else None
@@ -232,19 +220,19 @@ class LibraryScreen(EagleModal[Pair]):
         """Ask the Hub which models are newer there, or get the highlighted one of them."""
         model, models = self._highlighted_newer, self._models or []
         if not any(one.source is Source.HUGGING_FACE for one in models):
-            self._say("None of these models is from the Hub.", bad=True)
+            self.say("None of these models is from the Hub.", bad=True)
         elif model is not None:
-            self._say(f"Asking the Hub for {model.name}…")
+            self.say(f"Asking the Hub for {model.name}…")
             self.in_background(lambda: self._get_newer(model))
         else:
-            self._say("Asking the Hub which models it has newer versions of…")
+            self.say("Asking the Hub which models it has newer versions of…")
             self.in_background(lambda: self._find_newer(models))
 
     def _find_newer(self, models: Sequence[LocalModel]) -> Iterator[Update]:
         try:
             yield partial(self._take_newer, self._services.desk.newer(models))
         except HubError as error:
-            yield partial(self._say, str(error), bad=True)
+            yield partial(self.say, str(error), bad=True)
 
     def _take_newer(self, newer: set[str]) -> None:
         self._newer = newer
@@ -256,12 +244,12 @@ class LibraryScreen(EagleModal[Pair]):
         try:
             self._services.desk.get_newer(model)
         except (HubError, ValueError) as error:
-            yield partial(self._say, str(error), bad=True)
+            yield partial(self.say, str(error), bad=True)
         else:
             yield partial(self.open, DownloadsScreen(self._services), self.dismiss)
 
     def action_remove(self) -> None:
-        index = self.query_one(Filter).chosen
+        index = self.words.chosen
         if index is not None and self._models is not None and not self._pairs:
             model = self._models[index]
             self.in_background(lambda: self._plan_removal(model))
@@ -272,11 +260,6 @@ class LibraryScreen(EagleModal[Pair]):
             self._list_anew()
         else:
             self.dismiss(None)
-
-    def _say(self, text: str, *, bad: bool = False) -> None:
-        said = self.query_one("#said", Static)
-        said.update(text)
-        said.set_class(bad, "problem")
 
 
 def _row(model: LocalModel, drafters: Sequence[DrafterKind], is_converted: bool) -> Content:

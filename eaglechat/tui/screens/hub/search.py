@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import on
-from textual.app import ComposeResult
 from textual.content import Content
 from textual.timer import Timer
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 
 from eaglechat import paths
 from eaglechat.gguf.header import GGUFError
@@ -34,12 +33,12 @@ from eaglechat.hub.references import (
     whole_models,
 )
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
+from eaglechat.tui.screens.base import Update
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
+from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.filter import Filter, Rows
-from eaglechat.tui.widgets.frame import Frame, clickable
+from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words import ways, wording
 
@@ -85,45 +84,36 @@ class Drafts:
 Step = Repos | Models | Drafts
 
 
-class SearchScreen(EagleModal[Pair]):
+class SearchScreen(ListDialog[Pair]):
     """Dismisses with a pair to load, which it may have installed, or None."""
 
-    CSS_PATH = "search.tcss"
+    LIST_TITLE = "Search the Hub"
+    KEYS = "{list.choose} chooses, {dialog.back} a step back"
+    PLACEHOLDER = _WORDS
+    SAYS = _ASK
 
     def __init__(
         self, services: Services, words: str = "", of: Path | CatalogueEntry | None = None
     ) -> None:
         """`of`: find drafts for this target, instead of searching for one."""
         super().__init__()
-        self._words, self._of = words, of
+        self._typed_before, self._of = words, of
         self._services = services
         self._steps: list[Step] = []
         self._number = 0
         self._soon: Timer | None = None
 
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog", id="search") as dialog:
-            dialog.border_title = "Search the Hub" if self._of is None else "Find drafts"
-            dialog.border_subtitle = clickable("{list.choose} chooses, {dialog.back} a step back")
-            rows = Rows(id="found")
-            words = Filter(rows, id="words")
-            yield words
-            yield Static(_ASK, id="said", markup=False)
-            yield rows
-        yield TooSmall()
-
     def on_mount(self) -> None:
-        words = self.query_one("#words", Input)
-        words.value, words.placeholder = self._words, _WORDS
-        words.focus()
+        self.words.value = self._typed_before
         if (of := self._of) is not None:
-            words.placeholder = "type to filter"
+            self.query_one(Frame).border_title = "Find drafts"
+            self.words.placeholder = "type to filter"
             # The rows are laid out for the list's width, which it has then.
             self.call_after_refresh(self._ask, "Looking for drafts…", lambda: self._find_drafts(of))
 
     # Asking
 
-    @on(Input.Changed, "#words")
+    @on(Input.Changed, "#filter")
     def _typed(self) -> None:
         last = self._steps[-1] if self._steps else None
         if last is not None and not _is_found(last):
@@ -137,7 +127,7 @@ class SearchScreen(EagleModal[Pair]):
             self._soon = self.set_timer(DEBOUNCE_S, self._search)
 
     def _search(self) -> None:
-        words = self.query_one("#words", Input).value.strip()
+        words = self.words.value.strip()
         if words and not self._steps:
             self._ask(f"Searching the Hub for “{words}”…", lambda: self._find_repos(words))
 
@@ -146,13 +136,13 @@ class SearchScreen(EagleModal[Pair]):
         if self._soon is not None:
             self._soon.stop()
         self._number += 1
-        self.query_one("#found").loading = False
+        self.rows.loading = False
 
     def _ask(self, said: str, question: Callable[[], Iterator[Step]]) -> None:
         self._abandon()
         number = self._number
-        self._say(said)
-        self.query_one("#found").loading = True
+        self.say(said)
+        self.rows.loading = True
         self.in_background(lambda: self._answer(number, question))
 
     def _answer(self, number: int, question: Callable[[], Iterator[Step]]) -> Iterator[Update]:
@@ -192,13 +182,13 @@ class SearchScreen(EagleModal[Pair]):
 
     def _fail(self, number: int, trouble: str) -> None:
         if number == self._number:
-            self.query_one("#found").loading = False
-            self._say(trouble, bad=True)
+            self.rows.loading = False
+            self.say(trouble, bad=True)
 
     def _take_step(self, number: int, step: Step) -> None:
         if number != self._number:
             return
-        self.query_one("#found").loading = False
+        self.rows.loading = False
         highlight = 0
         before = self._steps[-1] if self._steps else None
         if _is_found(step):
@@ -206,18 +196,18 @@ class SearchScreen(EagleModal[Pair]):
         elif isinstance(step, Drafts) and isinstance(before, Drafts):
             # There are more of them now. What was highlighted stays it.
             self._steps[-1] = step
-            index = self.query_one(Filter).chosen
+            index = self.words.chosen
             names = [ways.name(way) for way in step.found.ways]
             if index and (name := ways.name(before.found.ways[index])) in names:
                 highlight = names.index(name)
         else:
             self._steps.append(step)
-            self.query_one("#words", Input).clear()
+            self.words.clear()
         self._show_step(highlight)
 
     def _show_step(self, highlight: int = 0) -> None:
         step = self._steps[-1] if self._steps else None
-        width = self.query_one("#found").content_size.width - 5
+        width = self.rows.content_size.width - 5
         if step is not None and width <= 0:
             # The list was not laid out yet.
             self.set_timer(0.05, lambda: self._show_step(highlight))
@@ -225,24 +215,19 @@ class SearchScreen(EagleModal[Pair]):
         rows = _rows(step, width) if step else ()
         # The Hub chose the repositories by the words, which need not be in their names.
         is_found = step is not None and _is_found(step)
-        words = self.query_one(Filter)
+        words = self.words
         if isinstance(step, Models) and step.best is not None and not words.words:
             highlight = step.weighed.index(step.best)
         words.show(rows, highlight=highlight, are_all_shown=is_found)
         words.placeholder = _WORDS if step is None or is_found else "type to filter"
-        self._say(_heading(step) if step else _ASK)
-
-    def _say(self, text: str, *, bad: bool = False) -> None:
-        said = self.query_one("#said", Static)
-        said.update(text)
-        said.set_class(bad, "problem")
+        self.say(_heading(step) if step else _ASK)
 
     # Choosing
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def _choose(self) -> None:
-        index = self.query_one(Filter).chosen
+        index = self.words.chosen
         if index is None:
             self._take_words()
             return
@@ -261,9 +246,9 @@ class SearchScreen(EagleModal[Pair]):
 
     def _take_words(self) -> None:
         """Without a chosen row: open what is typed if it is a reference, else search for it."""
-        words = self.query_one("#words", Input).value.strip()
+        words = self.words.value.strip()
         if not words:
-            self._say("Type the name of a model first.", bad=True)
+            self.say("Type the name of a model first.", bad=True)
             return
         if self._steps or "/" not in words:
             self._search()
@@ -271,20 +256,20 @@ class SearchScreen(EagleModal[Pair]):
         try:
             reference = parse(words)
         except InvalidReferenceError as error:
-            self._say(str(error), bad=True)
+            self.say(str(error), bad=True)
             return
         if isinstance(reference, LocalReference):
-            self._say("That is a file here: its path in the menu opens it.", bad=True)
+            self.say("That is a file here: its path in the menu opens it.", bad=True)
             return
         repo = reference.repo
         self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))
 
     def _take(self, target: Target, way: Way) -> None:
         if not way.fits:
-            self._say(f"{ways.name(way)} cannot be taken: {way.problem}.", bad=True)
+            self.say(f"{ways.name(way)} cannot be taken: {way.problem}.", bad=True)
         elif way.where.name == "TRAINING":
             command = ways.command(target, way)
-            self._say(f"In a terminal: {command}" if command else "Download the model first.")
+            self.say(f"In a terminal: {command}" if command else "Download the model first.")
         elif target.path is not None and not way.needs_download:
             self.dismiss(self._pair_here(target.path, way.path, target.name, ways.name(way)))
         else:
