@@ -62,5 +62,5 @@ def _ends(chat: SavedChat) -> Iterator[lines.Line]:
 
 def _path(chat: SavedChat) -> tuple[object, ...]:
     """What must be the same in a purged file."""
-    ids = [turn.id for turn in chat.turns]
+    ids = sorted(turn.id for turn in chat.turns)
     return ids, [turn.id for turn in chat.turns.path], chat.unsent, chat.title
