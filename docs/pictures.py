@@ -149,7 +149,7 @@ async def running(
             engine=engine or ProcessLink((sys.executable, "-m", "eaglechat", "engine"), None),
             pairs=PairLibrary(Path(home) / "state"),
             config_file=Path(home) / "config.toml",
-            chats_dir=Path(home) / "chats",
+            chats_file=Path(home) / "chats.sqlite3",
             theme_dirs=(paths.builtin_themes_dir(),),
             desk=desk or ScriptedDesk(),
             start=builtin_pair() if with_chat else None,

@@ -89,8 +89,8 @@ def user_roles_dir() -> Path:
     return config_dir() / "roles"
 
 
-def chats_dir() -> Path:
-    return data_dir() / "chats"
+def chats_file() -> Path:
+    return data_dir() / "chats.sqlite3"
 
 
 def user_catalogue() -> Path:

@@ -11,13 +11,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
 
 from eaglechat import cli
-from eaglechat.chat.history.lines import Line
+from eaglechat.chat.store import ChatStore
 from eaglechat.settings import describe
 from eaglechat.tui.themes import LoadedTheme, read_theme
 from eaglechat.wire import bench_records, capabilities, errors, protocol, records, stats
@@ -165,10 +165,15 @@ def test_the_theme_in_the_documentation_is_one(tmp_path: Path) -> None:
     assert isinstance(read_theme(file), LoadedTheme)
 
 
-def test_chats_lists_every_line_of_a_chats_file() -> None:
-    section = _section(DOCS / "chats.md", "The file format")
-    listed = set(re.findall(r"`(\w+)`", section)) - {"type"}
-    assert listed == {type_.__struct_config__.tag for type_ in get_args(Line)}
+def test_chats_lists_every_column_of_the_file(tmp_path: Path) -> None:
+    section = _section(DOCS / "chats.md", "The file")
+    listed = set()
+    for row in re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.MULTILINE):
+        listed |= {(row[0], column) for column in re.findall(r"`(\w+)`", row[1])}
+    with ChatStore(tmp_path / "chats.sqlite3").opened() as db:
+        of_table = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE"
+        columns = db.execute(f"{of_table} m.type = 'table' AND m.name NOT GLOB 'words_*'")
+        assert listed == {tuple(row) for row in columns}
 
 
 def test_architecture_names_only_what_is_there() -> None:

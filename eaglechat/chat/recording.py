@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
 
-from eaglechat.chat.history.packing import PackedRounds
+from eaglechat.chat.packing import unpack
 from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
-from eaglechat.wire.records import Part, ReplyEnd, Round, text_in
+from eaglechat.wire.records import Origin, Part, ReplyEnd, Round, RoundTimings, Token, text_in
 from eaglechat.wire.stats import (
     ROLLING_ROUNDS,
     Measured,
@@ -62,6 +62,40 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+@dataclass(frozen=True)
+class PackedRounds:
+    """The rounds of a reply as the store has them. They are unpacked on demand: that takes longer
+    than all the rest of reading a chat."""
+
+    said: str
+    """The answer that they wrote. Both texts are empty if nobody could write the end of the
+    reply."""
+    thought: str
+    n_past: int
+    """Tokens in the context after the last round; 0 if unknown."""
+    pieces: tuple[bytes, ...]
+
+    def text(self, part: Part) -> str:
+        """The text of one part of the reply."""
+        if not (self.said or self.thought):
+            return text_in(self.rounds(), part)
+        return self.thought if part is Part.REASONING else self.said
+
+    def rounds(self) -> list[Round]:
+        """All rounds, unpacked. If they are damaged, one round of which only the text is known."""
+        try:
+            return [round_ for piece in self.pieces for round_ in unpack(piece)]
+        except ValueError:
+            return [text_alone(self.said, self.thought)]
+
+
+def text_alone(answer: str, reasoning: str) -> Round:
+    """A round of which only the text is known."""
+    texts = ((reasoning, Part.REASONING), (answer, Part.ANSWER))
+    tokens = (Token(None, text, Origin.UNKNOWN, part=part) for text, part in texts if text)
+    return Round(0, 0, (), 0, 0, tuple(tokens), 0, RoundTimings(0.0, 0.0, 0.0, 0.0, 0.0))
+
+
 class Recording:
     """One reply, from its request to its end.
 
@@ -78,7 +112,8 @@ class Recording:
         """None while it is written, and if it was cut off by a crash."""
         self.is_settled = False
         """Its rounds were replaced by final ones."""
-        self._packed = packed
+        self.packed = packed
+        """Its rounds, until they are first read."""
         self._rounds: list[Round] = []
         self._counted = SpeculationStats()
         self._stats: SpeculationStats | None = None
@@ -110,8 +145,8 @@ class Recording:
     @property
     def rounds(self) -> Sequence[Round]:
         """Every round so far."""
-        if self._packed is not None:
-            packed, self._packed = self._packed, None
+        if self.packed is not None:
+            packed, self.packed = self.packed, None
             for round_ in packed.rounds():
                 self.add(round_)
         return self._rounds
@@ -139,12 +174,12 @@ class Recording:
     @property
     def has_reasoning(self) -> bool:
         """Whether there is reasoning before the answer."""
-        return Part.REASONING in self._written or bool(self._packed and self.reasoning)
+        return Part.REASONING in self._written or bool(self.packed and self.reasoning)
 
     @property
     def is_answering(self) -> bool:
         """Whether the answer has begun."""
-        return Part.ANSWER in self._written or bool(self._packed and self.text)
+        return Part.ANSWER in self._written or bool(self.packed and self.text)
 
     @property
     def stretch(self) -> Stretch:
@@ -163,7 +198,7 @@ class Recording:
 
     def written(self, part: Part) -> str:
         """The text the rounds wrote in a part."""
-        return self._packed.text(part) if self._packed else text_in(self._rounds, part)
+        return self.packed.text(part) if self.packed else text_in(self._rounds, part)
 
     def _text(self, part: Part) -> str:
         is_tails = self.end is not None and (self.end.tail_part or Part.ANSWER) is part
@@ -187,10 +222,10 @@ class Recording:
     @property
     def n_past(self) -> int:
         """Tokens in the context after it, 0 if unknown."""
-        if self._packed is not None:
-            in_rounds = self._packed.n_past()
+        if self.packed is not None and self.packed.n_past:
+            in_rounds = self.packed.n_past
         else:
-            in_rounds = self._rounds[-1].n_past if self._rounds else 0
+            in_rounds = self.rounds[-1].n_past if self.rounds else 0
         # Most servers report the length of the prompt only at the end of the reply.
         return in_rounds or (self.end.n_past if self.end else 0)
 

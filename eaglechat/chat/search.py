@@ -70,6 +70,13 @@ class Query:
 
     terms: tuple[Term, ...]
 
+    @property
+    def match(self) -> str:
+        """The query for an index of `plain_words`, in the language of SQLite's FTS5."""
+        return " AND ".join(
+            f'"{" ".join(term.words)}"{" *" if term.is_beginning else ""}' for term in self.terms
+        )
+
     def is_in(self, text: str) -> bool:
         """Whether all terms stand in a text."""
         plain = folded(text)
@@ -107,6 +114,11 @@ def _terms(typed: str) -> Iterator[Term]:
         if words:
             is_open = word is not None or not closed
             yield Term(words, is_open and len(words[-1]) >= _LEAST_BEGINNING)
+
+
+def plain_words(text: str) -> str:
+    """The words of a text as an index takes them: folded, with spaces between them."""
+    return " ".join(_words(folded(text)))
 
 
 def _words(plain: str) -> tuple[str, ...]:

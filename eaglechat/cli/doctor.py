@@ -323,7 +323,7 @@ class Doctor:
         problems = self._problems + read_keymap(self._settings.keys, config)[1]
         read = "has problems" if problems else "read" if config.exists() else "none: all defaults"
         yield f"settings  {config} ({read})"
-        yield f"chats     {paths.chats_dir()}"
+        yield f"chats     {paths.chats_file()}"
         yield f"state     {paths.state_dir()}"
         yield f"log       {paths.engine_log()}"
         self.wrong.extend(str(problem) for problem in problems)

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         engine=engine_link(settings, paths.engine_log()),
         pairs=library,
         config_file=paths.config_file(),
-        chats_dir=paths.chats_dir(),
+        chats_file=paths.chats_file(),
         theme_dirs=(paths.builtin_themes_dir(), paths.user_themes_dir()),
         start=start,
         n_draft_max=options.overrides(args).get("speculation.n_draft_max"),

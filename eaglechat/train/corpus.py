@@ -19,7 +19,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from eaglechat.chat.history.saved_chat import saved_chats
+from eaglechat.chat.older import take_over
+from eaglechat.chat.store import ChatStore
 from eaglechat.engine.bench.prompts import HEADING, parse_prompts
 from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
@@ -192,18 +193,21 @@ def chat_samples(messages: Sequence[Message], model: Model) -> list[Sample]:
     return samples
 
 
-def read_history(directory: Path, model: Model, longest: int) -> Iterator[Sample]:
+def read_history(file: Path, model: Model, longest: int) -> Iterator[Sample]:
     """The user's own chats. Raises TrainingError if none has a reply, OSError."""
 
     def samples() -> Iterator[Sample]:
-        for chat in saved_chats(directory):
+        store = ChatStore(file)
+        for _ in take_over(store):
+            pass
+        for chat in store.saved():
             if (last := chat.turns.last) is None:
                 continue
             # A chat with another model, whose template allows another order of turns, is left out.
             with suppress(PromptError):
                 yield from chat_samples(chat.turns.messages_to(last.id), model)
 
-    return _fitting(samples(), longest, directory)
+    return _fitting(samples(), longest, file)
 
 
 def _fitting(samples: Iterable[Sample], longest: int, place: Path) -> Iterator[Sample]:

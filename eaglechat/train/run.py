@@ -184,7 +184,7 @@ class TrainingRun:
             corpus.read_chats(self._written(path), model, longest) for path in settings.prompts
         ]
         if settings.from_history:
-            sources.append(corpus.read_history(paths.chats_dir(), model, longest))
+            sources.append(corpus.read_history(paths.chats_file(), model, longest))
         sources += [corpus.read_text(path, model, longest) for path in settings.text]
         self._say("reading data", 0, 1)
         samples = []

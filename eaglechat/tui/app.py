@@ -9,6 +9,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,8 @@ from textual.signal import Signal
 from textual.theme import Theme
 from textual.timer import Timer
 
-from eaglechat.chat.history.saved_chat import SavedChat
+from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.store import ChatStore
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.local.pairs import PairLibrary
@@ -43,7 +45,7 @@ from eaglechat.tui.screens.palette import EverythingProvider
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
-from eaglechat.tui.services.services import ChatReader, Services, Typeahead
+from eaglechat.tui.services.services import OlderChats, Services, Typeahead
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
 from eaglechat.tui.widgets.filter import Filter
@@ -68,7 +70,7 @@ class EagleApp(App[None]):
     """The terminal app. It talks to models through `engine`, a Link.
 
     `start` is the pair to load at once; without one the menu opens. Settings that are changed in
-    the app are written to `config_file`, chats to `chats_dir`.
+    the app are written to `config_file`, chats to `chats_file`.
     """
 
     TITLE = "eaglechat"
@@ -90,7 +92,7 @@ class EagleApp(App[None]):
         engine: Link,
         pairs: PairLibrary,
         config_file: Path,
-        chats_dir: Path,
+        chats_file: Path,
         theme_dirs: Sequence[Path],
         desk: HubDesk | None = None,
         start: Pair | None = None,
@@ -110,6 +112,7 @@ class EagleApp(App[None]):
         if chosen is not None:
             self.theme = chosen.name
         desk = desk or HubDesk()
+        chats = ChatStore(chats_file, self._say_of_chats)
         settings_service = SettingsService(self, settings, config_file)
         self.services = Services(
             engine=EngineService(engine, lambda: not settings_service.current.engine.command),
@@ -118,7 +121,8 @@ class EagleApp(App[None]):
             n_draft_max=n_draft_max,
             desk=desk,
             models_changed=Signal(self, "models"),
-            chats=ChatReader(chats_dir),
+            chats=chats,
+            older_chats=OlderChats(chats),
             typeahead=Typeahead(),
             away=Away(
                 self._write_past_screen, lambda: self.app_focus, lambda: settings_service.current
@@ -198,8 +202,13 @@ class EagleApp(App[None]):
                 severity="warning",
                 timeout=20,
             )
+        self.services.older_chats.start()
         if self._start is not None:
             self.load_and_chat(self._start)
+
+    def _say_of_chats(self, sentence: str) -> None:
+        with suppress(RuntimeError):  # the app ended meanwhile
+            self.call_later(self.notify, sentence, severity="warning", timeout=20)
 
     def on_unmount(self) -> None:
         self.services.away.close()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from textual.message import Message
 
-from eaglechat.chat.history.saved_chat import SavedChat
+from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.hub.local.pair import Pair
 from eaglechat.wire.protocol import PairInfo
 

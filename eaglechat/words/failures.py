@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eaglechat.chat.history import lines
-from eaglechat.chat.history.lines import ChatFormatError, NotAChat, OtherFormat
-from eaglechat.chat.history.log import ChatInUseError
 from eaglechat.chat.writing import roles
 from eaglechat.chat.writing.editor import WITHOUT_A_SETTING, EditorError, NotEdited
 from eaglechat.chat.writing.files import AttachError, CannotAttach
@@ -75,29 +72,5 @@ def wrong_role(problem: RoleProblem) -> str:
 
 
 def why(error: Exception) -> str:
-    """Why a chat's file cannot be read or changed, as it stands behind a colon."""
-    match error:
-        case ChatFormatError():
-            return unreadable(error.problem)
-        case ChatInUseError():
-            return "it is open in another eaglechat"
-        case OSError():
-            return error.strerror or str(error)
-        case _:
-            return str(error)
-
-
-def unreadable(problem: NotAChat | OtherFormat | str) -> str:
-    """Why a chat's file cannot be read, as it stands behind a colon."""
-    match problem:
-        case NotAChat.EMPTY:
-            return "it is empty"
-        case NotAChat.NO_HEADER:
-            return "it does not begin like a chat"
-        case OtherFormat(version):
-            return (
-                f"its format is version {version}, and this eaglechat reads version "
-                f"{lines.VERSION} only; open it with the version of eaglechat that wrote it"
-            )
-        case str():
-            return problem
+    """Why a chat or a file cannot be read or changed, as it stands behind a colon."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -9,7 +9,8 @@ import msgspec
 
 from eaglechat.chat.conversation.session import ChatSession, Said, Severity
 from eaglechat.chat.conversation.turns import TurnId
-from eaglechat.chat.history.saved_chat import SavedChat, saved_chats
+from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.store import ChatStore
 from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds
@@ -51,7 +52,7 @@ class Headless:
             pair=self.pair,
             info=self.info,
             settings=lambda: self.settings,
-            chats_dir=folder / "chats",
+            store=store_in(folder),
             roles_dir=roles or folder / "roles",
             speeds=self.speeds,
             saved=saved,
@@ -119,19 +120,29 @@ class Headless:
         return self.engine.requests(protocol.Chat)[-1]
 
 
-def left_chat(folder: Path, *questions: str, reply: str = "so it is", typed: str = "") -> Path:
-    """The file of a chat with these questions, left with `typed` in the prompt."""
+def store_in(folder: Path) -> ChatStore:
+    """The chats of the app in this folder."""
+    return ChatStore(folder / "chats.sqlite3")
+
+
+def saved_chats(folder: Path) -> list[SavedChat]:
+    """The chats of the app in this folder, the one begun last first."""
+    return [*store_in(folder).saved()]
+
+
+def left_chat(folder: Path, *questions: str, reply: str = "so it is", typed: str = "") -> str:
+    """The name of a chat with these questions, left with `typed` in the prompt."""
     chat = Headless(folder)
     chat.engine.reply = reply
     for question in questions:
         chat.ask(question)
     chat.session.leave(typed)
-    return chat.session.recorder.file
+    return chat.session.recorder.name
 
 
 def reopened(chat: Headless, typed: str = "") -> Headless:
     """The chat, left with `typed` in the prompt, as the next start of the app finds it."""
     chat.session.leave(typed)
     chat.session.close()
-    (saved,) = saved_chats(chat.folder / "chats")
+    (saved,) = saved_chats(chat.folder)
     return Headless(chat.folder, saved)

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eaglechat.chat.history.folder import ChatFolder, pin, rename
-from eaglechat.chat.history.saved_chat import SavedChat, read_chat
-from tests.chat.headless import Headless
+from eaglechat.chat.conversation.turns import Reply
+from eaglechat.chat.recorder import ChatRecorder, begin, resume
+from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.store import ChatStore
+from eaglechat.hub.local.pair import Pair
+from tests.chat.headless import Headless, store_in
+from tests.chat.records import answering
+
+PAIR = Pair("pair", Path("/t.gguf"), Path("/d.gguf"), "files")
+
+
+class Complaints(list[OSError]):
+    """Why a chat could not be written."""
+
+    def __call__(self, file: Path, why: OSError) -> None:
+        self.append(why)
 
 
 class Home:
@@ -14,51 +28,58 @@ class Home:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._chats = ChatFolder(folder / "chats")
+        self.store = store_in(folder)
 
     def open(self, name: str | None = None) -> Headless:
         """A chat in an app of its own; None: a new one."""
-        return Headless(self._folder, None if name is None else self.read(name))
+        return Headless(self._folder, None if name is None else self.store.read(name))
 
     def kill(self, chat: Headless) -> None:
         """What is left of an app that was killed: what it wrote."""
-        stream = chat.session.recorder._log._stream
-        if stream is not None:
-            stream.close()
+        killed(chat.session.recorder)
         chat.session.close()
-
-    def name_of(self, chat: Headless) -> str:
-        return chat.session.recorder.file.stem
 
     def rows(self) -> list[tuple[str, str, int, bool]]:
         """Name, title, number of messages and pin of each chat in the list."""
-        listed = [*self._chats.listed()][-1]
-        return [(row.file.stem, row.title, row.messages, row.pinned) for row in listed]
+        return [(row.name, row.title, row.messages, row.pinned) for row in self.store.listed()]
 
     def found(self, words: str) -> set[tuple[str, int]]:
         """Chat and turn of each passage with these words."""
-        list(self._chats.read())
-        return {(hit.chat.file.stem, hit.turn) for hit in self._chats.find(words) or []}
-
-    def read(self, name: str) -> SavedChat:
-        return read_chat(self._file(name))
-
-    def rename(self, name: str, title: str) -> None:
-        rename(self._file(name), title)
-
-    def pin(self, name: str, pinned: bool) -> None:
-        pin(self._file(name), pinned)
-
-    def trash(self, name: str) -> None:
-        self._chats.trash.take(self._file(name))
-
-    def restore(self) -> str | None:
-        file = self._chats.trash.restore(self._chats.directory)
-        return file.stem if file else None
+        return {(hit.chat.name, hit.turn) for hit in self.store.find(words)}
 
     def bytes(self) -> bytes:
         """The content of all files."""
         return b"".join(one.read_bytes() for one in self._folder.rglob("*") if one.is_file())
 
-    def _file(self, name: str) -> Path:
-        return self._chats.directory / f"{name}.jsonl"
+
+def killed(recorder: ChatRecorder) -> None:
+    """The operating system takes locks and files from a program that is killed."""
+    if recorder._db is not None:
+        recorder._db.close()
+    if recorder._lock is not None:
+        recorder._lock.release(force=True)
+
+
+def fresh(store: ChatStore, complaints: Complaints | None = None) -> ChatRecorder:
+    return begin(store, PAIR, complaints if complaints is not None else Complaints())
+
+
+def resumed(
+    store: ChatStore, chat: SavedChat, complaints: Complaints | None = None
+) -> ChatRecorder:
+    return resume(store, chat, complaints if complaints is not None else Complaints())
+
+
+def write_chat(store: ChatStore, *said: str) -> str:
+    """The name of a chat of questions and replies in turn, the last of which may be open."""
+    recorder = fresh(store)
+    turns = recorder.chat.turns
+    for text in said:
+        last = turns.last
+        if last is None or isinstance(last, Reply):
+            turns.ask([TurnPart(text)])
+        else:
+            turns.answer(last.id, answering(text))
+    recorder.keep()
+    recorder.left(())
+    return recorder.name

@@ -141,7 +141,7 @@ class Story:
 
     @property
     def name(self) -> str:
-        return self.home.name_of(self.chat)
+        return self.chat.session.recorder.name
 
     def words(self, what: str) -> str:
         text = f"{what}{next(self.count)}x {what}{next(self.count)}x"
@@ -260,9 +260,7 @@ class Story:
     def forget(self) -> None:
         """Nothing that is in no chat can come back."""
         kept = [*self.models.values(), *(model for _, model in self.trashed)]
-        gone = self.said.difference(*(model.words for model in kept))
-        # Of a chat that is not open, the titles before stay until it is opened.
-        self.gone = {word for word in gone if not word.startswith("title")}
+        self.gone = self.said.difference(*(model.words for model in kept))
 
     def new(self) -> None:
         self.leave(self.perhaps("typed"))
@@ -298,21 +296,22 @@ class Story:
 
     def rename_another(self) -> None:
         name = self.random.choice([*self.models])
+        self.gone.update(self.models[name].title.split())
         self.models[name].title = self.perhaps("title")
-        self.home.rename(name, self.models[name].title)
+        self.home.store.rename(name, self.models[name].title)
 
     def pin_another(self) -> None:
         name = self.random.choice([*self.models])
         self.models[name].pinned = not self.models[name].pinned
-        self.home.pin(name, self.models[name].pinned)
+        self.home.store.pin(name, self.models[name].pinned)
 
     def trash(self) -> None:
         name = self.random.choice([*self.models])
-        self.home.trash(name)
+        self.home.store.delete(name)
         self.trashed.append((name, self.models.pop(name)))
 
     def restore(self) -> None:
-        restored = self.home.restore()
+        restored = self.home.store.restore()
         assert restored == (self.trashed[-1][0] if self.trashed else None)
         if restored:
             name, self.models[name] = self.trashed.pop()
@@ -333,7 +332,7 @@ class Story:
 
     def what_is_kept_is_right(self) -> None:
         for name, model in self.kept().items():
-            saved = self.home.read(name)
+            saved = self.home.store.read(name)
             assert story(saved.turns) == model.story
             assert (saved.title, saved.pinned) == (model.title, model.pinned)
             for turn in saved.turns:

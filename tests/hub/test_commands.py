@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 
-from eaglechat.chat.history.lines import VERSION
+from eaglechat.chat.recorder import begin
+from eaglechat.chat.store import ChatStore
 from eaglechat.cli.hub import remove
 from eaglechat.cli.hub.progress import show_bytes, show_install
 from eaglechat.cli.progress import Progress
 from eaglechat.hub.downloads.client import RemoteFile
 from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.queue import Downloads, FileSnapshot, InstallSnapshot, Stage
+from eaglechat.hub.local.pair import Pair
 from tests import ggufs
 from tests.cli.redrawn import Terminal
 from tests.hub import ollama_store
@@ -218,11 +220,11 @@ def test_what_else_needs_a_model_is_told_before_it_is_deleted(commands: Commands
     state = commands.home / "eaglechat" / "state"
     recent = [{"name": "mine", "target": str(target)}, {"name": "no", "target": str(draft)}]
     (state / "recent-pairs.json").write_text(json.dumps(recent))
-    chats = commands.home / "eaglechat" / "data" / "chats"
-    chats.mkdir(parents=True)
-    header = {"type": "chat", "created": "2026-01-01T00:00:00", "pair": "tiny", "version": VERSION}
-    (chats / "a.jsonl").write_text(json.dumps({**header, "target": str(target)}) + "\n")
-    (chats / "b.jsonl").write_text(json.dumps({**header, "target": "/else.gguf"}) + "\n")
+    store = ChatStore(commands.home / "eaglechat" / "data" / "chats.sqlite3")
+    for file in (target, Path("/else.gguf")):
+        chat = begin(store, Pair("tiny", file, None, "files"), lambda _file, _why: None)
+        chat.rename("a chat")
+        chat.left(())
     told = commands.run("remove", "org/tiny-GGUF/tiny-Q4_K_M.gguf").stdout
     assert "Pairs that need it: tiny, mine.\n" in told
     assert "1 chat with it can then only be read.\n" in told

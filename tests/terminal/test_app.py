@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from eaglechat.chat.store import ChatStore
 from eaglechat.hub.local import pairs
 from tests.terminal.tmux import REPLIED, Terminal
 from tests.waiting import PATIENCE_S
@@ -128,8 +129,9 @@ def test_a_terminated_app_gives_the_terminal_back_and_keeps_what_was_typed(
         _, left = psutil.wait_procs(app_and_engine, PATIENCE_S)
         assert len(app_and_engine) >= 2
         assert left == []
-    chats = [file.read_text() for file in home.rglob("*.jsonl")]
-    assert any("a last word" in chat for chat in chats)
+    (file,) = home.rglob("chats.sqlite3")
+    (chat,) = ChatStore(file).saved()
+    assert chat.unsent_text == "a last word"
 
 
 def test_what_is_typed_from_the_first_moment_is_asked(home: Path) -> None:

@@ -21,7 +21,8 @@ from eaglechat.train.settings import PausedError, TrainingError
 from eaglechat.train.target import chats_side_by_side
 from eaglechat.wire.protocol import Thinking
 from tests import tiny
-from tests.chat.history.files import write_chat
+from tests.chat.headless import store_in
+from tests.chat.home import write_chat
 
 
 def spelled(model: Model, tokens: object) -> str:
@@ -57,9 +58,10 @@ def test_long_samples_are_cut_and_those_without_a_reply_left_out(
 
 
 def test_history_is_the_apps_own_chats(tiny_target: Model, tmp_path: Path) -> None:
-    write_chat(tmp_path / "one.jsonl", "ab", "cd")
+    store = store_in(tmp_path)
+    write_chat(store, "ab", "cd")
 
-    (sample,) = corpus.read_history(tmp_path, tiny_target, 100)
+    (sample,) = corpus.read_history(store.file, tiny_target, 100)
 
     assert spelled(tiny_target, sample.tokens).endswith("ab xcd<end>")
     with pytest.raises(TrainingError, match="holds no chat"):

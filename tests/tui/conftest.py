@@ -65,7 +65,7 @@ def make_app(
                 "engine": engine,
                 "pairs": PairLibrary(tmp_path / "state"),
                 "config_file": tmp_path / "config.toml",
-                "chats_dir": tmp_path / "chats",
+                "chats_file": tmp_path / "chats.sqlite3",
                 "theme_dirs": [paths.builtin_themes_dir()],
                 "desk": ScriptedDesk(),
                 **changes,

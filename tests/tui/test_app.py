@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from eaglechat.chat.comparing import FEWEST_HEATS
-from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.speeds import setup_of
@@ -26,6 +25,7 @@ from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.records import FinishReason
+from tests.chat.headless import saved_chats
 from tests.ggufs import write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted import REPLY
@@ -368,7 +368,7 @@ async def test_history_is_written_as_the_chat_goes_and_reopened(
         await user.ask("Explain the Pythagorean theorem")
         await user.type("half a thought")
         await user.press("ctrl+o", to=MenuScreen)
-    (saved,) = saved_chats(tmp_path / "chats")
+    (saved,) = saved_chats(tmp_path)
     assert [turn.text for turn in saved.turns.path] == ["Explain the Pythagorean theorem", REPLY]
     reply = saved.turns.last_reply
     assert reply is not None
@@ -385,7 +385,7 @@ async def test_history_is_written_as_the_chat_goes_and_reopened(
         await user.idle()
         chat = user.engine.requests(protocol.Chat)[-1]
         assert len(chat.messages) == 3
-    (reopened,) = saved_chats(tmp_path / "chats")
+    (reopened,) = saved_chats(tmp_path)
     assert len(reopened.turns.path) == 4
 
 
@@ -422,7 +422,7 @@ async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_p
         await user.idle()
         assert above_the_mark(user) == ["one", "two", "far too long", "three"]
         await user.press("ctrl+o", to=MenuScreen)
-    (saved,) = saved_chats(tmp_path / "chats")
+    (saved,) = saved_chats(tmp_path)
     assert saved.first_question == saved.turns.path[6].id
 
     async with drive() as user:
@@ -434,7 +434,7 @@ async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_p
         user.engine.turns_in_context = None
         await user.ask("six")
         assert above_the_mark(user) == []
-    (saved,) = saved_chats(tmp_path / "chats")
+    (saved,) = saved_chats(tmp_path)
     assert saved.first_question is None
 
 

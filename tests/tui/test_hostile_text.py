@@ -12,8 +12,6 @@ import msgspec
 import pytest
 from textual.widgets import Input, OptionList
 
-from eaglechat.chat.history.folder import rename
-from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.hub.downloads.queue import Stage
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.library import LocalModel, ModelKind
@@ -40,6 +38,7 @@ from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.screens.roles import RolesScreen
 from eaglechat.tui.screens.settings import SettingsScreen
+from tests.chat.headless import saved_chats, store_in
 from tests.ggufs import write_draft, write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts, on_its_way
@@ -136,6 +135,8 @@ async def test_hostile_text_is_drawn_everywhere_and_reaches_the_terminal_nowhere
     async with user:
         await user.on(LoadingScreen)
         await user.sees("end")
+        named = "the file that is no chat"
+        await user.until(lambda: any("stay there" in said for said in user.notices), named)
         await check(user)
         user.engine.load_error = None
         await user.press("enter")
@@ -196,7 +197,6 @@ async def test_hostile_text_is_drawn_everywhere_and_reaches_the_terminal_nowhere
             await user.on(kind)
             await check(user)
             if kind is ChatsScreen:
-                await user.sees("cannot be read")
                 user.app.screen.query_one(Input).value = "hostile"
                 await user.sees("hostile")
                 await check(user)
@@ -210,8 +210,8 @@ async def test_hostile_text_is_drawn_everywhere_and_reaches_the_terminal_nowhere
         user.app.push_screen(ConfirmDialog(HOSTILE, HOSTILE, "Do it"))
         await user.on(ConfirmDialog)
         await check(user)
-    (chat,) = saved_chats(tmp_path / "chats")
-    rename(chat.file, WRITTEN)
+    (chat,) = saved_chats(tmp_path)
+    store_in(tmp_path).rename(chat.name, WRITTEN)
     assert unsafe >= {"\x1b", "\x9b", "\u202e", "\x00", "\ud800"}
     titles = [one for one in written if one.startswith("\x1b]2;")]
     assert titles

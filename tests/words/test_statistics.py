@@ -1,4 +1,4 @@
-"""A statistic declared once reaches JSON, summaries and exports; chats on disk stay readable."""
+"""A statistic declared once reaches JSON, summaries and exports."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from eaglechat.chat.history.lines import EndLine, decode
-from eaglechat.chat.history.packing import pack, unpack
 from eaglechat.wire.stats import Measured, measured
 from eaglechat.words.statistics import (
     ACCEPTANCE_RATE,
@@ -21,18 +19,6 @@ from eaglechat.words.statistics import (
 from tests.chat.records import recorded, round_of
 
 ROUNDS = [round_of(1, 2), replace(round_of(3, drafted=0), index=1)]
-PACKED = (
-    "LYrBDYAwDAPtZA+myxr9MUCbfnhWTNJHf4gN2AUC5SSfZNkXFli5XeDCz3Bis1NXYNqBStGqqpXUqE7uZkNS8t7zgZ9Y"
-    "SnvfmGk5eAA="
-)
-"""`ROUNDS` as packed before a packed round named its times."""
-END_LINE = (
-    b'{"type":"end","of":2,"end":{"finish_reason":"stop","seed":7,"tokens":24,"tail":"","timings":'
-    b'{"prefill_ms":5.0,"prefill_tokens":33,"reused_tokens":0,"generation_ms":2611.7,"draft_ms":'
-    b'412.3,"verify_ms":2169.3,"process_ms":22.4,"sample_ms":1.8},"tail_part":null},"stats":'
-    b'{"rounds":12,"verify_steps":11,"tokens":24,"drafted":54,"tested":23,"accepted":12,"tested_at":'
-    b'[11,12],"accepted_at":[7,5],"siblings":0,"trees":0,"by_drafter":{}}}\n'
-)
 
 
 def test_names_are_those_that_scripts_read() -> None:
@@ -74,16 +60,3 @@ def test_the_summary_has_the_known_numbers_only() -> None:
         "mean accepted length 2.00",
     ]
     assert summary(Measured()) == []
-
-
-def test_rounds_packed_by_an_older_version_are_read() -> None:
-    answer = "".join(round_.text for round_ in ROUNDS)
-    assert unpack(PACKED, answer) == unpack(pack(ROUNDS), answer) == ROUNDS
-
-
-def test_an_end_line_of_an_older_version_is_read() -> None:
-    """A new field of the records without a default would make it vanish."""
-    line = decode(END_LINE)
-    assert isinstance(line, EndLine)
-    assert line.end is not None
-    assert line.end.tokens == 24

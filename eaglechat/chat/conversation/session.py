@@ -40,12 +40,12 @@ from eaglechat.chat.conversation.continuation import (
 )
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId, Turns
 from eaglechat.chat.headline import Headline, headline_of
-from eaglechat.chat.history.log import new_log, resumed_log
-from eaglechat.chat.history.recorder import ChatRecorder
-from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.chat.inspecting import recorded_terms
+from eaglechat.chat.recorder import begin, resume
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.refusals import Remark
+from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.store import ChatStore
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
@@ -168,7 +168,7 @@ class ChatSession:
         pair: Pair,
         info: protocol.PairInfo | None,
         settings: Callable[[], Settings],
-        chats_dir: Path,
+        store: ChatStore,
         roles_dir: Path,
         speeds: Speeds,
         saved: SavedChat | None = None,
@@ -177,7 +177,7 @@ class ChatSession:
         self._roles_dir = roles_dir
         self.role: Role | None = None
         self._engine, self._view, self._speeds = engine, view, speeds
-        self._settings, self._chats_dir = settings, chats_dir
+        self._settings, self._store = settings, store
         self.pair, self.info = pair, info
         self.controls = first_controls(settings(), pair, self.recommended)
         if engine.hello is not None and not engine.hello.can.draft_length:
@@ -196,10 +196,16 @@ class ChatSession:
 
     def open(self, saved: SavedChat | None = None) -> None:
         """Begin a new chat, or resume a saved one. The chat before must have been left."""
-        self.turns = saved.turns if saved else Turns()
-        self.first_question = saved.first_question if saved else None
+        if saved is None:
+            self.recorder = begin(self._store, self.pair, self._not_saved)
+        else:
+            self.recorder = resume(self._store, saved, self._not_saved)
+        """Writes the chat to disk; renames and pins it."""
+        chat = self.recorder.chat
+        self.turns: Turns = chat.turns
+        self.first_question = chat.first_question
         """The oldest question in the context; None if no turn has left it."""
-        self.unsent = saved.unsent if saved else ()
+        self.unsent = chat.unsent
         """What was in the prompt when the chat was left."""
         self.running: Running | None = None
         self.is_stopping = False
@@ -208,13 +214,7 @@ class ChatSession:
         self.notices: list[Notice] = []
         """Oldest first. They are not written to disk."""
         self._count_context()
-        if saved is None:
-            log = new_log(self._chats_dir, self.pair, self._not_saved)
-        else:
-            log = resumed_log(saved, self._not_saved)
-        self.recorder = ChatRecorder(log, self.turns, saved)
-        """Writes the chat to disk; renames and pins it."""
-        name = saved.role if saved else self._settings().generation.role
+        name = chat.role if saved else self._settings().generation.role
         found = find_role(self._roles_dir, name) if name else None
         if name and not isinstance(found, Role):
             self._note(refusals.NoRole(name, found), "warning")
@@ -227,7 +227,7 @@ class ChatSession:
             self._note(Opened(pair, self.info, self.hello))
             if self.controls.shape == "tree" and self.info.chains_only:
                 self._note(refusals.ChainsOnly(self.info.chains_only))
-        if log.is_copy:
+        if self.recorder.is_copy:
             self._note(Remark.IS_COPY, "warning")
         self._touch()
 
@@ -263,7 +263,7 @@ class ChatSession:
         if self._refuses():
             return False
         question = self.turns.ask(composed(parts_of(written)))
-        self.recorder.asked(question)
+        self.recorder.asked()
         self._answer(question)
         return True
 
@@ -307,7 +307,7 @@ class ChatSession:
         terms = terms_to_continue(recording.terms, self.terms)
         recording.changed |= changes(recording.terms, terms)
         recording.end = None
-        self.recorder.goes_on(reply)
+        self.recorder.began(reply)
         self._send(running, terms, *begun)
         return True
 
@@ -316,7 +316,7 @@ class ChatSession:
         if self._refuses() or self._is_gone(id):
             return False
         question = self.turns.edit(id, composed(parts_of(written)))
-        self.recorder.asked(question)
+        self.recorder.asked()
         self._answer(question)
         return True
 
@@ -403,7 +403,7 @@ class ChatSession:
         if id not in self.turns or self._is_busy():
             return False
         self.turns.choose(id)
-        self.recorder.chose(id)
+        self.recorder.keep()
         self._count_context()
         self._touch()
         return True
@@ -415,7 +415,7 @@ class ChatSession:
         before = len(self.turns)
         gone = self.turns.delete(id)
         self._deleted.append(gone.id)
-        self.recorder.deleted(gone.id)
+        self.recorder.keep()
         self.notices = [n for n in self.notices if n.after is None or n.after in self.turns]
         self._view.say(refusals.Deleted(before - len(self.turns)))
         self._count_context()
@@ -448,7 +448,7 @@ class ChatSession:
             return None
         id = self._deleted.pop()
         self.turns.restore(id)
-        self.recorder.restored(id)
+        self.recorder.keep()
         self._count_context()
         self._touch()
         return id
@@ -712,7 +712,7 @@ class ChatSession:
     def _take_back(self, turn: Reply) -> QuestionParts:
         """Take an unanswered question out: two in a row break most chat templates."""
         gone = self.turns.delete(turn.id)
-        self.recorder.deleted(gone.id)
+        self.recorder.keep()
         moved = [notice for notice in self.notices if notice.after in (turn.id, gone.id)]
         self.notices = [notice for notice in self.notices if notice not in moved]
         if isinstance(gone, Question):

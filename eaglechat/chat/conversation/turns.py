@@ -164,6 +164,21 @@ class Turns:
             for turn in self.path_to(id)
         )
 
+    @property
+    def chosen_siblings(self) -> tuple[TurnId, ...]:
+        """The chosen turns, on the path or not, of those that have siblings."""
+        return tuple(
+            id for parent, id in self._chosen.items() if len(self._children.get(parent, ())) > 1
+        )
+
+    def choose_siblings(self, ids: Sequence[TurnId]) -> None:
+        """Choose what `chosen_siblings` had."""
+        for id in ids:
+            if id in self._turns:
+                self._chosen[self._turns[id].parent] = id
+        self._cut_path(None)
+        self.version += 1
+
     # Growing
 
     def ask(self, parts: Sequence[TurnPart], id: TurnId | None = None) -> Question:

@@ -7,10 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from eaglechat import paths
-from eaglechat.chat.history.folder import ChatFolder
-from eaglechat.chat.history.lines import ChatFormatError
-from eaglechat.chat.history.saved_chat import read_chat
+from eaglechat.chat.store import ChatStore
+from eaglechat.cli.chats.store import chat_store
 from eaglechat.cli.status import OK, CommandError
 from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import render, write
@@ -23,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "chat",
         metavar="CHAT",
-        help="its name in `eaglechat chats`, or the beginning of it; its title; its file; or "
-        "last, the one used last",
+        help="its name in `eaglechat chats`, or the beginning of it; its title; or last, the "
+        "one used last",
     )
     parser.add_argument(
         "--format",
@@ -44,9 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    store = chat_store()
+    name = _name_of(args.chat, store)
     try:
-        chat = exported(read_chat(_file_of(args.chat)), with_reasoning=args.reasoning)
-    except (OSError, ChatFormatError) as error:
+        chat = exported(store.read(name), with_reasoning=args.reasoning)
+    except OSError as error:
         raise CommandError(f"{args.chat} cannot be read: {failures.why(error)}") from error
     if args.output is None:
         sys.stdout.flush()
@@ -61,19 +61,17 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _file_of(name: str) -> Path:
-    """The file of a chat. Raises CommandError."""
-    if Path(name).is_file():
-        return Path(name)
-    chats = [chat for chat in [*ChatFolder(paths.chats_dir()).listed()][-1] if not chat.problem]
+def _name_of(name: str, store: ChatStore) -> str:
+    """The name of the chat that was meant. Raises CommandError."""
+    chats = store.listed()
     if name == "last":
         fitting = [max(chats, key=lambda chat: chat.used)] if chats else []
     else:
         fitting = [chat for chat in chats if chat.title.casefold() == name.casefold()]
-        fitting = fitting or [chat for chat in chats if chat.file.stem.startswith(name)]
+        fitting = fitting or [chat for chat in chats if chat.name.startswith(name)]
     if not fitting:
         raise CommandError(f"there is no chat {name!r}; `eaglechat chats` lists them")
     if len(fitting) > 1:
-        names = ", ".join(chat.file.stem for chat in fitting[:5])
+        names = ", ".join(chat.name for chat in fitting[:5])
         raise CommandError(f"{name!r} may be {len(fitting)} chats; give the name of one: {names}")
-    return fitting[0].file
+    return fitting[0].name

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eaglechat import paths, settings
-from eaglechat.chat.history.listing import count_of
+from eaglechat.chat.store import ChatStore
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
 from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
@@ -78,7 +78,8 @@ def _delete(models: Sequence[LocalModel], pairs: Sequence[Pair], unasked: bool) 
     except OSError as error:
         raise _undeletable(error) from error
     print("\n".join(what_goes(planned)))
-    for sentence in consequences(planned, pairs, count_of(paths.chats_dir(), planned.takes)):
+    n_chats = ChatStore(paths.chats_file()).count_with(planned.takes)
+    for sentence in consequences(planned, pairs, n_chats):
         print(sentence)
     freed = format_bytes(planned.freed_bytes)
     if not unasked and not sys.stdin.isatty():

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from eaglechat.chat.conversation.turns import Question, Reply, Turns
-from eaglechat.chat.history.lines import ChatHeader
-from eaglechat.chat.history.listing import title_of
-from eaglechat.chat.history.saved_chat import SavedChat
 from eaglechat.chat.recording import Recording
+from eaglechat.chat.saved_chat import ChatHeader, SavedChat, title_of
 from eaglechat.chat.writing.question import shown
 from eaglechat.words.replies import ENDINGS, summary
 
@@ -50,7 +48,7 @@ class ExportedChat:
 def exported(chat: SavedChat, *, with_reasoning: bool = False) -> ExportedChat:
     """The saved chat as an export needs it."""
     path = chat.turns.path
-    title = chat.title or title_of(shown(path[0].parts) if path else "") or chat.file.stem
+    title = chat.title or title_of(shown(path[0].parts) if path else "") or chat.name
     return ExportedChat(title, chat.header, chat.turns, with_reasoning)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.signal import Signal
 
-from eaglechat.chat.history.folder import ChatFolder, ReadProgress
+from eaglechat.chat.store import ChatStore
 from eaglechat.chat.writing.question import QuestionParts, parts_of
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
@@ -17,6 +17,9 @@ from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.tui.services.settings import SettingsService
 from eaglechat.wire.protocol import Auto
+
+if TYPE_CHECKING:
+    from eaglechat.chat.older import Progress
 
 
 @dataclass
@@ -38,31 +41,35 @@ class Typeahead:
         return taken
 
 
-class ChatReader:
-    """Reads the chats on disk in a thread, so that words can be found in them."""
+class OlderChats:
+    """Takes over the chats of earlier versions in a thread, which ends with the app."""
 
-    def __init__(self, directory: Path) -> None:
-        self.folder = ChatFolder(directory)
-        self.progress: ReadProgress | None = None
-        """How many chats are read; None while none is being read."""
-        self.version = 0
-        """Grows whenever something else can be found."""
-        self._thread: threading.Thread | None = None
+    def __init__(self, store: ChatStore) -> None:
+        self._store = store
+        self.progress: Progress | None = None
+        """How many are taken over; None before the first and after the last."""
+        self._is_over = threading.Event()
 
-    def update(self) -> None:
-        """Read the chats that changed. It goes on when the list is closed; quitting ends it."""
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._update, name="chats", daemon=True)
-            self._thread.start()
+    def start(self) -> None:
+        threading.Thread(target=self._take_over, name="older chats", daemon=True).start()
 
-    def _update(self) -> None:
+    def wait(self) -> None:
+        """Until all are taken over."""
+        self._is_over.wait()
+
+    def _take_over(self) -> None:
+        # Only the first start after an update has chats to take over.
+        from eaglechat.chat.older import take_over  # noqa: PLC0415
+
         try:
-            for progress in self.folder.read():
-                self.progress = progress if progress.done < progress.total else None
-                self.version += 1
+            for progress in take_over(self._store):
+                self.progress = progress
+            self._store.empty_trash()
+        except OSError as error:
+            self._store.say(f"Chats cannot be kept in {self._store.file}: {error}.")
         finally:
             self.progress = None
-            self.version += 1
+            self._is_over.set()
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,8 @@ class Services:
     desk: HubDesk
     models_changed: Signal[None]
     """Published when models were installed or deleted."""
-    chats: ChatReader
+    chats: ChatStore
+    older_chats: OlderChats
     typeahead: Typeahead
     away: Away
 

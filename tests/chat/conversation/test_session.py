@@ -9,7 +9,6 @@ import pytest
 
 from eaglechat.chat.conversation.session import Running
 from eaglechat.chat.conversation.turns import Reply
-from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.chat.recording import Recording
 from eaglechat.links.base import Link
 from eaglechat.settings import GenerationSettings, Settings
@@ -18,7 +17,7 @@ from eaglechat.wire.protocol import AUTO, Message
 from eaglechat.wire.records import FinishReason, Prefill
 from eaglechat.words.numbers import numbers_of
 from eaglechat.words.replies import progress
-from tests.chat.headless import Headless, reopened
+from tests.chat.headless import Headless, reopened, saved_chats
 from tests.chat.records import TERMS
 from tests.tui.scripted import REPLY
 
@@ -287,8 +286,7 @@ def test_what_was_given_back_is_unsent_in_the_file(chat: Headless) -> None:
     chat.session.ask("why?")
     chat.session.stop()
     chat.pump_until(lambda: chat.session.running is None)
-    (file,) = (chat.folder / "chats").iterdir()
-    saved = read_chat(file)
+    (saved,) = saved_chats(chat.folder)
     assert (len(saved.turns), saved.unsent_text) == (0, "why?")
 
 

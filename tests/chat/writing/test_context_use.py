@@ -7,13 +7,12 @@ from pathlib import Path
 import msgspec
 
 from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.context_use import ContextUse, TurnLength, context_use
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.settings import Settings
 from eaglechat.words.context import in_words, warning
-from tests.chat.headless import Headless
+from tests.chat.headless import Headless, saved_chats, store_in
 
 DRAFT = (TurnPart("x" * 400),)
 
@@ -103,7 +102,7 @@ def test_a_chat_from_a_larger_context_fills_a_smaller_one_and_no_more(tmp_path: 
     before = chat.session.n_past
     chat.session.leave("")
     chat.session.close()
-    (saved,) = saved_chats(tmp_path / "chats")
+    (saved,) = saved_chats(tmp_path)
     chat.info = msgspec.structs.replace(chat.info, n_ctx=before // 2)
     again = ChatSession(
         chat.engine,
@@ -111,7 +110,7 @@ def test_a_chat_from_a_larger_context_fills_a_smaller_one_and_no_more(tmp_path: 
         pair=chat.pair,
         info=chat.info,
         settings=Settings,
-        chats_dir=tmp_path / "chats",
+        store=store_in(tmp_path),
         roles_dir=tmp_path / "roles",
         speeds=Speeds(tmp_path),
         saved=saved,

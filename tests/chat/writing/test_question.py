@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.question import (
     Marks,
@@ -21,7 +20,7 @@ from eaglechat.chat.writing.question import (
     text_of,
     typed,
 )
-from tests.chat.headless import Headless
+from tests.chat.headless import Headless, saved_chats
 
 LONG = "\n".join(f"line {n}" for n in range(132))
 PASTE = TurnPart(LONG, source="paste")
@@ -97,8 +96,7 @@ def test_a_reopened_question_and_draft_have_their_parts(tmp_path: Path) -> None:
     chat.finish()
     assert chat.last_request.messages[-1].content == f"Look:\n\n{FILE.text}"
     chat.session.leave((PASTE, TurnPart(" and more")))
-    (file,) = tmp_path.rglob("*.jsonl")
-    saved = read_chat(file)
+    (saved,) = saved_chats(tmp_path)
     assert saved.turns.path[0].parts[-1] == FILE
     assert saved.unsent == (PASTE, TurnPart(" and more"))
     assert saved.unsent_text == f"{LONG} and more"
@@ -109,8 +107,8 @@ def test_a_draft_is_on_disk_while_it_is_written(tmp_path: Path, length: int) -> 
     chat = Headless(tmp_path)
     for _ in range(2):
         chat.session.save((PASTE, TurnPart("x" * length)))
-    (file,) = tmp_path.rglob("*.jsonl")
-    assert read_chat(file).unsent == (PASTE, TurnPart("x" * length))
+    (saved,) = saved_chats(tmp_path)
+    assert saved.unsent == (PASTE, TurnPart("x" * length))
 
 
 def test_a_question_that_is_given_back_has_its_parts(tmp_path: Path) -> None:
@@ -119,5 +117,5 @@ def test_a_question_that_is_given_back_has_its_parts(tmp_path: Path) -> None:
     assert chat.session.ask((PASTE,))
     chat.finish()
     assert chat.given_back == [LONG]
-    (file,) = tmp_path.rglob("*.jsonl")
-    assert read_chat(file).unsent == (PASTE,)
+    (saved,) = saved_chats(tmp_path)
+    assert saved.unsent == (PASTE,)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.chat.writing.roles import (
     TEMPLATE,
     Role,
@@ -19,7 +18,7 @@ from eaglechat.chat.writing.roles import (
 )
 from eaglechat.settings import GenerationSettings, Settings
 from eaglechat.words.failures import wrong_role
-from tests.chat.headless import Headless
+from tests.chat.headless import Headless, saved_chats
 
 PIRATE = 'description = "Talks\\n like one"\nsystem_prompt = "Arr."\ntemperature = 1.5\n'
 
@@ -107,8 +106,7 @@ def test_a_chat_is_asked_in_its_role_and_remembers_it(tmp_path: Path, roles: Pat
     assert (request.messages[0].content, request.sampling.temperature) == ("Arr.", 1.5)
     chat.session.leave("")
 
-    (file,) = (tmp_path / "chats").glob("*.jsonl")
-    again = Headless(tmp_path, read_chat(file), roles=roles)
+    again = Headless(tmp_path, *saved_chats(tmp_path), roles=roles)
     assert again.session.role == role
     assert again.session.controls.temperature == 1.5
     again.session.choose_role(None)
@@ -117,7 +115,7 @@ def test_a_chat_is_asked_in_its_role_and_remembers_it(tmp_path: Path, roles: Pat
     assert again.last_request.messages[0].role == "user"
     again.session.leave("")
 
-    assert Headless(tmp_path, read_chat(file), roles=roles).session.role is None
+    assert Headless(tmp_path, *saved_chats(tmp_path), roles=roles).session.role is None
 
 
 def test_a_role_that_is_gone_or_wrong_is_said(tmp_path: Path, roles: Path) -> None:
@@ -127,11 +125,11 @@ def test_a_role_that_is_gone_or_wrong_is_said(tmp_path: Path, roles: Path) -> No
     chat.session.choose_role(role)
     chat.ask("why?")
     chat.session.leave("")
-    (file,) = (tmp_path / "chats").glob("*.jsonl")
+    (saved,) = saved_chats(tmp_path)
     role.file.write_text("temperature = 9")
-    wrong = Headless(tmp_path, read_chat(file), roles=roles)
+    wrong = Headless(tmp_path, saved, roles=roles)
     role.file.unlink()
-    gone = Headless(tmp_path, read_chat(file), roles=roles)
+    gone = Headless(tmp_path, saved, roles=roles)
     assert wrong.session.role is gone.session.role is None
     assert any("must be between 0 and 5. This chat continues" in text for text in wrong.shown)
     assert any("The role “pirate” no longer exists" in text for text in gone.shown)

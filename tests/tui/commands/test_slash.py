@@ -48,6 +48,7 @@ def test_a_line_is_a_command(text: str, id: str, value: object) -> None:
     [
         ("/", "Type a command after the slash"),
         ("/etc/hosts", "There is no command /etc/hosts. To send it as text"),
+        ("/tree", "There is no command /tree."),
         ("/hlep", "Did you mean /help?"),
         ("/th", "Did you mean /theme or /think or /thought?"),
         ("/n", "/n takes 0 to 16, or auto."),

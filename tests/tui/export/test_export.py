@@ -14,19 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eaglechat.chat.conversation.turns import Reply, Turns
-from eaglechat.chat.history.lines import ChatHeader
-from eaglechat.chat.history.saved_chat import read_chat
 from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.saved_chat import ChatHeader
 from eaglechat.tui.export import formats
 from eaglechat.tui.export.chat import ExportedChat, exported
 from eaglechat.tui.export.json_tree import tree
 from eaglechat.tui.export.markdown import closed, markdown
 from eaglechat.tui.export.page import page
 from eaglechat.wire.records import Origin, Part, Round, Token
-from tests.chat.headless import Headless
+from tests.chat.headless import Headless, saved_chats
 from tests.chat.records import recorded, round_of, thinking
 
-HEADER = ChatHeader(created="2026-11-22T21:00:00+00:00", pair="a pair", target="/t.gguf", version=2)
+HEADER = ChatHeader(created="2026-11-22T21:00:00+00:00", pair="a pair", target="/t.gguf")
 
 
 def chat_of(*rounds: Round, question: str = "why?", with_reasoning: bool = False) -> ExportedChat:
@@ -71,9 +70,9 @@ def test_markdown_has_the_path_with_the_numbers_and_no_reasoning(tmp_path: Path)
     chat.ask("first?")
     chat.session.edit(1, "second?")
     chat.finish()
-    file = chat.session.recorder.file
     chat.session.leave("")
-    text = markdown(exported(read_chat(file)))
+    (saved,) = saved_chats(tmp_path)
+    text = markdown(exported(saved))
     assert text.startswith("# second?\n\n20")
     assert "**You** (2 of 2)\n\nsecond?\n\n**scripted**\n\nThe Pythagorean" in text
     assert "first?" not in text
@@ -108,9 +107,8 @@ def test_json_has_every_branch_with_its_rounds(tmp_path: Path) -> None:
     chat.ask("why?")
     chat.session.answer_again(1)
     chat.finish()
-    file = chat.session.recorder.file
     chat.session.leave("")
-    saved = read_chat(file)
+    (saved,) = saved_chats(tmp_path)
     document = json.loads(tree(exported(saved)))
     question, first, second = document["turns"]
     assert (question["role"], question["text"], question["parent"]) == ("user", "why?", None)

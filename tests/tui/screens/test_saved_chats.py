@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.history.log import resumed_log
-from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
+from tests.chat.headless import saved_chats, store_in
+from tests.chat.home import resumed
+from tests.chat.test_older import OLDER
 from tests.ggufs import write_target
 from tests.tui.driving import Driver
 
@@ -47,21 +49,38 @@ async def test_a_chat_whose_models_are_gone_can_be_read_and_goes_on_when_they_ar
         assert len(user.messages) == 4
 
 
-async def test_a_file_that_is_not_a_chat_is_listed_with_the_reason(
+async def test_chats_of_an_earlier_version_are_taken_over_and_what_is_none_is_named(
     drive: Drive, tmp_path: Path
 ) -> None:
-    (tmp_path / "chats").mkdir()
+    shutil.copytree(OLDER, tmp_path / "chats", ignore=shutil.ignore_patterns("*.json"))
     (tmp_path / "chats" / "broken.jsonl").write_bytes(b"\xff nothing")
     async with drive() as user:
         await user.on(MenuScreen)
-        await user.press("ctrl+t")
-        await user.sees("broken.jsonl")
-        await user.sees("cannot be read: it does not begin like a chat")
-        await user.press("enter")
+        await user.sees("compare")
         await user.until(
-            lambda: any("broken.jsonl cannot be read" in said for said in user.notices),
-            "the reason once more",
+            lambda: any("broken.jsonl (it does not begin like a chat)" in s for s in user.notices),
+            "the reason",
         )
+        await user.press("ctrl+t")
+        await user.sees("4 chats")
+        await user.press("enter", to=ChatScreen)
+        await user.sees("Because of reasons")
+
+
+async def test_chats_that_cannot_be_used_are_moved_aside_with_a_sentence(
+    drive: Drive, tmp_path: Path
+) -> None:
+    (tmp_path / "chats.sqlite3").write_bytes(b"noise" * 1000)
+    async with drive() as user:
+        await user.on(MenuScreen)
+        await user.until(
+            lambda: any("The file is now chats.damaged-" in said for said in user.notices),
+            "the sentence",
+        )
+        await user.open_chat()
+        await user.ask("hello")
+        assert len(user.messages) == 2
+    assert len(saved_chats(tmp_path)) == 1
 
 
 async def test_a_chat_that_is_open_elsewhere_says_so(drive: Drive, tmp_path: Path) -> None:
@@ -70,14 +89,14 @@ async def test_a_chat_that_is_open_elsewhere_says_so(drive: Drive, tmp_path: Pat
         await user.ask("mine")
         await user.press("ctrl+o")
         await user.on(MenuScreen)
-        (saved,) = saved_chats(tmp_path / "chats")
-        holder = resumed_log(saved, lambda _file, _why: None)
+        (saved,) = saved_chats(tmp_path)
+        holder = resumed(store_in(tmp_path), saved)
         assert not holder.is_copy
         await user.press("ctrl+t")
         await user.sees("1 chat")
         await user.press("enter")
         await user.sees("open in another eaglechat")
-        holder.close()
+        holder.left(())
 
 
 @pytest.mark.parametrize(
@@ -86,8 +105,8 @@ async def test_a_chat_that_is_open_elsewhere_says_so(drive: Drive, tmp_path: Pat
 async def test_a_chat_the_disk_does_not_take_is_left_when_its_user_agrees(
     drive: Drive, tmp_path: Path, key: str
 ) -> None:
-    (tmp_path / "chats").write_text("a file where the folder would be")
-    async with drive() as user:
+    (tmp_path / "file").write_text("a file where the folder would be")
+    async with drive(chats_file=tmp_path / "file" / "chats.sqlite3") as user:
         await user.open_chat()
         await user.ask("hello")
         await user.sees("This chat cannot be saved")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.settings import Settings
 from eaglechat.settings.model import EngineSettings
 from eaglechat.settings.servers import ServerSettings
+from tests.chat.headless import saved_chats
 from tests.links.http.fault_server import FaultServer, Handler, fault_server
 from tests.rpc.fake_server import GIB, nobody, serving
 from tests.tui.driving import Driver
@@ -98,7 +98,7 @@ async def test_a_chat_with_a_server_says_what_it_does_not_report(
         server.chat = lambda handler: handler.reply("back again")
         await user.ask("and now?")
         await user.sees("back again")
-    (saved,) = saved_chats(tmp_path / "chats")
+    (saved,) = saved_chats(tmp_path)
     assert (saved.header.server, saved.header.target) == (server.url, "m")
     kept = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in kept if b"hidden-key" in path.read_bytes()]

@@ -24,7 +24,7 @@ async def test_a_chat_goes_on_without_a_history_and_says_so_once(
     pair = pair_of_files(models / "target.gguf", models / "draft.gguf")
     places = {
         "config_file": nowhere / "config.toml",
-        "chats_dir": nowhere / "chats",
+        "chats_file": nowhere / "chats.sqlite3",
         "pairs": PairLibrary(nowhere / "state"),
     }
     notices: list[str] = []

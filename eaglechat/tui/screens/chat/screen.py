@@ -30,9 +30,9 @@ from eaglechat.chat.controls import (
 from eaglechat.chat.conversation.continuation import cannot_continue
 from eaglechat.chat.conversation.session import ChatSession, Said, Severity
 from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
-from eaglechat.chat.history.saved_chat import Passage, SavedChat
 from eaglechat.chat.recording import Recording, TurnPart
 from eaglechat.chat.refusals import ChainsOnly, Remark, cannot_answer_now, no_prompt, not_yet
+from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.search import parse
 from eaglechat.chat.writing.context_use import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
@@ -203,7 +203,7 @@ class ChatScreen(PromptScreen[None]):
             pair=self._pair,
             info=self._info,
             settings=lambda: services.settings.current,
-            chats_dir=services.chats.folder.directory,
+            store=services.chats,
             roles_dir=self._roles_dir,
             speeds=services.pairs.speeds,
             saved=self._saved,
@@ -399,7 +399,7 @@ class ChatScreen(PromptScreen[None]):
         self.open(ChatsScreen(self.services, self.session.recorder, words or ""), self._resume)
 
     def _resume(self, chat: SavedChat) -> None:
-        if chat.file == self.session.recorder.file:
+        if chat.name == self.session.recorder.name:
             self._show_passage(chat.opened_at)
         elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
 

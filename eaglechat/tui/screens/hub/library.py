@@ -9,7 +9,6 @@ from textual import on
 from textual.content import Content
 from textual.widgets import Input, OptionList
 
-from eaglechat.chat.history.listing import count_of
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.library import (
     LocalModel,
@@ -115,7 +114,7 @@ class LibraryScreen(ListDialog[Pair]):
     def _plan_removal(self, model: LocalModel) -> Iterator[Update]:
         try:
             planned = plan_removal([model])
-            n_chats = count_of(self._services.chats.folder.directory, planned.takes)
+            n_chats = self._services.chats.count_with(planned.takes)
             said = consequences(planned, self._known_pairs, n_chats)
             yield partial(self._confirm, model, planned, said)
         except OSError as error:

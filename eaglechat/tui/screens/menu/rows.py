@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import RenderOptions, Visual
 
-from eaglechat.chat.history.listing import ChatSummary
+from eaglechat.chat.store import ChatSummary
 from eaglechat.hub.fit import Fit
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.screens.menu.known import Known
@@ -107,7 +107,7 @@ def chat(summary: ChatSummary) -> Row:
     def build(width: int) -> Content:
         own = columns(width)
         age = wording.ago(summary.used, time.time())
-        pair = summary.header.pair if summary.header else ""
+        pair = summary.header.pair
         # In the columns of the models below where these are wide enough.
         widths = (own.drafts, own.gain) if own.note else (own.drafts + own.gain - _AGE, _AGE)
         texts = [(pair, widths[0])] if own.drafts else []

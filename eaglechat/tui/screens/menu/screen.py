@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import on, work
@@ -14,9 +13,8 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from eaglechat.chat.controls import first_controls
-from eaglechat.chat.history.lines import ChatFormatError
-from eaglechat.chat.history.listing import ChatSummary
-from eaglechat.chat.history.saved_chat import SavedChat, read_chat
+from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.store import ChatSummary
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.pair import Pair
@@ -198,8 +196,14 @@ class MenuScreen(EagleScreen[None]):
         )
 
     def _read_chats(self) -> None:
-        folder = self._services.chats.folder
-        self.in_background(lambda: iter([partial(self._take_chats, folder.latest(CHATS))]))
+        chats, older = self._services.chats, self._services.older_chats
+
+        def read() -> Iterator[Update]:
+            yield partial(self._take_chats, chats.latest(CHATS))
+            older.wait()
+            yield partial(self._take_chats, chats.latest(CHATS))
+
+        self.in_background(read)
 
     def _take_chats(self, chats: list[ChatSummary]) -> None:
         if chats != self._chats:
@@ -438,7 +442,7 @@ class MenuScreen(EagleScreen[None]):
         return self._offers.get(self._looked_at or "")
 
     def _highlighted_chat(self) -> ChatSummary | None:
-        chats = {f"chat:{chat.file}": chat for chat in self._chats or ()}
+        chats = {f"chat:{chat.name}": chat for chat in self._chats or ()}
         return chats.get(self._looked_at or "")
 
     # What the keys do
@@ -447,7 +451,7 @@ class MenuScreen(EagleScreen[None]):
     @on(OptionList.OptionSelected)
     async def _choose(self) -> None:
         if (chat := self._highlighted_chat()) is not None:
-            self._resume(chat.file)
+            self._resume(chat)
             return
         offer = self._highlighted_offer()
         self._draw_moving()
@@ -502,14 +506,14 @@ class MenuScreen(EagleScreen[None]):
         if self.is_on_top:
             self.post_message(LoadInstead(pair))
 
-    def _resume(self, file: Path) -> None:
+    def _resume(self, row: ChatSummary) -> None:
         def read() -> Iterator[Update]:
             try:
-                chat = read_chat(file)
-            except (OSError, ChatFormatError) as error:
+                chat = self._services.chats.read(row.name)
+            except OSError as error:
                 from eaglechat.words import failures
 
-                said = f"{file} cannot be read: {failures.why(error)}."
+                said = f"“{row.title}” cannot be read: {failures.why(error)}."
                 yield partial(self.notify, said, severity="error")
                 yield self._read_chats
             else:

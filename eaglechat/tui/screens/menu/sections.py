@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from eaglechat.chat.history.listing import ChatSummary
+from eaglechat.chat.store import ChatSummary
 from eaglechat.tui.screens.menu import rows
 from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.rows import Row
@@ -80,7 +80,7 @@ def _sections(
         row = rows.door(DOORS["library"][0], f"{more:,} more; typing finds them")
         doors["library"] = [Line(row, "library", _DOOR)]
     resumable = [
-        Line(rows.chat(chat), f"chat:{chat.file}", _CHAT)
+        Line(rows.chat(chat), f"chat:{chat.name}", _CHAT)
         for chat in chats
         if all(word in chat.title.casefold() for word in words)
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 from textual import on
 from textual.app import ComposeResult
@@ -13,12 +12,9 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.chat.history.folder import KEPT_DAYS, Hit, pin, rename
-from eaglechat.chat.history.lines import ChatFormatError
-from eaglechat.chat.history.listing import ChatSummary
-from eaglechat.chat.history.log import ChatInUseError
-from eaglechat.chat.history.recorder import ChatRecorder
-from eaglechat.chat.history.saved_chat import Passage, SavedChat, read_chat
+from eaglechat.chat.recorder import ChatRecorder
+from eaglechat.chat.saved_chat import Passage, SavedChat
+from eaglechat.chat.store import KEPT_DAYS, ChatInUseError, ChatSummary, Hit
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.export.formats import Format
@@ -50,12 +46,12 @@ class ChatsScreen(EagleModal[SavedChat]):
         """`open_chat` is the one on the screen below; the filter begins with `words`."""
         super().__init__()
         self._words = words
-        self._reader, self._folder = services.chats, services.chats.folder
+        self._store, self._older = services.chats, services.older_chats
         self._open_chat, self._typeahead = open_chat, services.typeahead
         self._chats: list[ChatSummary] | None = None
         self._found: list[Hit] = []
         self._rows: list[Row] = []
-        self._version = -1
+        self._progress = self._older.progress
         self._listing = 0
         """The number of the last listing: a slower one before it comes too late."""
 
@@ -79,7 +75,6 @@ class ChatsScreen(EagleModal[SavedChat]):
         words.value = self._words
         words.focus()
         self._list()
-        self._reader.update()
         self.set_interval(1 / LOOKS_PER_SECOND, self._look)
 
     # In the background
@@ -89,8 +84,7 @@ class ChatsScreen(EagleModal[SavedChat]):
         listing = self._listing
 
         def read() -> Iterator[Update]:
-            for chats in self._folder.listed():
-                yield partial(self._take_list, listing, chats)
+            yield partial(self._take_list, listing, self._store.listed())
 
         self.in_background(read)
 
@@ -100,19 +94,17 @@ class ChatsScreen(EagleModal[SavedChat]):
             self._show()
 
     def _look(self) -> None:
-        """Search again if chats were read since the last look."""
-        if self._version != self._reader.version:
-            self._version = self._reader.version
+        """List and search again if chats were taken over since the last look."""
+        if self._progress != self._older.progress:
+            self._progress = self._older.progress
+            self._list()
             self._search()
-            self._say_count()
 
     def _search(self) -> None:
         typed = self._typed
-        find = self._folder.search(typed)
 
         def search() -> Iterator[Update]:
-            if (found := find()) is not None:
-                yield partial(self._take_found, typed, found)
+            yield partial(self._take_found, typed, self._store.find(typed))
 
         self.in_background(search)
 
@@ -121,12 +113,12 @@ class ChatsScreen(EagleModal[SavedChat]):
             self._found = found
             self._show()
 
-    def _read(self, file: Path, place: Passage | None) -> None:
+    def _read(self, row: ChatSummary, place: Passage | None) -> None:
         def read() -> Iterator[Update]:
             try:
-                chat = read_chat(file)
-            except (OSError, ChatFormatError) as error:
-                yield partial(self._fail, f"{file} cannot be read: {failures.why(error)}.")
+                chat = self._store.read(row.name)
+            except OSError as error:
+                yield partial(self._fail, f"“{row.title}” cannot be read: {failures.why(error)}.")
             else:
                 if place is not None and place.turn in chat.turns:
                     chat.turns.choose(place.turn)
@@ -143,10 +135,9 @@ class ChatsScreen(EagleModal[SavedChat]):
         def apply() -> Iterator[Update]:
             try:
                 change()
-            except (OSError, ChatFormatError) as error:
-                name = chat.title or chat.file.name
+            except OSError as error:
                 advice = "; do it there" if isinstance(error, ChatInUseError) else ""
-                said = f"“{name}” was not changed: {failures.why(error)}{advice}."
+                said = f"“{chat.title}” was not changed: {failures.why(error)}{advice}."
                 yield partial(self._fail, said)
             else:
                 yield partial(self._say_changed, sentence)
@@ -157,7 +148,7 @@ class ChatsScreen(EagleModal[SavedChat]):
         if sentence:
             self.notify(sentence)
         self._list()
-        self._reader.update()
+        self._search()
 
     def _fail(self, sentence: str) -> None:
         self.notify(sentence, severity="error")
@@ -209,15 +200,16 @@ class ChatsScreen(EagleModal[SavedChat]):
 
     def _count(self, titled: int) -> str:
         if not self._chats:
-            return f"No chats yet. They are saved in {self._folder.directory}."
+            return f"No chats yet. They are saved in {self._store.file}."
         said = wording.plural(titled, "chat")
         if self._typed.strip():
             passages = len(self._found)
             counts = [f"{said} by title"] if titled else []
             counts += [wording.plural(passages, "passage")] if passages else []
             said = ", ".join(counts) or "Nothing found"
-        if (progress := self._reader.progress) is not None:
-            return f"{said}. Reading, latest first: {progress.done:,} of {progress.total:,} chats"
+        if (progress := self._progress) is not None:
+            of = f"{progress.done:,} of {progress.total:,} chats of an earlier version"
+            return f"{said}. Taking over, latest first: {of}"
         return said
 
     @property
@@ -238,9 +230,9 @@ class ChatsScreen(EagleModal[SavedChat]):
     def _choose(self) -> None:
         row = self._highlighted
         if isinstance(row, Hit):
-            self._read(row.chat.file, Passage(row.turn, self._typed))
+            self._read(row.chat, Passage(row.turn, self._typed))
         elif row is not None:
-            self._read(row.file, None)
+            self._read(row, None)
 
     def action_rename(self) -> None:
         chat = self._chat
@@ -253,7 +245,7 @@ class ChatsScreen(EagleModal[SavedChat]):
             record.rename(title)
             self._say_changed("")
         else:
-            self._change(chat, lambda: rename(chat.file, title), "")
+            self._change(chat, lambda: self._store.rename(chat.name, title), "")
 
     def action_pin(self) -> None:
         chat = self._chat
@@ -264,12 +256,12 @@ class ChatsScreen(EagleModal[SavedChat]):
             record.pin(not chat.pinned)
             self._say_changed(sentence)
         else:
-            self._change(chat, lambda: pin(chat.file, not chat.pinned), sentence)
+            self._change(chat, lambda: self._store.pin(chat.name, not chat.pinned), sentence)
 
     def action_export(self, format: Format | None = None) -> None:
         if (chat := self._chat) is not None:
             record = self._record_of(chat)
-            read = record.reader() if record else partial(read_chat, chat.file)
+            read = record.reader() if record else partial(self._store.read, chat.name)
             self.open(ExportScreen(read, format))
 
     def action_remove(self) -> None:
@@ -283,17 +275,16 @@ class ChatsScreen(EagleModal[SavedChat]):
             )
             return
         undo = with_keys(f"Deleted. {{chat.undo_delete}} restores it within {KEPT_DAYS} days.")
-        self._change(chat, lambda: self._folder.trash.take(chat.file), undo)
+        self._change(chat, lambda: self._store.delete(chat.name), undo)
 
     def action_undo_delete(self) -> None:
         def restore() -> Iterator[Update]:
             try:
-                file = self._folder.trash.restore(self._folder.directory)
+                name = self._store.restore()
             except OSError as error:
-                why = f"{failures.why(error)} ({error.filename})"
-                yield partial(self._fail, f"It cannot be restored: {why}.")
+                yield partial(self._fail, f"It cannot be restored: {failures.why(error)}.")
             else:
-                said = "Restored." if file else "There is no deleted chat to restore."
+                said = "Restored." if name else "There is no deleted chat to restore."
                 yield partial(self._say_changed, said)
 
         self.in_background(restore)
@@ -302,24 +293,21 @@ class ChatsScreen(EagleModal[SavedChat]):
         """The recorder of the chat, if it is open on the screen below. It is used in this thread
         only, which also records the chat."""
         record = self._open_chat
-        return record if record is not None and record.file == chat.file else None
+        return record if record is not None and record.name == chat.name else None
 
 
 def _same(row: Row, other: Row | None) -> bool:
     if isinstance(row, Hit) and isinstance(other, Hit):
-        return (row.chat.file, row.turn) == (other.chat.file, other.turn)
+        return (row.chat.name, row.turn) == (other.chat.name, other.turn)
     if isinstance(row, ChatSummary) and isinstance(other, ChatSummary):
-        return row.file == other.file
+        return row.name == other.name
     return False
 
 
 def _words(chat: ChatSummary) -> tuple[str, str]:
     """The two lines of a chat's row."""
-    if chat.problem is not None:
-        return chat.file.name, f"cannot be read: {failures.unreadable(chat.problem)}"
-    pair = chat.header.pair if chat.header else ""
     count = wording.plural(chat.messages, "message")
-    return chat.title or "(empty)", f"{_when(chat)}  {pair}  {count}"
+    return chat.title or "(empty)", f"{_when(chat)}  {chat.header.pair}  {count}"
 
 
 def _when(chat: ChatSummary) -> str:
@@ -330,9 +318,8 @@ def _content(row: Row) -> Content:
     if isinstance(row, Hit):
         return _passage(row)
     title, details = _words(row)
-    style = "$text-error" if row.problem else MUTED
     pinned = ("pinned  ", "$text-accent") if row.pinned else ""
-    return Content.assemble((title, "bold"), "\n", pinned, (details, style))
+    return Content.assemble((title, "bold"), "\n", pinned, (details, MUTED))
 
 
 def _passage(found: Hit) -> Content:
@@ -340,5 +327,5 @@ def _passage(found: Hit) -> Content:
     for start, stop in found.excerpt.marks:
         text = text.stylize("bold $text-accent", start, stop)
     thought = ("reasoning: ", MUTED) if found.is_thought else ""
-    title = wording.fitting(found.chat.title or found.chat.file.name, _TITLE)
+    title = wording.fitting(found.chat.title, _TITLE)
     return Content.assemble((title, "bold"), (f"  {_when(found.chat)}", MUTED), "\n", thought, text)

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
-from eaglechat.chat.history.saved_chat import SavedChat
+from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.tui.commands.registry import ENTER, TAB
 from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import Format, free_file, render, write

@@ -9,23 +9,20 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input, OptionList
 
-from eaglechat.chat.history.lines import Line
-from eaglechat.chat.history.listing import summarise
-from eaglechat.chat.history.log import ChatLog
-from eaglechat.chat.history.saved_chat import saved_chats
+from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import AskDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.past.chats import ROWS_AT_ONCE, ChatsScreen
-from tests.chat.headless import left_chat
-from tests.chat.history.files import write_chat
+from tests.chat.headless import left_chat, saved_chats, store_in
+from tests.chat.home import write_chat
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
 
 
 @pytest.fixture
-def three(tmp_path: Path, models: Path) -> list[Path]:
+def three(tmp_path: Path, models: Path) -> list[str]:
     """Chats on the pair of the menu, the newest last."""
     return [
         left_chat(tmp_path, question, reply=reply)
@@ -44,21 +41,14 @@ async def to_list(user: Driver) -> None:
     await user.sees("3 chats")
 
 
-async def all_read(user: Driver) -> None:
-    """All that there is has been read."""
-    reader = user.app.services.chats
-    await user.until(lambda: reader.version and reader.progress is None, "the chats to be read")
-
-
 def rows(user: Driver) -> list[str]:
     options = user.app.screen.query_one(OptionList)
     return [str(option.prompt) for option in options.options]
 
 
-async def test_typing_finds_titles_and_passages(drive: Drive, three: list[Path]) -> None:
+async def test_typing_finds_titles_and_passages(drive: Drive, three: list[str]) -> None:
     async with drive() as user:
         await to_list(user)
-        await all_read(user)
         await user.type("rayleigh scat")
         await user.sees("1 passage")
         assert "Because of Rayleigh scattering." in user.text
@@ -70,21 +60,20 @@ async def test_typing_finds_titles_and_passages(drive: Drive, three: list[Path])
         assert isinstance(user.app.screen, ChatsScreen)
 
 
-async def test_enter_opens_the_chat_at_the_passage(drive: Drive, three: list[Path]) -> None:
+async def test_enter_opens_the_chat_at_the_passage(drive: Drive, three: list[str]) -> None:
     async with drive() as user:
         await to_list(user)
-        await all_read(user)
         await user.type("rayleigh")
         await user.sees("1 passage")
         await user.press("enter")
         await user.on(ChatScreen)
         await user.sees("Rayleigh scattering")
-        assert user.chat.session.recorder.file == three[0]
+        assert user.chat.session.recorder.name == three[0]
         assert user.chat.transcript.marked is not None
 
 
 async def test_a_chat_is_renamed_pinned_deleted_and_brought_back(
-    drive: Drive, three: list[Path]
+    drive: Drive, tmp_path: Path, three: list[str]
 ) -> None:
     async with drive() as user:
         await to_list(user)
@@ -99,11 +88,11 @@ async def test_a_chat_is_renamed_pinned_deleted_and_brought_back(
         await user.until(lambda: "The sky" in rows(user)[2], "the new title")
         await user.command("chats.pin")
         await user.until(lambda: "pinned" in rows(user)[0], "the pin")
-        assert summarise(three[0]).pinned
+        assert store_in(tmp_path).read(three[0]).pinned
         # The highlight stays on the chat.
         await user.command("list.remove")
         await user.sees("2 chats")
-        assert not three[0].exists()
+        assert len(saved_chats(tmp_path)) == 2
         await user.command("chat.undo_delete")
         await user.sees("3 chats")
         assert "The sky" in rows(user)[0]
@@ -115,13 +104,13 @@ async def test_the_open_chat_is_renamed_and_not_deleted(
     drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[threading.Thread] = set()
-    add = ChatLog.add
+    keep = ChatRecorder.keep
 
-    def noted(log: ChatLog, *added: Line) -> None:
+    def noted(recorder: ChatRecorder) -> None:
         threads.add(threading.current_thread())
-        add(log, *added)
+        keep(recorder)
 
-    monkeypatch.setattr(ChatLog, "add", noted)
+    monkeypatch.setattr(ChatRecorder, "keep", noted)
     async with drive() as user:
         await user.open_chat()
         await user.ask("mine")
@@ -142,14 +131,14 @@ async def test_the_open_chat_is_renamed_and_not_deleted(
         assert len(user.messages) == 4
         await user.press("ctrl+o")
         await user.on(MenuScreen)
-        (saved,) = saved_chats(tmp_path / "chats")
+        (saved,) = saved_chats(tmp_path)
         assert (saved.title, len(saved.turns)) == ("renamed", 4)
     # One thread writes to a chat.
     assert len(threads) == 1
 
 
 async def test_find_in_all_chats_begins_with_the_words_that_are_typed(
-    drive: Drive, three: list[Path]
+    drive: Drive, three: list[str]
 ) -> None:
     async with drive() as user:
         await user.open_chat()
@@ -163,7 +152,7 @@ async def test_find_in_all_chats_begins_with_the_words_that_are_typed(
 
 async def test_a_long_list_grows_towards_its_end(drive: Drive, tmp_path: Path) -> None:
     for n in range(ROWS_AT_ONCE + 30):
-        write_chat(tmp_path / "chats" / f"{n:03}.jsonl", f"chat {n}")
+        write_chat(store_in(tmp_path), f"chat {n}")
     async with drive() as user:
         await user.on(MenuScreen)
         await user.command("chats.open")
@@ -176,7 +165,7 @@ async def test_a_long_list_grows_towards_its_end(drive: Drive, tmp_path: Path) -
 
 async def test_escape_sequences_of_a_model_do_nothing(drive: Drive, tmp_path: Path) -> None:
     write_chat(
-        tmp_path / "chats" / "a.jsonl",
+        store_in(tmp_path),
         "red \x1b[31malert",
         "and \x1b]0;title\x07 more",
     )
@@ -184,7 +173,6 @@ async def test_escape_sequences_of_a_model_do_nothing(drive: Drive, tmp_path: Pa
         await user.on(MenuScreen)
         await user.command("chats.open")
         await user.sees("alert")
-        await all_read(user)
         await user.type("title")
         await user.sees("1 passage")
         assert "\x1b" not in user.text

@@ -62,7 +62,7 @@ async def test_a_chat_that_cannot_be_saved_can_be_copied(
     copied: list[str] = []
     monkeypatch.setattr(App, "copy_to_clipboard", lambda _app, text: copied.append(text))
     pair = pair_of_files(models / "target.gguf", models / "draft.gguf")
-    async with drive(start=pair, chats_dir=here / "file" / "chats") as user:
+    async with drive(start=pair, chats_file=here / "file" / "chats.sqlite3") as user:
         await user.on(ChatScreen)
         await user.ask("Why?")
         await user.command("chat.export")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from eaglechat.chat.history.saved_chat import saved_chats
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.wire import protocol
+from tests.chat.headless import saved_chats
 from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
@@ -172,7 +172,7 @@ async def test_a_draft_with_parts_survives_leaving(drive: Drive, tmp_path: Path)
         await user.type(" and")
         await user.press("ctrl+o")
         await user.on(MenuScreen)
-    (saved,) = saved_chats(tmp_path / "chats")
+    (saved,) = saved_chats(tmp_path)
     assert saved.unsent_text == f"{LONG} and"
     async with drive(size=(80, 24)) as user:
         await user.press("ctrl+t")

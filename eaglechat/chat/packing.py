@@ -1,0 +1,128 @@
+"""Rounds as bytes: one column for each field of their records, compressed.
+
+Nothing here names a field, except what rounds hold twice. A field that a record gets later is kept
+as well, and has its default in rounds from before. With the text that they wrote, rounds take 18 to
+28 bytes for each token of a reply.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import Any
+
+import msgspec
+
+from eaglechat.wire.records import Round
+
+STEPS = 1000
+"""Measurements are rounded to thousandths: of a millisecond, of a probability."""
+_FEW = 16
+"""Up to so many different texts are numbered; more are joined."""
+_AS_EMITTED = -1
+"""In place of the id of a drafted token that was emitted at its place of the round."""
+
+
+def pack(rounds: Sequence[Round]) -> bytes:
+    """Pack consecutive rounds. What auto expected of each length is kept for the last one only."""
+    records = msgspec.to_builtins([*map(_without_expected, rounds[:-1]), *rounds[-1:]])
+    for drafted, token in _at_their_places(records):
+        if (drafted["id"], drafted["text"]) == (token["id"], token["text"]):
+            drafted["id"], drafted["text"] = _AS_EMITTED, None
+    return zlib.compress(msgspec.msgpack.encode(_column(records)), zlib.Z_BEST_COMPRESSION)
+
+
+def unpack(packed: bytes) -> list[Round]:
+    """The rounds. Raises ValueError if the bytes are damaged."""
+    try:
+        records = _values(msgspec.msgpack.decode(zlib.decompress(packed)))
+        for drafted, token in _at_their_places(records):
+            if drafted["id"] == _AS_EMITTED:
+                drafted["id"], drafted["text"] = token["id"], token["text"]
+        return msgspec.convert(records, list[Round])
+    except (zlib.error, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from error
+
+
+def encodable(text: str) -> str:
+    """The text with `?` for each half of a character in UTF-16: no file can hold those."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _without_expected(round_: Round) -> Round:
+    auto = round_.auto
+    return round_ if auto is None else replace(round_, auto=replace(auto, tokens_per_second=()))
+
+
+def _at_their_places(records: list[Any]) -> list[tuple[Any, Any]]:
+    """Each drafted token with the one emitted at its place of the round."""
+    return [
+        both
+        for record in records
+        for both in zip(record["drafted"], record["tokens"], strict=False)
+    ]
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """Values of one kind, of which some may be None, in the form that `_values` reads."""
+    known = [value for value in values if value is not None]
+    first = known[0] if known else 0
+    if len(known) < len(values):
+        return ["some", [value is not None for value in values], _column(known)]
+    if isinstance(first, dict):
+        columns = {name: _column([value[name] for value in values]) for name in first}
+        return ["records", columns]
+    if isinstance(first, list | tuple):
+        flat = [item for value in values for item in value]
+        return ["lists", _column([len(value) for value in values]), _column(flat)]
+    return _scalars(values, first)
+
+
+def _scalars(values: list[Any], first: Any) -> list[Any]:
+    column = ["plain", values]
+    if isinstance(first, str):
+        values = [*map(encodable, values)]
+        table = sorted(set(values))
+        if len(table) <= _FEW:
+            column = ["few", table, bytes(map(table.index, values))]
+        else:
+            column = ["texts", [len(value) for value in values], "".join(values)]
+    elif isinstance(first, float) and all(map(math.isfinite, values)):
+        column = ["steps", [round(value * STEPS) for value in values]]
+    elif type(first) is int and values:
+        rises = [first, *(after - before for before, after in pairwise(values))]
+        if sum(map(abs, rises)) < sum(map(abs, values)):
+            column = ["rising", rises]
+    return column
+
+
+def _values(column: list[Any]) -> list[Any]:
+    kind, *parts = column
+    values: list[Any] = parts[-1]
+    if kind == "some":
+        known = iter(_values(values))
+        values = [next(known) if is_known else None for is_known in parts[0]]
+    elif kind == "records":
+        columns: dict[str, Any] = parts[0]
+        rows = zip(*map(_values, columns.values()), strict=True)
+        values = [dict(zip(columns, row, strict=True)) for row in rows]
+    elif kind == "lists":
+        values = _cut(_values(values), _values(parts[0]))
+    elif kind == "few":
+        values = [parts[0][place] for place in values]
+    elif kind == "texts":
+        values = _cut(values, parts[0])
+    elif kind == "steps":
+        values = [step / STEPS for step in values]
+    elif kind == "rising":
+        values = [*accumulate(values)]
+    return values
+
+
+def _cut(joined: Any, lengths: list[int]) -> list[Any]:
+    """Slices of these lengths."""
+    ends = [0, *accumulate(lengths)]
+    return [joined[start:end] for start, end in pairwise(ends)]

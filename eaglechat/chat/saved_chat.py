@@ -1,0 +1,78 @@
+"""A chat as the store keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from eaglechat.chat.conversation.turns import Question, Reply, TurnId, Turns
+from eaglechat.chat.writing.question import QuestionParts, text_of
+
+_LONGEST_TITLE = 160
+
+
+class ChatHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The models that a chat began with. `created` is local time, ISO 8601."""
+
+    created: str
+    pair: str
+    target: str
+    draft: str | None = None
+    server: str = ""
+    """Address of the server that ran the model, which `target` then names."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Where to open a chat: at a turn, and at the words that were searched."""
+
+    turn: TurnId
+    words: str
+
+
+@dataclass
+class SavedChat:
+    name: str
+    """The local time at which it began. Two chats never have the same."""
+    header: ChatHeader
+    turns: Turns = field(default_factory=Turns)
+    unsent: QuestionParts = ()
+    """What was in the prompt when the chat was left."""
+    first_question: TurnId | None = None
+    """The oldest question in the context; None if no turn has left it."""
+    role: str = ""
+    title: str = ""
+    """The user's title; if empty, the first question is the title."""
+    pinned: bool = False
+    opened_at: Passage | None = None
+    """Where to open it; None: at its end."""
+    kept: frozenset[TurnId] = frozenset()
+    """Turns that the store has."""
+    revision: int = 0
+    """Grows whenever the store's chat changes; 0 if the store does not have it."""
+
+    @property
+    def unsent_text(self) -> str:
+        return text_of(self.unsent)
+
+    def give_back_unanswered(self) -> None:
+        """Take out the questions that a crash left unanswered; the last returns to the prompt."""
+        turns = self.turns
+        for turn in reversed([*turns]):
+            if turn.id in turns and not turns.is_followed(turn.id) and _is_unanswered(turn):
+                was_chosen = turns.is_chosen(turn.id)
+                question = turns.delete(turn.id)
+                if was_chosen and isinstance(question, Question):
+                    self.unsent = self.unsent or question.parts
+
+
+def title_of(text: str) -> str:
+    """A text as a title: one line, cut to `_LONGEST_TITLE` characters."""
+    return " ".join(text[: 2 * _LONGEST_TITLE].split())[:_LONGEST_TITLE]
+
+
+def _is_unanswered(turn: Question | Reply) -> bool:
+    if isinstance(turn, Question):
+        return True
+    return turn.recording.end is None and not (turn.text or turn.reasoning)

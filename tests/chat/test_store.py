@@ -1,0 +1,564 @@
+"""The file of all chats: what the list and a search say, programs that share it, kills, full disks
+and damage."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eaglechat.chat.conversation.turns import Reply, Turns
+from eaglechat.chat.recording import Recording, Terms, TurnPart
+from eaglechat.chat.saved_chat import title_of
+from eaglechat.chat.search import parse
+from eaglechat.chat.store import KEPT_DAYS, MOST_FOUND, ChatInUseError, ChatStore
+from eaglechat.engine.templates.dialect import tagged
+from tests.chat.headless import Headless, left_chat, reopened, saved_chats
+from tests.chat.home import Home, fresh, killed, resumed, write_chat
+from tests.chat.records import end_of
+from tests.chat.test_search import FOUND, NOT_FOUND
+from tests.chat.test_story import story
+
+CODE = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ChatStore:
+    return Home(tmp_path).store
+
+
+def found(store: ChatStore, typed: str) -> list[str]:
+    return [hit.excerpt.text for hit in store.find(typed)]
+
+
+def titles(store: ChatStore) -> list[str]:
+    return [chat.title for chat in store.listed()]
+
+
+# The list
+
+
+def test_a_row_says_what_the_chat_is_about_and_how_long_it_is(
+    store: ChatStore, tmp_path: Path
+) -> None:
+    name = left_chat(tmp_path, "How tall\nis   it?", "And now?")
+    left_chat(tmp_path, typed="a thought")
+    left_chat(tmp_path)
+    thought, row = store.listed()
+    assert (row.name, row.title, row.messages) == (name, "How tall is it?", 4)
+    assert row.header.pair == "scripted"
+    assert (thought.title, thought.messages) == ("a thought", 0)
+    assert len(title_of("word " * 10_000)) <= 160
+
+
+def test_half_characters_are_kept_as_question_marks(store: ChatStore, tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.ask("\ud800 first")
+    chat.session.recorder.rename("\ud800 named")
+    chat.session.leave("\ud800 typed")
+    (saved,) = store.saved()
+    assert (saved.title, saved.unsent_text) == ("? named", "? typed")
+    assert saved.turns.path[0].text == "? first"
+
+
+def test_what_was_used_last_comes_first_but_for_pinned_chats(
+    store: ChatStore, tmp_path: Path
+) -> None:
+    names = [left_chat(tmp_path, text) for text in ("old", "older", "new")]
+    store.pin(names[1], True)
+    store.rename(names[0], "renamed")
+    assert titles(store) == ["older", "new", "renamed"]
+    assert [chat.title for chat in store.latest(2)] == ["new", "older"]
+    chat = Home(tmp_path).open(names[0])
+    chat.session.leave("")
+    assert titles(store) == ["older", "new", "renamed"]
+    chat = Home(tmp_path).open(names[0])
+    chat.ask("more")
+    chat.session.leave("")
+    assert titles(store) == ["older", "renamed", "new"]
+
+
+def test_models_of_chats_are_counted(store: ChatStore, tmp_path: Path) -> None:
+    write_chat(store, "why?", "so")
+    write_chat(store, "why?", "so")
+    left_chat(tmp_path, "another pair")
+    assert store.count_with(lambda file: file == "/d.gguf") == 2
+
+
+# Search
+
+
+def test_questions_and_answers_are_found_with_the_words_around_them(
+    store: ChatStore, tmp_path: Path
+) -> None:
+    name = left_chat(tmp_path, "Why is the sky blue?", reply="Rayleigh scattering explains it.")
+    left_chat(tmp_path, "What is a monad?", reply="A monoid of endofunctors.")
+    (hit,) = store.find("sky")
+    assert (hit.chat.name, hit.chat.title, hit.turn) == (name, "Why is the sky blue?", 1)
+    assert hit.excerpt.text == "Why is the sky blue?"
+    assert found(store, '"rayleigh scattering') == ["Rayleigh scattering explains it."]
+    assert found(store, "sky monad") == []
+    assert found(store, "") == found(store, '"') == []
+
+
+def test_the_index_finds_what_the_query_says_is_in_a_text(store: ChatStore) -> None:
+    texts = sorted({text for _, text, *_ in (*FOUND, *NOT_FOUND)})
+    for text in texts:
+        write_chat(store, text)
+    for typed in {typed for typed, *_ in (*FOUND, *NOT_FOUND)}:
+        wanted = [text for text in texts if parse(typed).is_in(text)]
+        assert sorted(hit.chat.title for hit in store.find(typed)) == [*map(title_of, wanted)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_that_is_typed_raises(store: ChatStore, seed: int) -> None:
+    write_chat(store, "fine NEAR to (OR) x* -y", "yes")
+    rng = random.Random(seed)
+    said: list[str] = []
+    store.say = said.append
+    for _ in range(30):
+        pieces = rng.choices(['"', "*", "(", "NEAR", "OR", "fine", ":", "^", "\0", "東", "-"], k=6)
+        store.find(rng.choice(["", " "]).join(pieces))
+    assert not said
+
+
+def test_reasoning_is_found_too(store: ChatStore, tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.engine.dialect = tagged("<think>", "</think>")
+    chat.engine.reply = "<think> Hmm, pondering hard </think> Because."
+    chat.ask("why?")
+    chat.session.leave("")
+    (hit,) = store.find("pondering")
+    assert (hit.is_thought, hit.excerpt.text) == (True, "Hmm, pondering hard")
+    (hit,) = store.find("because pondering")
+    assert hit.is_thought
+    (hit,) = store.find("because")
+    assert not hit.is_thought
+
+
+def test_no_chat_fills_the_list_and_the_latest_come_first(store: ChatStore) -> None:
+    for n in range(MOST_FOUND // 2 + 2):
+        write_chat(store, *(f"same {n} {turn}" for turn in range(8 if n % 2 else 1)))
+    hits = store.find("same")
+    assert len(hits) == MOST_FOUND
+    last = MOST_FOUND // 2 + 1
+    assert [hit.excerpt.text for hit in hits[:5]] == [
+        f"same {last} 7", f"same {last} 6", f"same {last} 5",
+        f"same {last - 1} 0", f"same {last - 2} 7",
+    ]  # fmt: skip
+
+
+# One program after another
+
+
+def test_the_context_of_a_long_chat_is_known_without_its_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first Enter asks every reply how long its context was: 1 s for 300 replies, unpacked."""
+    chat = Headless(tmp_path)
+    for question in ("why?", "and then?"):
+        chat.ask(question)
+    wanted = [turn.recording.n_past for turn in chat.session.turns.path if isinstance(turn, Reply)]
+    chat.session.leave("")
+    monkeypatch.delattr("eaglechat.chat.recording.unpack")
+    (saved,) = saved_chats(tmp_path)
+    got = [turn.recording.n_past for turn in saved.turns.path if isinstance(turn, Reply)]
+    assert got == wanted
+    assert all(got)
+    assert [turn.text for turn in saved.turns.path] == chat.texts
+
+
+def test_rounds_that_are_damaged_are_text(store: ChatStore, tmp_path: Path) -> None:
+    left_chat(tmp_path, "why?", reply="so it is")
+    with store.opened() as db:
+        db.execute("UPDATE rounds SET packed = x'00'")
+    (chat,) = store.saved()
+    (reply,) = [turn for turn in chat.turns if isinstance(turn, Reply)]
+    assert (reply.text, [round_.text for round_ in reply.recording.rounds]) == (
+        "so it is",
+        ["so it is"],
+    )
+
+
+def test_a_reply_of_many_rounds_is_kept_piece_by_piece(store: ChatStore, tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.engine.reply = " ".join(map(str, range(1500)))
+    assert chat.session.ask("count")
+    for rounds in (3, 255, 256, 300, 500):
+        chat.rounds(rounds)
+        chat.session.save("")
+        (saved,) = store.saved()
+        reply = saved.turns.last_reply
+        assert reply is not None
+        assert reply.text == chat.texts[-1]
+    chat.finish()
+    again = reopened(chat)
+    assert again.texts[-1] == chat.engine.reply
+    rounds_of = [c.session.turns.path[-1].recording.rounds for c in (chat, again)]  # type: ignore[union-attr]
+    assert [r.tokens for r in rounds_of[0]] == [r.tokens for r in rounds_of[1]]
+
+
+def test_a_reply_that_is_settled_without_a_round_is_kept(store: ChatStore) -> None:
+    recorder = fresh(store)
+    turns = recorder.chat.turns
+    reply = turns.answer(turns.ask([TurnPart("why?")]).id, Recording(Terms()))
+    recorder.asked()
+    recorder.began(reply)
+    reply.recording.settle(())
+    recorder.settled(reply)
+    reply.recording.finish(end_of(0, 0.0), None)
+    recorder.ended(reply)
+    recorder.left(())
+    (saved,) = store.saved()
+    (kept,) = [turn for turn in saved.turns if isinstance(turn, Reply)]
+    assert (kept.text, kept.recording.end) == ("", reply.recording.end)
+
+
+def test_no_file_before_there_is_something_to_keep(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.session.save("")
+    chat.session.leave("")
+    assert not [*tmp_path.glob("chats*")]
+
+
+def test_a_long_prompt_is_kept_once_it_was_left_alone(store: ChatStore, tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.session.save("x" * 5000)
+    assert not store.listed()
+    chat.session.save("x" * 5000)
+    (saved,) = store.saved()
+    assert saved.unsent_text == "x" * 5000
+
+
+# Programs that share the file
+
+
+def test_a_second_program_is_told_and_writes_to_a_copy(store: ChatStore, tmp_path: Path) -> None:
+    first = Headless(tmp_path)
+    first.ask("mine")
+    (saved,) = store.saved()
+    second = Headless(tmp_path, saved)
+    assert any("open in another eaglechat" in text for text in second.shown)
+    first.ask("more of mine")
+    second.ask("yours")
+    first.session.leave("")
+    second.session.leave("")
+    copy, original = store.saved()
+    assert [t.text for t in original.turns.path][::2] == ["mine", "more of mine"]
+    assert [t.text for t in copy.turns.path][::2] == ["mine", "yours"]
+
+
+def test_a_second_program_that_only_looks_leaves_no_copy(store: ChatStore, tmp_path: Path) -> None:
+    first = Headless(tmp_path)
+    first.ask("mine")
+    (saved,) = store.saved()
+    Headless(tmp_path, saved).session.leave("")
+    assert len(store.listed()) == 1
+
+
+def test_a_chat_that_is_open_elsewhere_is_not_changed_here(store: ChatStore) -> None:
+    recorder = resumed(store, store.read(write_chat(store, "why?", "so")))
+    for change in (
+        lambda: store.rename(recorder.name, "elsewhere"),
+        lambda: store.pin(recorder.name, True),
+        lambda: store.delete(recorder.name),
+    ):
+        with pytest.raises(ChatInUseError, match="another eaglechat"):
+            change()
+    recorder.left(())
+    store.rename(recorder.name, "free")
+    assert titles(store) == ["free"]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_chat_that_was_left_is_free_again(store: ChatStore, is_killed: bool) -> None:
+    recorder = resumed(store, store.read(write_chat(store, "why?", "so")))
+    chat = store.read(recorder.name)
+    assert resumed(store, chat).is_copy
+    if is_killed:
+        killed(recorder)
+    else:
+        recorder.left(())
+    assert not resumed(store, store.read(recorder.name)).is_copy
+
+
+def test_what_another_program_wrote_since_the_chat_was_read_is_there(
+    store: ChatStore, tmp_path: Path
+) -> None:
+    name = left_chat(tmp_path, "first")
+    read = store.read(name)
+    other = Home(tmp_path).open(name)
+    other.ask("second")
+    other.session.leave("typed")
+    chat = Headless(tmp_path, read)
+    assert chat.texts[::2] == ["first", "second"]
+    assert chat.session.unsent[0].text == "typed"
+    chat.ask("third")
+    chat.session.leave("")
+    assert [t.text for t in store.read(name).turns.path][::2] == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_where_no_lock_protects_a_chat_nothing_is_lost(
+    store: ChatStore, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    """As on a file system without locks: both programs think that the chat is theirs alone."""
+    name = write_chat(store, "first", "so")
+    monkeypatch.setattr(ChatStore, "is_held", lambda _store, _owner: False)
+    one, two = resumed(store, store.read(name)), resumed(store, store.read(name))
+    for recorder, text in ((one, "of one"), (two, "of two")):
+        if recorder is two and is_deleted:
+            store.delete(name)
+        recorder.chat.turns.ask([TurnPart(text)])
+        recorder.keep()
+    assert {chat.unsent_text for chat in store.saved()} == {"of one", "of two"}
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.chat.headless import Headless
+
+chat = Headless(Path(sys.argv[1]))
+chat.engine.reply = " ".join(map(str, range(int(sys.argv[2]))))
+print(flush=True)
+chat.session.ask("count")
+while chat.session.running:
+    seen = len(chat.session.shown.rounds)
+    chat.pump_until(lambda: not chat.session.running or len(chat.session.shown.rounds) > seen)
+    chat.session.save("typed")
+    print(len(chat.session.shown.rounds), flush=True)
+chat.session.leave("typed")
+"""
+
+
+def writer(folder: Path, words: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, str(folder), str(words)]
+    process = subprocess.Popen(command, cwd=CODE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    process.stdout.readline()
+    return process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+@pytest.mark.parametrize("lines_before", [1, 7, 90])
+def test_a_kill_loses_nothing_that_was_saved(
+    store: ChatStore, tmp_path: Path, lines_before: int
+) -> None:
+    child = writer(tmp_path, 10_000)
+    assert child.stdout is not None
+    saved_rounds = 0
+    for _ in range(lines_before):
+        saved_rounds = int(child.stdout.readline())
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    with store.opened() as db:
+        assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+    (saved,) = store.saved()
+    reply = saved.turns.last_reply
+    assert reply is not None
+    rounds = reply.recording.rounds
+    assert len(rounds) >= saved_rounds
+    assert reply.text == "".join(r.text for r in rounds)
+    assert reply.text.startswith("0 1 2")
+    assert saved.unsent_text == "typed"
+    chat = Headless(tmp_path, store.read(saved.name))
+    assert not any("another eaglechat" in text for text in chat.shown)
+    assert store.find("count")
+    assert store.find('"0 1 2"')
+    chat.ask("go on")
+    chat.session.leave("")
+    (again,) = store.saved()
+    assert [t.text for t in again.turns.path][:3] == ["count", reply.text, "go on"]
+
+
+def test_programs_that_write_at_the_same_time_lose_nothing(
+    store: ChatStore, tmp_path: Path
+) -> None:
+    children = [writer(tmp_path, 400) for _ in range(3)]
+    while any(child.poll() is None for child in children):
+        for name in [chat.name for chat in store.listed()]:
+            store.read(name)
+        store.find("count")
+        for child in children:
+            assert child.stdout is not None
+            child.stdout.readline()
+    chats = [*store.saved()]
+    assert [child.returncode for child in children] == [0, 0, 0]
+    whole = " ".join(map(str, range(400)))
+    assert [[turn.text for turn in chat.turns.path] for chat in chats] == [["count", whole]] * 3
+    assert not [*tmp_path.glob("*.lock")]
+
+
+# What goes
+
+
+def test_deleted_chats_come_back_latest_first_and_are_gone_for_good_after_a_month(
+    store: ChatStore, tmp_path: Path
+) -> None:
+    now = 1e9
+    store.clock = lambda: now
+    names = [write_chat(store, f"secret{n}") for n in range(3)]
+    for name in names:
+        now += 1
+        store.delete(name)
+    assert titles(store) == found(store, "secret1") == []
+    assert [store.restore(), store.restore()] == [names[2], names[1]]
+    assert found(store, "secret1") == ["secret1"]
+    now += 10
+    store.delete(names[1])
+    now += KEPT_DAYS * 86400 - 1
+    store.empty_trash()
+    content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"secret0" not in content
+    assert b"secret1" in content
+    now += 2
+    store.empty_trash()
+    assert store.restore() is None
+    content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"secret1" not in content
+    assert b"secret2" in content
+
+
+def test_what_is_gone_cannot_be_changed(store: ChatStore) -> None:
+    name = write_chat(store, "why?")
+    store.delete(name)
+    for change in (lambda: store.rename(name, "named"), lambda: store.delete(name)):
+        with pytest.raises(FileNotFoundError, match=name):
+            change()
+    with pytest.raises(FileNotFoundError, match=name):
+        store.read(name)
+
+
+# Files that cannot be used
+
+
+def test_a_chat_that_cannot_be_kept_goes_on_and_is_kept_once_it_can(
+    store: ChatStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = Headless(tmp_path)
+    chat.ask("first")
+    connect = ChatStore.connect
+
+    def on_a_full_disk(of: ChatStore) -> sqlite3.Connection:
+        db = connect(of)
+        db.execute("PRAGMA max_page_count = 1")
+        return db
+
+    killed_db = chat.session.recorder._db
+    assert killed_db is not None
+    killed_db.execute("PRAGMA max_page_count = 1")
+    monkeypatch.setattr(ChatStore, "connect", on_a_full_disk)
+    for text in ("x" * 50_000, "y" * 50_000):
+        chat.ask(text)
+        chat.session.save("")
+    assert len(chat.said) == 1
+    assert "This chat cannot be saved to" in chat.said[0]
+    assert "full" in chat.said[0]
+    assert chat.session.recorder.is_behind
+    chat.session.delete(chat.session.turns.path[4].id)
+    monkeypatch.undo()
+    chat.session.save("typed")
+    assert not chat.session.recorder.is_behind
+    (saved,) = store.saved()
+    assert story(saved.turns) == story(chat.session.turns)
+    assert saved.unsent_text == "typed"
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the place of a folder")
+    chat = Headless(tmp_path / "file")
+    chat.ask("why?")
+    chat.session.save("typed")
+    assert chat.session.recorder.reader()().turns.path[0].text == "why?"
+    chat.session.leave("typed")
+    assert len(chat.said) == 1
+    assert "cannot be saved" in chat.said[0]
+
+
+def test_chats_in_a_folder_that_is_read_only_are_listed_and_read(
+    store: ChatStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = left_chat(tmp_path, "why?")
+
+    def read_only(*_: object) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr(ChatStore, "_connected", read_only)
+    assert titles(store) == ["why?"]
+    assert found(store, "why") == ["why?"]
+    chat = Headless(tmp_path, store.read(name))
+    chat.ask("and now?")
+    assert len(chat.texts) == 4
+    (said,) = chat.said
+    assert "unable to open database file" in said
+
+
+def unusable(kind: str, file: Path) -> None:
+    if kind == "noise":
+        file.write_bytes(random.Random(1).randbytes(20_000))
+    elif kind == "pages":
+        raw = file.read_bytes()
+        file.write_bytes(raw[:100] + random.Random(2).randbytes(len(raw) - 100))
+    elif kind == "newer":
+        with sqlite3.connect(file) as db:
+            db.execute("PRAGMA user_version = 99")
+        db.close()
+    else:
+        file.unlink()
+        with sqlite3.connect(file) as db:
+            db.execute("CREATE TABLE mine (a)")
+        db.close()
+
+
+@pytest.mark.parametrize("kind", ["noise", "pages", "newer", "foreign"])
+def test_a_file_that_cannot_be_used_is_moved_aside_with_a_sentence(
+    store: ChatStore, tmp_path: Path, kind: str
+) -> None:
+    left_chat(tmp_path, "why?")
+    unusable(kind, store.file)
+    before = store.file.read_bytes()
+    said: list[str] = []
+    store.say = said.append
+    assert store.listed() == []
+    assert store.listed() == []
+    (aside,) = tmp_path.glob("chats.*-*.sqlite3")
+    assert aside.read_bytes() == before
+    (sentence,) = said
+    assert aside.name in sentence
+    left_chat(tmp_path, "and now?")
+    assert titles(store) == ["and now?"]
+
+
+def test_a_chat_that_is_open_while_the_file_breaks_is_written_whole_to_the_next_one(
+    store: ChatStore, tmp_path: Path
+) -> None:
+    chat = Headless(tmp_path)
+    chat.ask("first")
+    chat.ask("second")
+    db = chat.session.recorder._db
+    assert db is not None
+    db.close()
+    chat.session.recorder._db = None
+    unusable("noise", store.file)
+    chat.ask("third")
+    chat.session.leave("typed")
+    (saved,) = store.saved()
+    assert story(saved.turns) == story(chat.session.turns)
+    assert saved.unsent_text == "typed"
+    assert len([*tmp_path.glob("chats.damaged-*")]) >= 1
+
+
+def test_turns_that_do_not_fit_the_tree_cost_no_others(store: ChatStore) -> None:
+    name = write_chat(store, "why?", "so", "and?", "thus")
+    with store.opened() as db:
+        db.execute("UPDATE turn SET parent = 77 WHERE id = 3")
+        db.execute("INSERT INTO turn VALUES (99, 1, 9, NULL, NULL, NULL, 'alone', '')")
+    turns: Turns = store.read(name).turns
+    assert [turn.text for turn in turns.path][:2] == ["why?", "so"]
