@@ -55,12 +55,6 @@ async def test_each_pair_says_what_it_takes_and_why_it_cannot_run(
         await user.sees_row("needs-ram", "9.0 GB", "━━━ ", "tight", "EAGLE-3", "to convert")
         await user.sees_row("too-large", "40.0 GB", "━━━━━━━━ ", "too large")
         await user.sees_row("behind-a-gate", "gated")
-        await user.press("f2")
-        await user.type("needs-ram")
-        await user.sees("12.0 GB of 32.0 GB RAM; too large for")
-        await user.press("escape")
-        await user.type("too-large")
-        await user.sees("Needs 45.0 GB, 13.0 GB more than this")
 
 
 async def test_without_a_network_what_is_installed_works_and_the_rest_says_so(
@@ -83,10 +77,6 @@ async def test_without_a_network_what_is_installed_works_and_the_rest_says_so(
         await user.sees_row("seen", "2.9 GB ", "fits")
         await user.sees_row("half-seen", "2.5 GB+", "fits")
         await user.sees_row("huge", "too large")
-        await user.type("huge")
-        await user.press("f2")
-        await user.sees("Its weights are 1000.00 TB, more than this")
-        await user.press("f2", "escape")
         await user.type("here")
         await user.sees("● here ")
         await user.press("enter", to=ChatScreen)
