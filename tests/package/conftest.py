@@ -29,12 +29,8 @@ class Installed:
     folder: Path
     home: Path
 
-    @property
-    def command(self) -> str:
-        return str(self.folder / "bin" / "eaglechat")
-
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self._go([self.command, *arguments])
+        return self._go([str(self.folder / "bin" / "eaglechat"), *arguments])
 
     def python(self, code: str) -> str:
         return self._go([str(self.folder / "bin" / "python"), "-c", code]).stdout
@@ -42,16 +38,16 @@ class Installed:
     def _go(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command,
-            env={**clean_environment(), **self.variables},
+            env={
+                **clean_environment(),
+                "EAGLECHAT_HOME": str(self.home),
+                "HF_HUB_OFFLINE": "1",
+            },
             cwd=self.home,
             capture_output=True,
             text=True,
             check=False,
         )
-
-    @property
-    def variables(self) -> dict[str, str]:
-        return {"EAGLECHAT_HOME": str(self.home), "HF_HUB_OFFLINE": "1"}
 
 
 def clean_environment() -> dict[str, str]:

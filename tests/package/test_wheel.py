@@ -1,9 +1,8 @@
-"""What is in the wheel, and that it runs where there is no checkout."""
+"""What is in the wheel, and that it runs where there is no checkout; test_start.py has the app."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import tarfile
 import zipfile
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 import eaglechat
 from tests.package.conftest import ROOT, Built, Installed
-from tests.terminal.tmux import REPLIED, Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -38,10 +36,6 @@ def test_the_wheel_holds_every_file_of_the_package_and_the_themes(built: Built) 
 
 def test_the_installed_command_says_its_version(installed: Installed) -> None:
     assert installed.run("--version").stdout.strip() == eaglechat.__version__
-
-
-def test_the_doctor_finds_the_built_in_pair(installed: Installed) -> None:
-    assert "smollm2-135m: can run" in installed.run("doctor").stdout
 
 
 def test_the_built_in_pair_replies(installed: Installed) -> None:
@@ -70,19 +64,3 @@ def test_what_the_app_reads_comes_with_it(installed: Installed) -> None:
     assert (read["pairs"] > 10, read["problems"], read["prompts"]) == (True, [], 8)
     assert read["themes"] == sorted(path.name for path in (ROOT / "themes").iterdir())
     assert read["styles"] == sum(name.endswith(".tcss") for name in FILES)
-
-
-@pytest.mark.terminal
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-def test_the_app_starts_in_a_terminal_and_replies(installed: Installed) -> None:
-    command = ["env", "-u", "PYTHONPATH", "-C", str(installed.home), installed.command]
-    flags = ["--theme", "eagle-light", "--max-tokens", "12"]
-    with Terminal([*command, *flags], width=120, height=40, env=installed.variables) as terminal:
-        terminal.wait_for("● smollm2-135m")
-        terminal.keys("Enter")
-        terminal.wait_for("Ask something", 180)
-        terminal.type("Say hello.")
-        terminal.keys("Enter")
-        terminal.says(REPLIED)
-        terminal.keys("C-q")
-        terminal.wait_for("exit status 0", 20)
