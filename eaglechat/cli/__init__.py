@@ -22,7 +22,7 @@ from eaglechat.cli.status import (
     complain,
     reason,
 )
-from eaglechat.wire.errors import EngineError, LoadCancelledError
+from eaglechat.wire.errors import Cancelled, EngineError
 from eaglechat.wire.neutral import neutralise
 
 COMMANDS = {
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = command.run(args)
         sys.stdout.flush()
         return status
-    except (KeyboardInterrupt, LoadCancelledError):
+    except (KeyboardInterrupt, Cancelled):
         return INTERRUPTED
     except CommandError as error:
         complain(str(error))

@@ -29,7 +29,7 @@ from eaglechat.links.crashes import starts_again
 from eaglechat.links.process import ProcessLink
 from eaglechat.settings import Settings
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.wire.errors import EngineError, LoadCancelledError
+from eaglechat.wire.errors import Cancelled, EngineError
 from eaglechat.wire.protocol import (
     Answer,
     AnsweredRequest,
@@ -93,8 +93,7 @@ def engine_link(settings: Settings, log: Path | None) -> Link:
 
 def checked_pair(load: Load) -> CheckedPair:
     """What the headers of a load's files say. Raises EngineError if they cannot run together."""
-    from eaglechat.engine.drafters.mtp import pairing as mtp
-    from eaglechat.engine.drafters.pairing import check_choice, check_pair, pairings
+    from eaglechat.engine.drafters.pairing import check_choice, check_pair, pairings, why_no_heads
     from eaglechat.links.llama_server.arguments import Drafter
     from eaglechat.links.llama_server.worker import CheckedPair
 
@@ -102,15 +101,15 @@ def checked_pair(load: Load) -> CheckedPair:
     headers = check_pair(paths.expanded(load.target), draft)
     check_choice(*headers, load.speculation.drafter)
     drafters = (Drafter(one.kind, one.file, _has_probability(one)) for one in pairings(*headers))
-    return CheckedPair(*headers, tuple(drafters), mtp.problem(headers[0]))
+    return CheckedPair(*headers, tuple(drafters), why_no_heads(headers[0]))
 
 
 def _has_probability(one: Pairing) -> bool:
-    from eaglechat.engine.drafters.dflash import pairing as dflash
+    from eaglechat.engine.drafters.pairing import block_of
 
     if one.kind != "dspark" or one.file is None:
         return True
-    has_head = dflash.block_of(one.file).has_confidence
+    has_head = block_of(one.file).has_confidence
     return has_head and one.file.get("dflash.has_confidence_head") is not False
 
 
@@ -171,7 +170,7 @@ class CommandEngine:
         return self._link.hello
 
     def load(self, pair: Pair) -> PairInfo:
-        """Load a pair. Raises EngineError, and LoadCancelledError after Ctrl+C."""
+        """Load a pair. Raises EngineError, and Cancelled after Ctrl+C."""
         _, draft = pair.to_load
         load = Load(
             target=self._target(pair),
@@ -196,7 +195,7 @@ class CommandEngine:
             nonlocal is_new
             is_new = True
             if self._interrupt.happened:
-                raise LoadCancelledError("the form of the target was not yet chosen")
+                raise Cancelled("the form of the target was not yet chosen")
             waiting.chooses_form(fraction)
 
         options, sampling = self._settings.to_load_options(), self._settings.to_sampling()
@@ -238,7 +237,7 @@ class CommandEngine:
     def _cancel(self, request_id: int) -> None:
         if self._link.hello is None:
             # An engine that has not started may never answer a Cancel.
-            raise LoadCancelledError("the engine had not started yet")
+            raise Cancelled("the engine had not started yet")
         self._link.send(Cancel(id=request_id))
 
     def _check(self, news: Lifecycle) -> None:
@@ -246,8 +245,8 @@ class CommandEngine:
             raise EngineError(wrong)
 
     def _failure(self, error: Error) -> EngineError:
-        if error.code == LoadCancelledError.code:
-            return LoadCancelledError(error.message)
+        if error.code == Cancelled.code:
+            return Cancelled(error.message)
         if error.code not in _LOG_SAYS_MORE:
             return EngineError(error.message)
         log = "".join(f"\n  {line}" for line in self._link.log_tail())

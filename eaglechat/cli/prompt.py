@@ -106,9 +106,9 @@ def _shown(
 ) -> dict[str, Any]:
     """Raises CommandError, EngineError."""
     # They load llama.cpp and Jinja.
-    from eaglechat.engine.generation.prompt import Prompter
     from eaglechat.engine.llama import backend
     from eaglechat.engine.llama.objects import Model
+    from eaglechat.engine.prompt import Prompter
     from eaglechat.engine.templates.template import ChatTemplate
     from eaglechat.wire.records import Part
 

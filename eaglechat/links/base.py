@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from eaglechat.links import crashes
-from eaglechat.wire.errors import EngineError, LoadCancelledError
+from eaglechat.wire.errors import Cancelled, EngineError
 from eaglechat.wire.lines import ProtocolError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
@@ -112,7 +112,7 @@ def cancelled_answer(request: AnsweredRequest) -> Answer:
     if isinstance(request, Chat):
         end = unbegun(request.sampling.draw_seed())
         return Done(id=request.id, end=end, stats=SpeculationStats())
-    return Error(id=request.id, code=LoadCancelledError.code, message="it was cancelled")
+    return Error(id=request.id, code=Cancelled.code, message="it was cancelled")
 
 
 class Link:

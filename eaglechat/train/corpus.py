@@ -22,8 +22,8 @@ import numpy.typing as npt
 from eaglechat.chat.older import take_over
 from eaglechat.chat.store import ChatStore
 from eaglechat.engine.bench.prompts import HEADING, parse_prompts
-from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.prompt import Prompter
 from eaglechat.train.settings import TrainingError
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import AS_IT_IS, Message, Thinking

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.engine.drafters.pairing import check_pair
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.live import Live
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.train.corpus import Sample
 from eaglechat.train.settings import PausedError, TrainingError

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler
+from eaglechat.engine.prompt import Prompter
 from eaglechat.train.corpus import Sample, TokenLine
 from eaglechat.train.features import FeatureStore, Rows, decoded_features, export_features
 from eaglechat.train.settings import PausedError, TrainingError

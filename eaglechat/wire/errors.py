@@ -51,16 +51,13 @@ class PromptError(EngineError):
     code = "prompt"
 
 
-class PromptCancelledError(PromptError):
-    """The reply was cancelled before its prompt was made."""
+class Cancelled(EngineError):  # noqa: N818 - it is no fault
+    """The request was cancelled; `cancelling.check` raises this."""
 
     code = "cancelled"
 
-
-class LoadCancelledError(EngineError):
-    """The load was cancelled."""
-
-    code = "cancelled"
+    def __init__(self, message: str = "it was cancelled") -> None:
+        super().__init__(message)
 
 
 class DrafterError(EngineError):

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from eaglechat.wire import cancelling
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AnsweredRequest, AnyEvent, Cancel, Error, Set
 
@@ -144,7 +145,8 @@ class Worker:
 
     def _answer(self, job: Job) -> None:
         try:
-            self.do(job)
+            with cancelling.by(job.is_cancelled):
+                self.do(job)
         except EngineError as error:
             self.say(Error(id=job.id, code=error.code, message=str(error)))
         except Exception as error:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.pairing import takes_drafts
+from eaglechat.engine.drafters.pairing import RUNS_HEADS, takes_drafts, why_no_heads
 from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.units import format_bytes
@@ -61,11 +60,11 @@ def shares(need: MemoryNeed, drafters: Sequence[DrafterKind]) -> str:
 def why_none(target: GGUFHeader) -> str:
     """Why nothing but n-grams drafts for a target alone, and what would help."""
     architecture = target.architecture
-    reasons = [mtp.problem(target)]
+    reasons = [why_no_heads(target)]
     remedies = []
     if target.number("{arch}.nextn_predict_layers") > target.n_mtp_heads:
         remedies.append("a version of this model with its MTP heads")
-    elif architecture in mtp.ARCHITECTURES:
+    elif architecture in RUNS_HEADS:
         remedies.append("a version of this model with MTP heads, if there is one,")
     if takes_drafts(target):
         remedies.append("a draft that was made for it")

@@ -14,7 +14,7 @@ import gguf
 import numpy as np
 import pytest
 
-from eaglechat.engine.drafters.eagle3.norms import norms_of
+from eaglechat.engine.drafters.eagle3 import norms_of
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.hub.convert import DIRECT_TYPES, convert
 from tests.convert.checkpoints import (

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.generation.plain_checks import PlainChecks
+from eaglechat.engine.auto.plain_checks import PlainChecks
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
+from tests.engine.kind_pairs import KINDS, Files, Write
 from tests.engine.rig import Rig, open_rig
 
 
@@ -33,6 +34,21 @@ def real_rig(real_models: tuple[Model, Model]) -> Iterator[Rig]:
     """The loop over the built-in pair."""
     with open_rig(*real_models) as rig:
         yield rig
+
+
+@pytest.fixture(scope="session")
+def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
+    """Writes the files of a kind, once."""
+    written: dict[tuple[str, bool], Files] = {}
+
+    def files(kind: str, *, mixed: bool = False) -> Files:
+        if (kind, mixed) not in written:
+            folder = tmp_path_factory.mktemp("kind")
+            made = KINDS[kind]
+            written[kind, mixed] = Files(made, *made.write(folder, mixed=mixed))
+        return written[kind, mixed]
+
+    return files
 
 
 def _open(files: tuple[Path, Path]) -> Iterator[tuple[Model, Model]]:

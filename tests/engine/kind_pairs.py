@@ -11,16 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-from eaglechat.engine.drafters.pairing import check_pair
-from eaglechat.engine.generation.generator import ReplyEvent
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.drafters.base import Drafter, Limits, Opening
+from eaglechat.engine.drafters.pairing import KINDS as DRAFTERS
+from eaglechat.engine.drafters.pairing import check_pair, pairings
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import Set, Speculation
-from eaglechat.wire.records import Round
+from eaglechat.engine.loading.pair import N_ROLLBACK, LoadedPair
+from eaglechat.engine.loop import Generator, ReplyEvent
+from eaglechat.wire import cancelling
+from eaglechat.wire.load_options import FlashAttention, LoadOptions
+from eaglechat.wire.protocol import Set, Shape, Speculation
+from eaglechat.wire.records import KvType, Round
 from tests import tiny_kinds
+from tests.engine.drafters.by_hand import Driver
 from tests.engine.rig import GREEDY, N_THREADS, Reply, decode
 from tests.tiny_kinds import F, N, repaired_tokens, wrong_tokens
 
@@ -103,7 +108,27 @@ KINDS = {
     "llama, model": Kind("llama", 0.25, ("model",), is_model=True),
     "qwen35, model": Kind("qwen35", 0.25, ("model", "mtp"), heads=1, is_model=True),
     "qwen35, dflash": Kind("qwen35", 0.25, ("dflash", "mtp"), heads=1, block="dflash"),
+    "hy_v3, 3 heads": Kind("hy_v3", 0.35, ("mtp",), heads=3),
+    "hy_v3, sidecar of 2": Kind("hy_v3", 0.35, ("mtp",), heads=2, is_sidecar=True),
+    "qwen35, sidecar": Kind("qwen35", 0.25, ("mtp",), heads=1, is_sidecar=True),
 }
+
+QUICK = ("hy_v3", "llama, dspark", "llama, model", "qwen35, dflash")
+"""The kinds that are not left to the slow tests."""
+
+
+def _each(kind: str, *more: str) -> Any:
+    marks = () if kind in QUICK else pytest.mark.slow
+    return pytest.param(kind, *more, marks=marks, id=": ".join((kind, *more)))
+
+
+all_kinds = pytest.mark.parametrize("kind", [_each(kind) for kind in KINDS])
+all_drafters = pytest.mark.parametrize(
+    ("kind", "drafter"), [_each(kind, one) for kind in KINDS for one in KINDS[kind].drafters]
+)
+
+RANDOM = [(7 * i * i + 3 * i) % N for i in range(400)]
+"""Regular tokens in no order that a target has."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +144,7 @@ class Pair:
         drafter: str = "auto",
         n: int | str = 3,
         ngram: bool = False,
+        shape: Shape = "chain",
         length: int = 24,
         changes: dict[int, Set] | None = None,
         rounds: int | None = None,
@@ -127,20 +153,32 @@ class Pair:
         """`changes` are made behind the rounds of these numbers; behind as many as `rounds` the
         reply is cancelled. Other options are those of `Generator.reply`."""
         options = {"sampling": GREEDY, "seed": 1, **options}
-        speculation = Speculation(n_draft_max=n, ngram=ngram, drafter=drafter)
+        speculation = Speculation(n_draft_max=n, ngram=ngram, drafter=drafter, shape=shape)
         live = Live(speculation, options["sampling"].temperature)
         events: list[ReplyEvent] = []
 
         def is_enough() -> bool:
             return rounds is not None and len(Reply(tuple(events)).rounds) >= rounds
 
-        options["cancelled"] = is_enough
         stream = self.loaded.generator.reply(prompt, live=live, max_tokens=length, **options)
-        for event in stream:
-            events.append(event)
-            if changes and isinstance(event, Round) and event.index in changes:
-                live.apply(changes[event.index])
+        with cancelling.by(is_enough):
+            for event in stream:
+                events.append(event)
+                if changes and isinstance(event, Round) and event.index in changes:
+                    live.apply(changes[event.index])
         return Reply(tuple(events))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A target and one drafter of it, below the loop; closed by `Files.opened`."""
+
+    target: Context
+    drafter: Drafter
+    generator: Generator
+
+    def driver(self, batch: Batch, n_max: int = 16) -> Driver:
+        return Driver(self.target, self.drafter.draft, self.drafter, batch, Limits(n_max))
 
 
 @dataclass(frozen=True)
@@ -150,6 +188,39 @@ class Files:
     kind: Kind
     target: Path
     draft: Path | None
+
+    @contextmanager
+    def opened(
+        self, drafter: str, *, n_ctx: int = 512, n_batch: int = 128, kv_type: KvType = "f16"
+    ) -> Iterator[Opened]:
+        # With flash attention, a value depends a little on how many rows are decoded together.
+        flash: FlashAttention = "off" if kv_type == "f16" else "on"
+        headers = check_pair(self.target, self.draft)
+        (found,) = [one for one in pairings(*headers) if one.kind == drafter]
+        options = LoadOptions(n_batch=n_batch, draft_kv_type=kv_type, flash_attention=flash)
+        with ExitStack() as stack:
+            model = stack.enter_context(Model(self.target, with_heads=found.file is None))
+            draft, header = model, headers[0]
+            if found.file is not None:
+                assert self.draft is not None
+                header = found.file
+                draft = stack.enter_context(Model(self.draft, with_heads=drafter == "mtp"))
+            target = stack.enter_context(
+                Context(
+                    model,
+                    n_ctx=n_ctx,
+                    n_batch=n_batch,
+                    n_threads=N_THREADS,
+                    n_rollback=N_ROLLBACK,
+                    n_outputs=17,
+                    flash_attention=flash,
+                    kv_type=kv_type,
+                )
+            )
+            opening = Opening(stack, target, draft, header, options, N_THREADS)
+            made = DRAFTERS[found.kind].open(opening)
+            generator = stack.enter_context(closing(Generator(target, [made])))
+            yield Opened(target, made, generator)
 
     @contextmanager
     def loaded(self, *, n_ctx: int = 512, n_batch: int = 128) -> Iterator[Pair]:

@@ -7,14 +7,13 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
-from eaglechat.engine.drafters.eagle3.norms import Norms
-from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.generator import Generator, ReplyEvent
-from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.prompt import Prompter
+from eaglechat.engine.drafters.eagle3 import Eagle3Drafter, Norms
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama.bindings import api
 from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.loop import Generator, ReplyEvent
+from eaglechat.engine.prompt import Prompter
+from eaglechat.wire import cancelling
 from eaglechat.wire.protocol import Message, Sampling, Set, Shape, Speculation
 from eaglechat.wire.records import (
     KvType,
@@ -81,6 +80,7 @@ class Rig:
     generator: Generator
     prompter: Prompter
     shape: Shape = "chain"
+    ngram: bool = False
 
     def prompt(self, *turns: str, system: str | None = None) -> tuple[int, ...]:
         """The prompt of a conversation whose turns are the user's and the assistant's by turns."""
@@ -103,7 +103,7 @@ class Rig:
         **options: Any,
     ) -> Iterator[ReplyEvent]:
         """`options` are those of `Generator.reply`."""
-        speculation = Speculation(n_draft_max=n_draft_max, shape=self.shape, ngram=True)
+        speculation = Speculation(n_draft_max=n_draft_max, shape=self.shape, ngram=self.ngram)
         live = live or Live(speculation, sampling.temperature)
         return self.generator.reply(
             prompt, sampling, live, seed=seed, max_tokens=max_tokens, **options
@@ -115,18 +115,17 @@ class Rig:
         *,
         live: Live | None = None,
         changes: Mapping[int, Set] | None = None,
-        cancel_at: Callable[[Sequence[ReplyEvent]], bool] | None = None,
+        cancel_at: Callable[[Sequence[ReplyEvent]], bool] = lambda _events: False,
         **options: Any,
     ) -> Reply:
         """`live` is changed behind the rounds of these numbers. `cancel_at` says of the events so
         far whether they are enough."""
         events: list[ReplyEvent] = []
-        if cancel_at is not None:
-            options["cancelled"] = lambda: cancel_at(events)
-        for event in self.stream(prompt, live=live, **options):
-            events.append(event)
-            if changes and isinstance(event, Round) and event.index in changes:
-                live.apply(changes[event.index])
+        with cancelling.by(lambda: cancel_at(events)):
+            for event in self.stream(prompt, live=live, **options):
+                events.append(event)
+                if changes and isinstance(event, Round) and event.index in changes:
+                    live.apply(changes[event.index])
         return Reply(tuple(events))
 
 
@@ -144,7 +143,7 @@ def open_rig(
     norms: Norms | None = None,
     shape: Shape = "chain",
     make_drafter: Callable[..., Any] | None = Eagle3Drafter,
-    ngram: NgramDrafter | None = None,
+    ngram: bool = False,
     **options: Any,
 ) -> Iterator[Rig]:
     """`options` are those of `open_contexts`."""
@@ -155,8 +154,8 @@ def open_rig(
             drafter = make_drafter(target, draft, window=draft_window, norms=norms)
             stack.enter_context(closing(drafter))
         models = [drafter] if drafter else []
-        generator = stack.enter_context(closing(Generator(target, models, ngram)))
-        yield Rig(target, draft, drafter, generator, Prompter(target_model), shape)
+        generator = stack.enter_context(closing(Generator(target, models)))
+        yield Rig(target, draft, drafter, generator, Prompter(target_model), shape, ngram)
 
 
 @contextmanager

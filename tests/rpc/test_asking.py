@@ -75,9 +75,8 @@ def test_an_unreachable_server_is_named_before_anything_loads(
     monkeypatch.setattr(backend, "backends", lambda: ("RPC", "CPU"))
     stages: list[str] = []
 
-    def note(stage: str, _fraction: float) -> bool:
+    def note(stage: str, _fraction: float) -> None:
         stages.append(stage)
-        return True
 
     with serving() as here:
         options = LoadOptions(rpc_servers=(here, nobody()))

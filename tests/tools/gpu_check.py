@@ -21,7 +21,7 @@ from pathlib import Path
 
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.engine.drafters.pairing import check_pair
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import offload_devices
 from eaglechat.engine.loading.pair import LoadedPair

@@ -14,8 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
 from eaglechat.engine.drafters.base import Limits
-from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
-from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
+from eaglechat.engine.drafters.eagle3 import Eagle3Drafter, Norms, norms_of
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.gguf.header import read_header
 from eaglechat.train.attention import SampleRows, chain_attention

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from eaglechat.engine.generation.plain_checks import PlainChecks
-from eaglechat.engine.generation.text import ReplyText
+from eaglechat.engine.auto.plain_checks import PlainChecks
+from eaglechat.engine.reply import ReplyText
 from eaglechat.engine.templates.dialect import ANSWER_ONLY
 from eaglechat.links.base import AnsweredRequest, Died, EngineStartError, Link
 from eaglechat.wire import protocol

@@ -19,8 +19,9 @@ from itertools import accumulate
 import numpy as np
 
 from eaglechat.engine.auto.costs import Array
-from eaglechat.engine.auto.draft_plan import PROBABILITY_STEPS, Observation, probability_step
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, depths
+from eaglechat.engine.auto.plan import PROBABILITY_STEPS, probability_step
+from eaglechat.engine.drafters.base import common_prefix
+from eaglechat.wire.records import LAST_TOKEN, N_DRAFT_MAX_LIMIT, Round, depths
 
 _DISCOUNT = 0.97
 """A count is multiplied by this when the next one comes: about the last thirty decide."""
@@ -97,7 +98,7 @@ class AcceptanceByLength(ABC):
         """The depth of a draft that ends at this place."""
 
     @abstractmethod
-    def note(self, n_wanted: int, seen: Observation) -> None:
+    def note(self, n_wanted: int, round_: Round) -> None:
         """Learn from a round of this shape that was to draft `n_wanted` tokens."""
 
     def kept(self) -> Array:
@@ -122,24 +123,22 @@ class ChainAcceptance(AcceptanceByLength):
         self._long_run = Counts(1, _SLOWLY)
         self._long_run.sums[0], self._long_run.tries[0] = _FIRST * _WEIGHT, _WEIGHT
 
-    def note(self, n_wanted: int, seen: Observation) -> None:
+    def note(self, n_wanted: int, round_: Round) -> None:
         """A draft that ended early counts as rejected at the place where it ended, so the rates are
         those of drafts as they are made."""
-        n_drafted = len(seen.probabilities)
-        self._note_accepted(seen.n_tested, len(seen.path))
+        n_drafted = len(round_.drafted)
+        self._note_accepted(round_.n_tested, round_.n_accepted)
         self._note_kept(n_wanted, n_drafted)
-        if len(seen.path) == n_drafted < n_wanted:
+        if round_.n_accepted == n_drafted < n_wanted:
             self._accepted.add(n_drafted, 0.0)
 
-    def note_tree(self, seen: Observation) -> None:
+    def note_tree(self, round_: Round) -> None:
         """Learn from the chain inside a tree."""
-        likeliest = seen.likeliest_path
-        n_accepted = 0
-        while n_accepted < min(len(likeliest), len(seen.path)):
-            if likeliest[n_accepted] != seen.path[n_accepted]:
-                break
-            n_accepted += 1
-        self._note_accepted(min(seen.n_tested, n_accepted + 1, len(likeliest)), n_accepted)
+        likeliest: list[int] = []
+        while after := round_.children(likeliest[-1] if likeliest else LAST_TOKEN):
+            likeliest.append(after[0])
+        n_accepted = common_prefix(likeliest, round_.path)
+        self._note_accepted(min(round_.n_tested, n_accepted + 1, len(likeliest)), n_accepted)
 
     def _note_accepted(self, n_tested: int, n_accepted: int) -> None:
         self._long_run.add(0, n_accepted > 0)
@@ -171,13 +170,15 @@ class TreeAcceptance(AcceptanceByLength):
         self._chain = chain
         self._depths = Counts(N_DRAFT_MAX_LIMIT)
 
-    def note(self, n_wanted: int, seen: Observation) -> None:
+    def note(self, n_wanted: int, round_: Round) -> None:
+        path = round_.path
         for place in range(n_wanted):
-            self._accepted.add(place, place in seen.path)
-        self._note_kept(n_wanted, len(seen.probabilities))
-        for place, depth in enumerate(accumulate(depths(seen.parents), max)):
+            self._accepted.add(place, place in path)
+        self._note_kept(n_wanted, len(round_.drafted))
+        parents = [token.parent for token in round_.drafted]
+        for place, depth in enumerate(accumulate(depths(parents), max)):
             self._depths.add(place, depth)
-        self._chain.note_tree(seen)
+        self._chain.note_tree(round_)
 
     def chances(self, deviations: float = 0.0) -> Array:
         guesses, _ = _tree_of(tuple(self._chain.rates(deviations)))
@@ -192,6 +193,17 @@ class TreeAcceptance(AcceptanceByLength):
     def depths(self) -> Array:
         _, guesses = _tree_of(tuple(self._chain.rates()))
         return np.array([self._depths.mean(place, depth) for place, depth in enumerate(guesses)])
+
+
+def tested(round_: Round) -> list[tuple[float, bool]]:
+    """For each token that the target was asked about: the drafter's probability of it, and whether
+    it was accepted."""
+    path = round_.path
+    return [
+        (round_.drafted[index].probability or 0.0, index in path)
+        for parent in [LAST_TOKEN, *path][: round_.n_tested]
+        for index in round_.children(parent)
+    ]
 
 
 @lru_cache(maxsize=4)

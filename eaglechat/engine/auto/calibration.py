@@ -13,9 +13,10 @@ from statistics import median
 from typing import TypeVar
 
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.drafters.base import MOST_WAITING, DraftModel, Limits, Proposal
+from eaglechat.engine.drafters.base import MOST_WAITING, Drafter, Limits, Proposal
 from eaglechat.engine.llama.objects import Batch, Context
-from eaglechat.wire.errors import DecodeError, DrafterError, LoadCancelledError
+from eaglechat.wire.cancelling import check
+from eaglechat.wire.errors import DecodeError, DrafterError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 CALIBRATED_WIDTHS = (1, 2, 4, 8, 9, N_DRAFT_MAX_LIMIT + 1)
@@ -51,23 +52,21 @@ class Calibration:
     longest: int = N_DRAFT_MAX_LIMIT
     """The most tokens that the drafter proposes."""
     in_one_pass: bool = False
-    """As `DraftModel.in_one_pass`."""
+    """As `Drafter.in_one_pass`."""
 
 
 NOT_CALIBRATED = Calibration()
 
 
-def calibrate(
-    target: Context, model: DraftModel | None, cancelled: Callable[[], bool] = lambda: False
-) -> Calibration:
+def calibrate(target: Context, model: Drafter | None) -> Calibration:
     """Time what fits into `BUDGET_S`, narrow batches first; without a draft model, the target
     alone. On a slow machine that is one token and one draft.
 
     Both KV caches must be empty, and are left empty. A pair that fails is not calibrated: the first
-    reply will tell the user what is wrong. Raises LoadCancelledError.
+    reply will tell the user what is wrong. Raises Cancelled.
     """
     with Batch(target) as batch:
-        stopwatch = _Stopwatch(target, model, batch, cancelled)
+        stopwatch = _Stopwatch(target, model, batch)
         try:
             return stopwatch.calibration()
         except (DecodeError, DrafterError):
@@ -80,15 +79,8 @@ class _Stopwatch:
     """Times decodes. Other work on the machine can only make a decode slower, so of several times
     of the target the shortest is used."""
 
-    def __init__(
-        self,
-        target: Context,
-        model: DraftModel | None,
-        batch: Batch,
-        cancelled: Callable[[], bool],
-    ) -> None:
+    def __init__(self, target: Context, model: Drafter | None, batch: Batch) -> None:
         self._target, self._model, self._batch = target, model, batch
-        self._cancelled = cancelled
         self._deadline = 0.0
         self._token = max(target.model.bos, 0)
 
@@ -135,7 +127,7 @@ class _Stopwatch:
     def empty(self) -> None:
         """Empty both KV caches."""
         if self._model is not None:
-            self._model.resume((), to_draft=False)
+            self._model.resume(())
         self._target.forget(0, 0)
 
     def _plain(self) -> float:
@@ -153,16 +145,16 @@ class _Stopwatch:
             return verify_ms, None
         return verify_ms, self._draft(self._model, Limits(CALIBRATED_DRAFT))[0]
 
-    def _draft(self, model: DraftModel, limits: Limits) -> tuple[float, Proposal]:
+    def _draft(self, model: Drafter, limits: Limits) -> tuple[float, Proposal]:
         """Milliseconds of a draft behind the first two rows of the batch just verified, and the
         draft."""
-        model.resume((self._token,) * 2, to_draft=False)
+        model.resume((self._token,) * 2)
         self._target.forget(0, 2)
         started = time.perf_counter()
         proposal = model.propose(2, self._token, limits)
         return ms_since(started), proposal
 
-    def _sibling(self, model: DraftModel, draft_ms: float) -> float | None:
+    def _sibling(self, model: Drafter, draft_ms: float) -> float | None:
         """Milliseconds of one token beside the longest path of a tree, if a chain of
         `CALIBRATED_DRAFT` tokens takes `draft_ms`; None without siblings or time."""
         step_ms = draft_ms / (CALIBRATED_DRAFT + 1)
@@ -179,7 +171,7 @@ class _Stopwatch:
                 of_each.append((ms - step_ms * (proposal.depth + 1)) / n_siblings)
         return max(0.0, min(of_each)) if of_each else None
 
-    def _longest_draft(self, model: DraftModel, draft_ms: float) -> float | None:
+    def _longest_draft(self, model: Drafter, draft_ms: float) -> float | None:
         """Milliseconds of the longest draft, if one of `CALIBRATED_DRAFT` tokens takes `draft_ms`;
         None if it is no longer than that, or without time."""
         longest = model.longest
@@ -193,7 +185,7 @@ class _Stopwatch:
         times = [*self._repeated(fill, draft_ms * longest / CALIBRATED_DRAFT)]
         return median(times) if times else None
 
-    def _catch_up_row(self, model: DraftModel) -> float:
+    def _catch_up_row(self, model: Drafter) -> float:
         """Milliseconds of one row that a draft model takes in when it begins in mid-reply."""
         self._verify(min(MOST_WAITING + 1, self._target.n_batch), output=False)
         rows = model.waiting - 1
@@ -204,8 +196,7 @@ class _Stopwatch:
     def _verify(self, width: int, n_past: int = 0, *, output: bool = True) -> float:
         """Milliseconds of decoding `width` tokens and reading their logits."""
         # Not during a decode: asking there takes longer than a small model computes.
-        if self._cancelled():
-            raise LoadCancelledError("the load was cancelled")
+        check()
         if n_past == 0:
             self.empty()
         started = time.perf_counter()

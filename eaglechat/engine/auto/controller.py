@@ -24,19 +24,13 @@ from eaglechat.engine.auto.acceptance import (
     AcceptanceByProbability,
     ChainAcceptance,
     TreeAcceptance,
+    tested,
 )
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.costs import NOISE, Array, Costs, context_bucket
-from eaglechat.engine.auto.draft_plan import (
-    CHAIN,
-    TREE,
-    Allowed,
-    Arm,
-    DraftPlan,
-    Observation,
-    probability_step,
-)
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, depths
+from eaglechat.engine.auto.plan import CHAIN, TREE, Allowed, Arm, Plan, probability_step
+from eaglechat.engine.drafters.base import Proposal, common_prefix
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Round
 
 LOSS_SHARE = 0.02
 """A reply may fall behind plain decoding by this share of its time, plus the extra time of its one
@@ -86,16 +80,8 @@ class Controller:
         """A reply begins, with an empty ledger."""
         self._lost_ms = self._dearest_ms = self._plain_ms = 0.0
         self._begins = True
-        self._plan: DraftPlan | None = None
+        self._plan: Plan | None = None
         self._keep_for = self._unseen = 0
-
-    def expects_to_draft(self, n_past: int, shapes: Sequence[int]) -> bool:
-        """Whether drafting is expected to be faster than plain decoding behind `n_past` tokens."""
-        if self._costs is None:
-            return False
-        self._forecast(self._costs, context_bucket(n_past), shapes)
-        best = max(self._rates[shape, 1 : self._longest + 1].max() for shape in shapes)
-        return bool(best > CLEARLY * self._rates[_PLAIN])
 
     def hoped_ms(self, n_past: int, n_again: int, shapes: Sequence[int]) -> float:
         """Milliseconds of a reply of usual length behind `n_past` tokens, if `n_again` of them have
@@ -114,7 +100,7 @@ class Controller:
         per_row = float(self._verify[-1]) / len(self._verify)
         return _USUAL_REPLY / best + n_again * per_row + self._costs.catch_up(n_again)
 
-    def choose(self, n_past: int, n_waiting: int, allowed: Allowed) -> DraftPlan:
+    def choose(self, n_past: int, n_waiting: int, allowed: Allowed) -> Plan:
         """The plan of the next round, behind `n_past` tokens. The draft model has yet to take in
         `n_waiting` rows."""
         kept = self._plan if self._plan and allowed.includes(self._plan) else None
@@ -125,11 +111,17 @@ class Controller:
         if costs is None:
             # Nothing was measured yet.
             if not allowed.plain:
-                return DraftPlan(allowed.n_most, allowed.shapes[0])
+                return Plan(allowed.n_most, allowed.shapes[0], is_chosen=True)
             return self.plain_check()
         self._forecast(costs, bucket, allowed.shapes)
         arm, reason = self._choose(costs, bucket, costs.catch_up(n_waiting), allowed)
-        plan = DraftPlan(arm.n, arm.shape, is_trial=reason is AutoReason.EXPLORING)
+        plan = Plan(
+            arm.n,
+            arm.shape,
+            is_chosen=True,
+            is_trial=reason is AutoReason.EXPLORING,
+            is_plain_check=reason is AutoReason.PLAIN_CHECK,
+        )
         if allowed.plain:
             speeds = self._rates[list(allowed.shapes), : allowed.n_most + 1].max(axis=0)
             # A trial is not cut short: it is made to learn what its width costs.
@@ -153,10 +145,11 @@ class Controller:
         self._keep_for = _KEPT if arm.n > 0 else 4 * _KEPT
         return plan
 
-    def plain_check(self) -> DraftPlan:
+    def plain_check(self) -> Plan:
         """A plan to draft nothing in the next round, whatever is expected to be faster."""
         reason = AutoReason.PLAIN_CHECK
-        return DraftPlan(0, state=replace(self._state, n=0, shape="chain", reason=reason))
+        state = replace(self._state, n=0, shape="chain", reason=reason)
+        return Plan(0, is_chosen=True, state=state, is_plain_check=True)
 
     def _choose(
         self, costs: Costs, bucket: int, catch_up: float, allowed: Allowed
@@ -189,10 +182,10 @@ class Controller:
     def _trial(self, verify: Array, best: Arm, arms: Sequence[Arm]) -> Arm:
         """The arm to try next, or `best` if there is none.
 
-        An arm is worth a trial if it would clearly beat `best`, provided its batch is as cheap as
-        `verify` says and its tokens are accepted one standard error more often than known. While
-        plain decoding is best, the shortest such arm is tried: a draft whose first token is
-        rejected teaches nothing about the others. Otherwise it is the one with the most tokens a
+        An arm is worth a trial if it would clearly beat `best` under optimistic assumptions: verify
+        times one standard error lower (`verify`), acceptance one standard error higher. While plain
+        decoding is best, the shortest such arm is tried: a draft whose first token is rejected
+        teaches nothing about the others. Otherwise it is the one with the most tokens a
         millisecond.
         """
         full = np.ones(N_DRAFT_MAX_LIMIT)
@@ -224,16 +217,16 @@ class Controller:
         """Milliseconds that a round of this arm takes longer than a plain one."""
         return float(self._times[arm] - self._times[_PLAIN])
 
-    def worth_taking(self, plan: DraftPlan, found: Sequence[float]) -> DraftPlan | None:
-        """A plan to verify the tokens that n-grams found, whose probabilities are `found`, instead
-        of following `plan`; None if that is not expected to be clearly faster. They cost no
-        drafting, only their rows in the verify batch."""
+    def worth_taking(self, plan: Plan, found: Proposal) -> Plan | None:
+        """A plan to verify the first of the tokens that n-grams found instead of following `plan`;
+        None if that is not expected to be clearly faster. They cost no drafting, only their rows in
+        the verify batch."""
         if self._costs is None or plan.state is None or plan.state.reason in _MEASURES:
             return None
         if self._plain_ms < _EARLY_TOKENS * self._verify[0]:
-            found = found[:_EARLY_LOOK_UP]
+            found = found.first(_EARLY_LOOK_UP)
         by_probability = self._of_lookups.by_probability()
-        rates = [by_probability[probability_step(p)] for p in found]
+        rates = [by_probability[probability_step(p)] for p in found.probabilities]
         tokens = 1.0 + np.cumsum(np.cumprod(rates))
         speeds = tokens / self._verify[1 : len(rates) + 1]
         n = int(speeds.argmax()) + 1
@@ -241,47 +234,53 @@ class Controller:
         if not pays or not self._bears_loss(float(self._verify[n] - self._verify[0])):
             return None
         state = replace(plan.state, n=n, shape="chain", reason=AutoReason.LOOKED_UP)
-        return DraftPlan(n, state=state, is_looked_up=True)
+        return Plan(n, taken=found.first(n), is_chosen=True, state=state)
 
     def _allowed_ms(self, loss: float) -> float:
         """Milliseconds that the reply may have lost after a round that loses `loss`."""
         return LOSS_SHARE * self._plain_ms + max(loss, self._dearest_ms)
 
-    def observe(self, plan: DraftPlan, seen: Observation) -> None:
-        """Learn from the round that followed `plan`, and enter it in the ledger."""
+    def observe(
+        self, plan: Plan, round_: Round, found: Proposal, n_waiting: int, draft_ms: float
+    ) -> None:
+        """Learn from the round that followed `plan`, and enter it in the ledger. `found` is what
+        n-grams had found, taken or not; `n_waiting` rows waited for the draft model. Of the round's
+        time, `draft_ms` went by until its proposal was made."""
+        verify_ms = round_.timings.total_ms - draft_ms
+        n_drafted, n_tokens = len(round_.drafted), len(round_.tokens)
         if self._costs is None:
-            self._costs = Costs(Calibration(verify=((1, seen.verify_ms),)))
+            self._costs = Costs(Calibration(verify=((1, verify_ms),)))
         self._unseen += 1
-        n_tested = min(seen.n_right + 1, len(seen.found), seen.n_tokens)
-        for place, probability in enumerate(seen.found[:n_tested]):
-            self._of_lookups.note(probability, place < seen.n_right)
+        n_right = common_prefix(found.ids, [token.id for token in round_.tokens])
+        n_tested = min(n_right + 1, len(found), n_tokens)
+        for place, probability in enumerate(found.probabilities[:n_tested]):
+            self._of_lookups.note(probability, place < n_right)
         if plan.n == 0 and plan is self._plan and self._keep_for > 0:
             # All rounds of a kept plain plan are alike: only the last is learnt from.
             return
         rounds, self._unseen = self._unseen, 0
-        costs, bucket, n_drafted = self._costs, context_bucket(seen.n_past), len(seen.probabilities)
-        costs.see_verify(n_drafted + 1, bucket, seen.verify_ms)
+        costs, bucket = self._costs, context_bucket(round_.n_past - 1 - round_.n_accepted)
+        costs.see_verify(n_drafted + 1, bucket, verify_ms)
         verify = costs.verify(bucket)
         if plan.n == 0:
             for of_shape in self._by_length:
                 of_shape.age(rounds)
         # Expected, not measured, times: a delay by other work is not the fault of drafting.
         took = float(verify[n_drafted])
-        if plan.n > 0 and not plan.is_looked_up:
-            depth = max(depths(seen.parents), default=0)
+        if plan.n > 0 and not plan.taken:
             # A draft that ended early took one step more to find out that it should, or all of
             # them, if they were one pass.
-            steps = plan.n if self._in_one_pass else depth + (n_drafted < plan.n)
-            n_siblings = n_drafted - depth
-            costs.see_draft(steps, seen.n_waiting, seen.draft_ms, n_siblings)
-            self._by_length[plan.shape].note(plan.n, seen)
-            for probability, accepted in seen.tested:
+            steps = plan.n if self._in_one_pass else round_.depth + (n_drafted < plan.n)
+            n_siblings = n_drafted - round_.depth
+            costs.see_draft(steps, n_waiting, draft_ms, n_siblings)
+            self._by_length[plan.shape].note(plan.n, round_)
+            for probability, accepted in tested(round_):
                 self._of_draft.note(probability, accepted)
-            took += costs.of_draft(steps, seen.n_waiting, n_siblings)
-        as_plain = (seen.n_tokens + rounds - 1) * float(verify[0])
+            took += costs.of_draft(steps, n_waiting, n_siblings)
+        as_plain = (n_tokens + rounds - 1) * float(verify[0])
         self._all_ms += as_plain
         if plan.is_trial:
-            self._tried_ms += max(0.0, took - seen.n_tokens / float(self._rates[self._arm]))
+            self._tried_ms += max(0.0, took - n_tokens / float(self._rates[self._arm]))
         if plan.state is not None:
             self._plain_ms += as_plain
         if plan.state is not None and plan.n > 0:

@@ -32,11 +32,10 @@ _DOUBT = 0.3
 _DRIFT = 0.005
 """Relative standard deviation of the change of a true time in one round: 4% in 64 rounds."""
 _GUESS = 0.1
-"""What is assumed of a time that was not calibrated: one more row in a verify batch, and a draft
-step, take this share of a plain decode; taking in a waiting row takes this share of a draft
-step."""
+"""Used until measured. One more verify row, or one draft step: this share of a plain decode. One
+waiting row: this share of a draft step."""
 _SIBLING = 0.25
-"""Likewise: one more token on a level of a tree takes this share of a draft step."""
+"""Used until measured. One more token on a level of a tree: this share of a draft step."""
 
 _WIDTHS = np.arange(1, N_DRAFT_MAX_LIMIT + 2)
 _ALIKE = np.sqrt(np.minimum.outer(_WIDTHS, _WIDTHS) / np.maximum.outer(_WIDTHS, _WIDTHS))
@@ -118,7 +117,7 @@ class Costs:
         return sqrt(self._at(bucket).covariance[0, 0])
 
     def of_draft(self, n_steps: int, n_waiting: int, n_siblings: int = 0) -> float:
-        """Expected milliseconds of what `see_draft` is told of."""
+        """Expected milliseconds of a draft; arguments as for `see_draft`."""
         return float(np.array([1.0, n_steps, n_waiting, n_siblings]) @ self._draft.mean)
 
     def draft(self, depths: Array) -> Array:
@@ -147,8 +146,8 @@ class Costs:
 
 
 def _draft_times(calibration: Calibration, guess: float) -> tuple[float, float, float]:
-    """Milliseconds of beginning a draft, of each of its steps, and of a step if beginning takes as
-    long as one, as is assumed of drafts of several decodes; `guess` if no draft was timed.
+    """Milliseconds (start, step, mean step) of a draft; `guess` if none was timed. Starting a draft
+    of several decodes is assumed to take as long as one step.
 
     In a draft of one pass, a row costs what the longest takes more than a short one (on a CPU 15
     tokens may take four times as long as one), or nothing if the longest was not timed."""

@@ -22,10 +22,11 @@ from eaglechat import own_python
 from eaglechat.engine.bench.measure import PLAINLY, messages_of, order_of
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.engine.drafters.pairing import check_pair
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.quantise import end_with_parent
 from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.wire import cancelling
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling, Speculation
@@ -112,13 +113,13 @@ def measure(wanted: FormsToMeasure) -> FormSpeeds | None:
                     Live(speculation, wanted.sampling.temperature),
                     seed=turn,
                     max_tokens=_TURN_TOKENS,
-                    cancelled=lambda: time.monotonic() > deadline,
                 )
-                written[name] = [
-                    event
-                    for event in events
-                    if isinstance(event, Round) and not event.is_plain_check
-                ]
+                with cancelling.by(lambda: time.monotonic() > deadline):
+                    written[name] = [
+                        event
+                        for event in events
+                        if isinstance(event, Round) and not event.is_plain_check
+                    ]
             # A turn that was cut off counts for nobody.
             if time.monotonic() > deadline:
                 break

@@ -17,7 +17,7 @@ from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.live import Live
 from eaglechat.wire.bench_records import AS_STARTED, PLAIN, BenchPrompt, BenchRun
 from eaglechat.wire.errors import BenchFailedError
 from eaglechat.wire.protocol import AUTO, Auto, DrafterChoice, Message, Sampling, Shape, Speculation
@@ -71,7 +71,7 @@ def name_of(setting: Speculation | None) -> str:
     return f"{who}{shape}{setting.n_draft_max}{' + n-grams' if setting.ngram else ''}"
 
 
-def writer(pair: LoadedPair, cancelled: Callable[[], bool]) -> Write:
+def writer(pair: LoadedPair) -> Write:
     """Write the replies of a bench with a loaded pair."""
 
     def write(
@@ -83,7 +83,6 @@ def writer(pair: LoadedPair, cancelled: Callable[[], bool]) -> Write:
             Live(setting or Speculation(), 0.0),
             seed=0,
             max_tokens=max_tokens,
-            cancelled=cancelled,
         )
 
     return write

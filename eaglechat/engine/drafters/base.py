@@ -1,22 +1,25 @@
-"""What the speculative loop asks of a drafter.
+"""What the speculative loop asks of a drafter that runs a model.
 
 A drafter proposes tokens that may follow the last one; the target decides. A round is `propose`,
 the target's decode of [last token, *proposal], `see` of that batch, and `accept` of what the target
 chose. Before a reply, `resume` says what of the conversation the target has to decode again.
 
-A `Drafter` needs nothing but tokens; n-grams are one. A `DraftModel` also reads hidden states of
-the target, and keeps a KV cache of its own: EAGLE-3, MTP heads and DFlash do.
+A kind of drafter is a file beside this one, which makes a `Drafter`, and a row in `pairing.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from itertools import islice
+from typing import Any, NamedTuple
 
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.gguf.header import GGUFHeader
+from eaglechat.wire.errors import ProcessError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import LAST_TOKEN, children, depths
 
@@ -25,49 +28,35 @@ MOST_WAITING = 32
 A row costs it about a hundredth of a plain token's time, so a trial of drafting can pay for 32."""
 
 
-class ProposedToken(NamedTuple):
-    """A token of a proposal."""
-
-    id: int
-    probability: float
-    """The drafter's own, given the tokens before it."""
-    parent: int
-    """Index of the token it follows; LAST_TOKEN for the first of a chain."""
-    drafter: str
-    """Name of the drafter that proposed it."""
-
-
-class Proposal(tuple[ProposedToken, ...]):
+@dataclass(frozen=True)
+class Proposal:
     """A tree of tokens: parents come before their children, likelier siblings before the others.
 
     A chain is a tree without siblings; an empty proposal proposes nothing.
     """
 
-    __slots__ = ()
+    ids: Sequence[int] = ()
+    probabilities: Sequence[float] = ()
+    """The drafter's own, of each token given those before it."""
+    parents: Sequence[int] = ()
+    """For each token, the index of the one it follows; LAST_TOKEN for the first of a path."""
+    drafter: str = ""
+    """Name of the drafter, as the records of a round have it."""
 
     @classmethod
     def chain(cls, ids: Sequence[int], probabilities: Sequence[float], drafter: str) -> Proposal:
-        pairs = zip(ids, probabilities, strict=True)
-        return cls(
-            ProposedToken(id, probability, index - 1, drafter)
-            for index, (id, probability) in enumerate(pairs)
-        )
+        return cls(ids, probabilities, range(LAST_TOKEN, LAST_TOKEN + len(ids)), drafter)
 
-    @property
-    def ids(self) -> list[int]:
-        return [token.id for token in self]
+    def __len__(self) -> int:
+        return len(self.ids)
 
-    @property
-    def probabilities(self) -> list[float]:
-        return [token.probability for token in self]
-
-    @property
-    def parents(self) -> list[int]:
-        return [token.parent for token in self]
+    def first(self, n: int) -> Proposal:
+        """Its first `n` tokens."""
+        return Proposal(self.ids[:n], self.probabilities[:n], self.parents[:n], self.drafter)
 
     @property
     def is_chain(self) -> bool:
-        return all(token.parent == index - 1 for index, token in enumerate(self))
+        return all(parent == index - 1 for index, parent in enumerate(self.parents))
 
     @property
     def depths(self) -> list[int]:
@@ -81,15 +70,14 @@ class Proposal(tuple[ProposedToken, ...]):
 
     def leaves(self) -> list[int]:
         """Indices of the tokens without children; each ends a path."""
-        parents = set(self.parents)
-        return [index for index in range(len(self)) if index not in parents]
+        return [index for index in range(len(self)) if index not in self.parents]
 
     def path(self, index: int) -> list[int]:
         """Indices of the tokens from the first one down to the one at `index`."""
         path = []
         while index != LAST_TOKEN:
             path.append(index)
-            index = self[index].parent
+            index = self.parents[index]
         return path[::-1]
 
     def children(self, parent: int) -> list[int]:
@@ -112,18 +100,26 @@ class Limits:
     is_tree: bool = False
     """Whether tokens may have siblings, if the drafter can propose trees."""
 
-    def keep(self, probabilities: Sequence[float]) -> bool:
-        """Whether a chain with these probabilities keeps its last token."""
-        return probabilities[-1] >= self.p_min and self.pays(probabilities, len(probabilities) - 1)
-
     def pays(self, probabilities: Sequence[float], n_others: int) -> bool:
         """Whether verifying the last token of a path pays; arguments as for `is_worth`."""
         return self.is_worth is None or self.is_worth(probabilities, n_others)
 
+    def chain(self, guesses: Iterable[tuple[int, float]], drafter: str) -> Proposal:
+        """As many of these tokens as the limits keep; each comes with its probability. No further
+        guess is asked for than the first that is not kept."""
+        ids: list[int] = []
+        probabilities: list[float] = []
+        for id, probability in islice(guesses, self.n_max):
+            if probability < self.p_min or not self.pays([*probabilities, probability], len(ids)):
+                break
+            ids.append(id)
+            probabilities.append(probability)
+        return Proposal.chain(ids, probabilities, drafter)
+
 
 @dataclass(frozen=True)
 class Opening:
-    """What a drafter that reads hidden states is made of."""
+    """What a drafter is made of."""
 
     owned: ExitStack
     """Closes what is made, in the reverse order."""
@@ -135,6 +131,21 @@ class Opening:
     options: LoadOptions
     n_threads: int
 
+    def context(self, **options: Any) -> Context:
+        """The drafter's own context, with these options besides those of the load. Raises
+        ModelLoadError."""
+        return self.owned.enter_context(
+            Context(
+                self.model,
+                n_ctx=self.target.n_ctx,
+                n_batch=self.options.n_batch,
+                n_threads=self.n_threads,
+                flash_attention=self.options.flash_attention,
+                kv_type=self.options.draft_kv_type,
+                **options,
+            )
+        )
+
 
 class Spent(NamedTuple):
     """Milliseconds that a drafter has taken since it was made."""
@@ -145,57 +156,41 @@ class Spent(NamedTuple):
     """Everything else."""
 
 
-def shifted(position: int, start: int, end: int) -> int:
-    """Where a position is after those from `start` up to `end` have left."""
-    return min(position, max(start, position - (end - start)))
+class Drafter(ABC):
+    """Proposes tokens for the one sequence of a target, with a context of its own.
 
-
-class Drafter(Protocol):
-    """Proposes tokens for the one sequence of a target.
-
-    Whatever it raises never ends a reply: the loop goes on without it, and asks it for nothing
-    but `resume` when a later reply tries it again.
+    What it has seen of the target may wait, at no cost, until it drafts. Whatever it raises never
+    ends a reply: the loop goes on without it.
     """
 
     name: str
     """As the records of a round have it."""
+    in_one_pass = False
+    """Whether one decode drafts all tokens, so that ending a draft early saves nothing."""
+
+    def __init__(self, draft: Context) -> None:
+        """The context stays the caller's."""
+        self.draft = draft
+        """The context that drafts."""
+        self._batch = Batch(draft)
+        self._process_s = self._draft_s = 0.0
+
+    def close(self) -> None:
+        """Call it before closing the contexts."""
+        self._batch.close()
 
     @property
+    @abstractmethod
     def known(self) -> int:
         """Positions from 0 on that it has seen. `propose` needs all the target holds."""
 
     @property
-    def spent(self) -> Spent: ...
-
-    def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
-        """Go on after `tokens`, which the target holds, and forget what was behind them.
-
-        Returns how many of them the target can keep: it decodes the others again, for the drafter
-        to see them. `to_draft` says that proposals follow soon, so a drafter may ask to see more.
-        """
-
-    def shift(self, start: int, end: int) -> None:
-        """Between two rounds, positions `start` to `end` - 1 have left the target's KV cache, and
-        those from `end` on have moved down to `start`."""
-
-    def see(self, batch: Batch) -> None:
-        """Take note of a batch that the target has just decoded."""
-
-    def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        """What may follow token `id_last`, which stands at position `n_past`."""
-
-    def accept(self, path: Sequence[int]) -> None:
-        """The target chose the tokens at these indices of the proposal in the batch just seen,
-        whoever made it; each is a child of the one before. Forget the others."""
-
-
-class DraftModel(Drafter, Protocol):
-    """A drafter that reads hidden states of the target and has a KV cache of its own.
-
-    What it sees may wait as rows of hidden states, at no cost, until it drafts.
-    """
+    @abstractmethod
+    def waiting(self) -> int:
+        """Positions it has seen but not taken in, for which the next proposal pays."""
 
     @property
+    @abstractmethod
     def longest(self) -> int:
         """The most tokens it can propose now; 0 while it has seen too little of the text before
         the next token to guess it."""
@@ -203,25 +198,114 @@ class DraftModel(Drafter, Protocol):
     @property
     def grows_trees(self) -> bool:
         """Whether it can propose trees that the target's KV cache can hold."""
+        return False
 
     @property
-    def in_one_pass(self) -> bool:
-        """Whether one decode drafts all tokens, so that ending a draft early saves nothing."""
+    def spent(self) -> Spent:
+        return Spent(self._process_s * 1000.0, self._draft_s * 1000.0)
 
-    @property
-    def waiting(self) -> int:
-        """Rows it has seen but not taken in, for which the next proposal pays."""
+    # --- what the target holds ---
 
-    def take_in(self) -> None:
-        """Take in the waiting rows now."""
+    @abstractmethod
+    def resume(self, tokens: Sequence[int]) -> int:
+        """Go on after `tokens`, which the target holds, and forget what was behind them.
 
-    def set_export(self, enabled: bool) -> None:
-        """Have the target export hidden states in every decode, which slows it a little, or stop.
-        What the target decodes without them, this drafter has not seen."""
+        Returns how many of them the target can keep: it decodes the others again, for the drafter
+        to see them.
+        """
+
+    @abstractmethod
+    def shift(self, start: int, end: int) -> None:
+        """Between two rounds, positions `start` to `end` - 1 have left the target's KV cache, and
+        those from `end` on have moved down to `start`."""
+
+    def set_export(self, enabled: bool) -> None:  # noqa: B027 - not every kind reads states
+        """Have the target export what it reads in every decode, which slows it a little, or stop.
+        What the target decodes without, this drafter has not seen."""
 
     def mark(self) -> object:
         """What `restore` needs, beside what this drafter holds, to go on from here later."""
+        return ()
 
-    def restore(self, length: int, mark: object) -> None:
+    def restore(self, length: int, mark: object) -> None:  # noqa: B027 - or needs marks
         """Get ready to go on after the first `length` positions, where `mark` was made. All of them
         are still known. `resume` follows."""
+
+    # --- a round ---
+
+    def see(self, batch: Batch) -> None:
+        """Take note of a batch that the target has just decoded. Raises ProcessError if positions
+        are missing before it, DecodeError."""
+        self.see_rows(batch, 0, len(batch))
+
+    def see_rows(self, batch: Batch, first: int, last: int) -> None:
+        """`see` for rows `first` to `last` - 1 of a batch, those of this sequence."""
+        started, spent = time.perf_counter(), self._process_s
+        if batch.positions[first] != self.known:
+            raise ProcessError(
+                f"the draft saw {self.known} positions, the batch goes on at "
+                f"{batch.positions[first]}"
+            )
+        self._see(batch, first, last)
+        # Set, not added to: `take_in` may have counted its own time.
+        self._process_s = spent + time.perf_counter() - started
+
+    @abstractmethod
+    def _see(self, batch: Batch, first: int, last: int) -> None: ...
+
+    @abstractmethod
+    def take_in(self) -> None:
+        """Take in what waits now. Raises ProcessError, DecodeError."""
+
+    def propose(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+        """What may follow token `id_last`, which stands at position `n_past`. Raises ProcessError
+        if positions are missing or the draft fails to decode, DecodeError."""
+        if limits.n_max == 0 or n_past == 0:
+            return Proposal()
+        if self.known != n_past or not self._has_last:
+            raise ProcessError(
+                f"the draft saw {self.known} positions, drafting after position {n_past} needs "
+                f"{n_past}"
+            )
+        started, process_before = time.perf_counter(), self._process_s
+        proposal = self._draft(n_past, id_last, limits)
+        in_process = self._process_s - process_before
+        self._draft_s += time.perf_counter() - started - in_process
+        return proposal
+
+    @property
+    def _has_last(self) -> bool:
+        """Whether it has what it reads of the last known position."""
+        return True
+
+    @abstractmethod
+    def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal: ...
+
+    @abstractmethod
+    def accept(self, path: Sequence[int]) -> None:
+        """The target chose the tokens at these indices of the proposal in the batch just seen,
+        whoever made it; each is a child of the one before. Forget the others."""
+
+    def _decode(self) -> None:
+        """Run the draft's decoder over the batch. Raises ProcessError."""
+        decode(self.draft, self._batch)
+
+
+def decode(draft: Context, batch: Batch) -> None:
+    """Run a draft's decoder. Raises ProcessError."""
+    status = draft.decode(batch)
+    if status != 0:
+        raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")
+
+
+def shifted(position: int, start: int, end: int) -> int:
+    """Where a position is after those from `start` up to `end` have left."""
+    return min(position, max(start, position - (end - start)))
+
+
+def common_prefix(one: Sequence[int | None], other: Sequence[int | None]) -> int:
+    """The length of the longest common prefix of two sequences."""
+    for index, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return index
+    return min(len(one), len(other))

@@ -1,30 +1,35 @@
-"""What can draft for a target, by GGUF headers, before llama.cpp opens the files."""
+"""What can draft for a target, by GGUF headers, before llama.cpp opens the files.
+
+For some pairs llama.cpp ends the process, or writes out of bounds; for others it gives the reason
+only in its log. `KINDS` has a row for each kind of drafter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from eaglechat.engine.drafters.dflash import pairing as dflash
-from eaglechat.engine.drafters.eagle3 import pairing as eagle3
-from eaglechat.engine.drafters.model import pairing as model
-from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.vocabulary_map import check_vocabulary_map
 from eaglechat.gguf.chat_model import why_no_chat_model
-from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
-from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, TARGET_ARCHITECTURES, PreflightError
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header, read_tensor, read_texts
+from eaglechat.gguf.preflight import (
+    DRAFT_ARCHITECTURE,
+    EAGLE_4,
+    EXTRACT_LAYERS,
+    TARGET_ARCHITECTURES,
+    PreflightError,
+    check_readable,
+)
 from eaglechat.wire.protocol import DrafterChoice, DrafterKind
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
-_CHECKS: Mapping[DrafterKind, Callable[[GGUFHeader, GGUFHeader], None]] = {
-    "eagle3": eagle3.check,
-    "eagle4": eagle3.check,
-    "mtp": mtp.check,
-    "dflash": dflash.check,
-    "dspark": dflash.check,
-    "dflash2": dflash.check,
-    "model": model.check,
-}
+if TYPE_CHECKING:
+    from eaglechat.engine.drafters.base import Drafter, Opening
 
 
 @dataclass(frozen=True)
@@ -39,11 +44,11 @@ class Pairing:
 def kind_of(draft: GGUFHeader) -> DrafterKind | None:
     """The kind of drafter that a file is; None for a language model, which may draft for another
     (`model`)."""
-    if draft.architecture == dflash.ARCHITECTURE:
-        return dflash.variant(draft)
-    if mtp.is_draft(draft):
+    if draft.architecture == _BLOCKS:
+        return block_of(draft).variant
+    if draft.architecture == ASSISTANT or draft.is_heads_alone:
         return "mtp"
-    return eagle3.variant(draft) if draft.architecture == DRAFT_ARCHITECTURE else None
+    return eagle_of(draft) if draft.architecture == DRAFT_ARCHITECTURE else None
 
 
 def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...]:
@@ -53,7 +58,7 @@ def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...
     kind = (kind_of(draft) or "model") if draft is not None else None
     if kind is not None:
         found.append(Pairing(kind, draft))
-    if mtp.problem(target) is None and kind != "mtp":
+    if why_no_heads(target) is None and kind != "mtp":
         found.append(Pairing("mtp"))
     return tuple(found)
 
@@ -66,13 +71,13 @@ def kinds(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[DrafterKind, ..
 def offered_kind(target: GGUFHeader, draft: GGUFHeader) -> DrafterKind | None:
     """The kind of drafter that a file would be for a target: `model` for a much smaller model of
     its family; None if it is not worth a try. Whether a draft fits is `check_headers`."""
-    return kind_of(draft) or ("model" if model.is_offered(target, draft) else None)
+    return kind_of(draft) or ("model" if _is_offered_model(target, draft) else None)
 
 
 def takes_drafts(target: GGUFHeader) -> bool:
     """Whether llama.cpp runs any draft with targets of this architecture: one that reads their
     layer inputs, or a sidecar of MTP heads."""
-    return target.architecture in TARGET_ARCHITECTURES | mtp.ARCHITECTURES
+    return target.architecture in TARGET_ARCHITECTURES | RUNS_HEADS
 
 
 def check_choice(target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterChoice) -> None:
@@ -80,7 +85,7 @@ def check_choice(target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterCh
     found = kinds(target, draft)
     if choice in ("auto", "ngram", "none") or choice in found:
         return
-    why = mtp.problem(target) if choice == "mtp" else None
+    why = why_no_heads(target) if choice == "mtp" else None
     why = why or (
         f"the draft given is of another kind ({found[0]})" if draft else "no draft is given"
     )
@@ -93,9 +98,9 @@ def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader
     draft_header = _read(draft, "draft") if draft is not None else None
     check_headers(target_header, draft_header)
     if draft_header is not None:
-        check_vocabulary_map(draft_header)
+        _check_own_tokens(draft_header)
         if kind_of(draft_header) is None:
-            model.check_texts(target_header, draft_header)
+            _check_texts(target_header, draft_header)
     return target_header, draft_header
 
 
@@ -123,10 +128,7 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
     if not target.architecture:
         raise PreflightError(f"the header of {target.path} does not name its architecture")
     if draft is not None:
-        drafts = kind_of(draft)
-        if drafts is None and (other := why_no_chat_model(draft)) is not None:
-            raise PreflightError(f"{draft.path} cannot draft, it is {other}")
-        _CHECKS[drafts or "model"](target, draft)
+        KINDS[kind_of(draft) or "model"].check(target, draft)
 
 
 def why_unfit(target: GGUFHeader, draft: GGUFHeader) -> str | None:
@@ -149,3 +151,400 @@ def _read(path: Path, role: str) -> GGUFHeader:
     except GGUFError as error:
         raise PreflightError(f"the {role} cannot be read: {error}") from error
     return header
+
+
+# --- what several kinds check ---
+
+
+def _check_made_for(target: GGUFHeader, figures: Iterable[tuple[str, int, int]]) -> None:
+    """Each figure is a phrase, its number in the target that the draft was made for, and that in
+    this one."""
+    for phrase, made_for, its in figures:
+        if made_for != its:
+            raise PreflightError(
+                f"the draft was made for a target with {phrase.format(made_for)}, "
+                f"{target.path.name} has {its}"
+            )
+
+
+def _check_exports(target: GGUFHeader, draft: GGUFHeader) -> None:
+    """A target whose graph does not export layer inputs fails a GGML_ASSERT."""
+    if target.architecture not in TARGET_ARCHITECTURES:
+        raise PreflightError(
+            f"the target {target.path} has the architecture {target.architecture}, whose llama.cpp "
+            f"graph does not export layer inputs, so the draft {draft.path.name} cannot read it; "
+            "load the target without a draft"
+        )
+
+
+def _check_own_tokens(draft: GGUFHeader) -> None:
+    """Raises PreflightError if a draft's list of its own tokens, `d2t`, if it has one, cannot be
+    that of its vocabulary. llama.cpp writes the draft's logits wherever the list points."""
+    d2t = next((tensor for tensor in draft.tensors if tensor.name == "d2t"), None)
+    if d2t is None:
+        return
+    if d2t.type != "I64" or len(d2t.shape) != 1:
+        raise PreflightError(
+            f"the draft's d2t is a tensor of {d2t.type} with {len(d2t.shape)} dimensions, "
+            "llama.cpp needs a list of I64"
+        )
+    if not any(tensor.name == "output.weight" for tensor in draft.tensors):
+        raise PreflightError(
+            f"the draft has {d2t.shape[0]} tokens of its own (d2t), but no output head for them"
+        )
+    if d2t.shape[0] > draft.n_vocab:
+        raise PreflightError(
+            f"the draft's d2t has {d2t.shape[0]} tokens, its vocabulary has {draft.n_vocab}"
+        )
+    ids = array("q")
+    try:
+        ids.frombytes(read_tensor(draft, d2t))
+    except (OSError, GGUFError) as error:
+        raise PreflightError(f"the draft cannot be read: {error}") from error
+    if sys.byteorder == "big":
+        ids.byteswap()
+    outside = next((id for id in ids if not 0 <= id < draft.n_vocab), None)
+    if outside is not None:
+        raise PreflightError(
+            f"the draft's d2t names token {outside}, its vocabulary has {draft.n_vocab}"
+        )
+
+
+# --- EAGLE-3 ---
+
+_EAGLE3_LAYERS = 1
+_SHAREABLE = ("token_embd.weight", "output.weight")
+"""A draft without these tensors uses its target's."""
+
+
+def eagle_of(draft: GGUFHeader) -> Literal["eagle3", "eagle4"]:
+    """An EAGLE-4 draft without its candidate head runs as EAGLE-3.1."""
+    return "eagle4" if draft.get(EAGLE_4) else "eagle3"
+
+
+def _check_eagle3(target: GGUFHeader, draft: GGUFHeader) -> None:
+    layers = draft.numbers("eagle3.target_layers")
+    if layers is None and draft.get("eagle3.target_layers") is not None:
+        raise PreflightError(
+            f"the draft {draft.path} does not give its extract layers (eagle3.target_layers) as a "
+            f"list of {EXTRACT_LAYERS} whole numbers"
+        )
+    if layers is None or len(layers) != EXTRACT_LAYERS:
+        raise PreflightError(
+            f"the draft {draft.path} names {len(layers or ())} extract layers, "
+            f"EAGLE-3 needs {EXTRACT_LAYERS}"
+        )
+    if draft.n_layers != _EAGLE3_LAYERS:
+        raise PreflightError(
+            f"the draft {draft.path} has {draft.n_layers} layers, an EAGLE-3 draft has "
+            f"{_EAGLE3_LAYERS}"
+        )
+    _check_exports(target, draft)
+    hidden = draft.number("eagle3.target_hidden_size")
+    _check_made_for(
+        target,
+        [
+            ("hidden size {}", hidden, target.n_embd),
+            ("a vocabulary of {} tokens", draft.n_vocab, target.n_vocab),
+        ],
+    )
+    own = {tensor.name for tensor in draft.tensors}
+    if draft.n_embd != target.n_embd and not own.issuperset(_SHAREABLE):
+        raise PreflightError(
+            f"the draft has hidden size {draft.n_embd} and no embeddings or output head of its "
+            f"own, so it cannot use those of {target.path.name}, which has {target.n_embd}"
+        )
+    check_readable(target, layers)
+
+
+# --- MTP heads: in the target's own file, in a sidecar (a file of the same architecture with the
+# heads and without the other blocks), or as Gemma 4's assistant, a model of its own ---
+
+ASSISTANT, _ASSISTANTS_TARGET = "gemma4-assistant", "gemma4"
+
+STATES_OF_ALL_ROWS = frozenset(
+    {
+        "bailingmoe3", "cohere2moe", "deepseek2", "deepseek32", "glm-dsa", "glm4moe", "hy_v3",
+        "nemotron_h_moe", "qwen35", "qwen35moe",
+    }
+)  # fmt: skip
+"""Architectures whose graph exports a head's states before it drops the rows without output. Only
+there may one batch hold rows of both kinds: the other graphs drop them first, and llama.cpp then
+reads the states of the wrong rows, or ends the process."""
+
+RUNS_HEADS = STATES_OF_ALL_ROWS | {"mimo2", "qwen3next", "step35"}
+"""Architectures for which llama.cpp has a graph of the heads. deepseek4 has one too, with states of
+another width than `llama_model_n_embd_out` says."""
+
+
+def why_no_heads(target: GGUFHeader) -> str | None:
+    """Why MTP heads cannot draft for a target; None if they can.
+
+    llama.cpp ends the process where heads that are declared are missing, so they are looked for
+    among the tensors.
+    """
+    declared = target.number("{arch}.nextn_predict_layers")
+    if not target.n_mtp_heads:
+        if declared:
+            return f"its MTP heads were stripped, but its header still declares {declared}"
+        return "its file has no MTP heads"
+    if target.architecture not in RUNS_HEADS:
+        return f"llama.cpp cannot run the MTP heads of {target.architecture} models"
+    if declared != target.n_mtp_heads:
+        return f"its file declares {declared} MTP heads and has {target.n_mtp_heads}"
+    return None
+
+
+def without_stripped_blocks(target: GGUFHeader) -> dict[str, int]:
+    """Fields of the header as they would be without MTP heads, if the blocks of those that it
+    declares were stripped as a whole; else nothing. For some architectures llama.cpp does not load
+    a file that lacks what its header declares."""
+    n_layers, arch = target.n_layers, target.architecture
+    last = f"blk.{target.number('{arch}.block_count') - 1}."
+    tensors = (*target.tensors, *target.tensors_elsewhere)
+    if not target.number("{arch}.nextn_predict_layers") or any(
+        tensor.name.startswith(last) for tensor in tensors
+    ):
+        return {}
+    return {f"{arch}.block_count": n_layers, f"{arch}.nextn_predict_layers": 0}
+
+
+def _check_mtp(target: GGUFHeader, draft: GGUFHeader) -> None:
+    is_assistant = draft.architecture == ASSISTANT
+    wanted = _ASSISTANTS_TARGET if is_assistant else draft.architecture
+    if target.architecture != wanted:
+        raise PreflightError(
+            f"the draft {draft.path} has the MTP heads of a {wanted} model, {target.path.name} is "
+            f"a {target.architecture} model"
+        )
+    why = None if is_assistant else why_no_heads(draft)
+    if why is not None:
+        raise PreflightError(f"the draft {draft.path} cannot draft: {why}")
+    width = draft.number("{arch}.embedding_length_out") if is_assistant else draft.n_embd
+    figures = [
+        ("hidden size {}", width, target.n_embd),
+        ("a vocabulary of {} tokens", draft.n_vocab, target.n_vocab),
+    ]
+    if not is_assistant:
+        figures.append(("{} layers", draft.n_layers, target.n_layers))
+    _check_made_for(target, figures)
+    if is_assistant:
+        _check_shared_keys(target, draft)
+
+
+def _check_shared_keys(target: GGUFHeader, assistant: GGUFHeader) -> None:
+    """An assistant's layers read the keys and values of the target's last sliding and last full
+    layer in the shape that its own header gives. Where they are smaller, llama.cpp ends the
+    process; where they are larger, it reads a part of them."""
+    for kind, of_target in _shapes_of_keys(target).items():
+        own = _shapes_of_keys(assistant).get(kind, of_target)
+        if own != of_target:
+            raise PreflightError(
+                f"the draft reads keys of {own[0]} heads {own[1]} wide in the {kind} layers of its "
+                f"target, {target.path.name} has {of_target[0]} heads {of_target[1]} wide"
+            )
+
+
+def _shapes_of_keys(header: GGUFHeader) -> dict[str, tuple[int, int]]:
+    """The number and width of the key heads in the last layer of each kind."""
+    found = {}
+    shared = header.number("{arch}.attention.shared_kv_layers")
+    is_sliding = header.flags("{arch}.attention.sliding_window_pattern")
+    own = is_sliding[: len(is_sliding) - shared] or is_sliding
+    key = "{arch}.attention.head_count"
+    heads = header.numbers(f"{key}_kv") or ()
+    of_all = header.number(f"{key}_kv", header.number(key))
+    for layer, sliding in enumerate(own):
+        found["sliding" if sliding else "full"] = (
+            heads[layer] if layer < len(heads) else of_all,
+            header.number(f"{{arch}}.attention.key_length{'_swa' if sliding else ''}"),
+        )
+    return found
+
+
+# --- block drafters: all have llama.cpp's architecture `dflash`. DFlash (arXiv 2602.06036) fills a
+# block of masks in one pass. DSpark adds a Markov head, which lets a token see the one before it,
+# and a head that says how sure it is. DFlash2 selects each token from a lattice of candidates ---
+
+_BLOCKS = "dflash"
+
+
+@dataclass(frozen=True)
+class Block:
+    """How a drafter's block is filled in and read."""
+
+    variant: Literal["dflash", "dspark", "dflash2"]
+    size: int
+    """The most rows of a block, as trained."""
+    first: int
+    """The row that drafts the first token: 0 if the last token's own row does, else 1."""
+    is_causal: bool = False
+    """Whether a row of the block sees only those before it."""
+    has_confidence: bool = False
+    """Whether the draft says of each token how likely the target accepts it."""
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that a block drafts."""
+        return min(self.size - self.first, N_DRAFT_MAX_LIMIT)
+
+
+def block_of(draft: GGUFHeader) -> Block:
+    """llama.cpp tells the variants apart by the same tensors."""
+    names = {tensor.name for tensor in draft.tensors}
+    if "markov_w1.weight" in names:
+        variant: Literal["dflash", "dspark", "dflash2"] = "dspark"
+    else:
+        variant = "dflash2" if "selector_hidden.weight" in names else "dflash"
+    from_anchor = variant == "dspark" and draft.get("dflash.sample_from_anchor") is not False
+    return Block(
+        variant,
+        size=draft.number("dflash.block_size"),
+        first=0 if from_anchor else 1,
+        is_causal=draft.get("dflash.attention.causal") is True,
+        has_confidence=variant == "dspark" and "conf_proj.weight" in names,
+    )
+
+
+def _check_block(target: GGUFHeader, draft: GGUFHeader) -> None:
+    _check_exports(target, draft)
+    layers = draft.numbers("dflash.target_layers")
+    if not layers:
+        raise PreflightError(
+            f"the draft {draft.path} does not give the target layers that it reads "
+            "(dflash.target_layers) as a list of whole numbers"
+        )
+    if block_of(draft).longest < 1:
+        raise PreflightError(
+            f"the draft {draft.path} gives as the size of its block (dflash.block_size) "
+            f"{draft.get('dflash.block_size')}, in which it cannot draft a token"
+        )
+    mask = draft.number("tokenizer.ggml.mask_token_id", -1)
+    if not 0 <= mask < draft.n_vocab:
+        raise PreflightError(
+            f"the draft {draft.path} has no mask token (tokenizer.ggml.mask_token_id), with which "
+            "it would fill a block; convert it anew"
+        )
+    by_default = draft.n_embd // max(draft.number("dflash.attention.head_count"), 1)
+    keys = draft.number("dflash.attention.key_length", by_default)
+    values = draft.number("dflash.attention.value_length", by_default)
+    if keys != values:
+        raise PreflightError(
+            f"the draft {draft.path} has attention heads with keys {keys} wide and values {values} "
+            "wide, llama.cpp's graph of it needs the same width"
+        )
+    _check_made_for(
+        target,
+        [
+            ("hidden size {}", draft.n_embd, target.n_embd),
+            ("a vocabulary of {} tokens", draft.n_vocab, target.n_vocab),
+        ],
+    )
+    check_readable(target, layers)
+
+
+# --- whole models. Both must write the same tokens. The comparison is llama.cpp's
+# `common_speculative_are_compatible` (common/speculative.cpp): the vocabulary's type, BOS and EOS,
+# sizes within 128 tokens, and the same texts from token 5 on, as families differ in the first ---
+
+_MOST_MORE, _FIRST_COMPARED = 128, 5
+_RECURRENT = ("{arch}.ssm.state_size", "{arch}.shortconv.l_cache", "{arch}.wkv.head_size")
+"""Sizes of recurrent states."""
+_MOST_OFFERED = 1 / 3
+"""A model of more than this share of the target's bytes is not offered as its draft."""
+
+
+def _is_offered_model(target: GGUFHeader, draft: GGUFHeader) -> bool:
+    """Whether a whole model is worth a try: of the target's family, and much smaller."""
+    pre = "tokenizer.ggml.pre"
+    if draft.size_bytes > _MOST_OFFERED * target.size_bytes or draft.get(pre) != target.get(pre):
+        return False
+    try:
+        _check_model(target, draft)
+    except PreflightError:
+        return False
+    return True
+
+
+def _check_model(target: GGUFHeader, draft: GGUFHeader) -> None:
+    """Compares all but the texts of the tokens."""
+    if (other := why_no_chat_model(draft)) is not None:
+        raise PreflightError(f"{draft.path} cannot draft, it is {other}")
+    if any(draft.number(key) for key in _RECURRENT):
+        raise PreflightError(
+            f"{draft.path} is a recurrent or hybrid model: its state cannot take back rejected "
+            "tokens, so it cannot draft"
+        )
+    for what, key, adds in (
+        ("type of tokenizer", "model", ""),
+        ("BOS token", "bos_token_id", "add_bos_token"),
+        ("EOS token", "eos_token_id", "add_eos_token"),
+    ):
+        here, there = (_of_tokenizer(one, key, adds) for one in (target, draft))
+        if here != there:
+            raise _differ(target, draft, f"the {what} is {here} here, {there} there")
+    if abs(target.n_vocab - draft.n_vocab) > _MOST_MORE:
+        sizes = f"{target.n_vocab:,} tokens here, {draft.n_vocab:,} there"
+        raise _differ(target, draft, sizes)
+
+
+def _check_texts(target: GGUFHeader, draft: GGUFHeader) -> None:
+    """Compares the texts of the tokens, which headers do not hold. Raises PreflightError."""
+    key = "tokenizer.ggml.tokens"
+    try:
+        texts = zip(read_texts(target, key), read_texts(draft, key), strict=False)
+        for id, both in islice(enumerate(texts), _FIRST_COMPARED, None):
+            if both[0] != both[1]:
+                here, there = (ascii(text.decode("utf-8", errors="replace")) for text in both)
+                raise _differ(target, draft, f"token {id} is {here} here, {there} there")
+    except (OSError, GGUFError) as error:
+        raise PreflightError(f"the draft cannot be compared with the target: {error}") from error
+
+
+def _of_tokenizer(header: GGUFHeader, key: str, adds: str) -> object:
+    """A field of the tokenizer; None for a token that it does not add."""
+    if adds and not header.get(f"tokenizer.ggml.{adds}"):
+        return None
+    return header.get(f"tokenizer.ggml.{key}")
+
+
+def _differ(target: GGUFHeader, draft: GGUFHeader, how: str) -> PreflightError:
+    return PreflightError(
+        f"{draft.path} cannot draft for {target.path.name}: their vocabularies differ ({how}). "
+        "A draft model has to be of the target's family"
+    )
+
+
+# --- all kinds ---
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of drafter that runs a model."""
+
+    check: Callable[[GGUFHeader, GGUFHeader], None]
+    """Raises PreflightError if a target and a draft cannot run together."""
+    file: str
+    """The name of its module beside this one, which needs llama.cpp."""
+    no_trees: str | None = None
+    """Why it drafts chains only; None if it grows trees, with a sequence for each path."""
+
+    def open(self, opening: Opening) -> Drafter:
+        """Raises InitError, ModelLoadError."""
+        module = import_module(f"{__package__}.{self.file}")
+        drafter: Drafter = module.open_drafter(opening)
+        opening.owned.callback(drafter.close)
+        return drafter
+
+
+_ONE_PASS = "a block is drafted in one pass, as a chain"
+
+KINDS: Mapping[DrafterKind, Kind] = {
+    "eagle3": Kind(_check_eagle3, "eagle3"),
+    "eagle4": Kind(_check_eagle3, "eagle3"),
+    "mtp": Kind(_check_mtp, "mtp", "MTP heads draft chains only"),
+    "dflash": Kind(_check_block, "dflash", _ONE_PASS),
+    "dspark": Kind(_check_block, "dflash", _ONE_PASS),
+    "dflash2": Kind(_check_block, "dflash", _ONE_PASS),
+    "model": Kind(_check_model, "model", "a draft model drafts chains only"),
+}

@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration, calibrate
-from eaglechat.engine.drafters.base import DraftModel, Opening
-from eaglechat.engine.drafters.kinds import KINDS
-from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.drafters.pairing import Pairing, pairings
-from eaglechat.engine.generation.generator import Generator
-from eaglechat.engine.generation.prompt import Prompter
+from eaglechat.engine.drafters.base import Drafter, Opening
+from eaglechat.engine.drafters.pairing import (
+    KINDS,
+    Pairing,
+    pairings,
+    why_no_heads,
+    without_stripped_blocks,
+)
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.placement import (
@@ -27,12 +28,15 @@ from eaglechat.engine.llama.placement import (
     offload_devices,
     target_placement,
 )
+from eaglechat.engine.loop import Generator
+from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context, weights_read
 from eaglechat.gguf.preflight import check_kv_type
 from eaglechat.machine import choose_threads
-from eaglechat.wire.errors import LoadCancelledError, ModelLoadError, SettingsError
+from eaglechat.wire.cancelling import asked, check
+from eaglechat.wire.errors import ModelLoadError, SettingsError
 from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
 from eaglechat.wire.protocol import (
     Bandwidth,
@@ -55,8 +59,8 @@ _SAYS_BANDWIDTH = 500_000_000
 """Bytes of the smallest target whose passes say how fast weights are read: those of a smaller one
 are in CPU caches, or wait for kernels to start."""
 
-OnProgress = Callable[[str, float], bool]
-"""Gets the stage and the fraction of the whole load that is done; False stops the load."""
+OnProgress = Callable[[str, float], None]
+"""Gets the stage and the fraction of the whole load that is done."""
 
 
 class LoadedPair:
@@ -66,7 +70,7 @@ class LoadedPair:
         self,
         headers: tuple[GGUFHeader, GGUFHeader | None],
         options: LoadOptions,
-        on_progress: OnProgress = lambda _stage, _fraction: True,
+        on_progress: OnProgress = lambda _stage, _fraction: None,
         leave_out: tuple[LeaveOut, ...] | None = None,
         *,
         calibrates: bool = True,
@@ -76,7 +80,7 @@ class LoadedPair:
         `leave_out` is what llama.cpp does without; None for what this process leaves out. Without
         `calibrates`, nothing is timed for the automatic draft length.
 
-        Raises ModelLoadError, InitError, LoadCancelledError, PromptError (no valid template).
+        Raises ModelLoadError, InitError, Cancelled, PromptError (no valid template).
         """
         self._calibrates = calibrates
         with ExitStack() as owned:
@@ -146,10 +150,10 @@ class LoadedPair:
                 "the target is a recurrent or hybrid model: its state cannot follow several paths "
                 "at once"
             )
-        models: list[DraftModel] = []
+        models: list[Drafter] = []
         drafters: list[DrafterInfo] = []
-        ngram, calibrations = None, dict[str, Calibration]()
-        why = None if "mtp" in [one.kind for one in found] else mtp.problem(target_header)
+        calibrations: dict[str, Calibration] = {}
+        why = None if "mtp" in [one.kind for one in found] else why_no_heads(target_header)
         undrafted: dict[DrafterKind, str] = {"mtp": why} if why else {}
         if off is None:
             for one in found:
@@ -166,15 +170,10 @@ class LoadedPair:
                     undrafted[one.kind] = str(error)
         # After that: heads that share the target's KV cache would find it emptied.
         _warm_up(context)
-        if off is None:
-            calibrations = (
-                _calibrations(context, models, report.is_cancelled) if self._calibrates else {}
-            )
-            ngram = NgramDrafter()
+        if off is None and self._calibrates:
+            calibrations = _calibrations(context, models)
         report.stage("context", 1.0)
-        self.generator = Generator(
-            context, models, ngram, calibrations, options.checkpoints_mib << 20
-        )
+        self.generator = Generator(context, models, calibrations, options.checkpoints_mib << 20)
         owned.callback(self.generator.close)
         self.prompter = Prompter(target)
         return PairInfo(
@@ -214,14 +213,13 @@ def _open(
             placement,
             report.within_stage,
             with_heads=with_heads,
-            fields=mtp.without_stripped_blocks(header),
+            fields=without_stripped_blocks(header),
         )
     except ModelLoadError as error:
-        if report.cancelled:
-            raise LoadCancelledError("the load was cancelled") from None
+        check()
         if stage == "target" and header.number("{arch}.nextn_predict_layers") > header.n_mtp_heads:
             raise ModelLoadError(
-                f"{error}. The likely cause: {mtp.problem(header)}. Take a file that has the "
+                f"{error}. The likely cause: {why_no_heads(header)}. Take a file that has the "
                 "heads, or one that does not declare them"
             ) from error
         raise
@@ -246,24 +244,22 @@ def _drafter_info(found: Pairing, model: Model) -> DrafterInfo:
     return DrafterInfo(kind=found.kind, file=file, layers=model.target_layers)
 
 
-def _calibrations(
-    target: Context, models: Sequence[DraftModel], is_cancelled: Callable[[], bool]
-) -> dict[str, Calibration]:
+def _calibrations(target: Context, models: Sequence[Drafter]) -> dict[str, Calibration]:
     """What batches and drafts cost with each draft model, or with none."""
     if not models:
-        return {"": calibrate(target, None, is_cancelled)}
+        return {"": calibrate(target, None)}
     measured = {}
     for model in models:
         for other in models:
             other.set_export(False)
         model.set_export(True)
-        measured[model.name] = calibrate(target, model, is_cancelled)
+        measured[model.name] = calibrate(target, model)
     return measured
 
 
 def _with_limits(
     drafters: Sequence[DrafterInfo],
-    models: Sequence[DraftModel],
+    models: Sequence[Drafter],
     calibrations: Mapping[str, Calibration],
     n_rollback: int | None,
 ) -> tuple[DrafterInfo, ...]:
@@ -334,32 +330,24 @@ class _Progress:
             "draft": (sizes[0] / total, sum(sizes) / total),
             "context": (sum(sizes) / total, 1.0),
         }
-        self._on_progress = on_progress
-        self._stage = "target"
-        self._reported = -1.0
-        self.cancelled = False
+        self._on_progress, self._is_cancelled = on_progress, asked()
+        self._stage, self._reported = "target", -1.0
 
     def stage(self, stage: str, fraction: float = 0.0) -> None:
-        self._stage = stage
-        self._reported = -1.0
-        if not self.within_stage(fraction):
-            raise LoadCancelledError("the load was cancelled")
-
-    def is_cancelled(self) -> bool:
-        """Report the same progress again, to ask whether to go on."""
-        self.cancelled = self.cancelled or not self._on_progress(
-            self._stage, max(0.0, self._reported)
-        )
-        return self.cancelled
+        """Raises Cancelled."""
+        check()
+        self._stage, self._reported = stage, -1.0
+        self.within_stage(fraction)
 
     def within_stage(self, fraction: float) -> bool:
+        """Whether to go on."""
         start, end = self._spans[self._stage]
         done = start + (end - start) * fraction
         # llama.cpp reports every tensor; every percent is enough.
         if done - self._reported >= 0.01 or fraction >= 1.0:
             self._reported = done
-            self.cancelled = self.cancelled or not self._on_progress(self._stage, done)
-        return not self.cancelled
+            self._on_progress(self._stage, done)
+        return not self._is_cancelled()
 
 
 def _info(header: GGUFHeader, model: Model) -> ModelInfo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from eaglechat.engine.bench.measure import (
     Write,
@@ -15,7 +16,8 @@ from eaglechat.engine.bench.measure import (
 )
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.wire.bench_records import BenchPrompt
-from eaglechat.wire.errors import BenchFailedError
+from eaglechat.wire.cancelling import asked
+from eaglechat.wire.errors import BenchFailedError, Cancelled
 from eaglechat.wire.protocol import (
     AnyEvent,
     Bench,
@@ -37,14 +39,12 @@ class BenchJob:
         request: Bench,
         pair: LoadedPair,
         others: Callable[[int], Sequence[LoadedPair]],
-        cancelled: Callable[[], bool],
         send: Callable[[AnyEvent], None],
     ) -> None:
         """`others` loads so many more copies of the pair."""
         self._request = request
         self._pair = pair
         self._others = others
-        self._cancelled = cancelled
         self._send = send
         # The tables must not name a shape that was not drafted.
         shapes = ("chain",) if pair.info.chains_only else request.shapes
@@ -59,7 +59,7 @@ class BenchJob:
         if reason := pair.info.no_bench(ngram=any(request.ngram)):
             raise BenchFailedError(f"there is nothing to compare: {reason}")
         repeats = range(request.first_repeat, request.first_repeat + request.repeats)
-        prompts, max_tokens, cancelled = request.prompts, request.max_tokens, self._cancelled
+        prompts, max_tokens, cancelled = request.prompts, request.max_tokens, asked()
         if request.by_turns:
             pairs = [pair, *self._others(len(self._settings) - 1)]
             runs = measure_by_turns(
@@ -78,14 +78,15 @@ class BenchJob:
                 max_tokens=max_tokens,
                 cancelled=cancelled,
             )
-        for run in runs:
-            self._done += 1
-            self._send(BenchRunDone(id=request.id, run=run))
+        with suppress(Cancelled):
+            for run in runs:
+                self._done += 1
+                self._send(BenchRunDone(id=request.id, run=run))
         self._send(BenchDone(id=request.id, cancelled=cancelled()))
 
     def _watched(self, pair: LoadedPair) -> Write:
         """Writes with a pair and sends progress a few times a second."""
-        request, write = self._request, writer(pair, self._cancelled)
+        request, write = self._request, writer(pair)
         total = len(request.prompts) * request.repeats * len(self._settings)
 
         def watched(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.live import Live
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.wire.errors import PromptCancelledError, SettingsError
+from eaglechat.wire.errors import Cancelled, SettingsError
 from eaglechat.wire.protocol import (
     AnyEvent,
     Chat,
@@ -26,7 +26,6 @@ def write_reply(
     request: Chat,
     pair: LoadedPair,
     live: Live,
-    cancelled: Callable[[], bool],
     say: Callable[[AnyEvent], None],
 ) -> None:
     """Answers a `chat` request on a loaded pair: a Done ends its events. Raises EngineError."""
@@ -34,7 +33,7 @@ def write_reply(
         raise SettingsError(f"{live.speculation.drafter} cannot draft: {why}")
     prompter, stats, reply = pair.prompter, SpeculationStats(), list[int]()
     seed = request.sampling.draw_seed()
-    asked = (request.messages, request.thinking, cancelled)
+    asked = (request.messages, request.thinking)
     try:
         prompt = prompter.prompt(*asked, begun=request.begun)
         turns = prompter.turns(*asked, begun=request.begun)
@@ -49,7 +48,6 @@ def write_reply(
             stop=request.stop,
             parts=prompter.parts(request.thinking, request.begun),
             top=request.top,
-            cancelled=cancelled,
         ):
             match record:
                 case Round():
@@ -65,16 +63,16 @@ def write_reply(
                 case ReplyEnd():
                     prompter.note_reply(prompt, reply)
                     say(Done(id=request.id, end=record, stats=stats))
-    except PromptCancelledError:
+    except Cancelled:
         say(Done(id=request.id, end=unbegun(seed), stats=stats))
 
 
-def rendered(request: Render, pair: LoadedPair, cancelled: Callable[[], bool]) -> Rendered:
+def rendered(request: Render, pair: LoadedPair) -> Rendered:
     """Answers a `render` request with the prompt that a reply would read.
 
-    Raises PromptError, PromptCancelledError.
+    Raises PromptError, Cancelled.
     """
-    prompter, asked = pair.prompter, (request.messages, request.thinking, cancelled)
+    prompter, asked = pair.prompter, (request.messages, request.thinking)
     first_turn, tokens = pair.generator.would_read(
         prompter.as_tokens(*asked), prompter.turns(*asked), request.max_tokens
     )

@@ -13,16 +13,17 @@ import msgspec
 
 import eaglechat
 from eaglechat.engine.drafters.pairing import check_choice, check_pair
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.llama.placement import memory
-from eaglechat.engine.loading.pair import LoadedPair, OnProgress
+from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.process import pipes
 from eaglechat.engine.process.bench_job import BenchJob
 from eaglechat.engine.process.chat_job import rendered, write_reply
 from eaglechat.paths import expanded
+from eaglechat.wire.cancelling import check
 from eaglechat.wire.capabilities import OWN_ENGINE
-from eaglechat.wire.errors import LoadCancelledError, NoPairError
+from eaglechat.wire.errors import Cancelled, NoPairError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     AnsweredRequest,
@@ -63,7 +64,7 @@ class PairWorker(Worker):
         self._pairs: list[LoadedPair] = []
         """The loaded pair; behind it the same pair again for each further setting that a bench
         measures by turns."""
-        self._load_again: Callable[[OnProgress], LoadedPair]
+        self._load_again: Callable[[], LoadedPair]
 
     def start(self) -> None:
         # Said here and not in `begin`: Hello comes before any answer to the first line.
@@ -93,19 +94,20 @@ class PairWorker(Worker):
     def do(self, job: Job) -> None:
         request = job.request
         if isinstance(request, Load):
-            self._load(request, job)
+            try:
+                self._load(request, job)
+            except Cancelled:
+                raise Cancelled("the load was cancelled") from None
         elif isinstance(request, Chat):
             try:
                 pair, live = self._loaded(), self._live[job.id]
-                write_reply(request, pair, live, job.is_cancelled, self.say)
+                write_reply(request, pair, live, self.say)
             finally:
                 del self._live[job.id]
         elif isinstance(request, Bench):
-            BenchJob(
-                request, self._loaded(), partial(self._others, job), job.is_cancelled, self.say
-            ).run()
+            BenchJob(request, self._loaded(), self._others, self.say).run()
         elif isinstance(request, Render):
-            self.say(rendered(request, self._loaded(), job.is_cancelled))
+            self.say(rendered(request, self._loaded()))
         else:
             self._unload()
             self.say(Unloaded(id=job.id))
@@ -118,12 +120,10 @@ class PairWorker(Worker):
             self._pairs.pop().close()
 
     def _load(self, request: Load, job: Job) -> None:
-        def progress(stage: str, fraction: float) -> bool:
+        def progress(stage: str, fraction: float) -> None:
             self.say(Loading(id=job.id, stage=stage, fraction=fraction))
-            return not job.is_cancelled()
 
-        if job.is_cancelled():
-            raise LoadCancelledError("the load was cancelled")
+        check()
         draft = expanded(request.draft) if request.draft else None
         headers = check_pair(expanded(request.target), draft)
         check_choice(*headers, request.speculation.drafter)
@@ -140,10 +140,10 @@ class PairWorker(Worker):
         self._load_again = partial(LoadedPair, headers, options, leave_out=info.left_out)
         self.say(Loaded(id=job.id, pair=info))
 
-    def _others(self, job: Job, count: int) -> list[LoadedPair]:
+    def _others(self, count: int) -> list[LoadedPair]:
         """The loaded pair again, `count` times."""
         while len(self._pairs) <= count:
-            self._pairs.append(self._load_again(lambda _stage, _done: not job.is_cancelled()))
+            self._pairs.append(self._load_again())
         return self._pairs[1 : count + 1]
 
     def _loaded(self) -> LoadedPair:

@@ -12,14 +12,14 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any
 
 import msgspec
 
 from eaglechat import own_python
-from eaglechat.wire.errors import PromptCancelledError, PromptError
+from eaglechat.wire.cancelling import check
+from eaglechat.wire.errors import PromptError
 
 DEADLINE_S = 5.0
 """A long chat takes milliseconds."""
@@ -32,15 +32,13 @@ class TemplateRefusedError(PromptError):
     """The template raised an error for these variables; others may be rendered."""
 
 
-def render(
-    source: str, variables: dict[str, Any], cancelled: Callable[[], bool] = lambda: False
-) -> str:
+def render(source: str, variables: dict[str, Any]) -> str:
     """The text that a template makes of these variables.
 
-    Raises TemplateRefusedError; PromptCancelledError; PromptError if the template is not valid
+    Raises TemplateRefusedError; Cancelled; PromptError if the template is not valid
     Jinja, or takes too much time or memory.
     """
-    kind, text = _the_renderer.ask(source, variables, cancelled)
+    kind, text = _the_renderer.ask(source, variables)
     if kind == "text":
         return text
     error = TemplateRefusedError if kind == "refused" else PromptError
@@ -74,13 +72,9 @@ class _Renderer:
         with self._lock:
             self._end()
 
-    def ask(
-        self, source: str, variables: dict[str, Any], cancelled: Callable[[], bool]
-    ) -> tuple[str, str]:
-        """What `renderer.py` answers.
-
-        Raises PromptCancelledError; PromptError if the process cannot be started.
-        """
+    def ask(self, source: str, variables: dict[str, Any]) -> tuple[str, str]:
+        """What `renderer.py` answers. Raises Cancelled; PromptError if the process cannot be
+        started."""
         seconds = DEADLINE_S
         try:
             task = msgspec.json.encode((source, variables, seconds)) + b"\n"
@@ -94,7 +88,7 @@ class _Renderer:
                 with suppress(OSError):  # the process has ended, and so have its lines
                     stdin.write(task)
                     stdin.flush()
-                answer = self._next_line(cancelled)
+                answer = self._next_line()
             finally:
                 if not answer:
                     # An answer that still comes must not be taken for that to the next task.
@@ -105,11 +99,11 @@ class _Renderer:
             return "stopped", f"was stopped: it took longer than {seconds:g} s"
         return "stopped", "was stopped: the process that renders it ended"
 
-    def _next_line(self, cancelled: Callable[[], bool]) -> bytes:
-        while not cancelled():
+    def _next_line(self) -> bytes:
+        while True:
+            check()
             with suppress(queue.Empty):
                 return self._lines.get(timeout=_POLL_S)
-        raise PromptCancelledError("cancelled while the prompt was rendered")
 
     def _start(self) -> IO[bytes]:
         """Start the process if it does not run; returns its standard input."""

@@ -86,23 +86,16 @@ class ChatTemplate:
         self.reasoning = self._find_reasoning()
         """What the template supports of reasoning."""
 
-    def render(
-        self,
-        messages: Sequence[Message],
-        thinking: Thinking | None = None,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> str:
-        """The prompt's text, up to where the assistant's turn begins.
-
-        Raises PromptError, PromptCancelledError.
-        """
+    def render(self, messages: Sequence[Message], thinking: Thinking | None = None) -> str:
+        """The prompt's text, up to where the assistant's turn begins. Raises PromptError,
+        Cancelled."""
         shaped = self._shape.of(
             [
                 {"role": one.role, "content": one.content, "reasoning_content": one.reasoning}
                 for one in messages
             ]
         )
-        return self._text(shaped, thinking or AS_IT_IS, cancelled=cancelled)
+        return self._text(shaped, thinking or AS_IT_IS)
 
     def parts(self, thinking: Thinking | None = None) -> PartStream:
         """Splits a reply to a prompt of this template into its parts. Raises PromptError."""
@@ -137,21 +130,14 @@ class ChatTemplate:
         except TemplateRefusedError:
             return None
 
-    def _text(
-        self,
-        shaped: _Messages,
-        thinking: Thinking,
-        *,
-        prompting: bool = True,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> str:
+    def _text(self, shaped: _Messages, thinking: Thinking, *, prompting: bool = True) -> str:
         variables = {
             "messages": shaped,
             "add_generation_prompt": prompting,
             **self._tokens,
             **_variables(thinking),
         }
-        return sandbox.render(self._source, variables, cancelled)
+        return sandbox.render(self._source, variables)
 
 
 @dataclass(frozen=True)

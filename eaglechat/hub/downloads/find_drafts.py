@@ -9,8 +9,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path, PurePosixPath
 
-from eaglechat.engine.drafters.mtp import pairing as mtp
-from eaglechat.engine.drafters.pairing import kind_of, kinds, offered_kind, why_unfit
+from eaglechat.engine.drafters.pairing import (
+    kind_of,
+    kinds,
+    offered_kind,
+    why_no_heads,
+    why_unfit,
+)
 from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
 from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
@@ -147,7 +152,7 @@ def _with_heads(hub: Hub, repo: RemoteRepo, name: str, header: GGUFHeader) -> Mo
     quantization = name.rpartition("-")[2]
     other = next((other for other in named if other.name.endswith(quantization)), named[0])
     found = hub.peek_model([repo.file(name) for name in other.files])
-    return other if mtp.problem(found) is None else None
+    return other if why_no_heads(found) is None else None
 
 
 def find_drafts(

@@ -35,7 +35,7 @@ from eaglechat.links.http.servers.chunks import Chunk, ChunkReader
 from eaglechat.links.http.servers.openai import OpenAIServer, TextReader
 from eaglechat.links.http.window import Answered, ServerWindow
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.wire.errors import LoadCancelledError, NoPairError
+from eaglechat.wire.errors import Cancelled, NoPairError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     AnyEvent,
@@ -191,7 +191,7 @@ class ServerConnection:
     def load(self, job: Job, request: Load) -> PairInfo:
         """Choose a model; a server that loads its models on demand loads it.
 
-        Raises ServerError, LoadCancelledError.
+        Raises ServerError, Cancelled.
         """
         began = time.monotonic()
         if not job.is_cancelled():
@@ -199,7 +199,7 @@ class ServerConnection:
         try:
             self._found, self._model = self._until_done(job, self._ready(request))
         except WorkCancelledError:
-            raise LoadCancelledError("the load was cancelled") from None
+            raise Cancelled("the load was cancelled") from None
         load_ms = (time.monotonic() - began) * 1000.0
         return _pair_info(self._found, self._model, load_ms, self._client.where)
 

@@ -20,7 +20,7 @@ from typing import BinaryIO
 import httpx2
 
 from eaglechat.links.crashes import crash
-from eaglechat.wire.errors import LoadCancelledError, ModelLoadError
+from eaglechat.wire.errors import Cancelled, ModelLoadError
 
 _LOOK_S = 0.1
 _HEALTH_S = 2.0
@@ -66,7 +66,7 @@ class Program:
         self._reader.start()
 
     def wait_until_ready(self, is_cancelled: Callable[[], bool]) -> None:
-        """Return once it serves. Raises LoadCancelledError, ModelLoadError if the program ends."""
+        """Return once it serves. Raises Cancelled, ModelLoadError if the program ends."""
         with httpx2.Client(timeout=_HEALTH_S, trust_env=False) as client:
             while not self._is_ready(client):
                 if self.exit_status is not None:
@@ -74,7 +74,7 @@ class Program:
                     why = "" if self.exit_status == _KILLED else f": {self._complaint()}"
                     raise ModelLoadError(f"the models did not load: {self.how_it_ended}{why}")
                 if is_cancelled():
-                    raise LoadCancelledError("the load was cancelled")
+                    raise Cancelled("the load was cancelled")
                 time.sleep(_LOOK_S)
 
     def watch(self, on_end: Callable[[str], None]) -> None:

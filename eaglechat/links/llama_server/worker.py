@@ -39,8 +39,8 @@ from eaglechat.machine import choose_threads, memory
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.errors import (
+    Cancelled,
     EngineError,
-    LoadCancelledError,
     ModelLoadError,
     NoPairError,
     ProgramError,
@@ -190,7 +190,7 @@ class ProgramWorker(Worker):
 
     def _load(self, job: Job, request: Load) -> None:
         if job.is_cancelled():
-            raise LoadCancelledError("the load was cancelled")
+            raise Cancelled("the load was cancelled")
         known = self._probed = probe_program(self._name)
         if request.options.rpc_servers and not known.has_rpc:
             raise ProgramError(known.without_rpc)
@@ -282,8 +282,8 @@ class ProgramWorker(Worker):
         try:
             server.open(job)
             served = server.load(job, Load(id=job.id, target=""))
-        except (WorkCancelledError, LoadCancelledError):
-            raise LoadCancelledError("the load was cancelled") from None
+        except (WorkCancelledError, Cancelled):
+            raise Cancelled("the load was cancelled") from None
         except EngineError as error:
             raise ModelLoadError(str(error)) from error
         if isinstance(server.kind, LlamaServer) and drafting.drafter:
@@ -305,7 +305,7 @@ class ProgramWorker(Worker):
             self._end_program()
             try:
                 self._start(job, self._pair, drafting)
-            except LoadCancelledError:
+            except Cancelled:
                 self._end_program()
                 self.say(cancelled_answer(request))
                 return

@@ -59,12 +59,12 @@ def test_ctrl_c_during_the_load_ends_it(tiny_files: tuple[Path, Path], tmp_path:
     engine = engine_that(
         "import os, signal, time\n"
         "from eaglechat.engine.process import pair_worker\n"
-        "from eaglechat.wire.errors import LoadCancelledError\n"
+        "from eaglechat.wire.errors import Cancelled\n"
         "def load(headers, options, progress, leave_out):\n"
         "    os.kill(os.getppid(), signal.SIGINT)\n"
         "    while progress('target', 0.5):\n"
         "        time.sleep(0.01)\n"
-        "    raise LoadCancelledError('the load was cancelled')\n"
+        "    raise Cancelled('the load was cancelled')\n"
         "pair_worker.LoadedPair = load"
     )
     with process(["-m", "eaglechat", *command(tiny_files, *engine)], tmp_path) as running:

@@ -15,7 +15,7 @@ from eaglechat.engine.auto.calibration import (
     NOT_CALIBRATED,
     Calibration,
 )
-from eaglechat.engine.auto.draft_plan import CHAIN, TREE, Arm
+from eaglechat.engine.auto.plan import CHAIN, TREE, Arm
 from tests.engine.auto.simulated_pair import Driver, Fixed, Reply, Simulated, write
 
 TOKENS, REPLIES = 600, 3

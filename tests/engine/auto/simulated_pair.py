@@ -16,27 +16,28 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.auto.draft_plan import (
+from eaglechat.engine.auto.plain_checks import PlainChecks
+from eaglechat.engine.auto.plan import (
     CHAIN,
     TREE,
     Allowed,
     Arm,
-    DraftPlan,
-    Observation,
+    Plan,
     shapes_open,
 )
-from eaglechat.engine.drafters.base import MOST_WAITING
-from eaglechat.engine.generation.plain_checks import PlainChecks
+from eaglechat.engine.drafters.base import MOST_WAITING, Proposal
 from eaglechat.wire.protocol import Shape
 from eaglechat.wire.records import (
+    LAST_TOKEN,
     N_DRAFT_MAX_LIMIT,
+    NGRAM,
     AutoDraft,
-    AutoReason,
     DraftToken,
     Origin,
     Round,
     RoundTimings,
     Token,
+    depths,
 )
 
 USUAL_WAITING = 2
@@ -93,8 +94,7 @@ class Simulated:
     """The share of times that other work on the machine makes three times as long."""
     n_prompt: int = 40
     n_waiting: int | None = None
-    """Rows of the prompt that the draft has not taken in. None: only the last row waits if the
-    driver means to draft, otherwise all do."""
+    """Rows of the prompt that the draft has not taken in. None: only the last row waits."""
     seed: int = 1
     copies: Callable[[int], int] | None = None
     """By text position, how many tokens from there on repeat earlier text. None: there are no
@@ -205,61 +205,44 @@ def write(
     controller = driver if isinstance(driver, Controller) else None
     if controller is not None:
         controller.new_reply()
-    waiting = _waiting_at_first(pair, driver)
+    waiting = 1 if pair.n_waiting is None else min(pair.n_waiting, MOST_WAITING)
     while reply.tokens < n_tokens:
         n_past = pair.n_prompt + reply.tokens
         room = min(N_DRAFT_MAX_LIMIT, n_tokens - reply.tokens - 1)
         found, n_most = pair.found(reply.tokens)[:room], min(room, pair.longest)
-        is_check = bool(checks and checks.is_due(_by_hand(driver)))
-        if is_check:
-            plan = controller.plain_check() if controller else DraftPlan(0)
+        looked_up = _proposal(found, reply.tokens)
+        if checks and checks.is_due(_by_hand(driver)):
+            plan = controller.plain_check() if controller else Plan(0, is_plain_check=True)
         elif controller is not None:
             shapes = shapes_open(pair.shape, grows_trees=True)
             allowed = Allowed(n_most * pair.has_draft, n_min, shapes)
             plan = controller.choose(n_past, waiting, allowed)
             assert plan.arm in allowed.arms
-            probabilities = [probability for _, probability in found]
-            plan = (controller.worth_taking(plan, probabilities) if found else None) or plan
+            plan = (controller.worth_taking(plan, looked_up) if found else None) or plan
         else:
-            plan = _fixed(driver, n_most, len(found), pair.has_draft)
+            plan = _fixed(driver, n_most, looked_up, pair.has_draft)
         guesses, draft_ms = _draft(pair, reply.tokens, n_most, plan, found)
         if len(guesses) < n_min:
             guesses = []
-        path = tuple(index for index, guess in enumerate(guesses) if guess.right)
-        accepted = len(path)
-        has_more = any(guess.parent == (path[-1] if path else -1) for guess in guesses)
         verify_ms = pair.verify(len(guesses) + 1, n_past)
-        drafts = plan.n > 0 and not plan.is_looked_up
+        drafts = plan.n > 0 and not plan.taken
         if drafts:
             draft_ms += max(0, waiting - USUAL_WAITING) * pair.catch_up_row + pair.draft_base
         slower = slowness(reply.took_ms)
         draft_delay, verify_delay = slower * _delay(pair, clock), slower * _delay(pair, clock)
+        took_ms = draft_ms * draft_delay + verify_ms * verify_delay
+        round_ = round_of(plan, reply.tokens, n_past, guesses, ms=took_ms, by_hand=_by_hand(driver))
+        accepted = round_.n_accepted
         if controller is not None:
-            controller.observe(
-                plan,
-                Observation(
-                    n_past=n_past,
-                    n_waiting=waiting,
-                    probabilities=tuple(guess.path[-1] if guess.path else 1.0 for guess in guesses),
-                    parents=tuple(guess.parent for guess in guesses),
-                    path=path,
-                    n_tested=accepted + has_more,
-                    n_tokens=accepted + 1,
-                    draft_ms=draft_ms * draft_delay,
-                    verify_ms=verify_ms * verify_delay,
-                    found=tuple(probability for _, probability in found),
-                    n_right=min(_right(found), accepted + 1),
-                ),
-            )
+            controller.observe(plan, round_, looked_up, waiting, draft_ms * draft_delay)
             reply.states.append(plan.state)
         plain_ms = pair.verify(1, n_past)
         reply.dearest_loss_ms = max(reply.dearest_loss_ms, verify_ms + draft_ms - plain_ms)
         waiting = accepted + 1 if drafts else min(waiting + accepted + 1, MOST_WAITING)
-        took = (accepted + 1, draft_ms * draft_delay + verify_ms * verify_delay)
-        reply.rounds.append(_round(plan, _by_hand(driver), len(guesses), *took, is_check=is_check))
+        reply.rounds.append(round_)
         if checks is not None:
             checks.add(reply.rounds[-1])
-        reply.took_ms += took[1]
+        reply.took_ms += took_ms
         reply.plainly_ms += (accepted + 1) * plain_ms * slower * mean_delay
         reply.tokens += accepted + 1
         reply.ms += verify_ms + draft_ms
@@ -267,28 +250,49 @@ def write(
     return reply
 
 
-def _round(
-    plan: DraftPlan,
-    by_hand: int | None,
-    n_drafted: int,
-    n_tokens: int,
-    ms: float,
+def round_of(
+    plan: Plan,
+    position: int,
+    n_past: int,
+    guesses: Sequence[Guess],
     *,
-    is_check: bool,
+    ms: float,
+    by_hand: int | None = None,
 ) -> Round:
-    is_autos = plan.state is not None and plan.state.reason is AutoReason.PLAIN_CHECK
+    """The record of a round at a text position. The token at a position has its number; a wrong
+    guess has a negative one."""
+    n_accepted = sum(guess.right for guess in guesses)
+    parents = [guess.parent for guess in guesses]
+    path = [index for index, guess in enumerate(guesses) if guess.right]
+    at = zip(guesses, depths(parents), strict=True)
     return Round(
         index=0,
         n_draft_max=plan.n if by_hand is None else by_hand,
-        drafted=(DraftToken(0, "", 1.0),) * n_drafted,
-        n_tested=0,
-        n_accepted=n_tokens - 1,
-        tokens=(Token(0, "", Origin.ACCEPTED if n_drafted else Origin.PLAIN),) * n_tokens,
-        n_past=0,
+        drafted=tuple(
+            DraftToken(
+                position + depth - 1 if guess.right else -1 - index,
+                "",
+                guess.path[-1] if guess.path else 1.0,
+                guess.parent,
+            )
+            for index, (guess, depth) in enumerate(at)
+        ),
+        n_tested=n_accepted + ((path[-1] if path else LAST_TOKEN) in parents),
+        n_accepted=n_accepted,
+        tokens=tuple(
+            Token(position + index, "", Origin.ACCEPTED if guesses else Origin.PLAIN)
+            for index in range(n_accepted + 1)
+        ),
+        n_past=n_past + 1 + n_accepted,
         timings=RoundTimings(None, None, None, None, ms),
         auto=plan.state,
-        is_plain_check=is_check or is_autos,
+        is_plain_check=plan.is_plain_check,
     )
+
+
+def _proposal(found: Sequence[tuple[bool, float]], position: int) -> Proposal:
+    ids = [position + place if hit else -1 - place for place, (hit, _) in enumerate(found)]
+    return Proposal.chain(ids, [probability for _, probability in found], NGRAM)
 
 
 def _by_hand(driver: Driver) -> int | None:
@@ -298,11 +302,12 @@ def _by_hand(driver: Driver) -> int | None:
     return driver if isinstance(driver, int) else driver.arm.n
 
 
-def _fixed(driver: int | Fixed, n_most: int, n_found: int, has_draft: bool) -> DraftPlan:
+def _fixed(driver: int | Fixed, n_most: int, found: Proposal, has_draft: bool) -> Plan:
     driver = Fixed(Arm(CHAIN, driver)) if isinstance(driver, int) else driver
-    if driver.ngram and n_found:
-        return DraftPlan(min(driver.arm.n, n_found), is_looked_up=True)
-    return DraftPlan(min(driver.arm.n, n_most) * has_draft, driver.arm.shape)
+    if driver.ngram and found:
+        taken = found.first(driver.arm.n)
+        return Plan(len(taken), taken=taken)
+    return Plan(min(driver.arm.n, n_most) * has_draft, driver.arm.shape)
 
 
 def _right(guesses: Sequence[tuple[bool, float]]) -> int:
@@ -310,26 +315,15 @@ def _right(guesses: Sequence[tuple[bool, float]]) -> int:
     return next((i for i, (hit, _) in enumerate(guesses) if not hit), len(guesses))
 
 
-def _waiting_at_first(pair: Simulated, driver: Driver) -> int:
-    if pair.n_waiting is not None:
-        return min(pair.n_waiting, MOST_WAITING)
-    if isinstance(driver, Controller):
-        shapes = shapes_open(pair.shape, grows_trees=True)
-        will_draft = driver.expects_to_draft(pair.n_prompt, shapes)
-    else:
-        will_draft = driver != 0
-    return 1 if will_draft else min(pair.n_prompt, MOST_WAITING)
-
-
 def _draft(
     pair: Simulated,
     position: int,
     room: int,
-    plan: DraftPlan,
+    plan: Plan,
     found: Sequence[tuple[bool, float]],
 ) -> tuple[list[Guess], float]:
     """The guesses of a round, none beyond the end of the text, and their drafting time."""
-    if plan.is_looked_up:
+    if plan.taken:
         n_right = _right(found)
         return [Guess(i < n_right, (), i - 1) for i in range(plan.n)], 0.0
     is_tree = plan.shape == TREE

@@ -12,15 +12,15 @@ import pytest
 
 from eaglechat.engine.auto import calibration
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, calibrate
-from eaglechat.engine.drafters.base import MOST_WAITING, DraftModel, Limits, Opening, Proposal
-from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
-from eaglechat.engine.drafters.kinds import KINDS
-from eaglechat.engine.drafters.pairing import check_pair
+from eaglechat.engine.drafters.base import MOST_WAITING, Drafter, Limits, Opening, Proposal
+from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
+from eaglechat.engine.drafters.pairing import KINDS, check_pair
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.header import read_header
-from eaglechat.wire.errors import LoadCancelledError, ProcessError
+from eaglechat.wire import cancelling
+from eaglechat.wire.errors import Cancelled, ProcessError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from tests import tiny_kinds
@@ -112,8 +112,8 @@ def test_a_cancelled_load_is_not_timed_any_further(
 
     decode = Context.decode
     monkeypatch.setattr(Context, "decode", counted)
-    with pytest.raises(LoadCancelledError):
-        calibrate(rig.target, rig.drafter, lambda: n_decodes >= n_measures)
+    with cancelling.by(lambda: n_decodes >= n_measures), pytest.raises(Cancelled):
+        calibrate(rig.target, rig.drafter)
     assert n_decodes == n_measures
     assert rig.drafter.known == 0
 
@@ -121,11 +121,7 @@ def test_a_cancelled_load_is_not_timed_any_further(
 def test_a_load_can_be_cancelled_while_it_is_timed(
     tiny_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The progress callback, which says whether to stop, is also called while calibrating."""
     logits, decode = Context.logits, Context.decode
-
-    def progress(_stage: str, _fraction: float) -> bool:
-        return not timing
 
     def timed(context: Context, row: int) -> object:
         nonlocal timing
@@ -140,8 +136,8 @@ def test_a_load_can_be_cancelled_while_it_is_timed(
     timing, n_more = False, 0
     monkeypatch.setattr(Context, "logits", timed)
     monkeypatch.setattr(Context, "decode", counted)
-    with pytest.raises(LoadCancelledError):
-        LoadedPair(check_pair(*tiny_files), LoadOptions(n_ctx=256, n_threads=1), progress)
+    with cancelling.by(lambda: timing), pytest.raises(Cancelled):
+        LoadedPair(check_pair(*tiny_files), LoadOptions(n_ctx=256, n_threads=1))
     assert n_more == 0
 
 
@@ -158,7 +154,7 @@ def test_a_pair_that_fails_is_not_calibrated(rig: Rig, monkeypatch: pytest.Monke
 
 
 @contextmanager
-def opened(target: Path, draft: Path | None = None) -> Iterator[tuple[Context, DraftModel]]:
+def opened(target: Path, draft: Path | None = None) -> Iterator[tuple[Context, Drafter]]:
     """A target with its own MTP heads, or with a block drafter."""
     backend.start_backend(backend.LOG_ERRORS)
     with ExitStack() as stack:
@@ -241,7 +237,7 @@ def test_on_a_slow_machine_the_longest_block_is_not_timed(
     assert (seen.longest, seen.in_one_pass, seen.longest_draft) == (7, True, None)
 
 
-def lengths_drafted(drafter: DraftModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def lengths_drafted(drafter: Drafter, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of all drafts from now on."""
     lengths, propose = [], drafter.propose
 

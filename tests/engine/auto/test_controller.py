@@ -13,7 +13,6 @@ from statistics import mean
 import pytest
 
 from eaglechat.engine.auto.controller import LOSS_SHARE, Controller
-from eaglechat.engine.auto.draft_plan import CHAIN, TREE
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoReason
 from tests.engine.auto.pairs import (
     BF16,
@@ -113,17 +112,9 @@ def test_a_long_prompt_that_waits_for_the_draft_does_not_keep_it_waiting(slowed:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_long_prompt_is_not_taken_in_for_a_draft_that_only_might_pay(seed: int) -> None:
     """Its rows would cost as much as twenty plain tokens."""
-    pair = Simulated(Q4_1, steady(0.5), n_prompt=600, catch_up_row=0.15, seed=seed)
+    pair = Simulated(Q4_1, steady(0.5), n_prompt=600, n_waiting=600, catch_up_row=0.15, seed=seed)
     reply = write(pair, 250, Controller(calibrated(pair)))
     assert reply.ms <= 1.01 * reply.plain_ms
-
-
-@pytest.mark.parametrize("will_pay", [False, True])
-def test_a_prompt_is_taken_in_while_it_is_read_where_drafting_will_pay(will_pay: bool) -> None:
-    pair = PAIRS["bf16, good draft" if will_pay else "quantised on a CPU"]
-    controller = Controller(calibrated(pair))
-    assert controller.expects_to_draft(400, (CHAIN,)) is will_pay
-    assert not Controller().expects_to_draft(400, (CHAIN, TREE))
 
 
 @pytest.mark.parametrize("longest", [1, 7])
@@ -131,7 +122,6 @@ def test_no_length_beyond_the_longest_is_expected_to_pay(longest: int) -> None:
     """A pass takes nearly as long as a plain token, so only the tokens of a long block pay."""
     pair = replace(PAIRS["block drafter on a gpu"], draft_base=6.0, longest=longest)
     controller = Controller(calibrated(pair))
-    assert controller.expects_to_draft(400, (CHAIN,)) is (longest > 1)
     states = write(pair, 200, controller).states
     assert max(state.n for state in states) <= longest
     assert max(len(state.tokens_per_second) for state in states) == longest + 1
@@ -147,7 +137,9 @@ def test_what_was_learnt_stays_for_the_next_reply() -> None:
 
 
 def test_drafting_resumes_when_the_draft_becomes_useful_again() -> None:
-    pair = Simulated(BF16, lambda position, _depth: 0.02 if position < 300 else 0.8, seed=3)
+    pair = Simulated(
+        BF16, lambda position, _depth: 0.02 if position < 300 else 0.8, n_waiting=40, seed=3
+    )
     reply = write(pair, 900, Controller())
     late = reply.states[-100:]
     assert sum(state.n > 0 for state in late) > 80

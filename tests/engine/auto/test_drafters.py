@@ -8,15 +8,13 @@ from itertools import permutations
 
 import pytest
 
+from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.drafters.base import Limits, Proposal, Spent
-from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
-from eaglechat.engine.generation.planner import Planner
-from eaglechat.engine.generation.reply import Verdict
+from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.protocol import AUTO, Speculation
-from eaglechat.wire.records import Origin, Token
 from tests.engine.auto.pairs import calibrated, gpu, steady
-from tests.engine.auto.simulated_pair import Simulated
+from tests.engine.auto.simulated_pair import Simulated, round_of
 
 TOKENS = 150
 AUTOMATIC = Speculation(n_draft_max=AUTO)
@@ -36,7 +34,7 @@ class Model:
     in_one_pass: bool = False
     waiting: int = 1
 
-    def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
+    def resume(self, tokens: Sequence[int]) -> int:
         return len(tokens)
 
     def shift(self, start: int, end: int) -> None: ...
@@ -56,7 +54,7 @@ class Chat:
     def __init__(self, pairs: Mapping[str, Simulated], n_again: int = 0) -> None:
         """A model that has not drafted yet has the target decode `n_again` tokens again."""
         self._models = {name: Model(name) for name in pairs}
-        self._drafters = GuardedDrafters([*self._models.values()], None)
+        self._drafters = GuardedDrafters([*self._models.values()], can_draft=True)
         calibrations = {name: calibrated(pair) for name, pair in pairs.items()}
         self._planner = Planner(self._drafters, calibrations)
         self._n_again = n_again
@@ -64,23 +62,23 @@ class Chat:
 
     def ask(self, pairs: Mapping[str, Simulated], speculation: Speculation = AUTOMATIC) -> None:
         planner = self._planner
-        planner.new_reply(speculation, 40, lambda known: 0 if known else self._n_again)
+        planner.new_reply(
+            speculation, 40, lambda known: 0 if known else self._n_again, goes_on=False
+        )
         self.used.append(self._drafters.model_name)
         self._models[self.used[-1]].known = 40
         pair = replace(pairs[self.used[-1]], seed=len(self.used))
         n_written = 0
         while n_written < TOKENS:
-            plan = planner.choose(Proposal(), 40 + n_written, 16, speculation)
-            guesses = pair.chain(n_written, plan.limits.n_max)
-            kept = [one for one in guesses if plan.limits.pays(one.path, len(one.path) - 1)]
-            probabilities = [one.path[-1] for one in kept]
-            proposal = Proposal.chain(range(len(kept)), probabilities, self.used[-1])
-            path = tuple(range(sum(one.right for one in kept)))
-            n_tested = min(len(kept), len(path) + 1)
-            tokens = tuple(Token(0, "", Origin.PLAIN) for _ in range(len(path) + 1))
+            nothing = Proposal()
+            plan = planner.choose(speculation, nothing, 40 + n_written, 16)
+            limits = plan.limits(speculation)
+            guesses = pair.chain(n_written, limits.n_max)
+            kept = [one for one in guesses if limits.pays(one.path, len(one.path) - 1)]
             draft_ms, verify_ms = pair.draft_step * len(guesses), pair.verify(len(kept) + 1, 0)
-            planner.learn(plan, proposal, Verdict(tokens, path, n_tested), draft_ms, verify_ms)
-            n_written += len(tokens)
+            round_ = round_of(plan, n_written, 40 + n_written, kept, ms=draft_ms + verify_ms)
+            planner.observe(plan, round_, nothing, 1, draft_ms)
+            n_written += len(round_.tokens)
 
 
 @pytest.mark.parametrize("order", permutations(["cheap", "good"]), ids="-".join)

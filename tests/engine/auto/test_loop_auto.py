@@ -6,12 +6,11 @@ import pytest
 
 from eaglechat.engine.auto.calibration import Calibration
 from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.auto.draft_plan import Allowed, DraftPlan
+from eaglechat.engine.auto.plan import Allowed, Plan
 from eaglechat.engine.drafters.base import MOST_WAITING
-from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.generator import Generator
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.loop import Generator
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Prefill, Round
 from tests.engine.rig import (
@@ -32,27 +31,19 @@ AUTOMATIC = Live(Speculation(n_draft_max=AUTO), 0.0)
 WINDOW = MOST_WAITING
 
 
-@pytest.mark.parametrize("will_draft", [False, True])
-def test_auto_takes_the_prompt_in_whether_it_means_to_draft_or_not(
-    rig: Rig, will_draft: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prompt = rig.prompt(TEXT)
-    monkeypatch.setattr(Controller, "expects_to_draft", lambda *_: will_draft)
-    reply = rig.stream(prompt, live=AUTOMATIC)
+def test_auto_takes_the_prompt_in_before_it_means_to_draft(rig: Rig) -> None:
+    reply = rig.stream(rig.prompt(TEXT), live=AUTOMATIC)
     next(event for event in reply if isinstance(event, Prefill) and event.done == event.total)
     assert rig.drafter.waiting == 1
 
 
-@pytest.mark.parametrize("will_draft", [False, True])
 @pytest.mark.parametrize("n_plain", [1, 2 * MOST_WAITING], ids=["drafting", "plain rounds"])
 def test_a_draft_holds_under_auto_what_it_holds_at_a_length_of_one_s_own(
     tiny_models: tuple[Model, Model],
     monkeypatch: pytest.MonkeyPatch,
     n_plain: int,
-    will_draft: bool,
 ) -> None:
     """After prompts of several batches and many plain rounds."""
-    monkeypatch.setattr(Controller, "expects_to_draft", lambda *_: will_draft)
     with open_rig(*tiny_models, n_batch=32) as rig:
         prompt = rig.prompt(LONG)
         for _ in range(2):
@@ -92,25 +83,9 @@ def test_a_prompt_that_the_draft_has_left_out_is_read_again_for_it(
     assert again.prefills[0].reused == len(long) - 1 - (WINDOW + 1)
 
 
-@pytest.mark.parametrize("will_draft", [False, True])
-def test_auto_reads_only_the_end_again_and_drafts_of_nothing_else(
-    tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch, will_draft: bool
-) -> None:
-    with open_rig(*tiny_models, draft_window=WINDOW) as rig:
-        long = leave_out(rig, monkeypatch)
-        monkeypatch.setattr(Controller, "expects_to_draft", lambda *_: will_draft)
-        allowed = auto_plays(monkeypatch, [])
-        again = rig.reply(long, live=AUTOMATIC, max_tokens=60)
-    seen_again = len(long) - 1 - again.prefills[0].reused
-    assert seen_again == (WINDOW + 1 if will_draft else 1)
-    # As long as the draft knows next to nothing no length is on offer.
-    assert allowed.index(True) == (0 if will_draft else MOST_WAITING - 1)
-
-
 def test_a_short_draft_window_does_not_keep_auto_from_drafting(
     tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Controller, "expects_to_draft", lambda *_: True)
     allowed = auto_plays(monkeypatch, [3] * 6)
     with open_rig(*tiny_models, draft_window=16) as rig:
         long = rig.prompt(LONG)
@@ -119,7 +94,7 @@ def test_a_short_draft_window_does_not_keep_auto_from_drafting(
     assert all(allowed[:6])
 
 
-@pytest.mark.parametrize("what", ["new_reply", "expects_to_draft", "choose", "observe"])
+@pytest.mark.parametrize("what", ["new_reply", "choose", "observe"])
 def test_a_fault_of_auto_makes_the_reply_plain_and_is_told_once(
     tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -159,11 +134,11 @@ def auto_plays(monkeypatch: pytest.MonkeyPatch, lengths: list[int]) -> list[bool
     have drafted."""
     rest, allowed = iter(lengths), []
 
-    def choose(_self: Controller, _past: int, _waiting: int, allows: Allowed) -> DraftPlan:
+    def choose(_self: Controller, _past: int, _waiting: int, allows: Allowed) -> Plan:
         allowed.append(allows.n_most > 0)
         n = min(next(rest, 0), allows.n_most)
         state = AutoDraft(n, AutoReason.BEST, (), 0.0, 0.0, 0.0)
-        return DraftPlan(n, worth=(0.0,) * n, by_probability=(1.0,) * 10, state=state)
+        return Plan(n, worth=(0.0,) * n, by_probability=(1.0,) * 10, is_chosen=True, state=state)
 
     monkeypatch.setattr(Controller, "choose", choose)
     monkeypatch.setattr(Controller, "observe", lambda *_: None)
@@ -176,7 +151,7 @@ def test_without_a_draft_auto_verifies_what_n_grams_find(
     flat = Calibration(verify=((1, 1.0), (17, 1.2)))
     with open_rig(*tiny_models) as rig:
         prompt = rig.prompt(TEXT)
-        alone = Generator(rig.target, ngram=NgramDrafter(), calibrations={"": flat})
+        alone = Generator(rig.target, calibrations={"": flat})
         live = Live(Speculation(n_draft_max=AUTO, shape=AUTO, ngram=True), 0.0)
         reply = Reply(tuple(alone.reply(prompt, GREEDY, live, seed=1, max_tokens=120)))
         alone.close()

@@ -7,9 +7,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from eaglechat.engine.drafters.base import DraftModel, Limits, Proposal
-from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
-from eaglechat.engine.generation.context_window import common_prefix
+from eaglechat.engine.drafters.base import Drafter, Limits, Proposal, common_prefix
+from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from tests.engine.rig import decode, open_contexts
 
@@ -22,7 +21,7 @@ class Driver:
 
     target: Context
     draft: Context
-    drafter: DraftModel
+    drafter: Drafter
     batch: Batch
     limits: Limits
     n_past: int = 0
@@ -43,7 +42,7 @@ class Driver:
 
     def round(self) -> tuple[list[int], int]:
         """The tokens drafted in a round, and how many of them the target accepted."""
-        drafted = self.propose().ids
+        drafted = [*self.propose().ids]
         decode(self.target, self.batch, [self.id_last, *drafted], self.n_past)
         self.drafter.see(self.batch)
         n_accepted, self.id_last = verified(self.target, drafted)

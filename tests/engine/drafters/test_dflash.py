@@ -11,22 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eaglechat.engine.drafters import pairing
 from eaglechat.engine.drafters.base import Limits, Opening
-from eaglechat.engine.drafters.dflash import pairing
-from eaglechat.engine.drafters.dflash.drafter import DflashDrafter, open_drafter
-from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.generator import Generator
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.drafters.dflash import DflashDrafter, open_drafter
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.loop import Generator
 from eaglechat.gguf.header import read_header
-from eaglechat.wire.errors import ProcessError
 from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import Set, Speculation
+from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import KvType, Round
 from tests import tiny_kinds
 from tests.engine.drafters.by_hand import Driver
-from tests.engine.rig import GREEDY, N_THREADS, Reply, decode, drafts_of
+from tests.engine.rig import GREEDY, N_THREADS, Reply, drafts_of
 from tests.tiny_kinds import F, accepted, repaired_tokens, wrong_tokens
 
 VARIANTS: tuple[tiny_kinds.Variant, ...] = ("dflash", "dspark", "dspark-bonus", "dflash2")
@@ -109,12 +107,11 @@ def opened(
     n_batch: int = 128,
     n_ubatch: int = 64,
     n_ubatch_target: int = 128,
-    ngram: NgramDrafter | None = None,
     **block: Any,
 ) -> Iterator[Pair]:
     """`block` replaces what the draft's header says of its block."""
     target_header, draft_header = read_header(files.target), read_header(files.draft)
-    pairing.check(target_header, draft_header)
+    pairing.check_headers(target_header, draft_header)
     the_block = replace(pairing.block_of(draft_header), **block)
     with ExitStack() as stack:
         models = [stack.enter_context(Model(path)) for path in (files.target, files.draft)]
@@ -124,19 +121,8 @@ def opened(
         )
         draft = stack.enter_context(Context(models[1], **sizes, n_ubatch=n_ubatch, other=target))
         drafter = stack.enter_context(closing(DflashDrafter(target, draft, the_block)))
-        generator = stack.enter_context(closing(Generator(target, [drafter], ngram)))
+        generator = stack.enter_context(closing(Generator(target, [drafter])))
         yield Pair(target, draft, drafter, the_block, generator)
-
-
-def plain(files: Files, prompt: Sequence[int], length: int) -> list[int]:
-    """What the target writes with no drafter and nothing in its cache."""
-    with (
-        Model(files.target) as model,
-        Context(model, n_ctx=512, n_batch=128, n_threads=N_THREADS) as context,
-        closing(Generator(context)) as generator,
-    ):
-        live = Live(Speculation(enabled=False), 0.0)
-        return Reply(tuple(generator.reply(prompt, GREEDY, live, seed=1, max_tokens=length))).tokens
 
 
 def probabilities(reply: Reply) -> list[list[float]]:
@@ -171,61 +157,6 @@ def test_a_round_accepts_what_the_weights_say(
         id_last = round_.tokens[-1].id
     assert max(len(round_.drafted) for round_ in reply.rounds) == pair.drafter.longest
     assert all(0 < p <= 1 for of_round in probabilities(reply) for p in of_round)
-
-
-# The slow tests of test_kinds have such a conversation with each variant.
-@pytest.mark.parametrize("variant", ["dflash"])
-@pytest.mark.parametrize("target", ["llama", "qwen35"])
-def test_three_turns_with_an_edit_are_what_plain_decoding_writes(
-    write: Any, variant: tiny_kinds.Variant, target: str
-) -> None:
-    """And each is drafted as by a pair that has seen nothing else."""
-    files = write(variant, target=target, mix=MIX[target], from_features=True)
-    with opened(files) as pair:
-        first = RANDOM[:30]
-        prompts, replies = [first], [pair.reply(first, length=LENGTH, boundaries=lambda: [20])]
-        prompts.append([*first, *replies[0].tokens, *RANDOM[40:60]])
-        replies.append(pair.reply(prompts[1], length=LENGTH, boundaries=lambda: [46]))
-        # The second question is edited, then the first: a hybrid goes back to a checkpoint.
-        prompts.append([*first, *replies[0].tokens, *RANDOM[45:60]])
-        replies.append(pair.reply(prompts[2], length=LENGTH))
-        prompts.append([*first[:20], *RANDOM[100:120]])
-        replies.append(pair.reply(prompts[3], length=LENGTH))
-
-    for prompt, reply, reused in zip(prompts, replies, (0, 45, 46, 20), strict=True):
-        assert reply.offs == []
-        assert reply.end.timings.reused_tokens >= reused
-        assert reply.tokens == plain(files, prompt, LENGTH)
-        with opened(files) as fresh:
-            again = fresh.reply(prompt, length=LENGTH)
-        assert drafts_of(again) == drafts_of(reply)
-        for one, other in zip(probabilities(again), probabilities(reply), strict=True):
-            assert one == pytest.approx(other, abs=0.02)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_draft_behind_rejected_tokens_is_one_from_fresh_contexts(
-    write: Any, variant: tiny_kinds.Variant
-) -> None:
-    files = write(variant, mix=MIX["llama"], from_features=True)
-    with opened(files) as pair, Batch(pair.target) as batch:
-        driver = pair.driver(batch)
-        driver.prefill(RANDOM[:20])
-        text = RANDOM[:19]
-        for _ in range(12):
-            before = driver.id_last
-            drafted, n_accepted = driver.round()
-            text += [before, *drafted[:n_accepted]]
-        found = driver.propose()
-        assert pair.draft.last_position(0) == driver.n_past - 1
-        text.append(driver.id_last)
-    with opened(files) as pair, Batch(pair.target) as batch:
-        driver = pair.driver(batch)
-        driver.prefill(text, chunk=64)
-        fresh = driver.propose()
-
-    assert found.ids == fresh.ids
-    assert found.probabilities == pytest.approx(fresh.probabilities, abs=0.02)
 
 
 # --- how long a block is ---
@@ -342,7 +273,7 @@ def test_a_row_sees_the_whole_block_unless_the_header_says_causal(
         with opened(files) as pair, Batch(pair.target) as batch:
             driver = pair.driver(batch, n_max)
             driver.prefill(cycle(20))
-            return driver.propose()[0].probability
+            return driver.propose().probabilities[0]
 
     alone, of_seven = likelihood_of_first(1), likelihood_of_first(7)
     assert (abs(alone - of_seven) < 1e-6) is bool(causal)
@@ -358,92 +289,12 @@ def test_a_draft_with_positions_of_several_numbers_drafts(write: Any) -> None:
     assert all(len(one.drafted) == one.n_accepted for one in reply.rounds)
 
 
-# --- between replies ---
-
-
-def test_speculation_goes_off_and_on_again_within_a_reply(write: Any) -> None:
-    files = write("dflash", from_features=True)
-    with opened(files) as pair:
-        changes = {1: Set(enabled=False), 6: Set(enabled=True)}
-        reply = pair.reply(cycle(20), n=3, changes=changes)
-
-    assert reply.offs == []
-    assert reply.tokens == cycle(60)[20:]
-    drafted = [len(one.drafted) for one in reply.rounds]
-    assert drafted[:8] == [3, 3, 0, 0, 0, 0, 0, 3]
-    assert [one.n_accepted for one in reply.rounds] == drafted
-
-
-@pytest.mark.parametrize("n_taken", [0, 7, 12, 20])
-def test_positions_that_leave_the_cache_leave_the_draft(write: Any, n_taken: int) -> None:
-    """Also if some of them wait."""
-    files = write("dflash", from_features=True)
-    text = RANDOM[:20]
-    with opened(files) as pair, Batch(pair.target) as batch:
-        for part in (text[:n_taken], text[n_taken:]):
-            if part:
-                decode(pair.target, batch, part, pair.drafter.known, output=False)
-                pair.drafter.take_in()
-                pair.drafter.see(batch)
-        assert pair.drafter.waiting == 20 - n_taken or n_taken == 20
-        pair.target.shift(0, 5, 10)
-        pair.drafter.shift(5, 10)
-        assert pair.drafter.known == 15
-        shifted = pair.drafter.propose(15, 3, Limits(7))
-        pair.drafter.shift(12, 20)
-        assert pair.drafter.known == 12
-    with opened(files) as pair, Batch(pair.target) as batch:
-        decode(pair.target, batch, [*text[:5], *text[10:]], 0, output=False)
-        pair.drafter.see(batch)
-        fresh = pair.drafter.propose(15, 3, Limits(7))
-
-    assert shifted.ids == fresh.ids
-    assert shifted.probabilities == pytest.approx(fresh.probabilities, abs=0.01)
-
-
 def test_no_more_rows_wait_than_a_batch_has(write: Any) -> None:
     with opened(write("dflash", from_features=True)) as pair:
         reply = pair.reply(cycle(300), n=0, length=2)
         assert pair.drafter.waiting <= 128
         assert pair.drafter.known == 301
         assert len(pair.reply([*cycle(300), *reply.tokens]).rounds) < 10
-
-
-def test_a_decode_that_was_not_seen_is_noticed(write: Any) -> None:
-    with opened(write("dflash")) as pair, Batch(pair.target) as batch:
-        decode(pair.target, batch, RANDOM[:4], 0)
-        pair.drafter.see(batch)
-        decode(pair.target, batch, RANDOM[4:8], 4)
-        with pytest.raises(ProcessError, match=r"saw 4 positions, .* needs 8"):
-            pair.drafter.propose(8, 3, Limits(3))
-        decode(pair.target, batch, RANDOM[8:10], 8)
-        with pytest.raises(ProcessError, match=r"saw 4 positions, .* goes on at 8"):
-            pair.drafter.see(batch)
-
-
-def test_a_block_that_fails_leaves_nothing_and_the_next_reply_drafts(
-    write: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(write("dflash", from_features=True)) as pair:
-        run = pair.draft.decode
-        statuses = iter([0, 1])
-
-        def fails(batch: Batch) -> int:
-            status = run(batch)
-            return next(statuses, status)
-
-        monkeypatch.setattr(pair.draft, "decode", fails)
-        first = pair.reply(cycle(20), length=10)
-        held = pair.drafter.known
-        assert pair.draft.last_position(0) == held - 1
-        second = pair.reply(cycle(30), length=10)
-
-    assert [off.reason for off in first.offs] == [
-        "the draft failed: the draft failed to decode (llama.cpp status 1)"
-    ]
-    assert first.tokens == cycle(30)[20:]
-    assert second.offs == []
-    assert [one.n_accepted for one in second.rounds] == [7, 1]
 
 
 def test_another_drafter_of_the_same_contexts_begins_anew(write: Any) -> None:

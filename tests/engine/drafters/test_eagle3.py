@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from eaglechat.engine.drafters.base import Limits
-from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.wire.errors import InitError, ProcessError
 from tests import tiny
@@ -118,7 +118,7 @@ def test_a_conversation_resumed_behind_the_draft_window_drafts_on(tiny_models: M
         prompt = prompt_of(driver.target.model, LONG)
         driver.prefill(prompt)
         driver.round()
-        kept = driver.drafter.resume(prompt[:10], to_draft=False)
+        kept = driver.drafter.resume(prompt[:10])
         driver.target.forget(0, kept)
         decode(driver.target, driver.batch, prompt[kept:10], kept)
         driver.drafter.see(driver.batch)
@@ -196,11 +196,11 @@ def test_the_probability_is_the_draft_s_softmax_over_its_top_ten(
         proposal = driver.propose()
 
     assert len(proposal) == len(seen) == 3
-    for logits, token in zip(seen, proposal, strict=True):
+    for logits, id, probability in zip(seen, proposal.ids, proposal.probabilities, strict=True):
         top = np.exp(np.sort(logits)[::-1][:10] - logits.max())
-        assert token.id == logits.argmax()
-        assert token.id in tiny.DRAFT_VOCABULARY
-        assert token.probability == pytest.approx(1 / top.sum())
+        assert id == logits.argmax()
+        assert id in tiny.DRAFT_VOCABULARY
+        assert probability == pytest.approx(1 / top.sum())
 
 
 def test_encoder_time_is_counted_once(tiny_models: Models, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from gguf import GGUFReader
 
-from eaglechat.engine.drafters.mtp.pairing import is_draft, problem
-from eaglechat.engine.drafters.pairing import check_pair, kinds, pairings
+from eaglechat.engine.drafters.pairing import check_pair, kind_of, kinds, pairings, why_no_heads
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.preflight import PreflightError
 from tests import tiny_kinds
@@ -50,13 +49,13 @@ def gemma4(tmp_path: Path) -> Path:
 
 def test_a_file_says_why_it_has_no_heads(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
-    assert problem(read_header(tiny_kinds.write_hy_v3(path))) is None
-    assert problem(read_header(tiny_kinds.write_llama(path))) == "its file has no MTP heads"
+    assert why_no_heads(read_header(tiny_kinds.write_hy_v3(path))) is None
+    assert why_no_heads(read_header(tiny_kinds.write_llama(path))) == "its file has no MTP heads"
     stripped = "its MTP heads were stripped, but its header still declares 1"
     for write in (tiny_kinds.write_hy_v3, tiny_kinds.write_qwen35):
-        assert problem(read_header(write(path, strip=True))) == stripped
+        assert why_no_heads(read_header(write(path, strip=True))) == stripped
     fewer = header(tiny_kinds.write_hy_v3(path), nextn_predict_layers=2)
-    assert problem(fewer) == "its file declares 2 MTP heads and has 1"
+    assert why_no_heads(fewer) == "its file declares 2 MTP heads and has 1"
 
 
 def test_heads_for_which_llama_cpp_has_no_graph_do_not_draft(
@@ -67,7 +66,7 @@ def test_heads_for_which_llama_cpp_has_no_graph_do_not_draft(
         mtp, "ModelFile", lambda path, _architecture, **more: open_file(path, "exaone4", **more)
     )
     other = read_header(tiny_kinds.write_hy_v3(tmp_path / "model.gguf"))
-    assert problem(other) == "llama.cpp cannot run the MTP heads of exaone4 models"
+    assert why_no_heads(other) == "llama.cpp cannot run the MTP heads of exaone4 models"
     assert pairings(other, None) == ()
 
 
@@ -78,8 +77,8 @@ def test_heads_for_which_llama_cpp_has_no_graph_do_not_draft(
 def test_a_sidecar_is_told_by_the_blocks_that_it_lacks(tmp_path: Path, write: Any) -> None:
     target, sidecar = tmp_path / "target.gguf", tmp_path / "sidecar.gguf"
     for options in ({}, {"strip": True}):
-        assert not is_draft(read_header(write(target, **options)))
-    assert is_draft(read_header(write(sidecar, mtp_only=True)))
+        assert kind_of(read_header(write(target, **options))) != "mtp"
+    assert kind_of(read_header(write(sidecar, mtp_only=True))) == "mtp"
     for path in (target, write(target)):
         headers = check_pair(path, sidecar)
         (found,) = pairings(*headers)
@@ -107,8 +106,8 @@ def test_a_sidecar_of_another_model_is_refused_with_both_values(
         hy_v3, path
     )
     for figures, values in (
-        ({"embedding_length": 128}, "hidden size of 128, target.gguf has 96"),
-        ({"block_count": 5}, "number of layers of 4, target.gguf has 3"),
+        ({"embedding_length": 128}, "hidden size 128, target.gguf has 96"),
+        ({"block_count": 5}, "4 layers, target.gguf has 3"),
     ):
         header(tiny_kinds.write_hy_v3(path, mtp_only=True), **figures)
         assert values in refusal(hy_v3, path)
@@ -120,7 +119,7 @@ def test_a_sidecar_for_another_vocabulary_is_refused(
     tmp_path: Path, hy_v3: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sidecar = read_header(tiny_kinds.write_hy_v3(tmp_path / "sidecar.gguf", mtp_only=True))
-    assert "vocabulary of 32, target.gguf has 66" in refused_with(
+    assert "vocabulary of 32 tokens, target.gguf has 66" in refused_with(
         monkeypatch, hy_v3, sidecar, n_vocab=32
     )
 
@@ -158,7 +157,7 @@ def test_an_assistant_is_for_gemma4(tmp_path: Path, gemma4: Path) -> None:
 @pytest.mark.parametrize(
     ("figures", "values"),
     [
-        ({"embedding_length_out": 64}, "hidden size of 64, target.gguf has 96"),
+        ({"embedding_length_out": 64}, "hidden size 64, target.gguf has 96"),
         (
             {"attention__head_count_kv": 1},
             "keys of 1 heads 32 wide in the sliding layers of its target, target.gguf has 3 heads",
@@ -179,6 +178,6 @@ def test_an_assistant_for_another_vocabulary_is_refused(
     tmp_path: Path, gemma4: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assistant = read_header(tiny_kinds.write_gemma4_assistant(tmp_path / "assistant.gguf"))
-    assert "vocabulary of 32, target.gguf has 66" in refused_with(
+    assert "vocabulary of 32 tokens, target.gguf has 66" in refused_with(
         monkeypatch, gemma4, assistant, n_vocab=32
     )

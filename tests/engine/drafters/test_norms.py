@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eaglechat.engine.drafters.base import Limits
-from eaglechat.engine.drafters.eagle3.norms import Norms
+from eaglechat.engine.drafters.eagle3 import Norms
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.llama.objects import Batch, Context
 from tests.engine.drafters.by_hand import Driver, Models, prompt_of
@@ -46,7 +46,7 @@ def following(
             state = draft.state(0)[0].copy()
             state = state if norms.output is None else rms(state) * norms.output
             decode(draft, own, token, position, state)
-        return Likeliest().of(draft.logits(0))
+        return Likeliest().argmax(draft.logits(0))
 
 
 def encoded(draft: Context, batch: Batch, features: np.ndarray) -> np.ndarray:

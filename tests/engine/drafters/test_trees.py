@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eaglechat.engine.bench.prompts import builtin_prompts
-from eaglechat.engine.drafters.base import Proposal, ProposedToken
-from eaglechat.engine.generation.context_window import common_prefix
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.drafters.base import Proposal, common_prefix
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import LAST_TOKEN
@@ -25,16 +24,17 @@ _IDS = range(20, 24)
 
 @st.composite
 def trees(draw: st.DrawFn) -> Proposal:
-    tokens: list[ProposedToken] = []
+    tokens: list[tuple[int, int]] = []
     for index in range(draw(st.integers(1, 16))):
         parent = draw(st.integers(LAST_TOKEN, index - 1))
-        taken = {token.id for token in tokens if token.parent == parent}
+        taken = {id for of, id in tokens if of == parent}
         free = [id for id in _IDS if id not in taken]
         if free:
-            tokens.append(ProposedToken(draw(st.sampled_from(free)), 0.5, parent, "eagle3"))
+            tokens.append((parent, draw(st.sampled_from(free))))
         else:
             break
-    return Proposal(tokens)
+    parents, ids = zip(*tokens, strict=True)
+    return Proposal(ids, [0.5] * len(ids), parents, "eagle3")
 
 
 def test_a_tree_that_contains_a_chain_accepts_no_less(
@@ -43,13 +43,13 @@ def test_a_tree_that_contains_a_chain_accepts_no_less(
     """Along whichever path of the tree the chain goes, and whatever the target samples."""
 
     def accepted(proposal: Proposal, sampled: list[int]) -> int:
-        verdict, _rows = verdict_on(rig, monkeypatch, proposal, sampled)
-        return len(verdict.path)
+        _tokens, path, *_ = verdict_on(rig, monkeypatch, proposal, sampled)
+        return len(path)
 
     @given(trees(), st.lists(st.sampled_from(_IDS), min_size=17, max_size=17), st.integers(0, 15))
     def holds(tree: Proposal, sampled: list[int], end: int) -> None:
         path = tree.path(end % len(tree))
-        chain = Proposal.chain([tree[i].id for i in path], [0.5] * len(path), "eagle3")
+        chain = Proposal.chain([tree.ids[i] for i in path], [0.5] * len(path), "eagle3")
         assert accepted(chain, sampled) == common_prefix(chain.ids, sampled)
         assert accepted(tree, sampled) >= accepted(chain, sampled)
 

@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from eaglechat.engine.drafters.base import DraftModel
-from eaglechat.engine.drafters.dflash.drafter import DflashDrafter
-from eaglechat.engine.drafters.dflash.pairing import block_of
-from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
-from eaglechat.engine.drafters.mtp.drafter import MtpDrafter
-from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.drafters.base import Drafter, common_prefix
+from eaglechat.engine.drafters.dflash import DflashDrafter
+from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
+from eaglechat.engine.drafters.model import ModelDrafter
+from eaglechat.engine.drafters.mtp import MtpDrafter
+from eaglechat.engine.drafters.pairing import block_of
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.gguf.header import read_header
 from eaglechat.wire.protocol import AUTO, Set, Shape, Speculation
@@ -54,11 +54,14 @@ OFF_AND_ON = st.fixed_dictionaries(
 )
 
 
+BROKEN = "the draft failed: RuntimeError: broken; load the pair again to try it again"
+
+
 class Fragile:
     """A draft model that fails at the call that is asked for, counted from the one that comes
     next."""
 
-    def __init__(self, model: DraftModel) -> None:
+    def __init__(self, model: Drafter) -> None:
         self._model = model
         self.calls_left: int | None = None
 
@@ -78,7 +81,7 @@ class Pair:
 
     models: tuple[Model, Model]
     n_ctx: int = 1024
-    make_drafter: Callable[..., DraftModel] = Eagle3Drafter
+    make_drafter: Callable[..., Drafter] = Eagle3Drafter
     drafts: Callable[[Reply], Any] | None = drafts_of
     """What of a reply's drafts is as with a fresh pair; None if they may differ."""
     forgets_at_once: bool = True
@@ -96,7 +99,7 @@ class Pair:
             n_ctx=self.n_ctx if fragile else 1024,
             n_batch=32,
             make_drafter=make,
-            ngram=NgramDrafter() if ngram else None,
+            ngram=ngram,
             **self.options,
         )
 
@@ -122,9 +125,15 @@ class Chats(RuleBasedStateMachine):
         super().__init__()
         self.pair, self.ngram = pair, ngram
         self.stack = ExitStack()
-        self.rig = self.stack.enter_context(pair.opened(fragile=True, ngram=ngram))
         self.turns: list[tuple[int, ...]] = []
-        self.has_failed = False
+        self.load()
+
+    def load(self) -> None:
+        self.stack.close()
+        self.rig = self.stack.enter_context(self.pair.opened(fragile=True, ngram=self.ngram))
+
+    def live(self, **speculation: Any) -> Live:
+        return Live(Speculation(ngram=self.ngram, **speculation), 0.0)
 
     def teardown(self) -> None:
         self.stack.close()
@@ -139,9 +148,7 @@ class Chats(RuleBasedStateMachine):
     def ask(
         self, words: list[int], n_draft_max: int, enabled: bool, max_tokens: int, shape: Shape
     ) -> None:
-        live = Live(
-            Speculation(enabled=enabled, n_draft_max=n_draft_max, shape=shape, ngram=True), 0.0
-        )
+        live = self.live(enabled=enabled, n_draft_max=n_draft_max, shape=shape)
         reply = self.reply(words, live, max_tokens=max_tokens)
         assert reply.offs == []
         drafts = self.pair.drafts
@@ -158,20 +165,20 @@ class Chats(RuleBasedStateMachine):
 
     @rule(words=WORDS)
     def ask_with_auto(self, words: list[int]) -> None:
-        reply = self.reply(words, Live(Speculation(n_draft_max=AUTO, ngram=True), 0.0))
+        reply = self.reply(words, self.live(n_draft_max=AUTO))
         assert reply.offs == []
         self.answered(words, reply)
 
     @rule(words=WORDS, changes=OFF_AND_ON)
     def change_in_mid_reply(self, words: list[int], changes: dict[int, Set]) -> None:
-        live = Live(Speculation(n_draft_max=3, shape="tree", ngram=True), 0.0)
+        live = self.live(n_draft_max=3, shape="tree")
         reply = self.reply(words, live, changes=changes)
         assert reply.offs == []
         self.answered(words, reply)
 
     @rule(words=WORDS | LONG, enabled=st.booleans(), kind=st.sampled_from([Prefill, Round]))
     def cancel(self, words: list[int], enabled: bool, kind: type) -> None:
-        live = Live(Speculation(enabled=enabled, n_draft_max=3, shape="tree", ngram=True), 0.0)
+        live = self.live(enabled=enabled, n_draft_max=3, shape="tree")
         reply = self.reply(
             words, live, cancel_at=lambda seen: sum(isinstance(event, kind) for event in seen) > 1
         )
@@ -181,20 +188,20 @@ class Chats(RuleBasedStateMachine):
 
     @rule(words=WORDS, calls=st.integers(0, 12))
     def the_draft_fails(self, words: list[int], calls: int) -> None:
-        live = Live(Speculation(n_draft_max=3, shape="tree", ngram=True), 0.0)
-        if self.has_failed:
-            # Failing twice in a row would keep it away from the replies that follow.
-            reply = self.reply(words, live)
-            assert reply.offs == []
-            self.answered(words, reply)
+        """And is out until the pair is loaded again."""
+        live = self.live(n_draft_max=3, shape="tree")
         self.rig.drafter.calls_left = calls
         reply = self.reply(words, live)
-        failed = self.has_failed = self.rig.drafter.calls_left is None
+        has_failed = self.rig.drafter.calls_left is None
         self.rig.drafter.calls_left = None
-        assert [off.reason for off in reply.offs] == (
-            ["the draft failed: RuntimeError: broken"] if failed else []
-        )
+        assert [off.reason for off in reply.offs] == ([BROKEN] if has_failed else [])
         self.answered(words, reply)
+        if has_failed:
+            reply = self.reply(words, live)
+            assert [off.reason for off in reply.offs] == [BROKEN]
+            assert {round_.drafter for round_ in reply.rounds} <= {"ngram", None}
+            self.answered(words, reply)
+            self.load()
 
     @rule(kept=st.integers(0, 3))
     def edit(self, kept: int) -> None:
@@ -211,6 +218,7 @@ class Chats(RuleBasedStateMachine):
     ) -> Reply:
         """The reply to a question, checked against a fresh pair's."""
         turns = self.conversation(words)
+        known = self.known(turns.without(0), live)
         reply = self.rig.reply(
             turns.without(0),
             live=live,
@@ -220,10 +228,20 @@ class Chats(RuleBasedStateMachine):
             **options,
         )
         check_rounds(reply)
+        assert reply.windows or reply.prefills[0].reused >= known - 1
         fresh = self.fresh(reply, words, plainly())
         assert reply.tokens == fresh.tokens[: len(reply.tokens)]
         self.check_caches(reply, turns)
         return reply
+
+    def known(self, prompt: Sequence[int], live: Live) -> int:
+        """How many of a prompt's tokens target and drafter know: all but one are not read again."""
+        common = common_prefix(self.rig.generator.cached, prompt[:-1])
+        if live.speculation.enabled:
+            common = min(common, self.rig.drafter.known)
+        # A recurrent target goes back to a checkpoint.
+        is_all = common == len(self.rig.generator.cached)
+        return common if self.rig.target.n_rollback is None or is_all else 0
 
     def fresh(
         self, reply: Reply, words: Sequence[int], live: Live, *, max_tokens: int = 14
@@ -282,18 +300,20 @@ def pairs(
         def opened(path: Path, **options: Any) -> Model:
             return stack.enter_context(Model(path, **options))
 
-        def of_heads(path: Path, architecture: str, **values: Any) -> Pair:
+        def of_heads(path: Path, architecture: str, n_heads: int = 1, **values: Any) -> Pair:
             model = opened(path, with_heads=True)
             return Pair(
                 (model, model),
-                make_drafter=lambda *contexts, **_: MtpDrafter(*contexts, 1, architecture),
+                make_drafter=lambda *contexts, **_: MtpDrafter(*contexts, n_heads, architecture),
                 forgets_at_once=False,
                 options={"n_seq": 1, "runs_heads": True},
                 **values,
             )
 
-        def of_blocks(target: Path, **values: Any) -> Pair:
-            file = tiny_kinds.write_dflash(folder / f"for-{target.name}", from_features=True)
+        def of_blocks(target: Path, variant: tiny_kinds.Variant = "dflash", **values: Any) -> Pair:
+            file = tiny_kinds.write_dflash(
+                folder / f"{variant}-{target.name}", variant=variant, from_features=True
+            )
             block = block_of(read_header(file))
             return Pair(
                 (opened(target), opened(file)),
@@ -302,6 +322,17 @@ def pairs(
                 **values,
             )
 
+        def of_model(target: Path, **values: Any) -> Pair:
+            draft = tiny_kinds.write_llama(folder / f"for-{target.name}", wrong=0.25)
+            return Pair(
+                (opened(target), opened(draft)),
+                make_drafter=lambda target, draft, **_: ModelDrafter(draft, target.model.n_vocab),
+                forgets_at_once=False,
+                options={"n_seq": 1},
+                **values,
+            )
+
+        llama = tiny_kinds.write_llama(folder / "llama.gguf", mix=0.2)
         hybrid = opened(tiny.write_hybrid_target(folder / "hybrid.gguf"))
         shifting = opened(tiny.write_target(folder / "blind.gguf", looks_back=False))
         mixed = {"mix": 0.15, "token_weight": 0.6}
@@ -318,9 +349,17 @@ def pairs(
             "mtp, shifting": of_heads(
                 tiny_kinds.write_hy_v3(folder / "heads.gguf", wrong=0.25), "hy_v3", n_ctx=SMALL
             ),
-            "dflash, dense": of_blocks(
-                tiny_kinds.write_llama(folder / "llama.gguf", mix=0.2), drafts=counts
+            "two heads, dense": of_heads(
+                tiny_kinds.write_hy_v3(folder / "two.gguf", heads=2, **mixed),
+                "hy_v3",
+                n_heads=2,
+                drafts=counts,
             ),
+            "dflash, dense": of_blocks(llama, drafts=counts),
+            "dspark, dense": of_blocks(llama, "dspark", drafts=counts),
+            "dflash2, dense": of_blocks(llama, "dflash2", drafts=counts),
+            "model, dense": of_model(llama, drafts=counts),
+            "model, shifting": of_model(tiny_kinds.write_llama(folder / "same.gguf"), n_ctx=SMALL),
             "dflash, shifting": of_blocks(
                 tiny_kinds.write_llama(folder / "cycle.gguf"), n_ctx=SMALL
             ),
@@ -342,11 +381,13 @@ def counts(reply: Reply) -> list[int]:
         "eagle3, dense",
         "mtp, hybrid",
         "dflash, shifting",
+        "model, shifting",
         *(
             pytest.param(name, marks=pytest.mark.slow)
             for name in (
-                *("eagle3, hybrid", "eagle3, shifting"),
-                *("mtp, dense", "mtp, shifting", "dflash, dense"),
+                *("eagle3, hybrid", "eagle3, shifting", "mtp, dense", "mtp, shifting"),
+                *("two heads, dense", "dflash, dense", "dspark, dense", "dflash2, dense"),
+                *("model, dense",),
             )
         ),
     ],

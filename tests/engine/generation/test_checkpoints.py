@@ -10,18 +10,17 @@ from unittest.mock import Mock
 
 import pytest
 
-from eaglechat.engine.drafters.base import DraftModel
-from eaglechat.engine.drafters.ngram import NgramDrafter
+from eaglechat.engine.cache import Checkpoints
+from eaglechat.engine.drafters.base import Drafter, common_prefix
+from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.pairing import check_pair
-from eaglechat.engine.generation.cache_state import Checkpoints
-from eaglechat.engine.generation.context_window import common_prefix
-from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
-from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.prompt import Prompter
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.process.chat_job import rendered, write_reply
+from eaglechat.engine.prompt import Prompter
 from eaglechat.tui.screens.chat.seen import prompt_seen
+from eaglechat.wire import cancelling
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, Message, Render, Speculation
 from tests import tiny
@@ -42,11 +41,11 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
 
 
 def pairs(target: Model, draft: Model, *, ngram: bool) -> Callable[[], AbstractContextManager[Rig]]:
-    return lambda: open_rig(target, draft, n_batch=64, ngram=NgramDrafter() if ngram else None)
+    return lambda: open_rig(target, draft, n_batch=64, ngram=ngram)
 
 
-def live(*, enabled: bool) -> Live:
-    return Live(Speculation(enabled=enabled, n_draft_max=3, ngram=True), 0.0)
+def live(*, enabled: bool, ngram: bool = True) -> Live:
+    return Live(Speculation(enabled=enabled, n_draft_max=3, ngram=ngram), 0.0)
 
 
 class Talk:
@@ -64,12 +63,13 @@ class Talk:
         self.messages.append(Message(role="user", content=question))
         before, self.prompt = self.prompt, self.rig.prompter.prompt(self.messages)
         turns = self.rig.prompter.turns(self.messages)
+        settings = live(enabled=self.enabled, ngram=self.rig.ngram)
         reply = self.rig.reply(
-            self.prompt, live=live(enabled=self.enabled), max_tokens=24, boundaries=turns.boundaries
+            self.prompt, live=settings, max_tokens=24, boundaries=turns.boundaries
         )
         assert reply.offs == []
         with self.fresh() as rig:
-            again = rig.reply(self.prompt, live=live(enabled=self.enabled), max_tokens=24)
+            again = rig.reply(self.prompt, live=settings, max_tokens=24)
         assert again.tokens == reply.tokens
         assert drafts_of(again) == drafts_of(reply)
         self.messages.append(Message(role="assistant", content="the cat sat"))
@@ -110,14 +110,15 @@ def test_a_cancelled_prompt_costs_no_more_than_itself(
         asked = [*talk.messages, Message(role="user", content=question)]
         seen: list[object] = []
         calls = count()
-        for event in rig.stream(
+        stream = rig.stream(
             rig.prompter.prompt(asked),
             live=live(enabled=True),
             boundaries=rig.prompter.turns(asked).boundaries,
-            # First asked between two batches, then in the midst of one.
-            cancelled=lambda: len(seen) > 2 and next(calls) > 0,
-        ):
-            seen.append(event)
+        )
+        # First asked between two batches, then in the midst of one.
+        with cancelling.by(lambda: len(seen) > 2 and next(calls) > 0):
+            for event in stream:
+                seen.append(event)
         assert next(calls) > 1
         talk.ask(question)
 
@@ -136,11 +137,11 @@ def test_a_loaded_pair_goes_on_from_a_checkpoint_and_says_what_they_cost(
             messages = (*messages, Message(role="user", content=question))
             said: list[AnyEvent] = []
             request = Chat(id=1, messages=messages, sampling=GREEDY, max_tokens=8)
-            write_reply(request, pair, live(enabled=True), lambda: False, said.append)
+            write_reply(request, pair, live(enabled=True), said.append)
             [done] = [event for event in said if isinstance(event, Done)]
             reads.append(done.end.timings.reused_tokens)
             messages = (*messages, Message(role="assistant", content="the cat sat"))
-        seen = rendered(Render(id=2, messages=messages[:3]), pair, lambda: False)
+        seen = rendered(Render(id=2, messages=messages[:3]), pair)
     assert (reads[1] > 0) is (mib > 0)
     assert (seen.checkpoints > 0) is (mib > 0)
     assert ("to go back to, 0.0 MiB" in prompt_seen(seen, 512, "hi")) is (mib > 0)
@@ -171,9 +172,9 @@ def test_the_oldest_go_first_and_what_is_too_large_is_not_saved() -> None:
 
 
 def test_what_another_draft_model_needs_is_nothing_for_this_one() -> None:
-    eagle3, mtp = Mock(spec=DraftModel), Mock(spec=DraftModel)
+    eagle3, mtp = Mock(spec=Drafter), Mock(spec=Drafter)
     eagle3.name, mtp.name = "eagle3", "mtp"
-    drafters = GuardedDrafters([eagle3, mtp], None)
+    drafters = GuardedDrafters([eagle3, mtp], can_draft=True)
     kept = Checkpoints(100)
 
     for choice in ("mtp", "eagle3"):

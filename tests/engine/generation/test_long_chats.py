@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.generation.context_window import find_cut
-from eaglechat.engine.generation.generator import ReplyEvent
-from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Context, Model
+from eaglechat.engine.loop import ReplyEvent
+from eaglechat.engine.prompt import Prompter
+from eaglechat.engine.window import find_cut
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import FinishReason, Round, Window

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from eaglechat.engine.drafters.base import Limits
-from eaglechat.engine.generation.context_window import PromptTurns, common_prefix
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Batch, Model
+from eaglechat.engine.window import PromptTurns, common_prefix
 from eaglechat.wire.protocol import Message, Speculation
 from eaglechat.wire.records import Round, Window
 from tests.engine.generation.test_long_chats import LongChat, conversation
@@ -73,7 +73,7 @@ def force(rig: Rig, prompt: Sequence[int], text: Sequence[int]) -> int:
             target.forget(0, n_past)
             n_accepted += accepted
     target.forget(0, len(prompt))
-    drafter.resume(prompt, to_draft=False)
+    drafter.resume(prompt)
     return n_accepted
 
 

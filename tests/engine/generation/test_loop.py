@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from eaglechat.engine.cache import CacheState
 from eaglechat.engine.drafters.base import Proposal
-from eaglechat.engine.generation.cache_state import CacheState
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.wire.errors import PromptError
@@ -225,7 +225,7 @@ def test_a_cancel_in_the_middle_of_a_round_with_a_tree_leaves_both_caches_whole(
     with open_rig(*tiny_models, shape="tree") as rig:
         prompt = rig.prompt(TEXT)
         cancelled = rig.reply(
-            prompt, n_draft_max=8, max_tokens=None, cancelled=lambda: n_verified == 3
+            prompt, n_draft_max=8, max_tokens=None, cancel_at=lambda _events: n_verified == 3
         )
         assert cancelled.end.finish_reason is FinishReason.CANCELLED
         assert cancelled.rounds[-1].is_tree
@@ -262,7 +262,7 @@ def test_a_cancel_ends_a_chunk_in_the_middle_and_the_next_prompt_is_read_whole(
     with open_rig(*tiny_models, n_batch=512) as rig:
         prompt = rig.prompt("the quick brown fox " * 20)
         asked = iter(range(1000))
-        reply = rig.reply(prompt, cancelled=lambda: next(asked) > 30)
+        reply = rig.reply(prompt, cancel_at=lambda _events: next(asked) > 30)
         assert (reply.end.finish_reason, reply.tokens) == (FinishReason.CANCELLED, [])
         # Once before the chunk, then within it.
         assert 30 < next(asked) < 40

@@ -7,10 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from eaglechat.engine.drafters.base import Limits
-from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.wire.errors import DecodeError, PromptError
 from eaglechat.wire.protocol import Message, Set, Speculation
@@ -135,64 +132,7 @@ def test_the_parts_of_a_round_do_not_overlap(
         assert (timings.draft_ms, timings.verify_ms, timings.sample_ms) == (0.0, 0.0, 0.0)
 
 
-# --- the next turn ---
-
-
-def conversation(rig: Rig, **options: object) -> tuple[Reply, tuple[int, ...]]:
-    """A first reply, and the prompt of the turn after it."""
-    first = rig.prompt("the cat sat on the mat and saw the bird in the tree")
-    reply = rig.reply(first, **options)
-    rig.prompter.note_reply(first, reply.tokens)
-    question = "the cat sat on the mat and saw the bird in the tree"
-    return reply, rig.prompt(question, "x" + reply.text, "and then")
-
-
-@pytest.mark.parametrize("n_draft_max", [0, 3])
-def test_a_second_turn_reads_only_what_is_new_in_both_caches(
-    rig: Rig, tiny_models: tuple[Model, Model], n_draft_max: int
-) -> None:
-    _, prompt = conversation(rig, n_draft_max=n_draft_max)
-
-    second = rig.reply(prompt, max_tokens=60)
-
-    timings = second.end.timings
-    assert timings.reused_tokens + timings.prefill_tokens == len(prompt) - 1
-    assert timings.prefill_tokens < 16
-    assert second.prefills[0].done == second.prefills[0].reused == timings.reused_tokens > 70
-    fresh = fresh_reply(tiny_models, prompt, max_tokens=60)
-    assert second.tokens == fresh.tokens
-    assert drafts_of(second) == drafts_of(fresh)
-
-
-def test_a_turn_without_speculation_in_between_does_not_spoil_the_next(
-    rig: Rig, tiny_models: tuple[Model, Model]
-) -> None:
-    _, prompt = conversation(rig, live=plainly())
-
-    second = rig.reply(prompt, max_tokens=60)
-
-    assert drafts_of(second) == drafts_of(fresh_reply(tiny_models, prompt, max_tokens=60))
-
-
-def test_a_prompt_that_departs_early_keeps_only_what_is_common(
-    rig: Rig, tiny_models: tuple[Model, Model], prompt: tuple[int, ...]
-) -> None:
-    rig.reply(prompt, max_tokens=60)
-    other = rig.prompt("the cat ran")
-    common = next(i for i, (a, b) in enumerate(zip(prompt, other, strict=False)) if a != b)
-
-    reply = rig.reply(other, max_tokens=60)
-
-    assert reply.end.timings.reused_tokens == common - 1
-    fresh = fresh_reply(tiny_models, other, max_tokens=60)
-    assert (reply.tokens, drafts_of(reply)) == (fresh.tokens, drafts_of(fresh))
-
-
-def test_the_same_prompt_again_gives_the_same_reply(rig: Rig, prompt: tuple[int, ...]) -> None:
-    first, again = rig.reply(prompt, max_tokens=60), rig.reply(prompt, max_tokens=60)
-
-    assert (first.tokens, drafts_of(first)) == (again.tokens, drafts_of(again))
-    assert again.end.timings.prefill_tokens == 1
+# --- disturbed ---
 
 
 def test_a_reply_abandoned_in_the_middle_leaves_a_usable_pair(
@@ -209,9 +149,6 @@ def test_a_reply_abandoned_in_the_middle_leaves_a_usable_pair(
     assert (reply.tokens, drafts_of(reply)) == (fresh.tokens, drafts_of(fresh))
 
 
-# --- failures ---
-
-
 def fail_after(
     monkeypatch: pytest.MonkeyPatch, context: Context, name: str, *, calls: int, status: int = -3
 ) -> None:
@@ -225,7 +162,6 @@ def fail_after(
 @pytest.mark.parametrize("part", ["decode", "encode"])
 def test_a_draft_that_fails_ends_speculation_with_a_reason_and_the_reply_goes_on(
     rig: Rig,
-    tiny_models: tuple[Model, Model],
     prompt: tuple[int, ...],
     monkeypatch: pytest.MonkeyPatch,
     part: str,
@@ -243,12 +179,7 @@ def test_a_draft_that_fails_ends_speculation_with_a_reason_and_the_reply_goes_on
     assert any(r.drafted for r in reply.events[:before] if isinstance(r, Round))
     after = [event for event in reply.events[before + 2 :] if isinstance(event, Round)]
     assert after
-    assert not any(r.drafted or r.n_draft_max for r in after)
-
-    # The next reply drafts again, as well as a fresh pair.
-    again = rig.reply(prompt, max_tokens=60)
-    assert again.offs == []
-    assert drafts_of(again) == drafts_of(fresh_reply(tiny_models, prompt, max_tokens=60))
+    assert not any(r.drafted for r in after)
 
 
 @pytest.mark.parametrize("failure", [(1, "no room"), (-3, "status -3")])
@@ -299,11 +230,3 @@ def test_a_stopped_reply_goes_on_as_if_it_never_was_stopped(rig: Rig) -> None:
 def test_a_reply_does_not_begin_with_another_model_s_tokens(rig: Rig) -> None:
     with pytest.raises(PromptError, match="not this model's"):
         rig.prompter.prompt([Message(role="user", content=TEXT)], begun=(10**9,))
-
-
-def test_a_failure_that_a_reply_never_told_of_is_not_told_of_the_next() -> None:
-    drafters = GuardedDrafters((), NgramDrafter())
-    drafters.look_up(99, 1, Limits(3))
-    assert (drafters.on, drafters.has_failed) == (False, True)
-    drafters.new_reply(Speculation())
-    assert (drafters.on, drafters.failure()) == (True, None)

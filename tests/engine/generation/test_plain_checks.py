@@ -18,9 +18,8 @@ from itertools import pairwise
 import pytest
 
 from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.plain_checks import PlainChecks
+from eaglechat.engine.auto.plain_checks import PlainChecks
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.gain import GainVerdict, verdict_of
 from eaglechat.wire.protocol import AUTO, Auto, Shape, Speculation
@@ -193,7 +192,7 @@ def test_the_same_rounds_lead_to_the_same_checks_and_a_changed_length_to_new_one
 def test_the_loop_plays_checks_and_writes_what_it_would_have_written(
     tiny_models: tuple[Model, Model], length: int | Auto, shape: Shape
 ) -> None:
-    with open_rig(*tiny_models, shape=shape, ngram=NgramDrafter()) as rig:
+    with open_rig(*tiny_models, shape=shape, ngram=True) as rig:
         prompt = rig.prompt("the cat sat on the mat")
         plain = rig.reply(prompt, live=plainly(), max_tokens=160)
         live = Live(Speculation(n_draft_max=length, shape=shape, ngram=True), 0.0)

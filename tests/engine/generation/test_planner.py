@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
+from eaglechat.engine.auto.plan import Plan
+from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.drafters.base import Proposal
-from eaglechat.engine.drafters.ngram import NgramDrafter
-from eaglechat.engine.generation.guarded_drafters import GuardedDrafters
-from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.planner import Planner, RoundPlan
+from eaglechat.engine.drafters.guard import GuardedDrafters
+from eaglechat.engine.drafters.ngram import look_up
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import AUTO, Set, Speculation
 from eaglechat.wire.records import AutoReason
@@ -24,45 +25,45 @@ TEXT = "the cat sat on the mat and the cat sat on the hat"
 
 def planned(
     *, room: int = 9, calibration: Calibration = NOT_CALIBRATED, **speculation: object
-) -> RoundPlan:
+) -> Plan:
     """The plan of a round behind `REPEATS` and 4, with n-grams and no draft model."""
     asked = Speculation(**{"ngram": True, **speculation})
-    drafters = GuardedDrafters((), NgramDrafter())
-    planner = Planner(drafters, {"": calibration})
-    planner.new_reply(asked, len(REPEATS), lambda _known: 0)
-    drafters.resume(REPEATS, to_draft=True)
-    plain = planner.choose(planner.look_up(8, 4, 0, asked), 8, 0, asked)
-    assert not plain.taken
-    return planner.choose(planner.look_up(8, 4, room, asked), 8, room, asked)
+    planner = Planner(GuardedDrafters((), can_draft=True), {"": calibration})
+    planner.new_reply(asked, len(REPEATS), lambda _known: 0, goes_on=False)
+
+    def plan(room: int) -> Plan:
+        found = look_up(REPEATS, 4, planner.look_up_limits(asked, room))
+        return planner.choose(asked, found, len(REPEATS), room)
+
+    assert not plan(0).taken
+    return plan(room)
 
 
 def test_all_that_n_grams_find_is_taken_at_a_length_that_is_set() -> None:
     plan = planned(n_draft_max=3)
-    assert (plan.taken.ids, plan.n_draft_max, plan.auto) == ([5, 1, 2], 3, None)
-    assert {token.drafter for token in plan.taken} == {"ngram"}
+    assert (plan.taken.ids, plan.n, plan.is_chosen) == ([5, 1, 2], 3, False)
+    assert plan.taken.drafter == "ngram"
     assert planned(n_draft_max=3, room=2).taken.ids == [5, 1]
 
 
 def test_an_automatic_length_takes_what_is_expected_to_pay() -> None:
     plan = planned(n_draft_max=AUTO, calibration=FLAT)
-    assert plan.found.ids == [5, 1, 2, 3, 4, 5, 1, 2, 3]
-    assert plan.taken == plan.found[: plan.n_draft_max]
-    assert plan.n_draft_max > 0
+    assert plan.taken.ids == [5, 1, 2, 3, 4, 5, 1, 2, 3][: plan.n]
+    assert plan.n > 0
     dear = Calibration(verify=((1, 1.0), (17, 99.0)))
     plan = planned(n_draft_max=AUTO, calibration=dear)
-    assert (len(plan.found), plan.taken, plan.n_draft_max) == (9, (), 0)
+    assert (len(plan.taken), plan.n) == (0, 0)
 
 
 def test_only_a_reply_that_begins_is_first_decoded_plainly_to_time_that() -> None:
     asked = Speculation(n_draft_max=AUTO)
-    planner = Planner(GuardedDrafters((), NgramDrafter()), {"": FLAT})
+    planner = Planner(GuardedDrafters((), can_draft=True), {"": FLAT})
     reasons = []
     for goes_on in (False, True, False):
         planner.new_reply(asked, 8, lambda _known: 0, goes_on=goes_on)
-        auto = planner.choose(Proposal(), 8, 9, asked).auto
-        assert auto is not None
-        assert auto.state is not None
-        reasons.append(auto.state.reason)
+        state = planner.choose(asked, Proposal(), 8, 9).state
+        assert state is not None
+        reasons.append(state.reason)
     assert reasons == [AutoReason.PLAIN_CHECK, AutoReason.BEST, AutoReason.PLAIN_CHECK]
 
 
@@ -78,7 +79,7 @@ def test_nothing_is_taken_that_the_settings_forbid(speculation: dict[str, object
 def test_the_switch_of_n_grams_is_live_and_changes_no_token(
     tiny_models: tuple[Model, Model],
 ) -> None:
-    with open_rig(*tiny_models, ngram=NgramDrafter()) as rig:
+    with open_rig(*tiny_models, ngram=True) as rig:
         prompt = rig.prompt(TEXT)
         plain = rig.reply(prompt, live=plainly(), max_tokens=160)
         live = Live(Speculation(n_draft_max=8, ngram=False), 0.0)

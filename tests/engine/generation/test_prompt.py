@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from eaglechat.engine.generation.prompt import Prompter
 from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.wire.protocol import Message
 from tests import tiny

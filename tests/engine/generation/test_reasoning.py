@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.templates.dialect import ReplyParts, tagged
 from eaglechat.wire.protocol import Set, Speculation

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.drafters.pairing import check_pair
-from eaglechat.engine.generation.live import Live
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.loading import pair
 from eaglechat.engine.process.bench_job import BenchJob
@@ -120,10 +119,9 @@ def test_a_few_latest_tokens_are_not_taken_back_as_if_they_were_one_batch(
 
 
 def test_auto_never_reads_all_again_for_the_draft_to_see_more(
-    hybrids: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+    hybrids: tuple[Model, Model],
 ) -> None:
     """Though a window of 8 positions has left the draft with next to nothing of them."""
-    monkeypatch.setattr(Controller, "expects_to_draft", lambda *_: True)
     live = Live(Speculation(n_draft_max=AUTO), 0.0)
     with open_rig(*hybrids, draft_window=8) as rig:
         prompt = rig.prompt("the quick brown fox " * 30)
@@ -176,7 +174,7 @@ def test_a_cancelled_prefill_leaves_nothing_half_read(
 ) -> None:
     prompt = hybrid_rig.prompt("the quick brown fox " * 20)
     asked = iter(range(1000))
-    reply = hybrid_rig.reply(prompt, cancelled=lambda: next(asked) > 100)
+    reply = hybrid_rig.reply(prompt, cancel_at=lambda _events: next(asked) > 100)
     assert (reply.end.finish_reason, reply.tokens) == (FinishReason.CANCELLED, [])
     assert hybrid_rig.reply(prompt).tokens == fresh_reply(hybrids, prompt).tokens
 
@@ -201,7 +199,7 @@ def test_a_pair_with_such_a_target_drafts_chains_where_there_are_snapshots(
         bench = Bench(prompts=(BenchPrompt("one", "one"),), n=(2,), shapes=("tree",), max_tokens=4)
         said: list[AnyEvent] = []
         if off is None:
-            BenchJob(bench, loaded, lambda _count: (), lambda: False, said.append).run()
+            BenchJob(bench, loaded, lambda _count: (), said.append).run()
     finally:
         loaded.close()
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.engine.generation.text import ReplyText, TextStream
+from eaglechat.engine.reply import ReplyText, TextStream
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.wire.records import Part
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from eaglechat.engine.generation.context_window import ContextWindow, Cut, find_cut
+from eaglechat.engine.window import ContextWindow, Cut, find_cut
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def test_as_few_turns_leave_as_free_a_quarter_of_the_context() -> None:
     assert not window.has_room(1000)
 
     assert window.move()
-    assert (window.first_turn, window.tokens_left, len(window.tokens)) == (2, 160, 230)
+    assert (window.first_turn, window.tokens_dropped, len(window.tokens)) == (2, 160, 230)
     assert window.has_room(1000)
 
 

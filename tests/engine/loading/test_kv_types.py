@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.drafters.eagle3.drafter import draft_window
+from eaglechat.engine.drafters.eagle3 import draft_window
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.generation.generator import Generator
-from eaglechat.engine.generation.live import Live
-from eaglechat.engine.generation.prompt import Prompter
+from eaglechat.engine.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.llama.sampler import Sampler
+from eaglechat.engine.loop import Generator
+from eaglechat.engine.prompt import Prompter
 from eaglechat.wire.protocol import Message, Sampling, Speculation
 from eaglechat.wire.records import Part, Prefill, Round, Token
 from tests import tiny

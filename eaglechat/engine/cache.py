@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.drafters.base import Proposal
-from eaglechat.engine.generation.context_window import common_prefix, find_cut
-from eaglechat.engine.generation.guarded_drafters import GuardedDrafters, Mark
+from eaglechat.engine.drafters.base import Proposal, common_prefix
+from eaglechat.engine.drafters.guard import GuardedDrafters, Mark
 from eaglechat.engine.llama.branches import TRUNK, Branches
 from eaglechat.engine.llama.objects import Batch, Context
-from eaglechat.wire.errors import DecodeError
+from eaglechat.engine.window import find_cut
+from eaglechat.wire.cancelling import asked
+from eaglechat.wire.errors import Cancelled, DecodeError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 _NO_ROOM, _STOPPED = 1, 2
@@ -79,9 +81,9 @@ class Checkpoints:
 class CacheState:
     """The KV caches of one conversation; `tokens` are those that the target holds.
 
-    Whatever changes what the target holds goes through here, so the drafters are told. They know as
-    many tokens, or fewer if they were off, failed or could not keep them; `resume` finds out how
-    many the target has to decode again for them.
+    Whatever changes what the target holds goes through here, so the drafters are told. A drafter
+    may know fewer tokens than the target, as it was off or could not keep them. `resume` returns
+    how many the target may keep; the others are decoded again so that the drafter sees them.
     """
 
     def __init__(self, target: Context, drafters: GuardedDrafters, checkpoint_bytes: int) -> None:
@@ -92,7 +94,8 @@ class CacheState:
         self.checkpoints = Checkpoints(checkpoint_bytes)
         self._proposal = Proposal()
         self._decode_ms = 0.0
-        self.tokens: list[int] = []
+        # As `ngram.look_up` likes it.
+        self.tokens = array("i")
         self.first_turn = 0
         """The turn of the conversation that `tokens` begin with."""
         self.can_shift = target.can_shift
@@ -113,8 +116,8 @@ class CacheState:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the drafters have not seen all that the target holds."""
-        return self._drafters.on and self._drafters.known < len(self.tokens)
+        """Whether the draft model has not seen all that the target holds."""
+        return self._drafters.is_behind(len(self.tokens))
 
     def n_again(self, tokens: Sequence[int], known: int) -> int:
         """How many of `tokens` that are held have to be decoded again for a drafter that has seen
@@ -124,19 +127,16 @@ class CacheState:
             return 0
         return held - known if self._target.n_rollback is None else held
 
-    def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
+    def resume(self, tokens: Sequence[int]) -> int:
         """Prepare to hold `tokens`: keep their beginning as far as it is held, drop the rest, and
-        return how many are kept. `to_draft` says that proposals follow, for which a draft model has
-        to know the latest tokens."""
+        return how many are kept."""
         tokens = tokens[: common_prefix(self.tokens, tokens)]
         if self._target.n_rollback is None:
-            return self._cut(self._drafters.resume(tokens, to_draft=to_draft))
-        # A recurrent state keeps all that is held, or goes back to a checkpoint. The drafters may
-        # not ask to see more: the target would have to decode everything again.
-        if len(tokens) == self._target.last_position(TRUNK) + 1:
-            kept = self._drafters.resume(tokens, to_draft=False)
-            if kept == len(tokens):
-                return kept
+            return self._cut(self._drafters.resume(tokens))
+        # A recurrent state keeps all that is held, or goes back to a checkpoint.
+        is_all = len(tokens) == self._target.last_position(TRUNK) + 1
+        if is_all and self._drafters.resume(tokens) == len(tokens):
+            return len(tokens)
         return self._go_back(tokens)
 
     def save_checkpoint(self) -> None:
@@ -145,7 +145,7 @@ class CacheState:
         if self._target.n_rollback is None or not self.tokens:
             return
         length = len(self.tokens)
-        drafter = self._drafters.mark() if self._drafters.known == length else None
+        drafter = None if self.is_behind else self._drafters.mark()
         size = self._target.recurrent_size(TRUNK)
         self.checkpoints.save(length, size, drafter, lambda: self._target.save_recurrent(TRUNK))
 
@@ -160,7 +160,7 @@ class CacheState:
         for checkpoint in self.checkpoints.up_to(len(tokens)):
             length = checkpoint.length
             self._drafters.restore(length, checkpoint.drafter)
-            if self._drafters.resume(tokens[:length], to_draft=False) == length:
+            if self._drafters.resume(tokens[:length]) == length:
                 restored = self._target.restore_recurrent(TRUNK, checkpoint.state)
                 if not restored or not self._branches.forget(length):
                     break
@@ -184,16 +184,14 @@ class CacheState:
         del self.tokens[cut.start : cut.end]
         return True
 
-    def read(self, tokens: Sequence[int], cancelled: Callable[[], bool]) -> bool:
-        """Decode more of a prompt. False if it was cancelled: then none of `tokens` is held, and a
-        recurrent target is back at its last checkpoint. Raises DecodeError.
+    def read(self, tokens: Sequence[int]) -> None:
+        """Decode more of a prompt. Raises DecodeError, Cancelled: then none of `tokens` is held,
+        and a recurrent target is back at its last checkpoint.
         """
         self._fill_batch(tokens, outputs=False)
-        with self._target.stopped_by(cancelled):
-            if not self._decode():
-                return False
-        self.tokens += tokens
-        return True
+        with self._target.stopped_by(asked()):
+            self._decode()
+        self.tokens.extend(tokens)
 
     def decode(self, id_last: int, proposal: Proposal) -> float:
         """Decode the last token and the proposal behind it, and return the milliseconds it took.
@@ -211,7 +209,7 @@ class CacheState:
         the others. Raises DecodeError."""
         id_last, *proposed = self._batch.tokens
         start = len(self.tokens) + 1
-        self.tokens += [id_last, *(proposed[index] for index in path)]
+        self.tokens.extend([id_last, *(proposed[index] for index in path)])
         if not self._proposal.is_chain:
             leaves = self._proposal.leaves()
             paths = (self._proposal.path(leaf)[: len(path)] for leaf in leaves)
@@ -225,35 +223,35 @@ class CacheState:
     def _fill_with_tree(self, id_last: int, proposal: Proposal) -> None:
         """Each path of the tree has a sequence; a token is in those of all paths through it."""
         n_past, leaves = len(self.tokens), proposal.leaves()
-        through: list[list[int]] = [[] for _ in proposal]
+        through: list[list[int]] = [[] for _ in proposal.ids]
         for seq_id, leaf in enumerate(leaves):
             for index in proposal.path(leaf):
                 through[index].append(seq_id)
         self._branches.grow(range(len(leaves)), n_past)
         self._batch.clear()
         self._batch.add_node(id_last, n_past, range(len(leaves)))
-        for token, depth, seq_ids in zip(proposal, proposal.depths, through, strict=True):
-            self._batch.add_node(token.id, n_past + depth, seq_ids)
+        for id, depth, seq_ids in zip(proposal.ids, proposal.depths, through, strict=True):
+            self._batch.add_node(id, n_past + depth, seq_ids)
 
     def _fill_batch(self, tokens: Sequence[int], *, outputs: bool) -> None:
         self._batch.clear()
         self._batch.add_tokens(tokens, len(self.tokens), TRUNK, output=outputs)
 
-    def _decode(self) -> bool:
-        """Decode the batch and show it to the drafters. False if it was cancelled."""
+    def _decode(self) -> None:
+        """Decode the batch and show it to the drafters."""
         started = time.perf_counter()
         status = self._target.decode(self._batch)
         self._decode_ms = ms_since(started)
         if status == 0:
             self._drafters.see(self._batch)
-            return True
+            return
         # Part of the batch may be in the KV cache; a recurrent state cannot be rid of it.
         if self._target.n_rollback is None:
             self._cut(len(self.tokens))
         else:
             self._go_back(self.tokens)
         if status == _STOPPED:
-            return False
+            raise Cancelled
         if status == _NO_ROOM:
             raise DecodeError("the KV cache has no room for the batch; load a larger context")
         raise DecodeError(f"the target failed to decode (llama.cpp status {status})")

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from itertools import islice
 
 import numpy as np
 
 from eaglechat.engine.drafters.base import Limits, Opening, Proposal
-from eaglechat.engine.drafters.dflash.pairing import Block, block_of
-from eaglechat.engine.drafters.lazy_drafter import LazyDrafter, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
+from eaglechat.engine.drafters.pairing import Block, block_of
+from eaglechat.engine.drafters.rows import RowDrafter
 from eaglechat.engine.llama.branches import TRUNK
 from eaglechat.engine.llama.objects import Batch, Context
 
@@ -29,14 +28,14 @@ _UBATCH = 128
 """Rows of a piece of features. llama.cpp has a row of logits for each, though none is computed."""
 
 
-class DflashDrafter(LazyDrafter):
+class DflashDrafter(RowDrafter):
     """Drafts for the trunk of a target context with a context of its own. A row has the features
     of a position."""
 
     in_one_pass = True
 
     def __init__(self, target: Context, draft: Context, block: Block) -> None:
-        """`block` is that of the draft's header, which `pairing.check` has accepted."""
+        """`block` is that of the draft's header, which `pairing` has accepted."""
         self.name: str = block.variant
         self.layers = draft.model.target_layers
         """The target layers whose inputs it reads."""
@@ -62,13 +61,6 @@ class DflashDrafter(LazyDrafter):
     def set_export(self, enabled: bool) -> None:
         self._target.extract_layer_inputs(self.layers, enabled)
 
-    def mark(self) -> object:
-        """Nothing but the known positions is needed to go on from here."""
-        return ()
-
-    def restore(self, length: int, mark: object) -> None:
-        """`resume` does it all."""
-
     # --- a round ---
 
     def _keep(self, batch: Batch, first: int, last: int) -> None:
@@ -76,29 +68,21 @@ class DflashDrafter(LazyDrafter):
         self._rows.add(batch.tokens[first:last], layers, first)
 
     def take_in(self) -> None:
-        """Write the keys and values of all waiting rows. Raises ProcessError, DecodeError."""
+        """Write the keys and values of all waiting rows."""
         started = time.perf_counter()
         while len(self._rows):
             rows = self._rows.features[: self.draft.n_ubatch]
             self._batch.clear()
             self._batch.add_features(rows, self._taken, TRUNK, output=False)
-            decode(self.draft, self._batch)
+            self._decode()
             self._taken += len(rows)
             self._rows.remove(0, len(rows))
         self._process_s += time.perf_counter() - started
 
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
         self.take_in()
-        n_max = min(limits.n_max, self._longest)
-        self._fill_in(n_past, id_last, n_max)
-        ids: list[int] = []
-        probabilities: list[float] = []
-        for token, probability in islice(self._drafted(), n_max):
-            if not limits.keep([*probabilities, probability]):
-                break
-            ids.append(token)
-            probabilities.append(probability)
-        return Proposal.chain(ids, probabilities, self.name)
+        self._fill_in(n_past, id_last, min(limits.n_max, self._longest))
+        return limits.chain(self._drafted(), self.name)
 
     def _fill_in(self, n_past: int, id_last: int, n_max: int) -> None:
         """Decode a block that drafts `n_max` tokens, and drop its keys and values."""
@@ -109,7 +93,7 @@ class DflashDrafter(LazyDrafter):
         output = self._block.variant != "dflash2"
         self._batch.add_tokens([id_last, *masks], n_past, TRUNK, output=output)
         try:
-            decode(self.draft, self._batch)
+            self._decode()
         finally:
             self.draft.forget(TRUNK, n_past)
 
@@ -119,7 +103,7 @@ class DflashDrafter(LazyDrafter):
             yield from self._selected()
             return
         for row in range(self._block.first, len(self._batch)):
-            token, probability = self._likeliest.of(self.draft.logits(row))
+            token, probability = self._likeliest.argmax(self.draft.logits(row))
             if self._block.has_confidence:
                 # Copied to the whole width of a state.
                 probability = float(self.draft.state(row)[0, 0])
@@ -142,20 +126,6 @@ class DflashDrafter(LazyDrafter):
 
 
 def open_drafter(opening: Opening) -> DflashDrafter:
-    """Make the draft's context and the drafter. Raises ModelLoadError."""
-    target, options, owned = opening.target, opening.options, opening.owned
-    draft = owned.enter_context(
-        Context(
-            opening.model,
-            n_ctx=target.n_ctx,
-            n_batch=options.n_batch,
-            n_ubatch=_UBATCH,
-            n_threads=opening.n_threads,
-            flash_attention=options.flash_attention,
-            kv_type=options.draft_kv_type,
-            other=target,
-        )
-    )
-    drafter = DflashDrafter(target, draft, block_of(opening.header))
-    owned.callback(drafter.close)
-    return drafter
+    """Raises ModelLoadError."""
+    draft = opening.context(n_ubatch=_UBATCH, other=opening.target)
+    return DflashDrafter(opening.target, draft, block_of(opening.header))

@@ -1,4 +1,4 @@
-"""The controller's plan of a round, and what it is told of the round afterwards."""
+"""What a round is to draft, and what it may draft."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eaglechat.wire.protocol import Shape
-from eaglechat.wire.records import LAST_TOKEN, AutoDraft, children
+from eaglechat.engine.drafters.base import Limits, Proposal
+from eaglechat.wire.protocol import Shape, Speculation
+from eaglechat.wire.records import AutoDraft
 
 CHAIN, TREE = 0, 1
+_NOTHING = Proposal()
 PROBABILITY_STEPS = 10
 """Steps of a drafter's probability by which acceptance is counted. Finer steps would be observed
 too rarely."""
@@ -34,25 +36,34 @@ class Arm(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DraftPlan:
+class Plan:
     """At most `n` tokens in a shape, and which of them are worth verifying."""
 
     n: int
     shape: int = CHAIN
+    taken: Proposal = _NOTHING
+    """Tokens that n-grams found, which are verified instead of a draft's."""
     worth: tuple[float, ...] = ()
     """For the token at each index of the draft, the lowest chance of acceptance that pays for
     verifying it; empty if all are verified."""
     by_probability: tuple[float, ...] = ()
     """The acceptance rate for each step of the draft's own probability."""
+    is_chosen: bool = False
+    """Whether the controller chose it, and learns from the round."""
     state: AutoDraft | None = None
     """What the choice rests on, for the screen; None if the length was not chosen."""
     is_trial: bool = False
-    is_looked_up: bool = False
-    """Whether the tokens are those that n-grams found."""
+    is_plain_check: bool = False
+    """Whether nothing is drafted to measure plain decoding."""
 
     @property
     def arm(self) -> Arm:
         return Arm(self.shape, self.n)
+
+    def limits(self, want: Speculation) -> Limits:
+        """Bounds of what the draft model proposes."""
+        is_worth = self.keeps if self.worth else None
+        return Limits(self.n, want.n_min, want.p_min, is_worth, is_tree=self.shape == TREE)
 
     def keeps(self, probabilities: Sequence[float], n_others: int) -> bool:
         """Whether verifying one more token pays: the last one of a path with these probabilities,
@@ -84,54 +95,9 @@ class Allowed:
             Arm(shape, n) for n in lengths for shape in self.shapes[: None if n > 1 else 1]
         ]
 
-    def includes(self, plan: DraftPlan) -> bool:
+    def includes(self, plan: Plan) -> bool:
         """Whether a plan that was made for an earlier round is still allowed."""
         if (plan.state is not None) is not self.plain:
             return False
         fits = max(self.n_min, 1) <= plan.n <= self.n_most and plan.shape in self.shapes
         return fits or (plan.n == 0 and self.plain)
-
-
-@dataclass(frozen=True)
-class Observation:
-    """What a planned round did. Times in milliseconds."""
-
-    n_past: int
-    """Tokens in the KV cache before the round."""
-    n_waiting: int
-    """Rows that the draft model had not taken in before the round."""
-    probabilities: tuple[float, ...]
-    """The drafter's probability of each token it proposed."""
-    parents: tuple[int, ...]
-    """For each token, the index of the one it follows; LAST_TOKEN for the first of a path."""
-    path: tuple[int, ...]
-    """Indices of the accepted tokens."""
-    n_tested: int
-    n_tokens: int
-    """Tokens that the target wrote."""
-    draft_ms: float
-    verify_ms: float
-    """All of the round's time but `draft_ms`."""
-    found: tuple[float, ...] = ()
-    """The probability of each token that n-grams found, whether or not it was proposed."""
-    n_right: int = 0
-    """How many of these the target then wrote."""
-
-    @property
-    def likeliest_path(self) -> list[int]:
-        """Indices of the chain inside the tree: the likeliest token at each depth."""
-        path: list[int] = []
-        while after := children(self.parents, path[-1] if path else LAST_TOKEN):
-            path.append(after[0])
-        return path
-
-    @property
-    def tested(self) -> list[tuple[float, bool]]:
-        """For each token that the target was asked about: its probability, and whether it was
-        accepted."""
-        places = [LAST_TOKEN, *self.path][: self.n_tested]
-        return [
-            (self.probabilities[index], index in self.path)
-            for parent in places
-            for index in children(self.parents, parent)
-        ]

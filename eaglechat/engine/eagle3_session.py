@@ -1,18 +1,17 @@
 """`Eagle3Session`: EAGLE-3 for programs with a decode loop of their own.
 
-Its life cycle is that of the session of this name in the Rust crate llama-cpp-4. eaglechat itself
-uses `Eagle3Drafter`; a session is one drafter for each sequence, with checks and counts.
+Its life cycle is that of the session of this name in the Rust crate llama-cpp-4. It is a drafter of
+eaglechat's own loop for each sequence, with checks and counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from types import TracebackType
 
 from eaglechat.engine.drafters.base import Limits
-from eaglechat.engine.drafters.eagle3.drafter import Eagle3Drafter
+from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.errors import Eagle3SessionError, InitError, ProcessError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
@@ -42,19 +41,13 @@ class Eagle3SessionConfig:
     """A draft ends before the first token that is less likely."""
 
     def __post_init__(self) -> None:
-        if self.n_seq <= 0:
-            raise InvalidConfigError(f"n_seq must be at least 1, got {self.n_seq}")
-        if self.n_draft_max <= 0:
-            raise InvalidConfigError(
-                f"n_draft_max of a session must be at least 1, got {self.n_draft_max}"
-            )
-        _check_draft_length("n_draft_max", self.n_draft_max)
-        _check_draft_length("n_min", self.n_min)
-        if not 0.0 <= self.p_min <= 1.0:
-            raise InvalidConfigError(f"p_min must be 0 to 1, got {self.p_min}")
+        _check("n_seq", self.n_seq, 1)
+        _check("n_draft_max", self.n_draft_max, 1, N_DRAFT_MAX_LIMIT)
+        _check("n_min", self.n_min, 0, N_DRAFT_MAX_LIMIT)
+        _check("p_min", self.p_min, 0, 1)
 
 
-@dataclass(frozen=True)
+@dataclass
 class SessionStats:
     """What a session did since it was made; times in milliseconds."""
 
@@ -63,7 +56,7 @@ class SessionStats:
     """Drafts of which at least one token was accepted."""
     n_drafted: int = 0
     n_accepted: int = 0
-    accepted_at: tuple[int, ...] = (0,) * N_DRAFT_MAX_LIMIT
+    accepted_at: list[int] = field(default_factory=lambda: [0] * N_DRAFT_MAX_LIMIT)
     """By place in the draft: how many tokens were accepted there."""
     process_ms: float = 0.0
     draft_ms: float = 0.0
@@ -87,38 +80,21 @@ class Eagle3Session:
                     f"the session wants {config.n_seq} sequences, "
                     f"the {name} context was made for {context.n_seq}"
                 )
-        self._limits = Limits(config.n_draft_max, config.n_min, config.p_min)
+        self.n_draft_max = config.n_draft_max
+        """Most tokens `draft` proposes, 0 for none; may be set between any two rounds."""
+        self._config, self._stats = config, SessionStats()
         self._drafters = [
             Eagle3Drafter(target, draft, seq_id=seq_id) for seq_id in range(config.n_seq)
         ]
-        self._n_drafted = [0] * config.n_seq
-        self._n_verified = [0] * config.n_seq
-        self._stats = SessionStats()
+        self._drafted = [0] * config.n_seq
+        """By sequence: the length of a draft that waits for `accept`."""
         self.need_embd_pre_norm = target.model.n_layers in draft.model.target_layers
         """Whether the target must export its final pre-norm state, as the draft reads it."""
 
     def close(self) -> None:
-        """Free the batches; call it before closing the contexts."""
+        """Call it before closing the contexts."""
         for drafter in self._drafters:
             drafter.close()
-
-    def __enter__(self) -> Eagle3Session:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    def n_draft_max(self) -> int:
-        """Most tokens `draft` proposes, 0 for none; may be set between any two rounds."""
-        return self._limits.n_max
-
-    @n_draft_max.setter
-    def n_draft_max(self, value: int) -> None:
-        _check_draft_length("n_draft_max", value)
-        self._limits = replace(self._limits, n_max=value)
 
     def begin(self, seq_id: int, prompt: Sequence[int]) -> None:
         """Check that `process` saw the whole prompt that the target now holds. Raises
@@ -137,46 +113,38 @@ class Eagle3Session:
         for seq_id, rows in groupby(batch.seq_ids):
             last = first + len(list(rows))
             self._drafter(seq_id).see_rows(batch, first, last)
-            self._n_verified[seq_id] = last - first - 1
             first = last
 
     def draft(self, seq_id: int, n_past: int, id_last: int) -> list[int]:
-        """Propose tokens to follow `id_last`, which stands at `n_past`. Raises ProcessError."""
-        ids = self._drafter(seq_id).propose(n_past, id_last, self._limits).ids
-        if len(ids) < self._limits.n_min:
+        """Propose tokens to follow `id_last`, which stands at `n_past`. Raises ProcessError,
+        InvalidConfigError for an `n_draft_max` that was set out of its range."""
+        _check("n_draft_max", self.n_draft_max, 0, N_DRAFT_MAX_LIMIT)
+        limits = Limits(self.n_draft_max, p_min=self._config.p_min)
+        ids = [*self._drafter(seq_id).propose(n_past, id_last, limits).ids]
+        if len(ids) < self._config.n_min:
             ids = []
-        self._n_drafted[seq_id] = len(ids)
-        self._stats = replace(
-            self._stats,
-            n_drafts=self._stats.n_drafts + bool(ids),
-            n_drafted=self._stats.n_drafted + len(ids),
-        )
+        self._drafted[seq_id] = len(ids)
+        self._stats.n_drafts += bool(ids)
+        self._stats.n_drafted += len(ids)
         return ids
 
     def accept(self, seq_id: int, n_accepted: int) -> None:
         """The target confirmed the first `n_accepted` drafted tokens of the batch just processed,
         whoever drafted them. Raises ProcessError if the batch had fewer."""
         drafter = self._drafter(seq_id)
-        if not 0 <= n_accepted <= self._n_verified[seq_id]:
-            raise ProcessError(f"{n_accepted} accepted of a draft of {self._n_verified[seq_id]}")
+        if not 0 <= n_accepted <= drafter.n_verified:
+            raise ProcessError(f"{n_accepted} accepted of a draft of {drafter.n_verified}")
         drafter.accept(range(n_accepted))
-        if self._n_drafted[seq_id]:
-            before = self._stats.accepted_at
-            self._stats = replace(
-                self._stats,
-                n_drafts_accepted=self._stats.n_drafts_accepted + (n_accepted > 0),
-                n_accepted=self._stats.n_accepted + n_accepted,
-                accepted_at=tuple(n + (at < n_accepted) for at, n in enumerate(before)),
-            )
-        self._n_drafted[seq_id] = 0
+        if self._drafted[seq_id]:
+            self._stats.n_drafts_accepted += n_accepted > 0
+            self._stats.n_accepted += n_accepted
+            for place in range(n_accepted):
+                self._stats.accepted_at[place] += 1
+        self._drafted[seq_id] = 0
 
     def stats(self) -> SessionStats:
-        spent = [drafter.spent for drafter in self._drafters]
-        return replace(
-            self._stats,
-            process_ms=sum(one.process_ms for one in spent),
-            draft_ms=sum(one.draft_ms for one in spent),
-        )
+        process_ms, draft_ms = map(sum, zip(*(one.spent for one in self._drafters), strict=True))
+        return replace(self._stats, process_ms=process_ms, draft_ms=draft_ms)
 
     def _drafter(self, seq_id: int) -> Eagle3Drafter:
         if not 0 <= seq_id < len(self._drafters):
@@ -187,6 +155,7 @@ class Eagle3Session:
         return self._drafters[seq_id]
 
 
-def _check_draft_length(name: str, value: int) -> None:
-    if not 0 <= value <= N_DRAFT_MAX_LIMIT:
-        raise InvalidConfigError(f"{name} must be 0 to {N_DRAFT_MAX_LIMIT}, got {value}")
+def _check(name: str, value: float, least: int, most: int | None = None) -> None:
+    if value < least or (most is not None and not value <= most):
+        allowed = f"{least} to {most}" if most is not None else f"at least {least}"
+        raise InvalidConfigError(f"{name} must be {allowed}, got {value}")

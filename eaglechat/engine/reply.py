@@ -1,19 +1,19 @@
-"""The target's side of a reply: which tokens it samples, their text, and when the reply ends."""
+"""The target's side of a reply: which tokens it samples, their text, and when the reply ends. Text
+that is on the screen never has to be taken back."""
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import msgspec
 
 from eaglechat.engine.drafters.base import Proposal
-from eaglechat.engine.generation.text import ReplyText
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
-from eaglechat.engine.templates.dialect import ReplyParts
-from eaglechat.wire.part_stream import Segment
+from eaglechat.engine.templates.dialect import ANSWER_ONLY, ReplyParts
+from eaglechat.wire.part_stream import PartStream, Segment, joined
 from eaglechat.wire.protocol import SEED_LIMIT, Sampling
 from eaglechat.wire.records import (
     LAST_TOKEN,
@@ -27,19 +27,96 @@ from eaglechat.wire.records import (
 )
 
 
-class Verdict(NamedTuple):
-    """What the target accepted of a proposal."""
+class TextStream:
+    """The text of a reply, token by token.
 
-    tokens: tuple[Token, ...]
-    """The sampled tokens: the accepted ones, then one of the target's own."""
-    path: tuple[int, ...]
-    """Indices of the accepted tokens in the proposal, each a child of the one before."""
-    n_tested: int
-    """How often the target was asked about proposed tokens: once for each accepted one, and once
-    more if it rejected one."""
-    likely: tuple[tuple[Likely, ...], ...] = ()
-    """For each sampled token, the target's likeliest tokens in its place; empty unless asked
-    for."""
+    Bytes of an incomplete character wait for the rest of it. Text that may begin a stop string
+    waits until it is clear that it does not. Bytes that are not UTF-8 become U+FFFD.
+    """
+
+    def __init__(self, stop: Sequence[str] = ()) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._stop = tuple(text for text in stop if text)
+        self._held = ""
+        self.stopped = False
+        """True once a stop string was seen; the text ends before it."""
+
+    def push(self, piece: bytes) -> str:
+        """The text that is certain, now that these bytes have come."""
+        self._held += self._decoder.decode(piece)
+        ends = [at for at in (self._held.find(text) for text in self._stop) if at >= 0]
+        if ends:
+            self.stopped = True
+            certain, self._held = self._held[: min(ends)], ""
+            return certain
+        keep = self._possible_stop()
+        certain = self._held[: len(self._held) - keep]
+        self._held = self._held[len(self._held) - keep :]
+        return certain
+
+    def flush(self) -> str:
+        """The text that was held back, at the end of the reply."""
+        if self.stopped:
+            return ""
+        rest, self._held = self._held + self._decoder.decode(b"", final=True), ""
+        return rest
+
+    def _possible_stop(self) -> int:
+        """Length of the longest end of the held text that a stop string begins with."""
+        longest = max((len(text) for text in self._stop), default=1) - 1
+        for length in range(min(longest, len(self._held)), 0, -1):
+            if any(text.startswith(self._held[-length:]) for text in self._stop):
+                return length
+        return 0
+
+
+class ReplyText:
+    """The text of a reply, token by token, and the part of the reply that each belongs to.
+
+    The text of a token belongs to one part. If a token ends one part and begins the next, the text
+    of the next part comes with the token after it.
+    """
+
+    def __init__(self, parts: PartStream | None = None, stop: Sequence[str] = ()) -> None:
+        """Without `parts` all of it is the answer."""
+        self._stream = TextStream(stop)
+        self._parts = parts or ANSWER_ONLY.begin("")
+        self._is_plain = self._parts.is_plain
+        self._waiting: list[Segment] = []
+
+    @property
+    def stopped(self) -> bool:
+        """True once a stop string was seen; the text ends before it."""
+        return self._stream.stopped
+
+    @property
+    def part(self) -> Part | None:
+        """The part that the reply is in."""
+        return self._parts.part
+
+    def push(self, piece: bytes) -> tuple[str, Part | None]:
+        """The text that is certain, now that a token's bytes have come, and the token's part: None
+        for markers and headers."""
+        if self._is_plain:
+            return self._stream.push(piece), Part.ANSWER
+        self.give(piece)
+        if self._waiting:
+            part, certain = self._waiting.pop(0)
+            return certain, part
+        swallowed = piece and not self._parts.holds
+        return "", None if swallowed else self._parts.part
+
+    def give(self, piece: bytes) -> None:
+        """Continue as if a token with these bytes had been written. Its text, if any, comes with
+        the next token."""
+        text = self._stream.push(piece)
+        self._waiting = joined([*self._waiting, *self._parts.push(text)])
+
+    def flush(self) -> list[Segment]:
+        """The text that was held back, at the end of the reply, by part."""
+        rest = [*self._waiting, *self._parts.push(self._stream.flush()), *self._parts.flush()]
+        self._waiting = []
+        return joined(rest)
 
 
 class ReplyState:
@@ -88,10 +165,16 @@ class ReplyState:
         self._sampler.close()
         self._sampler = self._make_sampler((self._seed + self._n_tokens) % (SEED_LIMIT + 1))
 
-    def verify(self, proposal: Proposal, context_left: int) -> Verdict:
+    def verify(
+        self, proposal: Proposal, context_left: int
+    ) -> tuple[list[Token], list[int], int, list[tuple[Likely, ...]]]:
         """Sample the target's token behind the last one. While that is a proposed token, it is
         accepted, and the token behind it is sampled too. In the batch just decoded, row 0 is that
-        of the last token, row 1 + i that of proposed token i."""
+        of the last token, row 1 + i that of proposed token i.
+
+        Returns the sampled tokens, the indices of the accepted ones in the proposal, how often the
+        target was asked about proposed tokens, and for each sampled token the target's likeliest in
+        its place, if the request asked for them."""
         tokens: list[Token] = []
         path: list[int] = []
         likely: list[tuple[Likely, ...]] = []
@@ -99,16 +182,14 @@ class ReplyState:
         while True:
             children = proposal.children(at)
             if self._top:
-                drafted = [proposal[index].id for index in children]
+                drafted = [proposal.ids[index] for index in children]
                 id, seen = self._sampler.look(self._target, 1 + at, self._top, drafted)
                 likely.append(seen)
             else:
                 id = self._sampler.sample(self._target, 1 + at)
             n_tested += bool(children)
-            child = drafter = None
-            for index in children:
-                if proposal[index].id == id:
-                    child, drafter = index, proposal[index].drafter
+            child = next((index for index in children if proposal.ids[index] == id), None)
+            drafter = proposal.drafter if child is not None else None
             text, part = self._write(id)
             origin = _origin(proposal, children, child)
             tokens.append(Token(id, text, origin, drafter, part))
@@ -122,7 +203,7 @@ class ReplyState:
                 break
         if self.finish is not None:
             tokens[-1] = self._with_held(tokens[-1])
-        return Verdict(tuple(tokens), tuple(path), n_tested, tuple(likely))
+        return tokens, path, n_tested, likely
 
     def end_reasoning(self, context_left: int) -> tuple[int, ...]:
         """Continue the reply with the tokens that end the reasoning, and return them; none if the

@@ -4,17 +4,18 @@ reused."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import accumulate, groupby
 
 import msgspec
 
-from eaglechat.engine.generation.context_window import common_prefix, cut_starts
+from eaglechat.engine.drafters.base import common_prefix
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.engine.templates.template import ChatTemplate
+from eaglechat.engine.window import cut_starts
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import AS_IT_IS, Message, PromptRun, Reasoning, Thinking
 
@@ -50,27 +51,25 @@ class Prompter:
         self,
         messages: Sequence[Message],
         thinking: Thinking = AS_IT_IS,
-        cancelled: Callable[[], bool] = lambda: False,
     ) -> str:
-        """The text of the prompt. Raises PromptError, PromptCancelledError."""
-        return unquoted(self.quoted(messages, thinking, cancelled))
+        """The text of the prompt. Raises PromptError, Cancelled."""
+        return unquoted(self.quoted(messages, thinking))
 
     def quoted(
         self,
         messages: Sequence[Message],
         thinking: Thinking = AS_IT_IS,
-        cancelled: Callable[[], bool] = lambda: False,
     ) -> str:
         """The text of the prompt, in which the names of control tokens that a user wrote or
         attached are quoted: only those of the template are read as control tokens. In replies, a
-        template itself looks for some. Raises PromptError, PromptCancelledError."""
+        template itself looks for some. Raises PromptError, Cancelled."""
         quoted = [
             one
             if one.role == "assistant"
             else msgspec.structs.replace(one, content=self._quote(one.content))
             for one in messages
         ]
-        text = self._template.render(quoted, thinking, cancelled)
+        text = self._template.render(quoted, thinking)
         # The tokeniser adds the BOS token; some templates write it too.
         return text.removeprefix(self._bos) if self.model.adds_bos else text
 
@@ -90,15 +89,14 @@ class Prompter:
         self,
         messages: Sequence[Message],
         thinking: Thinking = AS_IT_IS,
-        cancelled: Callable[[], bool] = lambda: False,
         begun: Sequence[int] = (),
     ) -> tuple[int, ...]:
         """The tokens of the prompt for the next reply, followed by `begun`, the tokens that the
-        reply already has. Raises PromptError, PromptCancelledError.
+        reply already has. Raises PromptError, Cancelled.
         """
         if begun and max(begun) >= self.model.n_vocab:
             raise PromptError("the tokens that the reply is to begin with are not this model's")
-        text = self.quoted(messages, thinking, cancelled)
+        text = self.quoted(messages, thinking)
         tokens = self._tokens_of(text)
         self._remember(text, tokens)
         if begun:
@@ -109,11 +107,10 @@ class Prompter:
         self,
         messages: Sequence[Message],
         thinking: Thinking = AS_IT_IS,
-        cancelled: Callable[[], bool] = lambda: False,
     ) -> tuple[int, ...]:
         """The tokens of a prompt that is only looked at, and not remembered. Raises PromptError,
-        PromptCancelledError."""
-        return self._tokens_of(self.quoted(messages, thinking, cancelled))
+        Cancelled."""
+        return self._tokens_of(self.quoted(messages, thinking))
 
     def runs(self, tokens: Sequence[int]) -> tuple[PromptRun, ...]:
         """The text of tokens; each control token and marker of the template is a run of its own."""
@@ -181,11 +178,10 @@ class Prompter:
         self,
         messages: Sequence[Message],
         thinking: Thinking = AS_IT_IS,
-        cancelled: Callable[[], bool] = lambda: False,
         begun: Sequence[int] = (),
     ) -> ConversationTurns:
         """The turns of a conversation, of which the oldest may leave the context."""
-        return ConversationTurns(self, messages, thinking, cancelled, tuple(begun))
+        return ConversationTurns(self, messages, thinking, tuple(begun))
 
     def note_reply(self, prompt: tuple[int, ...], reply: Sequence[int]) -> None:
         """Remember the tokens that were sampled as the reply to a prompt made here."""
@@ -215,11 +211,10 @@ class ConversationTurns:
         prompter: Prompter,
         messages: Sequence[Message],
         thinking: Thinking,
-        cancelled: Callable[[], bool],
         begun: tuple[int, ...],
     ) -> None:
         self._prompter, self._model = prompter, prompter.model
-        self._messages, self._thinking, self._cancelled = messages, thinking, cancelled
+        self._messages, self._thinking = messages, thinking
         self._begun = begun
         self._starts = [i for i, message in enumerate(messages) if message.role == "user"]
 
@@ -229,7 +224,7 @@ class ConversationTurns:
 
     def without(self, n: int) -> tuple[int, ...]:
         """The prompt's tokens without its first `n` turns. What remains keeps its tokens, unless
-        the template renders it differently. Raises PromptError, PromptCancelledError."""
+        the template renders it differently. Raises PromptError, Cancelled."""
         return self._prompt_without(n) + self._begun
 
     def _prompt_without(self, n: int) -> tuple[int, ...]:
@@ -238,7 +233,7 @@ class ConversationTurns:
         head = self._messages[: self._starts[0]]
         system = [message for message in head if message.role == "system"]
         left = [*system, *self._messages[self._starts[n] :]]
-        shorter = self._prompter.quoted(left, self._thinking, self._cancelled)
+        shorter = self._prompter.quoted(left, self._thinking)
         text, rest = self._text.encode(), unquoted(shorter).encode()
         removed = len(text) - len(rest)
         for start in reversed(cut_starts(text, rest)):
@@ -260,17 +255,17 @@ class ConversationTurns:
         found = []
         for messages in (edited, [*self._messages, *later]):
             with suppress(PromptError):
-                changed = self._prompter.as_tokens(messages, self._thinking, self._cancelled)
+                changed = self._prompter.as_tokens(messages, self._thinking)
                 found.append(common_prefix(self._tokens, changed))
         return tuple(found)
 
     @cached_property
     def _text(self) -> str:
-        return self._prompter.text(self._messages, self._thinking, self._cancelled)
+        return self._prompter.text(self._messages, self._thinking)
 
     @cached_property
     def _tokens(self) -> tuple[int, ...]:
-        return self._prompter.as_tokens(self._messages, self._thinking, self._cancelled)
+        return self._prompter.as_tokens(self._messages, self._thinking)
 
     @cached_property
     def _boundaries(self) -> dict[int, int]:

@@ -9,26 +9,33 @@ the decoder goes on with its own pre-norm states.
 Only the time differs from llama.cpp: `see` keeps the features, and `propose` takes in those of the
 accepted rows together with the first step. Rejected rows never reach the draft, and a round that
 drafts nothing costs it nothing.
+
+EAGLE-3.1's two norms are computed here because llama.cpp's eagle3 graph does not have them.
+`fc_norm`: the input of each target layer is normed before the encoder. The converter has multiplied
+the norm's weights into `fc.weight`, so only the scaling is left. `norm_output`: a state that the
+draft feeds back to itself passes the output norm first; the encoder's states do not. Source: vLLM
+pull request 42764.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Opening, Proposal, shifted
-from eaglechat.engine.drafters.eagle3.norms import Norms, norms_of
-from eaglechat.engine.drafters.eagle3.pairing import Variant, variant
-from eaglechat.engine.drafters.eagle3.tree import TreeGrower
-from eaglechat.engine.drafters.lazy_drafter import LazyDrafter, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
-from eaglechat.engine.drafters.waiting_rows import Boundary
+from eaglechat.engine.drafters.pairing import eagle_of
+from eaglechat.engine.drafters.rows import PendingRow, RowDrafter
+from eaglechat.engine.drafters.tree import TreeGrower
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import Branches
 from eaglechat.engine.llama.objects import Batch, Context
-from eaglechat.gguf.header import GGUFHeader
-from eaglechat.gguf.preflight import DRAFT_WINDOW, EXTRACT_LAYERS
-from eaglechat.wire.errors import InitError, ProcessError
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_tensor
+from eaglechat.gguf.preflight import DRAFT_WINDOW, EXTRACT_LAYERS, NORM_OUTPUT, NORMS_FEATURES
+from eaglechat.wire.errors import InitError, ModelLoadError, ProcessError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
@@ -51,10 +58,40 @@ _WINDOW_STEP = 64
 cache."""
 
 
-class Eagle3Drafter(LazyDrafter):
+_EPS = "eagle3.attention.layer_norm_rms_epsilon"
+
+
+@dataclass(frozen=True, eq=False)
+class Norms:
+    """The norms of a draft; by default none, as in EAGLE-3."""
+
+    eps: float = 1e-6
+    features: bool = False
+    output: Floats | None = None
+    """Weights [n_embd] of the output norm, if states that are fed back pass it."""
+
+    def of_features(self, features: Floats) -> Floats:
+        """Features [rows, 3 * n_embd], normed for the encoder."""
+        if not self.features:
+            return features
+        layers = features.reshape(len(features), EXTRACT_LAYERS, -1)
+        return self._scaled(layers).reshape(features.shape)
+
+    def of_states(self, states: Floats) -> Floats:
+        """The draft's own states [rows, n_embd], normed to be fed back."""
+        return states if self.output is None else self._scaled(states) * self.output
+
+    def _scaled(self, values: Floats) -> Floats:
+        """`values` with a root mean square of 1 along the last dimension."""
+        mean_square = np.mean(np.square(values), axis=-1, keepdims=True)
+        scaled: Floats = values / np.sqrt(mean_square + np.float32(self.eps))
+        return scaled
+
+
+class Eagle3Drafter(RowDrafter):
     """Drafts for one sequence of a target context. A row has the features of a position, and waits
-    until the token after it is known. What has been taken in has left the draft's KV cache again
-    where its window moved past it.
+    until the token after it is known. Positions older than the window have been dropped from the
+    draft's KV cache.
     """
 
     def __init__(
@@ -65,7 +102,7 @@ class Eagle3Drafter(LazyDrafter):
         window: int = 0,
         norms: Norms | None = None,
         seq_id: int | None = None,
-        name: Variant = "eagle3",
+        name: str = "eagle3",
     ) -> None:
         """`window` is the number of latest positions that the draft's KV cache keeps; 0 keeps all.
 
@@ -75,7 +112,7 @@ class Eagle3Drafter(LazyDrafter):
         Raises InitError when the two contexts do not fit each other.
         """
         _check_contexts(target, draft)
-        self.name: str = name
+        self.name = name
         self.layers = draft.model.target_layers
         """The target layers whose inputs it reads."""
         super().__init__(target, draft, EXTRACT_LAYERS * target.model.n_embd)
@@ -91,7 +128,12 @@ class Eagle3Drafter(LazyDrafter):
         self._trees = None
         if self._branches is not None:
             self._trees = TreeGrower(
-                draft, self._branches, self._batch, self._likeliest, self._norms, name=self.name
+                draft,
+                self._branches,
+                self._batch,
+                self._likeliest,
+                self._norms.of_states,
+                name=self.name,
             )
         draft.export_states()
         self.set_export(True)
@@ -115,12 +157,13 @@ class Eagle3Drafter(LazyDrafter):
 
     # --- what the target holds ---
 
-    def resume(self, tokens: Sequence[int], *, to_draft: bool) -> int:
+    def resume(self, tokens: Sequence[int]) -> int:
         kept = min(len(tokens), self.known)
         if kept <= self._taken:
             # The last row taken in was paired with a token that may have changed.
             kept = max(0, kept - 1)
-        if to_draft and self._is_blind(kept):
+        # A recurrent target would have to decode everything again.
+        if self._is_blind(kept) and self._target.n_rollback is None:
             kept = max(0, kept - min(_SEEN_AGAIN, self._window))
         self._rewind(kept)
         return kept
@@ -143,7 +186,7 @@ class Eagle3Drafter(LazyDrafter):
 
     def restore(self, length: int, mark: object) -> None:
         """Have the row of position `length` - 1 wait again, if it has been taken in since."""
-        assert isinstance(mark, Boundary)
+        assert isinstance(mark, PendingRow)
         if self._taken >= length - 1:
             self._rewind(length - 1)
             self._rows.put(mark)
@@ -174,7 +217,7 @@ class Eagle3Drafter(LazyDrafter):
 
     def take_in(self) -> None:
         """Write all waiting rows but the last, whose next token is not known, into the draft's KV
-        cache. Raises ProcessError, DecodeError."""
+        cache."""
         following = self._rows.tokens[1:]
         if following:
             self._take_in(following, n_quiet=len(following))
@@ -189,7 +232,7 @@ class Eagle3Drafter(LazyDrafter):
         self._take_in(following, n_quiet=n_quiet)
         if self._trees is not None and limits.is_tree and self.grows_trees:
             return self._trees.grow(limits, n_past, len(self._batch) - 1)
-        return self._chain(n_past, limits)
+        return limits.chain(self._guesses(n_past), self.name)
 
     def _take_in(self, following: Sequence[int], *, n_quiet: int) -> None:
         """Write as many waiting rows into the draft's KV cache as there are tokens in `following`,
@@ -217,7 +260,7 @@ class Eagle3Drafter(LazyDrafter):
                 output=first >= n_quiet,
                 states=states,
             )
-            decode(self.draft, self._batch)
+            self._decode()
         self._taken += len(following)
         self._rows.remove(0, len(following))
 
@@ -241,25 +284,18 @@ class Eagle3Drafter(LazyDrafter):
             raise ProcessError(f"the draft's encoder failed (llama.cpp status {status})")
         return self.draft.states(len(features))
 
-    def _chain(self, n_past: int, limits: Limits) -> Proposal:
-        """Draft token after token behind the last row of the batch just decoded."""
+    def _guesses(self, position: int) -> Iterator[tuple[int, float]]:
+        """Token after token behind the last row of the batch just decoded, each with its
+        probability; the pair of the first one stands at `position`."""
         row = len(self._batch) - 1
-        ids: list[int] = []
-        probabilities: list[float] = []
-        while len(ids) < limits.n_max:
-            if ids:
-                state = self._norms.of_states(self.draft.state(row))
-                self._batch.clear()
-                position = n_past - 1 + len(ids)
-                self._batch.add_tokens(ids[-1:], position, self._seq_id, output=True, states=state)
-                decode(self.draft, self._batch)
-                row = 0
-            token, probability = self._likeliest.of(self.draft.logits(row), row)
-            if not limits.keep([*probabilities, probability]):
-                break
-            ids.append(token)
-            probabilities.append(probability)
-        return Proposal.chain(ids, probabilities, self.name)
+        while True:
+            token, probability = self._likeliest.argmax(self.draft.logits(row), row)
+            yield token, probability
+            state = self._norms.of_states(self.draft.state(row))
+            self._batch.clear()
+            self._batch.add_tokens([token], position, self._seq_id, output=True, states=state)
+            self._decode()
+            row, position = 0, position + 1
 
 
 def draft_window(header: GGUFHeader | None, options: LoadOptions) -> int:
@@ -270,31 +306,35 @@ def draft_window(header: GGUFHeader | None, options: LoadOptions) -> int:
 
 
 def open_drafter(opening: Opening) -> Eagle3Drafter:
-    """Make the draft's context and the drafter. Raises InitError, ModelLoadError."""
-    target, options, owned = opening.target, opening.options, opening.owned
-    draft = owned.enter_context(
-        Context(
-            opening.model,
-            n_ctx=target.n_ctx,
-            n_batch=options.n_batch,
-            n_ubatch=_UBATCH,
-            n_threads=opening.n_threads,
-            n_seq=target.n_seq,
-            flash_attention=options.flash_attention,
-            kv_type=options.draft_kv_type,
-            other=target,
-        )
+    """Raises InitError, ModelLoadError."""
+    target = opening.target
+    draft = opening.context(n_ubatch=_UBATCH, n_seq=target.n_seq, other=target)
+    window = draft_window(opening.header, opening.options)
+    name = eagle_of(opening.header)
+    return Eagle3Drafter(target, draft, window=window, norms=norms_of(opening.header), name=name)
+
+
+def norms_of(draft: GGUFHeader) -> Norms:
+    """The norms that a draft's header names. Raises ModelLoadError."""
+    output = None
+    if draft.get(NORM_OUTPUT):
+        named = (tensor for tensor in draft.tensors if tensor.name == "output_norm.weight")
+        tensor = next(named, None)
+        if tensor is None or tensor.type != "F32" or tensor.shape != (draft.n_embd,):
+            raise ModelLoadError(
+                f"the draft {draft.path} norms what it feeds back ({NORM_OUTPUT}), but has no "
+                f"output_norm.weight of {draft.n_embd} values in F32; convert it again"
+            )
+        try:
+            output = np.frombuffer(read_tensor(draft, tensor), "<f4").astype(np.float32)
+        except (OSError, GGUFError) as error:
+            raise ModelLoadError(f"the draft cannot be read: {error}") from error
+    eps = draft.get(_EPS)
+    return Norms(
+        eps=eps if isinstance(eps, float) else Norms.eps,
+        features=bool(draft.get(NORMS_FEATURES)),
+        output=output,
     )
-    window = draft_window(opening.header, options)
-    drafter = Eagle3Drafter(
-        target,
-        draft,
-        window=window,
-        norms=norms_of(opening.header),
-        name=variant(opening.header),
-    )
-    owned.callback(drafter.close)
-    return drafter
 
 
 def _check_contexts(target: Context, draft: Context) -> None:

@@ -8,14 +8,12 @@ A level costs one decode of the draft, as a step of a chain does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits, Proposal, ProposedToken
-from eaglechat.engine.drafters.eagle3.norms import Norms
-from eaglechat.engine.drafters.lazy_drafter import decode
+from eaglechat.engine.drafters.base import Limits, Proposal, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import TRUNK, Branches
@@ -48,12 +46,13 @@ class TreeGrower:
         branches: Branches,
         batch: Batch,
         likeliest: Likeliest,
-        norms: Norms,
+        of_states: Callable[[Floats], Floats],
         *,
         name: str,
     ) -> None:
+        """`of_states` makes of the draft's states what it reads when they are fed back."""
         self._draft, self._branches, self._batch = draft, branches, batch
-        self._likeliest, self._norms, self._name = likeliest, norms, name
+        self._likeliest, self._of_states, self._name = likeliest, of_states, name
 
     def grow(self, limits: Limits, n_past: int, row: int) -> Proposal:
         """The likeliest tokens behind output row `row` of the batch just decoded, likeliest first,
@@ -61,7 +60,7 @@ class TreeGrower:
         after it also parts of the tree. Raises ProcessError."""
         self._free = list(range(1, self._branches.most))
         self._room = self._draft.n_ctx - n_past
-        state = self._norms.of_states(self._draft.state(row))[0].copy()
+        state = self._of_states(self._draft.state(row))[0].copy()
         frontier = self._children(None, row, state, limits)
         nodes = _likeliest(frontier, limits)
         depth = 0
@@ -78,7 +77,7 @@ class TreeGrower:
                     states=states[place : place + 1],
                 )
             decode(self._draft, self._batch)
-            states = self._norms.of_states(self._draft.states(len(going_on))).copy()
+            states = self._of_states(self._draft.states(len(going_on))).copy()
             frontier = [
                 child
                 for place, node in enumerate(going_on)
@@ -88,18 +87,15 @@ class TreeGrower:
             depth += 1
         places = {id(node): place for place, node in enumerate(nodes)}
         return Proposal(
-            ProposedToken(
-                node.id,
-                node.path[-1],
-                LAST_TOKEN if node.parent is None else places[id(node.parent)],
-                self._name,
-            )
-            for node in nodes
+            [node.id for node in nodes],
+            [node.path[-1] for node in nodes],
+            [LAST_TOKEN if node.parent is None else places[id(node.parent)] for node in nodes],
+            self._name,
         )
 
     def _children(self, node: Node | None, row: int, state: Floats, limits: Limits) -> list[Node]:
         path, chance = (node.path, node.chance) if node else ((), 1.0)
-        some = self._likeliest.some(self._draft.logits(row), limits.n_max, row)
+        some = self._likeliest.top_k(self._draft.logits(row), limits.n_max, row)
         return [
             Node(id, (*path, share), chance * share, node, state)
             for id, share in some

@@ -15,21 +15,21 @@ last token.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from eaglechat.engine.drafters.base import Limits, Opening, Proposal
-from eaglechat.engine.drafters.lazy_drafter import LazyDrafter, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
-from eaglechat.engine.drafters.mtp.pairing import ASSISTANT, STATES_OF_ALL_ROWS
+from eaglechat.engine.drafters.pairing import ASSISTANT, STATES_OF_ALL_ROWS
+from eaglechat.engine.drafters.rows import RowDrafter
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import TRUNK
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 
-class MtpDrafter(LazyDrafter):
+class MtpDrafter(RowDrafter):
     """Drafts chains for the one sequence of a target context. A row has the state of a position,
     and waits to be paired with the token after it."""
 
@@ -117,12 +117,12 @@ class MtpDrafter(LazyDrafter):
         self._rows.add(batch.tokens[first:last], [states], first)
 
     def take_in(self) -> None:
-        """Write all waiting pairs into the heads' KV cache. Raises DecodeError, ProcessError."""
+        """Write all waiting pairs into the heads' KV cache."""
         if len(self._rows):
             for head in range(self._n_heads if not self._is_assistant else 0):
                 self._begin(head)
                 self._add_waiting()
-                decode(self.draft, self._batch)
+                self._decode()
             self._all_taken()
 
     @property
@@ -130,16 +130,17 @@ class MtpDrafter(LazyDrafter):
         return self._before is not None
 
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        chain = self._chain if self._n_heads == 1 else self._chain_of_heads
-        return chain(n_past, id_last, limits)
+        guess = self._guesses if self._n_heads == 1 else self._guesses_of_heads
+        return limits.chain(guess(n_past, id_last), self.name)
 
     def accept(self, path: Sequence[int]) -> None:
         kept = [self._batch_start, *(self._batch_start + 1 + index for index in path)]
         first = max(self._batch_start, 0)
         self._rows.keep_path(first, [row - first for row in kept if row >= first])
 
-    def _chain(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        """Draft token after token with one head, which reads its own state of the one before."""
+    def _guesses(self, position: int, token: int) -> Iterator[tuple[int, float]]:
+        """Token after token behind `token`, each with its probability, by one head, which reads its
+        own state of the one before."""
         # The last token is drafted from in the batch of the waiting pairs if both fit in one.
         if not self._is_merged or len(self._rows) >= self.draft.n_batch:
             self.take_in()
@@ -147,46 +148,32 @@ class MtpDrafter(LazyDrafter):
         state = self._last_state()
         self._add_waiting()
         self._all_taken()
-        row, token, position = len(self._batch), id_last, n_past
-        ids: list[int] = []
-        probabilities: list[float] = []
+        row = len(self._batch)
         while True:
             self._batch.add_tokens([token], position, TRUNK, output=True, states=state)
-            decode(self.draft, self._batch)
-            token, probability = self._likeliest.of(self.draft.logits(row))
-            if not limits.keep([*probabilities, probability]):
-                break
-            ids.append(token)
-            probabilities.append(probability)
-            if len(ids) == limits.n_max:
-                break
+            self._decode()
+            token, probability = self._likeliest.argmax(self.draft.logits(row))
+            yield token, probability
             state = self.draft.state(row).copy()
             self._batch.clear()
             row, position = 0, position if self._is_assistant else position + 1
-        return Proposal.chain(ids, probabilities, self.name)
 
-    def _chain_of_heads(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        """Draft a token with each head. A head has a KV cache of its own for the drafted positions,
-        so each reads the whole chain so far."""
+    def _guesses_of_heads(self, n_past: int, id_last: int) -> Iterator[tuple[int, float]]:
+        """A token by each head. A head has a KV cache of its own for the drafted positions, so each
+        reads the whole chain so far."""
         self.take_in()
         tokens, states = [id_last], self._last_state()
-        ids: list[int] = []
-        probabilities: list[float] = []
-        for head in range(min(limits.n_max, self._n_heads)):
+        for head in range(self._n_heads):
             self._begin(head)
             last = len(tokens) - 1
             # All rows are outputs: beside rows that are not, llama.cpp exports the state of another
             # row.
             self._batch.add_tokens(tokens, n_past, TRUNK, output=True, states=states)
-            decode(self.draft, self._batch)
-            token, probability = self._likeliest.of(self.draft.logits(last))
-            if not limits.keep([*probabilities, probability]):
-                break
-            ids.append(token)
-            probabilities.append(probability)
+            self._decode()
+            token, probability = self._likeliest.argmax(self.draft.logits(last))
+            yield token, probability
             tokens.append(token)
             states = np.concatenate([states, self.draft.state(last)])
-        return Proposal.chain(ids, probabilities, self.name)
 
     def _begin(self, head: int) -> None:
         """Start a batch for a head, without what it wrote behind the pairs taken in."""
@@ -225,22 +212,7 @@ class MtpDrafter(LazyDrafter):
 
 
 def open_drafter(opening: Opening) -> MtpDrafter:
-    """Make the heads' context and the drafter. Raises ModelLoadError."""
-    target, options, owned = opening.target, opening.options, opening.owned
+    """Raises ModelLoadError."""
+    heads = opening.context(n_outputs=N_DRAFT_MAX_LIMIT + 1, other=opening.target, runs_heads=True)
     header = opening.header
-    heads = owned.enter_context(
-        Context(
-            opening.model,
-            n_ctx=target.n_ctx,
-            n_batch=options.n_batch,
-            n_threads=opening.n_threads,
-            n_outputs=N_DRAFT_MAX_LIMIT + 1,
-            flash_attention=options.flash_attention,
-            kv_type=options.draft_kv_type,
-            other=target,
-            runs_heads=True,
-        )
-    )
-    drafter = MtpDrafter(target, heads, header.n_mtp_heads or 1, header.architecture)
-    owned.callback(drafter.close)
-    return drafter
+    return MtpDrafter(opening.target, heads, header.n_mtp_heads or 1, header.architecture)

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from eaglechat.engine.drafters.base import common_prefix
+
 _ROOM = 8
 """A reply begins with at least 1/8 of the context free, or with room for all it may write."""
 _FREED, _FREED_TO_READ_AGAIN = 4, 2
@@ -54,7 +56,7 @@ class ContextWindow:
         """The prompt's tokens without the turns that have left."""
 
     @property
-    def tokens_left(self) -> int:
+    def tokens_dropped(self) -> int:
         """The number of tokens of the turns that have left."""
         return len(self._prompt) - len(self.tokens)
 
@@ -119,11 +121,3 @@ def cut_starts(before: Sequence[int], after: Sequence[int]) -> range:
         return range(0)
     alike_behind = common_prefix(before[::-1], after[::-1])
     return range(len(after) - alike_behind, common_prefix(before, after) + 1)
-
-
-def common_prefix(one: Sequence[int | None], other: Sequence[int | None]) -> int:
-    """The length of the longest common prefix of two sequences."""
-    for index, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return index
-    return min(len(one), len(other))

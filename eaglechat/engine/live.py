@@ -1,4 +1,4 @@
-"""Parameters that may change while a reply is written."""
+"""What may change while a reply is written."""
 
 from __future__ import annotations
 

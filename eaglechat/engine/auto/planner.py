@@ -1,0 +1,145 @@
+"""Decides what each round drafts, and learns from what came of it.
+
+Who chooses the length: the settings, if they name one. If they say "auto", `controller` does; a
+fault in it makes the rest of the reply plain, never ends it, and the next reply has a fresh one.
+Each draft model has a controller, and `new_reply` compares them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
+from eaglechat.engine.auto.controller import CLEARLY, Controller
+from eaglechat.engine.auto.plain_checks import PlainChecks
+from eaglechat.engine.auto.plan import Allowed, Plan, shapes_open
+from eaglechat.engine.drafters.base import Limits, Proposal
+from eaglechat.engine.drafters.guard import GuardedDrafters
+from eaglechat.wire.protocol import AUTO, Speculation
+from eaglechat.wire.records import NGRAM, Round
+
+T = TypeVar("T")
+
+
+class Planner:
+    """Plans the rounds of all replies of a loaded pair."""
+
+    def __init__(self, drafters: GuardedDrafters, calibrations: Mapping[str, Calibration]) -> None:
+        """`calibrations` are by the name of a draft model; empty stands for n-grams alone."""
+        self._drafters = drafters
+        self._calibrations = calibrations
+        self._controllers: dict[str, Controller] = {}
+        """What auto has learnt, by the name of the draft model in use."""
+        self._fastest = ""
+        """The draft model that auto chose last; empty for the first."""
+        self._checks = PlainChecks()
+        self._has_failed = False
+        self._failure: str | None = None
+
+    def new_reply(
+        self, want: Speculation, n_past: int, n_again: Callable[[int], int], *, goes_on: bool
+    ) -> None:
+        """A reply to a prompt of `n_past` tokens begins, or goes on and keeps its ledger.
+        `n_again(known)`: prompt tokens that the target has to decode again for a draft model that
+        knows the first `known` positions."""
+        self._has_failed = False
+        self._checks = PlainChecks(goes_on=goes_on)
+        self._drafters.new_reply(want, self._fastest_model(want, n_past, n_again))
+        if not goes_on:
+            self._ask(Controller.new_reply, None)
+
+    def _fastest_model(self, want: Speculation, n_past: int, n_again: Callable[[int], int]) -> str:
+        """The draft model that auto chooses; empty for the first. A model that has to catch up is
+        chosen if it is faster nevertheless. With a length that is set, nothing is learnt that could
+        be compared, so the latest choice stands."""
+        models = self._drafters.working
+        if self._fastest not in [model.name for model in models]:
+            self._fastest = ""
+        is_open = want.drafter == want.n_draft_max == AUTO
+        if not is_open or len(models) < 2:
+            return self._fastest
+        ms: dict[str, float] = {}
+        for model in models:
+            shapes = shapes_open(want.shape, model.grows_trees)
+            hoped = partial(
+                Controller.hoped_ms, n_past=n_past, n_again=n_again(model.known), shapes=shapes
+            )
+            ms[model.name] = self._ask(hoped, math.inf, of=model.name)
+        fastest = min(ms, key=ms.__getitem__)
+        if ms[fastest] * CLEARLY < ms.get(self._fastest or models[0].name, math.inf):
+            self._fastest = fastest
+        return self._fastest
+
+    def look_up_limits(self, want: Speculation, room: int) -> Limits:
+        """Bounds of what n-grams may propose, if there is room for `room` tokens."""
+        n_max = room if want.n_draft_max == AUTO else min(want.n_draft_max, room)
+        is_on = self._drafters.on and (want.ngram or want.drafter == NGRAM)
+        return Limits(n_max if is_on else 0, want.n_min, want.p_min)
+
+    def choose(self, want: Speculation, found: Proposal, n_past: int, room: int) -> Plan:
+        """The plan of a round behind `n_past` tokens that has room for `room` drafted ones, and for
+        which n-grams `found` something or nothing.
+
+        With an automatic length: the length and shape that are expected to be fastest, or as much
+        of what n-grams found as pays. With a length that is set: all that n-grams found, else a
+        draft of this length, in the shape that is expected to be faster. With either, now and then
+        nothing, to measure plain decoding.
+        """
+        drafters, nothing = self._drafters, Plan(0)
+        if not drafters.on:
+            return nothing
+        n_waiting, n_most = drafters.waiting, min(room, drafters.longest)
+        shapes = shapes_open(want.shape, drafters.grows_trees)
+        if want.n_draft_max == AUTO:
+            if self._checks.is_due(None):
+                return self._ask(Controller.plain_check, Plan(0, is_plain_check=True))
+            allowed = Allowed(n_most, want.n_min, shapes)
+            plan = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), nothing)
+            if found:
+                instead = self._ask(lambda one: one.worth_taking(plan, found), None)
+                if instead is not None and instead.n >= want.n_min:
+                    return instead
+            return plan
+        if self._checks.is_due(want.n_draft_max):
+            return Plan(0, is_plain_check=True)
+        n_most = min(want.n_draft_max, n_most)
+        plan = Plan(n_most, shapes[0])
+        if len(shapes) > 1 and n_most > 1:
+            allowed = Allowed(n_most, n_most, shapes, plain=False)
+            plan = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), Plan(n_most))
+        return Plan(len(found), taken=found, is_chosen=plan.is_chosen) if found else plan
+
+    def observe(
+        self, plan: Plan, round_: Round, found: Proposal, n_waiting: int, draft_ms: float
+    ) -> None:
+        """The round that followed a plan was written. `n_waiting` rows waited for the draft model
+        before it, and it took `draft_ms` until its proposal was made."""
+        # The times of a round in which a drafter failed say nothing about others.
+        if plan.is_chosen and not self._drafters.has_failed:
+            self._ask(lambda one: one.observe(plan, round_, found, n_waiting, draft_ms), None)
+        self._checks.add(round_)
+
+    def failure(self) -> str | None:
+        """What has failed since this was last asked."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    def _ask(self, question: Callable[[Controller], T], otherwise: T, of: str | None = None) -> T:
+        """What the controller of a draft model answers, by default of the one in use; `otherwise`
+        once one has failed in this reply."""
+        if self._has_failed:
+            return otherwise
+        name = self._drafters.model_name if of is None else of
+        try:
+            if name not in self._controllers:
+                calibration = self._calibrations.get(name, NOT_CALIBRATED)
+                self._controllers[name] = Controller(calibration)
+            return question(self._controllers[name])
+        except Exception as error:
+            self._controllers.pop(name, None)
+            self._has_failed = True
+            self._failure = f"the automatic draft length failed: {type(error).__name__}: {error}"
+            return otherwise

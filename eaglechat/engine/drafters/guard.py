@@ -1,0 +1,187 @@
+"""The draft models of the loop. One may fail; none ends a reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
+
+from eaglechat.engine.drafters.base import Drafter, Limits, Proposal, Spent
+from eaglechat.engine.llama.objects import Batch
+from eaglechat.wire.errors import EngineError
+from eaglechat.wire.protocol import AUTO, Speculation
+
+T = TypeVar("T")
+
+
+class Mark(NamedTuple):
+    """What a draft model needs to go on from a position."""
+
+    model_name: str
+    state: object
+    """`Drafter.mark`: of a type of its own for each kind of draft model."""
+
+
+class GuardedDrafters:
+    """While speculation is off, nothing is proposed and nothing seen. A draft model that raises is
+    out until the pair is loaded again: what it knows is lost, and what failed once would cost each
+    further reply a prompt that is read again.
+
+    Of several draft models one is in use, from a reply's beginning to its end. The others see
+    nothing meanwhile.
+    """
+
+    def __init__(self, models: Sequence[Drafter], *, can_draft: bool) -> None:
+        """The first of `models` is used until a reply asks for another. `can_draft` is False for a
+        target that cannot take back rejected tokens."""
+        self._models = tuple(models)
+        self._model = self._models[0] if models else None
+        """The one in use."""
+        self._failed: dict[str, str] = {}
+        """By the name of a model that has failed: why."""
+        self._failure: str | None = None
+        self._can_draft = self.on = can_draft
+        for model in models:
+            model.set_export(model is self._model)
+
+    @property
+    def model_name(self) -> str:
+        """The draft model in use; empty without one."""
+        return self._model.name if self._model is not None else ""
+
+    @property
+    def working(self) -> list[Drafter]:
+        """Those that have not failed."""
+        return [model for model in self._models if model.name not in self._failed]
+
+    def new_reply(self, want: Speculation, fastest: str = "") -> None:
+        """A reply begins. Where the settings leave the draft model to auto, it is `fastest`, or
+        the first that works if that is empty."""
+        wanted = fastest if want.drafter == AUTO else want.drafter
+        named = [model for model in self._models if wanted in ("", model.name)]
+        works = [model for model in named if model in self.working]
+        chosen = next(iter([*works, *named]), None)
+        self._failure = None
+        if chosen is not self._model:
+            self._try(lambda model: model.set_export(False), None)
+            self._model = chosen
+            self._try(lambda model: model.set_export(self.on), None)
+        self.follow(want)
+        if self.on:
+            self._failure = self._failed.get(self.model_name, self._failure)
+
+    def follow(self, want: Speculation) -> None:
+        """Go on or off, as the settings now are."""
+        is_on = self._can_draft and want.enabled and want.drafter != "none"
+        if self.on != is_on:
+            self.on = is_on
+            self._try(lambda model: model.set_export(is_on), None)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a draft model has failed since `failure` was last asked."""
+        return self._failure is not None
+
+    def failure(self) -> str | None:
+        """What has failed since this was last asked, or is missed in this reply."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    # --- what the target holds ---
+
+    def is_behind(self, length: int) -> bool:
+        """Whether the draft model has yet to see some of the first `length` positions."""
+        return self._in_play is not None and self._in_play.known < length
+
+    def resume(self, tokens: Sequence[int]) -> int:
+        """As `Drafter.resume`. While speculation is off, the target keeps all tokens."""
+        kept = len(tokens)
+        if self.on:
+            kept = self._try(lambda model: model.resume(tokens), kept)
+        self.forget(tokens[:kept])
+        return kept
+
+    def forget(self, tokens: Sequence[int]) -> None:
+        """The target holds these tokens, and nothing behind them."""
+        for model in self.working:
+            if model.known > len(tokens):
+                self._try(lambda one: one.resume(tokens), 0, model)
+
+    def mark(self) -> Mark | None:
+        """What the draft model in use needs to go on from here; None without a draft model, and
+        while it is off or has failed."""
+        state = self._try(lambda model: model.mark(), None) if self.on else None
+        return None if state is None else Mark(self.model_name, state)
+
+    def restore(self, length: int, mark: Mark | None) -> None:
+        """Go back to a mark behind `length` positions, unless it is another draft model's."""
+        if mark is not None and mark.model_name == self.model_name:
+            self._try(lambda model: model.restore(length, mark.state), None)
+
+    def shift(self, start: int, end: int) -> None:
+        for model in self.working:
+            self._try(lambda one: one.shift(start, end), None, model)
+
+    # --- a round ---
+
+    @property
+    def _in_play(self) -> Drafter | None:
+        """The draft model in use; None while it is off or if it has failed."""
+        is_in = self.on and self.model_name not in self._failed
+        return self._model if is_in else None
+
+    @property
+    def spent(self) -> Spent:
+        return self._model.spent if self._model is not None else Spent()
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that the draft model can propose now; 0 if there is none."""
+        return self._in_play.longest if self._in_play is not None else 0
+
+    @property
+    def grows_trees(self) -> bool:
+        return self._in_play is not None and self._in_play.grows_trees
+
+    @property
+    def waiting(self) -> int:
+        """Rows that the draft model has not taken in."""
+        return self._in_play.waiting if self._in_play is not None else 0
+
+    def take_in(self) -> None:
+        if self.on:
+            self._try(lambda model: model.take_in(), None)
+
+    def see(self, batch: Batch) -> None:
+        if self.on:
+            self._try(lambda model: model.see(batch), None)
+
+    def draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+        """What the draft model proposes; see `Drafter.propose`."""
+        if not self.on or limits.n_max == 0:
+            return Proposal()
+        proposal = self._try(lambda model: model.propose(n_past, id_last, limits), Proposal())
+        return proposal if len(proposal) >= limits.n_min else Proposal()
+
+    def accept(self, path: Sequence[int]) -> None:
+        if self.on:
+            self._try(lambda model: model.accept(path), None)
+
+    # --- failures ---
+
+    def _try(self, call: Callable[[Drafter], T], otherwise: T, model: Drafter | None = None) -> T:
+        """What a draft model answers, by default the one in use; `otherwise` if there is none or
+        it fails, now or before."""
+        model = model or self._model
+        if model is None or model.name in self._failed:
+            return otherwise
+        try:
+            return call(model)
+        except Exception as error:
+            is_ours = isinstance(error, EngineError)
+            cause = str(error) if is_ours else f"{type(error).__name__}: {error}"
+            said = f"the draft failed: {cause}; load the pair again to try it again"
+            self._failed[model.name] = self._failure = said
+            with suppress(Exception):
+                model.set_export(False)
+            return otherwise

@@ -1,0 +1,338 @@
+"""The speculative loop: draft, verify, accept, round after round.
+
+Verification is sample-and-match. The batch [last token, *proposal] gives a row of logits behind
+each token. The target's sampler draws its own token from the first row; while the token it draws is
+a proposed one, the row behind that one is next. So every token is drawn from the target's own
+distribution, whatever was proposed and at any temperature. Source: llama.cpp's
+examples/speculative-simple.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator as Stream
+from contextlib import closing
+from functools import partial
+from types import MappingProxyType
+
+from eaglechat.engine.auto.calibration import Calibration
+from eaglechat.engine.auto.planner import Planner
+from eaglechat.engine.cache import CacheState
+from eaglechat.engine.clock import ms_since
+from eaglechat.engine.drafters.base import MOST_WAITING, Drafter, Proposal
+from eaglechat.engine.drafters.guard import GuardedDrafters
+from eaglechat.engine.drafters.ngram import look_up
+from eaglechat.engine.live import Live
+from eaglechat.engine.llama.objects import Context
+from eaglechat.engine.reply import ReplyState
+from eaglechat.engine.templates.dialect import ReplyParts
+from eaglechat.engine.window import ContextWindow, PromptTurns
+from eaglechat.wire.cancelling import check
+from eaglechat.wire.errors import Cancelled, PromptError
+from eaglechat.wire.load_options import CHECKPOINTS_MIB
+from eaglechat.wire.protocol import AUTO, Sampling, Speculation
+from eaglechat.wire.records import (
+    N_DRAFT_MAX_LIMIT,
+    DraftToken,
+    FinishReason,
+    Prefill,
+    ReplyEnd,
+    ReplyTimings,
+    Round,
+    RoundTimings,
+    SpeculationOff,
+    Window,
+    sums,
+)
+
+ReplyEvent = Window | Prefill | Round | SpeculationOff | ReplyEnd
+
+
+class Generator:
+    """Writes replies with one target context, n-grams, and draft models if there are any.
+
+    The KV caches live on between replies: tokens that a prompt shares with those already there are
+    not decoded again.
+    """
+
+    def __init__(
+        self,
+        target: Context,
+        models: Sequence[Drafter] = (),
+        calibrations: Mapping[str, Calibration] = MappingProxyType({}),
+        checkpoint_bytes: int = CHECKPOINTS_MIB << 20,
+    ) -> None:
+        """The first of `models` drafts until another is faster or asked for. `calibrations` are by
+        their names; empty stands for n-grams alone."""
+        self._target = target
+        self._drafters = GuardedDrafters(models, can_draft=target.n_rollback != 0)
+        self._cache = CacheState(target, self._drafters, checkpoint_bytes)
+        self._planner = Planner(self._drafters, calibrations)
+        self._reading_ms = 0.0
+        """Milliseconds that reading prompts has taken."""
+        self._learning_ms = 0.0
+        """Milliseconds that learning from the last round took: they are of the next one."""
+
+    def close(self) -> None:
+        self._cache.close()
+
+    @property
+    def cached(self) -> Sequence[int]:
+        """The tokens that the target's KV cache holds."""
+        return tuple(self._cache.tokens)
+
+    @property
+    def checkpoints(self) -> tuple[int, int]:
+        """The number of saved recurrent states, and their bytes."""
+        return len(self._cache.checkpoints), self._cache.checkpoints.n_bytes
+
+    def would_read(
+        self, prompt: Sequence[int], turns: PromptTurns, max_tokens: int | None
+    ) -> tuple[int, Sequence[int]]:
+        """The first turn that a reply to `prompt` would have in the context, and the tokens from
+        there on. Nothing changes. Raises PromptError, Cancelled."""
+        cache, n_ctx = self._cache, self._target.n_ctx
+        window = ContextWindow(prompt, turns, n_ctx, can_shift=cache.can_shift)
+        window.fit(max_tokens or n_ctx, cache.first_turn, cache.tokens)
+        _check_fits(window.tokens, n_ctx)
+        return window.first_turn, window.tokens
+
+    def reply(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        live: Live,
+        *,
+        seed: int,
+        turns: PromptTurns | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        parts: ReplyParts | None = None,
+        top: int = 0,
+        boundaries: Callable[[], Sequence[int]] = tuple,
+    ) -> Iterator[ReplyEvent]:
+        """Prefill `prompt`, then yield a Round for each pass, and a ReplyEnd at the end, also if
+        the request is cancelled.
+
+        If the context has no room for all of it, the oldest of its `turns` leave, before the reply
+        and while it is written; a Window tells of each time. `boundaries` gives positions in the
+        prompt up to which the next prompt may be the same. It is called only if the target has a
+        recurrent state, which cannot be rewound. Raises PromptError, DecodeError; a failing drafter
+        ends speculation, never the reply.
+        """
+        if not prompt:
+            raise PromptError("the prompt is empty")
+        live.has_begun = True
+        began = time.perf_counter()
+        prefill_ms: float | None = None
+        rounds: list[RoundTimings] = []
+        prefill = Prefill(0, 0, 0)
+        reply = ReplyState(
+            self._target,
+            prompt,
+            sampling,
+            seed=seed,
+            max_tokens=max_tokens,
+            stop=stop,
+            parts=parts,
+            top=top,
+        )
+        with closing(reply):
+            try:
+                window = ContextWindow(
+                    prompt, turns, self._target.n_ctx, can_shift=self._cache.can_shift
+                )
+                goes_on = parts is not None and bool(parts.begun)
+                yield from self._open(window, reply, live.speculation, goes_on=goes_on)
+                ends = () if self._target.n_rollback is None else boundaries()
+                ends = [end - window.tokens_dropped for end in ends]
+                for prefill in self._read(window.tokens[:-1], live.speculation, ends):
+                    yield prefill
+                prefill_ms = ms_since(began)
+                began = time.perf_counter()
+                while reply.finish is None:
+                    reading_ms = self._reading_ms
+                    # Read once: a change from another thread waits for the next round.
+                    want = live.speculation
+                    reply.follow_temperature(live.temperature)
+                    self._drafters.follow(want)
+                    yield from self._make_room(window, want)
+                    given = yield from self._end_reasoning(live, reply, want)
+                    if self._cache.is_behind:
+                        # Speculation was switched on: the drafter has yet to see these.
+                        yield from self._read([*self._cache.tokens], want)
+                    check()
+                    # Reading again in mid-reply is no generation; all else since the last round is.
+                    began += (self._reading_ms - reading_ms) / 1000.0
+                    round_ = self._round(reply, want, len(rounds), given, began)
+                    began += round_.timings.total_ms / 1000.0
+                    rounds.append(round_.timings)
+                    failure = self._drafters.failure() or self._planner.failure()
+                    if failure is not None:
+                        yield SpeculationOff(failure)
+                    yield round_
+            except Cancelled:
+                reply.finish = FinishReason.CANCELLED
+            timings = ReplyTimings(
+                prefill_ms=ms_since(began) if prefill_ms is None else prefill_ms,
+                prefill_tokens=prefill.done - prefill.reused,
+                reused_tokens=prefill.reused,
+                generation_ms=sum(one.total_ms for one in rounds),
+                **sums(rounds),
+            )
+            yield reply.end(timings)
+
+    def _round(
+        self,
+        reply: ReplyState,
+        want: Speculation,
+        index: int,
+        given: tuple[int, ...],
+        began: float,
+    ) -> Round:
+        """One pass: look up, choose, draft, verify, accept, learn. `began` is when the round before
+        ended, as `time.perf_counter` has it."""
+        cache, drafters, planner = self._cache, self._drafters, self._planner
+        started, spent = time.perf_counter(), drafters.spent
+        length = want.n_draft_max if drafters.on else 0
+        if length == AUTO and drafters.waiting > MOST_WAITING:
+            # Plain rounds leave rows that the draft model has not taken in. More of them would make
+            # trying a draft too dear.
+            drafters.take_in()
+        n_past, id_last, n_waiting = len(cache.tokens), reply.id_last, drafters.waiting
+        room = max(0, min(cache.longest_draft, reply.tokens_left - 1))
+
+        bounds, looking_up = planner.look_up_limits(want, room), time.perf_counter()
+        found = look_up(cache.tokens, id_last, bounds)
+        look_up_ms = ms_since(looking_up) if bounds.n_max > 0 else 0.0
+        plan = planner.choose(want, found, n_past, room)
+        proposal = plan.taken or drafters.draft(n_past, id_last, plan.limits(want))
+        proposed_ms, proposed = ms_since(started), drafters.spent
+
+        verify_ms = cache.decode(id_last, proposal)
+        sampling_began = time.perf_counter()
+        tokens, path, n_tested, likely = reply.verify(proposal, cache.room)
+        sample_ms = ms_since(sampling_began)
+        cache.accept(path)
+        total_ms = ms_since(began)
+
+        spent_now = drafters.spent
+        planning_ms = proposed_ms - (sum(proposed) - sum(spent)) - look_up_ms
+        round_ = Round(
+            index=index,
+            n_draft_max=plan.n if length == AUTO else length,
+            drafted=self._recorded(proposal),
+            n_tested=n_tested,
+            n_accepted=len(path),
+            tokens=tuple(tokens),
+            n_past=len(cache.tokens),
+            timings=RoundTimings(
+                draft_ms=spent_now.draft_ms - spent.draft_ms + look_up_ms,
+                verify_ms=verify_ms,
+                process_ms=spent_now.process_ms
+                - spent.process_ms
+                + planning_ms
+                + self._learning_ms,
+                sample_ms=sample_ms,
+                total_ms=total_ms,
+            ),
+            auto=plan.state,
+            given=given,
+            likely=tuple(likely),
+            is_plain_check=plan.is_plain_check,
+        )
+        learning = time.perf_counter()
+        planner.observe(plan, round_, found, n_waiting, proposed_ms)
+        self._learning_ms = ms_since(learning)
+        return round_
+
+    def _recorded(self, proposal: Proposal) -> tuple[DraftToken, ...]:
+        piece = self._target.model.piece
+        tokens = zip(proposal.ids, proposal.probabilities, proposal.parents, strict=True)
+        return tuple(
+            DraftToken(id, piece(id).decode(errors="replace"), likely, parent, proposal.drafter)
+            for id, likely, parent in tokens
+        )
+
+    def _open(
+        self, window: ContextWindow, reply: ReplyState, want: Speculation, *, goes_on: bool
+    ) -> Iterator[Window]:
+        """Have turns leave for which the context has no room, and choose who drafts. Raises
+        PromptError, Cancelled."""
+        cache = self._cache
+        before = window.fit(reply.tokens_left, cache.first_turn, cache.tokens)
+        kv_kept = before is window.tokens or cache.shift(before, window.tokens)
+        cache.first_turn = window.first_turn
+        n_again = partial(cache.n_again, window.tokens)
+        self._planner.new_reply(want, len(window.tokens), n_again, goes_on=goes_on)
+        if window.first_turn > 0:
+            yield Window(window.first_turn, window.tokens_dropped, kv_kept)
+        _check_fits(window.tokens, self._target.n_ctx)
+
+    def _read(
+        self, tokens: Sequence[int], want: Speculation, boundaries: Sequence[int] = ()
+    ) -> Iterator[Prefill]:
+        """Bring the KV caches to exactly `tokens`, chunk by chunk. The draft model takes them in if
+        it may draft; otherwise they wait for it, at no cost. A checkpoint is saved at the end and
+        at `boundaries`, behind which a later prompt may differ. Raises DecodeError, Cancelled."""
+        cache, n_batch = self._cache, self._target.n_batch
+        started = time.perf_counter()
+        reused = cache.resume(tokens)
+        self._reading_ms += ms_since(started)
+        yield Prefill(reused, len(tokens), reused)
+        ends = [*sorted({end for end in boundaries if reused < end < len(tokens)}), len(tokens)]
+        for start, end in zip([reused, *ends], ends, strict=False):
+            for first in range(start, end, n_batch):
+                # The time that the caller takes between two chunks does not count.
+                started, last = time.perf_counter(), min(first + n_batch, end)
+                check()
+                cache.read(tokens[first:last])
+                if want.n_draft_max != 0:
+                    self._drafters.take_in()
+                if last == end:
+                    cache.save_checkpoint()
+                self._reading_ms += ms_since(started)
+                yield Prefill(last, len(tokens), reused)
+
+    def _make_room(self, window: ContextWindow, want: Speculation) -> Iterator[Window | Prefill]:
+        """Have the oldest turns leave when a reply has come to the end of the context."""
+        cache = self._cache
+        if cache.room > N_DRAFT_MAX_LIMIT + 1:
+            return
+        # The prompt's last token is the first that a round decodes.
+        before, written = window.tokens[:-1], cache.tokens[len(window.tokens) - 1 :]
+        try:
+            moved = window.move(len(written))
+        except PromptError:
+            # The template refuses the shorter conversation: the reply ends where the context does.
+            return
+        if not moved:
+            return
+        cache.first_turn = window.first_turn
+        kv_kept = cache.shift(before, window.tokens[:-1])
+        yield Window(window.first_turn, window.tokens_dropped, kv_kept)
+        if not kv_kept:
+            yield from self._read([*window.tokens[:-1], *written], want)
+
+    def _end_reasoning(
+        self, live: Live, reply: ReplyState, want: Speculation
+    ) -> Stream[Prefill, None, tuple[int, ...]]:
+        """If the user wants the answer now, read the tokens that end the reasoning as if they had
+        been sampled. Returns them; none if nobody asked or there is no reasoning to end."""
+        if not live.answer_now:
+            return ()
+        live.answer_now = False
+        id_last = reply.id_last
+        given = reply.end_reasoning(context_left=self._cache.room)
+        if given:
+            yield from self._read([*self._cache.tokens, id_last, *given[:-1]], want)
+        return given
+
+
+def _check_fits(prompt: Sequence[int], n_ctx: int) -> None:
+    if len(prompt) >= n_ctx:
+        raise PromptError(
+            f"the prompt has {len(prompt):,} tokens, the context holds {n_ctx:,}; shorten it, or "
+            "load the pair with a larger context (engine.n_ctx)"
+        )
