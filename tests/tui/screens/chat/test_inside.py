@@ -125,9 +125,7 @@ async def test_a_click_on_a_token_of_the_selected_reply_opens_its_round(
 async def test_an_engine_that_does_not_report_it_is_named(drive: Drive) -> None:
     user = drive()
     user.engine.engine_name = "llama-server"
-    user.engine.can = msgspec.structs.replace(
-        user.engine.can, draft_text=False, probabilities=False, likely=False
-    )
+    user.engine.can = msgspec.structs.replace(user.engine.can, own=False)
     async with user:
         await user.open_chat()
         await user.ask("Which colour?")
