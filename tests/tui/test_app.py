@@ -139,7 +139,7 @@ async def test_other_prompts_are_measured_and_the_pair_keeps_what_was_fastest(
         await user.open_chat()
         # Nothing was asked yet.
         await user.command("chat.compare", to=CompareScreen)
-        await user.sees("Of chat, heat ")
+        await user.sees("Of the prompt “chat”, heat ")
         await user.sees("as fast as plain with length 3. Of 320 tokens of each, over 8 prompts")
         for name in ("chat", "code", "long file", "reasoning"):
             await user.sees(f"  {name} ")

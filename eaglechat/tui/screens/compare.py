@@ -256,7 +256,9 @@ class CompareScreen(EagleScreen[Speculation]):
             now = before_writing(comparison.loading, comparison.prefill)
         limit = plural(comparison.minutes, "minute")
         left = format_seconds(comparison.seconds_left)
-        where = f"{comparison.prompt}, heat {len(comparison.heats) + 1}"
+        prompt = comparison.prompt
+        prompt = prompt if self._is_of_question else f"the prompt “{prompt}”"
+        where = f"{prompt}, heat {len(comparison.heats) + 1}"
         return (
             f"Up to {limit}, until it can tell; at most {left} left. Of {where}: {now}. "
             "All continue the same text in turn."
