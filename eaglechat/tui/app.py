@@ -23,6 +23,7 @@ from textual.signal import Signal
 from textual.theme import Theme
 from textual.timer import Timer
 
+import eaglechat.tui.textual_fixes  # noqa: F401
 from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.chat.store import ChatStore
 from eaglechat.hub.desk import HubDesk

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
-from textual._compositor import Compositor, CompositorMap
 from textual.drivers._writer_thread import WriterThread
 
 
@@ -36,23 +35,3 @@ if sys.platform != "win32":
             driver.resume_application_mode()
 
     LinuxDriver._sigcont_application = _resume  # type: ignore[assignment,method-assign]
-
-
-class WholeCompositor(Compositor):
-    """Redraws everything that a layout moved.
-
-    If a widget's size is asked for between scrolling and the next layout, Textual makes a new map
-    then and takes it as drawn, so what moved in between stays where it was on the screen.
-    """
-
-    @property
-    def full_map(self) -> CompositorMap:
-        drawn = self._full_map if self._visible_map is None else self._visible_map
-        was_due = self._full_map_invalidated
-        now = super().full_map
-        if was_due:
-            moved = (
-                place.clip.intersection(place.region) for _, place in now.items() ^ drawn.items()
-            )
-            self._dirty_regions.update(filter(None, moved))
-        return now

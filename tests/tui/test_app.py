@@ -16,11 +16,10 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.compare import CompareScreen, ContendersDialog
 from eaglechat.tui.screens.dialogs import MessageDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.widgets.meters import RoundStrip
+from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.panel.tick import Tick
-from eaglechat.tui.widgets.transcript.entry import QuestionEntry, TranscriptEntry, WindowMark
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import Capabilities
@@ -50,7 +49,7 @@ async def test_a_chat_from_the_menu_to_the_end(drive: Drive) -> None:
         ]
         await user.more_rounds(4)
         await user.until(
-            lambda: "↑5" in user.chat.query_one(RoundStrip).render().plain, "the mark of the change"
+            lambda: "↑5" in user.chat.query_one(Measures).render().plain, "the mark of the change"
         )
 
         await user.press("escape")
@@ -392,13 +391,12 @@ async def test_history_is_written_as_the_chat_goes_and_reopened(
 async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_path: Path) -> None:
     def above_the_mark(user: Driver) -> list[str]:
         """The questions that are marked as no longer in the context."""
-        entries = [*user.chat.query_one(Transcript).query(TranscriptEntry)]
-        marks = [entry for entry in entries if isinstance(entry, WindowMark)]
+        entries = user.chat.transcript.rows.entries
+        marks = [place for place, entry in enumerate(entries) if entry.kind == "window"]
         if not marks:
             return []
         (mark,) = marks
-        above = entries[: entries.index(mark)]
-        return [entry.body.text for entry in above if type(entry) is QuestionEntry]
+        return [entry.text for entry in entries[:mark] if entry.kind == "question"]
 
     async with drive() as user:
         user.engine.turns_in_context, user.engine.reply = 2, "In short: yes."

@@ -9,9 +9,9 @@ import pytest
 
 from eaglechat.settings import Settings, SpeculationSettings, load
 from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
+from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.panel.segments import Segments
-from eaglechat.tui.widgets.panel.speed_view import SpeedView
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO
@@ -113,8 +113,8 @@ async def test_the_panel_stands_whole_under_auto(drive: Drive) -> None:
         await user.open_chat()
         await user.ask("hello")
         panel = user.chat.query_one(SpeculationPanel)
-        speed = user.chat.query_one(SpeedView)
-        await user.until(lambda: "tok/s" in speed.render().plain, "the speed")
+        measures = user.chat.query_one(Measures)
+        await user.until(lambda: "tok/s" in measures.render().plain, "the speed")
         assert panel.max_scroll_y == 0
         assert user.inside(panel.query_one("#context").region)
 

@@ -16,7 +16,6 @@ from textual.widgets import Static
 from textual.widgets._toast import ToastRack
 
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.textual_fixes import WholeCompositor
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.notices import Notices
@@ -61,12 +60,6 @@ class EagleScreen(Screen[Result]):
 
     _closing_with: tuple[Result | None] | None = None
     _has_begun = False
-
-    def __init__(
-        self, name: str | None = None, id: str | None = None, classes: str | None = None
-    ) -> None:
-        super().__init__(name, id, classes)
-        self._compositor = WholeCompositor()
 
     async def on_event(self, event: events.Event) -> None:
         # A screen that is closed while it is composed lacks widgets: no handler of its mount or

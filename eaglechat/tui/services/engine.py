@@ -34,7 +34,7 @@ from eaglechat.wire.protocol import (
 from eaglechat.wire.rpc import RpcServer, ask_all
 
 FRAMES_PER_SECOND = 30
-FEWEST_FRAMES_PER_SECOND = 8
+FEWEST_FRAMES_PER_SECOND = 4
 
 
 class EngineService:

@@ -10,8 +10,8 @@ DRAWING_SHARE = 0.04
 
 
 class FramePace:
-    """Says when the next frame of a part of the screen is due, so that drawing takes at most
-    `DRAWING_SHARE` of a core; there are at least `fewest` frames a second."""
+    """Says when the next frame is due, so that drawing takes at most `DRAWING_SHARE` of a core;
+    there are at least `fewest` frames a second."""
 
     def __init__(
         self,

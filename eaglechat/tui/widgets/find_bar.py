@@ -14,8 +14,7 @@ from eaglechat.chat.search import Spot, spots
 from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.widgets.readouts import Line
-from eaglechat.tui.widgets.transcript.scrolling import Aim
-from eaglechat.tui.widgets.transcript.transcript import Transcript
+from eaglechat.tui.widgets.transcript.transcript import Aim, Transcript
 
 
 class FindBar(Horizontal):
@@ -125,8 +124,7 @@ class FindBar(Horizontal):
     def action_back(self) -> None:
         """Scroll to where the reader was when the bar was opened, and close it."""
         if self._opened_at is None:
-            self._transcript.scroll_end(animate=False)
-            self._transcript.anchor()
+            self._transcript.action_scroll_end()
         else:
             self._transcript.go(self._opened_at)
         self.post_message(self.Closed())

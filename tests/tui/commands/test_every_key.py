@@ -34,7 +34,6 @@ from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.panel.slider import Slider
-from eaglechat.tui.widgets.transcript.entry import TranscriptEntry
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from tests.tui.driving import Driver, pressed
 from tests.tui.scripted_desk import Halting, ScriptedDesk, entry, on_its_way
@@ -342,7 +341,7 @@ def chat_of(user: Driver) -> object:
     screen = user.app.screen
     if not isinstance(screen, ChatScreen):
         return None
-    kinds = [type(entry) for entry in screen.query(TranscriptEntry)]
+    kinds = [entry.kind for entry in screen.transcript.rows.entries]
     return id(screen), kinds, screen.session.running is None, type(screen.focused)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from eaglechat.engine.templates.template import ChatTemplate
-from eaglechat.tui.widgets.transcript.reply import ThoughtEntry
 from tests.engine.templates import dialects
 from tests.engine.templates.test_two_turns import FAMILIES, Family
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
+from tests.tui.widgets.transcript_app import shown_in
 
 Drive = Callable[..., Driver]
 
@@ -67,7 +67,10 @@ async def test_a_dialect_streams_is_stopped_and_is_reopened(
         await user.press("enter")
         await user.sees("That makes 4 in all.")
         assert user.messages == before
-        assert [thought.is_folded for thought in user.chat.query(ThoughtEntry)] == [True, True]
+        assert [one.reply.is_folded for one in shown_in(user.chat.transcript, "thought")] == [
+            True,
+            True,
+        ]
         await user.command("chat.thought")
         await user.sees("Two and two are")
         assert not any(marker in user.text for marker in markers)

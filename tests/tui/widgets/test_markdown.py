@@ -18,13 +18,13 @@ from eaglechat.tui.widgets.transcript.markdown import (
     CODE,
     LINK,
     MarkdownLook,
-    MarkdownRenderer,
     code_blocks,
     link_at,
     links,
+    render,
     same_passage,
 )
-from eaglechat.tui.widgets.transcript.reply import LinkChosen, ReplyEntry
+from eaglechat.tui.widgets.transcript.transcript import Transcript
 from tests.tui.widgets.transcript_app import (
     TranscriptApp,
     drawn_rows,
@@ -60,7 +60,7 @@ def look(width: int = 30) -> MarkdownLook:
 )
 def test_ten_thousand_marks_are_drawn_and_searched_for_links(mark: str) -> None:
     text = mark * 10_000
-    assert MarkdownRenderer(look()).whole(text, "").rows
+    assert render(text, "", look()).rows
     assert link_at(text, 0, 1) is None
 
 
@@ -71,25 +71,10 @@ def test_a_link_is_found_beside_a_long_word() -> None:
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.lists(st.sampled_from(PARTS), max_size=5), st.integers(1, 40), st.integers(12, 50))
-def test_a_text_that_grows_ends_as_the_whole_text(parts: list[str], step: int, width: int) -> None:
-    text = "".join(parts)
-    growing = MarkdownRenderer(look(width))
-    for end in range(0, len(text) + 1, step):
-        growing.render(text[:end])
-    grown, whole = growing.render(text), MarkdownRenderer(look(width)).whole(text, "")
-    assert [row.text for row in grown.rows] == [row.text for row in whole.rows]
-    assert grown.text == whole.text
-    assert all(cell_len(row.text.rstrip()) <= width for row in whole.rows)
-
-
-def test_only_the_last_block_is_rendered_again() -> None:
-    growing = MarkdownRenderer(look())
-    text = "".join(f"paragraph {n}\n\n" for n in range(50))
-    before = growing.render(text).rows
-    after = growing.render(text + "more").rows
-    made_again = [row for row in after if not any(row is old for old in before)]
-    assert [row.text.rstrip() for row in made_again if row.text] == ["paragraph 49", "more"]
+@given(st.lists(st.sampled_from(PARTS), max_size=5), st.integers(12, 50))
+def test_no_row_is_wider_than_the_page(parts: list[str], width: int) -> None:
+    page = render("".join(parts), "", look(width))
+    assert all(cell_len(row.text.rstrip()) <= width for row in page.rows)
 
 
 def test_code_is_copied_exactly_and_found_whatever_stands_around_it() -> None:
@@ -98,7 +83,7 @@ def test_code_is_copied_exactly_and_found_whatever_stands_around_it() -> None:
         ("sh", "ls\n"),
         ("python", CODE_TEXT),
     ]
-    rendered = MarkdownRenderer(look()).whole(text, "")
+    rendered = render(text, "", look())
     assert CODE_TEXT.rstrip("\n").expandtabs(4) in rendered.text
     clicks = [p.style.meta.get(CODE) for row in rendered.rows for p in row.pieces]
     assert [number for number in clicks if number is not None] == [1]
@@ -106,15 +91,15 @@ def test_code_is_copied_exactly_and_found_whatever_stands_around_it() -> None:
 
 def test_lines_stay_lines_and_a_long_cell_keeps_every_character() -> None:
     code = "def add(a, b):\n    return a + b"
-    assert MarkdownRenderer(look()).whole(code, "").text == "def add(a, b):\n    return a + b"
+    assert render(code, "", look()).text == "def add(a, b):\n    return a + b"
     wide = "漢字" * 30
-    rendered = MarkdownRenderer(look()).whole(f"| a | b |\n| - | - |\n| {wide} | x |", "")
+    rendered = render(f"| a | b |\n| - | - |\n| {wide} | x |", "", look())
     assert "…" not in rendered.text
     assert sum(row.text.count("漢") for row in rendered.rows) == 30
 
 
 def test_a_link_says_where_it_leads_and_is_not_left_to_the_terminal() -> None:
-    rendered = MarkdownRenderer(look(60)).whole("See [the page](https://example.com/a).", "")
+    rendered = render("See [the page](https://example.com/a).", "", look(60))
     assert rendered.text == "See the page (https://example.com/a)."
     pieces = [piece for row in rendered.rows for piece in row.pieces]
     assert {p.style.meta[LINK] for p in pieces if LINK in p.style.meta} == {"https://example.com/a"}
@@ -127,7 +112,7 @@ def test_an_address_is_a_link_and_the_name_of_a_file_is_none() -> None:
         "See https://example.com/a_(b), main.py, //x.com, a@b.de and `https://no`.\n\n    http://x"
     )
     assert links(text) == ["https://example.com/a_(b)"]
-    rendered = MarkdownRenderer(look(60)).whole(text, "")
+    rendered = render(text, "", look(60))
     assert rendered.text.startswith("See https://example.com/a_(b), main.py")
     pieces = [piece for row in rendered.rows for piece in row.pieces]
     linked = [piece for piece in pieces if LINK in piece.style.meta]
@@ -158,7 +143,7 @@ async def click_on(
 ) -> None:
     """Click these words once they are on the screen: a reply that grows moves them. `number` counts
     the rows that have them."""
-    reply = app.query(ReplyEntry).first()
+    reply = app.entries()[0]
     places: list[tuple[Region, list[tuple[int, int]]]] = []
 
     def at_rest() -> bool:
@@ -168,7 +153,7 @@ async def click_on(
         return len(found) > number and places[-3:] == [places[-1]] * 3
 
     await until(pilot, at_rest)
-    await pilot.click(reply, offset=places[-1][1][number])
+    await pilot.click(Transcript, offset=reply.at(*places[-1][1][number]))
 
 
 async def test_code_blocks_are_copied_from_the_last_to_the_first() -> None:
@@ -222,7 +207,7 @@ async def test_a_line_that_only_the_screen_begins_hides_no_code_block() -> None:
 
 def test_a_passage_is_found_again_in_what_is_drawn() -> None:
     text = "**see** a\n\n```see\nx\n```\n\nand _see_\nb again"
-    drawn = MarkdownRenderer(look()).whole(text, "").text
+    drawn = render(text, "", look()).text
     for words, place in (("a", 0), ("and", 0), ("b again", 0)):
         start = text.index(words, place)
         begin, end = same_passage(text, (start, start + len(words)), drawn)
@@ -239,15 +224,15 @@ def test_a_passage_is_found_again_in_what_is_drawn() -> None:
 @pytest.mark.parametrize("view", ["live", "read"])
 async def test_what_is_found_is_marked_where_it_is_drawn(view: View) -> None:
     app = TranscriptApp()
-    async with app.run_test(size=(60, 24)) as pilot:
+    async with app.run_test(size=(60, 24)):
         app.add_reply("**bold** words and\n\n- `more` of it\n- the needle here")
-        reply = app.query(ReplyEntry).first()
+        [reply] = app.entries()
         app.transcript.view = view
-        await until(pilot, lambda: reply.markdown_shown == (view == "read") and reply.size.height)
-        reply.mark((reply.text.index("needle"), reply.text.index("needle") + 6))
+        span = reply.text.index("needle"), reply.text.index("needle") + 6
+        app.transcript.marked = reply.key, span
         drawn = [s for y in range(reply.size.height) for s in reply.render_line(y)]
         assert [s.text for s in drawn if s.style and s.style.reverse] == ["needle"]
-        row = drawn_rows(reply)[reply.row_of(reply.text.index("needle"))]
+        row = drawn_rows(reply)[reply.drawn.row_of(span)]
         assert "needle" in row
 
 
@@ -258,7 +243,7 @@ class LinkApp(TranscriptApp):
         super().__init__()
         self.chosen: list[str] = []
 
-    def on_link_chosen(self, event: LinkChosen) -> None:
+    def on_transcript_link_chosen(self, event: Transcript.LinkChosen) -> None:
         self.chosen.append(event.address)
 
 
@@ -333,7 +318,7 @@ hostile = st.lists(
 def test_nothing_that_is_drawn_copied_or_opened_can_steer_the_terminal(
     text: str, width: int
 ) -> None:
-    page = MarkdownRenderer(look(width)).whole(text, "")
+    page = render(text, "", look(width))
     assert not any(UNSAFE.search(row.text) or "\n" in row.text for row in page.rows)
     assert not UNSAFE.search(page.text)
     assert not any(UNSAFE.search(address) for address in links(text))
@@ -353,7 +338,7 @@ def test_nothing_that_is_drawn_copied_or_opened_can_steer_the_terminal(
     ],
 )
 def test_what_has_no_room_is_drawn_as_it_is_written(text: str, width: int) -> None:
-    page = MarkdownRenderer(look(width)).whole(text, "")
+    page = render(text, "", look(width))
     drawn = "".join(row.text for row in page.rows)
     names = re.findall(r"c\d+|level\d+", text)
     assert names
@@ -362,5 +347,5 @@ def test_what_has_no_room_is_drawn_as_it_is_written(text: str, width: int) -> No
 
 
 def test_the_head_of_a_code_block_is_no_wider_than_the_page() -> None:
-    page = MarkdownRenderer(look(20)).whole("```" + "漢" * 15 + "\ncode\n```", "")
+    page = render("```" + "漢" * 15 + "\ncode\n```", "", look(20))
     assert all(cell_len(row.text) <= 20 for row in page.rows)

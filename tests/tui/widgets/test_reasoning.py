@@ -8,13 +8,15 @@ import pytest
 
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
-from eaglechat.tui.widgets.transcript.reply import ThoughtEntry
+from eaglechat.tui.widgets.transcript.entries import ReplyEntry
+from eaglechat.tui.widgets.transcript.rows import MARGIN
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.records import Part
 from eaglechat.words import wording
 from tests.tui.driving import WIDE, Driver
 from tests.tui.scripted import ScriptedEngine
+from tests.tui.widgets.transcript_app import shown_in
 
 Drive = Callable[..., Driver]
 
@@ -34,8 +36,9 @@ def engine() -> ScriptedEngine:
     return engine
 
 
-def thought(user: Driver) -> ThoughtEntry:
-    return user.chat.query_one(ThoughtEntry)
+def thought(user: Driver) -> ReplyEntry:
+    [shown] = shown_in(user.chat.transcript, "thought")
+    return shown.reply
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -64,13 +67,13 @@ async def test_folded_reasoning_is_one_line_in_any_terminal(drive: Drive) -> Non
         await user.open_chat()
         await user.ask("Which colour?")
         await user.sees("▸ thought for")
-        assert thought(user).size.height == 1
+        assert thought(user).height == 1 + MARGIN
         for width in (60, 50, 44):
             await user.pilot.resize_terminal(width, 24)
             await user.until(
-                lambda width=width: thought(user).size.width < width, "the other width"
+                lambda width=width: thought(user).look.width < width, "the other width"
             )
-            assert thought(user).size.height == 1
+            assert thought(user).height == 1 + MARGIN
 
 
 async def test_a_key_and_a_click_open_the_reasoning_which_is_not_copied_and_goes_back_by_itself(
@@ -85,7 +88,7 @@ async def test_a_key_and_a_click_open_the_reasoning_which_is_not_copied_and_goes
         await user.sees("The user wants")
         await user.command("chat.thought")
         await user.sees("▸ thought for")
-        await user.click("ThoughtEntry")
+        await user.click_text("▸ thought for")
         await user.sees("The user wants")
 
         await user.command("chat.copy")
@@ -140,7 +143,7 @@ async def test_a_reply_stopped_in_mid_thought_is_kept_and_reopened_as_it_was(dri
         await user.sees("1 chat ")
         await user.press("enter")
 
-        await user.until(lambda: user.chat.query(ThoughtEntry), "the reasoning")
+        await user.until(lambda: shown_in(user.chat.transcript, "thought"), "the reasoning")
         await user.sees("▸ thought for")
         after = user.chat.session.turns.last_reply
         assert after is not None

@@ -30,6 +30,7 @@ async def test_each_kind_of_token_has_the_look_the_theme_gives_it(theme: str) ->
     app = TranscriptApp()
     async with app.run_test() as pilot:
         app.theme = theme
+        await pilot.pause()
         reply = await shown_reply(app, pilot, ROUNDS)
         await until(pilot, lambda: segment_of(reply, " seven").style.color)
         for kind, text in {**SAMPLE, "rejected": " tree"}.items():
@@ -96,7 +97,6 @@ async def test_live_has_two_inks_and_read_has_none(
         assert guessed[0] != own[0]
         assert (guessed[1], own[1]) == (frozenset({"dim"} if no_colour else ()), frozenset())
         app.transcript.view = "read"
-        await until(pilot, lambda: reply.markdown_shown)
         assert len(looks("one seven")) == 1
 
 

@@ -11,16 +11,16 @@ import pytest
 from textual.color import Color
 from textual.events import MouseScrollUp
 from textual.pilot import Pilot
-from textual.widget import Widget
 
+from eaglechat.chat.recording import Recording, Terms
 from eaglechat.settings.model import View
-from eaglechat.tui.widgets.transcript.entry import QuestionEntry
-from eaglechat.tui.widgets.transcript.reply import ReplyEntry
+from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.words.timeline import Entry
 from tests.tui.textual_private import notices
 from tests.tui.widgets.transcript_app import (
     ROUNDS,
     THEMES,
+    Shown,
     TranscriptApp,
     drawn_rows,
     drawn_segments,
@@ -35,11 +35,11 @@ from tests.tui.widgets.transcript_app import (
 )
 
 
-async def drag(pilot: Pilot[None], start: tuple[Widget, int, int], end: tuple[Widget, int, int]):
-    """Select with the mouse, from cell (x, y) of one widget to a cell of another."""
-    await pilot.mouse_down(start[0], offset=start[1:])
-    await pilot.hover(end[0], offset=end[1:])
-    await pilot.mouse_up(end[0], offset=end[1:])
+async def drag(pilot: Pilot[None], start: tuple[Shown, int, int], end: tuple[Shown, int, int]):
+    """Select with the mouse, from cell (x, y) of one entry to a cell of another."""
+    await pilot.mouse_down(Transcript, offset=start[0].at(*start[1:]))
+    await pilot.hover(Transcript, offset=end[0].at(*end[1:]))
+    await pilot.mouse_up(Transcript, offset=end[0].at(*end[1:]))
 
 
 @pytest.mark.parametrize("view", ["live", "trace"])
@@ -85,19 +85,14 @@ async def test_how_a_reply_ended_is_said_but_not_copied(
         assert app.screen.get_selected_text() == reply.text
 
 
-async def test_entries_are_told_apart_by_their_keys_and_stay_where_they_are() -> None:
+async def test_entries_are_shown_in_their_order_and_others_come_between() -> None:
     app = TranscriptApp()
-    async with app.run_test() as pilot:
+    async with app.run_test():
         for text in ("one", "two", "three"):
             app.add("question", text)
-        await until(pilot, lambda: len(app.transcript.children) == 3)
-        first, _, third = app.transcript.children
         zero, middle = Entry("zero", "question", "zero"), Entry("middle", "warning", "middle")
         app.transcript.show([zero, app.shown[0], middle, app.shown[2]])
-        await until(pilot, lambda: len(app.transcript.children) == 4)
-        assert app.transcript.children[1] is first
-        assert app.transcript.children[3] is third
-        texts = [drawn_rows(entry)[0] for entry in app.transcript.children]
+        texts = [drawn_rows(entry)[0] for entry in app.entries()]
         assert texts == ["> zero", "> one", "! middle", "> three"]
 
 
@@ -119,7 +114,7 @@ async def test_selection_by_mouse_gives_text_without_rejected_tokens() -> None:
         assert app.screen.get_selected_text() == "sort(items):\n\treturn the sorted list of"
         await drag(pilot, (reply, 2, 0), (reply, 4, 0))
         assert app.screen.get_selected_text() == "def"
-        await drag(pilot, (reply, 28, 2), (reply, 0, 0))
+        await drag(pilot, (reply, 26, 2), (reply, 0, 0))
         everything = "def sort(items):\n\treturn the sorted list of items."
         assert app.screen.get_selected_text() == everything
         assert reply.text == everything
@@ -139,7 +134,7 @@ async def test_selected_text_is_highlighted_and_rejected_tokens_in_it_are_not() 
         assert all(
             segment.style.color != segment.style.bgcolor for segment in drawn_segments(reply)
         )
-        await pilot.click(reply, offset=(4, 0))
+        await pilot.click(Transcript, offset=reply.at(4, 0))
         await until(pilot, lambda: not app.screen.selections)
         assert {segment.style.bgcolor for segment in drawn_segments(reply)} == {ground}
 
@@ -163,7 +158,7 @@ async def test_a_selection_over_several_entries_is_their_texts() -> None:
     async with app.run_test() as pilot:
         app.add("question", "first line\nsecond line")
         reply = await shown_reply(app, pilot, ROUNDS)
-        user = app.query_one(QuestionEntry)
+        [user] = app.entries("question")
         await drag(pilot, (user, 2, 1), (reply, 60, 0))
         assert app.screen.get_selected_text() == f"second line\n{reply.text}"
 
@@ -189,8 +184,8 @@ async def test_nothing_in_a_text_reaches_the_terminal_as_a_control() -> None:
         reply = await shown_reply(app, pilot, [make_round([evil], evil, rejected=evil)])
         app.end(reply, None, evil)
         app.transcript.view = "read"
-        await until(pilot, lambda: reply.markdown_shown)
-        drawn = [text for entry in app.transcript.children for text in drawn_rows(entry)]
+        await until(pilot, lambda: reply.reply.is_rendered)
+        drawn = [text for entry in app.entries() for text in drawn_rows(entry)]
         assert sum("␛" in text for text in drawn) >= 5
         unsafe = {"Cc", "Cs"}
         assert not [char for char in "".join(drawn) if unicodedata.category(char) in unsafe]
@@ -249,10 +244,10 @@ async def test_reading_shows_a_finished_reply_as_markdown() -> None:
         app.transcript.view = "read"
         await until(pilot, lambda: "fast sort" in "".join(drawn_rows(reply)))
         app.write(reply, [make_round([], word) for word in ("- ", "three", "\n")])
-        await until(pilot, lambda: drawn_rows(reply)[-1].strip() == "• three")
+        await until(pilot, lambda: drawn_rows(reply)[-2].strip() == "- three")
         tokens[-1:] = ["  - three", ""]
         app.end(reply, make_end(), "stopped")
-        await until(pilot, lambda: reply.markdown_shown)
+        await until(pilot, lambda: reply.reply.is_rendered)
         await until(pilot, lambda: "stopped" in drawn_rows(reply)[-1])
         shown = "\n".join(drawn_rows(reply))
         assert "#" not in shown
@@ -274,7 +269,7 @@ async def test_reading_follows_the_width_and_the_theme() -> None:
     async with app.run_test(size=(60, 24)) as pilot:
         app.transcript.view = "read"
         app.add_reply("some **bold words** " * 6)
-        reply = app.query_one(ReplyEntry)
+        [reply] = app.entries()
         await until(pilot, lambda: reply.size.height == 2)
         dark = drawn_segments(reply)[3].style.color
         await pilot.resize_terminal(30, 24)
@@ -293,7 +288,7 @@ async def test_a_reply_that_cannot_be_rendered_is_formatted_as_in_the_live_view(
     def fail(*_: object) -> None:
         raise RecursionError("nested too deep")
 
-    monkeypatch.setattr("eaglechat.tui.widgets.transcript.markdown.MarkdownRenderer.whole", fail)
+    monkeypatch.setattr("eaglechat.tui.widgets.transcript.entries.render", fail)
     app = TranscriptApp()
     async with app.run_test(notifications=True) as pilot:
         app.add_reply("**bold**")
@@ -301,19 +296,18 @@ async def test_a_reply_that_cannot_be_rendered_is_formatted_as_in_the_live_view(
         await until(pilot, lambda: notices(app))
         [notice] = notices(app)
         assert "nested too deep" in notice.message
-        assert drawn_rows(app.query_one(ReplyEntry)) == ["• bold"]
+        assert drawn_rows(app.entries()[0]) == ["• bold"]
 
 
 async def test_users_and_notices_are_told_apart_by_their_markers() -> None:
     app = TranscriptApp()
-    async with app.run_test(size=(40, 24)) as pilot:
+    async with app.run_test(size=(40, 24)):
         app.add("question", "[b]not markup[/b]\n  indented\ttab")
         app.add("information", "Loading.")
         app.add("warning", "No draft.")
         app.add("error", "It died.")
         app.add_reply("Hello.")
-        await until(pilot, lambda: app.query_one(ReplyEntry).size.height)
-        rows = [row for entry in app.transcript.children for row in drawn_rows(entry)]
+        rows = [row for entry in app.entries() for row in drawn_rows(entry)]
         assert rows == [
             "> [b]not markup[/b]",
             "    indented  tab",
@@ -331,7 +325,7 @@ async def test_clear_leaves_nothing() -> None:
         app.add("information", "note")
         await shown_reply(app, pilot, ROUNDS)
         app.transcript.clear()
-        await until(pilot, lambda: not app.transcript.children)
+        await until(pilot, lambda: not any(on_screen(app.transcript)))
         assert app.transcript.last_reply is None
 
 
@@ -339,14 +333,17 @@ async def test_a_click_on_a_token_amid_others_of_its_ink_chooses_its_own_round()
     chosen: list[int] = []
 
     class RoundApp(TranscriptApp):
-        def on_reply_entry_round_chosen(self, event: ReplyEntry.RoundChosen) -> None:
+        def on_transcript_round_chosen(self, event: Transcript.RoundChosen) -> None:
             chosen.append(event.index)
 
     app = RoundApp()
     async with app.run_test(size=(60, 24)) as pilot:
         app.transcript.view = "live"
         rounds = [replace(make_round([], f"word{n} "), index=n) for n in range(3)]
-        reply = await shown_reply(app, pilot, rounds)
-        reply.add_class("-selected")
-        await pilot.click(reply, offset=(2 + len("word0 word1 w"), 0))
+        app.shown.append(Entry("reply", "reply", recording=Recording(Terms()), turn=1))
+        app.transcript.show(app.shown)
+        [reply] = app.entries()
+        app.write(reply, rounds)
+        app.transcript.selected = 1
+        await pilot.click(Transcript, offset=reply.at(2 + len("word0 word1 w"), 0))
         await until(pilot, lambda: chosen == [2])

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from textual import events
 from textual.app import App, ComposeResult
+from textual.content import Content
+from textual.style import Style
 
 from eaglechat.chat.headline import Headline
-from eaglechat.tui.widgets.meters import change_marks
+from eaglechat.tui.widgets.panel.drawings import change_marks, chart, speed, speeds_over, why
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
-from eaglechat.tui.widgets.panel.speed_view import SpeedChart, SpeedView, speeds_over
-from eaglechat.tui.widgets.panel.why_view import WhyView
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason
@@ -162,57 +162,50 @@ async def test_up_and_down_walk_through_what_was_sent_and_back_to_what_was_not()
         assert prompt.text == "d"
 
 
-async def test_why_is_the_arithmetic_of_a_round_and_the_share_of_guesses_kept() -> None:
-    app: App[None] = App()
-    async with app.run_test() as pilot:
-        why = WhyView()
-        await app.mount(why)
-        await until(pilot, lambda: why.content_size.width)
-        why.show(None, None, SpeculationStats())
-        assert why.render().plain.split("\n")[-1] == "nothing drafted yet"
-        latest = stats_of([round_of(1, 2, 3), round_of(1, 2, 3), round_of(1, 2), round_of(1)])
-        why.show(RoundMeans(3.21, 31.8, 1.73), 29.4, latest)
-        lines = [line.rstrip() for line in why.render().plain.split("\n")]
-        assert lines[0] == "draft 3.2 + check 32 ms  = 1.7 tok"
-        assert lines[1] == "plain 34 ms              = 1 tok"
-        assert lines[2].startswith("kept  71% ")
-        assert lines[3] == "1st 75%  2nd 67%"
-        why.show(RoundMeans(None, 31.8, 1.73), None, latest)
-        assert why.render().plain.startswith("draft + check 32 ms ")
+def named(name: str) -> Style:
+    """A style that tells its name."""
+    return Style(link=name)
 
 
-async def test_the_headline_is_large_only_when_it_is_a_number_and_fits() -> None:
-    app: App[None] = App()
-    async with app.run_test() as pilot:
-        view = SpeedView()
-        view.styles.width = 38
-        await app.mount(view)
-        await pilot.pause()
-        assert view.render().plain.split("\n") == ["no reply yet", "", ""]
-        told = Headline("told", 42.0, MeasuredGain(1.4, 0.1), 30.0, "Q4_0")
-        view.show(told, is_begun=True)
-        rows = view.render().plain.split("\n")
-        assert rows[0] == "╶╮    ╷ ╷      plain Q4_0 ±0.1"
-        assert [row[15:] for row in rows[1:]] == ["42.0 tok/s", "plain 30.0 tok/s"]
-        view.show(replace(told, gain=MeasuredGain(0.8, 0.1)), is_begun=True)
-        assert view.render().plain.split("\n")[0].endswith("plain Q4_0 ±0.1, slower")
-        view.styles.width = 28
-        await pilot.pause()
-        first, second, _ = view.render().plain.split("\n")
-        assert (first, second) == ("0.8x plain Q4_0, slower", "42.0 tok/s")
-        small = {
-            "same as plain Q4_0": replace(told, gain=MeasuredGain(1.01, 0.02)),
-            "can't tell yet: 0.8x ±0.3": replace(told, gain=MeasuredGain(0.8, 0.3)),
-            "measuring plain": Headline("measuring", 42.0),
-            "plain not measured": Headline("not measured", 42.0),
-            "repeats itself: no verdict": Headline("repeats", 42.0, None, 30.0),
-            "plain decoding": Headline("plain", 42.0, None, 42.0),
-        }
-        for said, headline in small.items():
-            view.show(headline, is_begun=True)
-            assert view.render().plain.startswith(f"{said}\n42.0 tok/s\n")
-        view.show(Headline("few"), is_begun=True)
-        assert view.render().plain.startswith("too few rounds yet\n")
+def plain(rows: list[Content]) -> list[str]:
+    return [row.plain.rstrip() for row in rows]
+
+
+def test_why_is_the_arithmetic_of_a_round_and_the_share_of_guesses_kept() -> None:
+    assert plain(why(None, None, SpeculationStats(), 38, named))[-1] == "nothing drafted yet"
+    latest = stats_of([round_of(1, 2, 3), round_of(1, 2, 3), round_of(1, 2), round_of(1)])
+    lines = plain(why(RoundMeans(3.21, 31.8, 1.73), 29.4, latest, 38, named))
+    assert lines[0] == "draft 3.2 + check 32 ms  = 1.7 tok"
+    assert lines[1] == "plain 34 ms              = 1 tok"
+    assert lines[2].startswith("kept  71% ")
+    assert lines[3] == "1st 75%  2nd 67%"
+    assert plain(why(RoundMeans(3.21, 31.8, 1.73), 29.4, latest, 9, named))[3] == "1st 75%"
+    assert plain(why(RoundMeans(None, 31.8, 1.73), None, latest, 38, named))[0].startswith(
+        "draft + check 32 ms "
+    )
+
+
+def test_the_headline_is_large_only_when_it_is_a_number_and_fits() -> None:
+    assert plain(speed(Headline(), 38, named, is_begun=False)) == ["no reply yet", "", ""]
+    told = Headline("told", 42.0, MeasuredGain(1.4, 0.1), 30.0, "Q4_0")
+    rows = plain(speed(told, 38, named, is_begun=True))
+    assert rows[0] == "╶╮    ╷ ╷      plain Q4_0 ±0.1"
+    assert [row[15:] for row in rows[1:]] == ["42.0 tok/s", "plain 30.0 tok/s"]
+    slower = replace(told, gain=MeasuredGain(0.8, 0.1))
+    assert plain(speed(slower, 38, named, is_begun=True))[0].endswith("plain Q4_0 ±0.1, slower")
+    first, second, _ = plain(speed(slower, 28, named, is_begun=True))
+    assert (first, second) == ("0.8x plain Q4_0, slower", "42.0 tok/s")
+    small = {
+        "same as plain Q4_0": replace(told, gain=MeasuredGain(1.01, 0.02)),
+        "can't tell yet: 0.8x ±0.3": replace(told, gain=MeasuredGain(0.8, 0.3)),
+        "measuring plain": Headline("measuring", 42.0),
+        "plain not measured": Headline("not measured", 42.0),
+        "repeats itself: no verdict": Headline("repeats", 42.0, None, 30.0),
+        "plain decoding": Headline("plain", 42.0, None, 42.0),
+    }
+    for said, headline in small.items():
+        assert plain(speed(headline, 28, named, is_begun=True))[:2] == [said, "42.0 tok/s"]
+    assert plain(speed(Headline("few"), 28, named, is_begun=True))[0] == "too few rounds yet"
 
 
 def test_the_chart_has_steps_of_equally_many_rounds() -> None:
@@ -222,22 +215,14 @@ def test_the_chart_has_steps_of_equally_many_rounds() -> None:
     assert speeds_over(rounds[:3], 40) == []
 
 
-async def test_the_chart_has_no_colour_where_nothing_was_drafted_or_nothing_is_known() -> None:
-    app: App[None] = App()
-    async with app.run_test() as pilot:
-        chart = SpeedChart()
-        await app.mount(chart)
-        while not chart.content_size.width:
-            await pilot.pause()
-        drafted, plain = [round_of(1, ms=10.0)] * 4, [round_of(1, drafted=0, ms=10.0)] * 4
-        slower = Headline("told", 100.0, MeasuredGain(0.7, 0.1), 140.0)
+def test_the_chart_has_no_colour_where_nothing_was_drafted_or_nothing_is_known() -> None:
+    drafted, undrafted = [round_of(1, ms=10.0)] * 4, [round_of(1, drafted=0, ms=10.0)] * 4
+    slower = Headline("told", 100.0, MeasuredGain(0.7, 0.1), 140.0)
 
-        def colours(headline: Headline) -> list[object]:
-            chart.show([*drafted, *plain], headline)
-            lowest = chart.render().split("\n")[2]
-            return [style for _, _, style in lowest.spans]
+    def colours(headline: Headline) -> list[str]:
+        lowest = chart([*drafted, *undrafted], headline, 38, named)[2]
+        return [style.link for _, _, style in lowest.spans]
 
-        line, of_slower = (chart.get_visual_style(f"speed--{one}") for one in ("line", "slower"))
-        assert colours(slower) == [of_slower, line]
-        assert colours(replace(slower, gain=MeasuredGain(0.9, 0.3))) == [line, line]
-        assert set(colours(Headline("measuring", 100.0))) == {line}
+    assert colours(slower) == ["lost", "line"]
+    assert colours(replace(slower, gain=MeasuredGain(0.9, 0.3))) == ["line", "line"]
+    assert set(colours(Headline("measuring", 100.0))) == {"line"}

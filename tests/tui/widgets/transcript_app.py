@@ -9,16 +9,19 @@ from dataclasses import replace
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App, ComposeResult
+from textual.geometry import Region, Size
 from textual.pilot import Pilot
+from textual.strip import Strip
 from textual.widget import Widget
 
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.paths import builtin_themes_dir
 from eaglechat.settings.model import View
 from eaglechat.tui.themes import load_themes, token_variable_defaults
-from eaglechat.tui.widgets.transcript.reply import ReplyEntry
+from eaglechat.tui.widgets.transcript.entries import DrawnEntry, ReplyEntry
+from eaglechat.tui.widgets.transcript.rows import MARGIN
 from eaglechat.tui.widgets.transcript.token_styles import Legend
-from eaglechat.tui.widgets.transcript.transcript import Transcript
+from eaglechat.tui.widgets.transcript.transcript import PADDING, Transcript
 from eaglechat.wire.records import (
     DraftToken,
     FinishReason,
@@ -37,6 +40,64 @@ from tests.waiting import until_async
 THEMES = {loaded.theme.name: loaded for loaded in load_themes(builtin_themes_dir())[0]}
 
 
+class Shown:
+    """An entry of a transcript, as it is seen."""
+
+    def __init__(self, transcript: Transcript, key: str) -> None:
+        self.transcript, self.key = transcript, key
+
+    @property
+    def place(self) -> int:
+        return self.transcript.rows.place_of[self.key]
+
+    @property
+    def entry(self) -> Entry:
+        return self.transcript.rows.entries[self.place]
+
+    @property
+    def drawn(self) -> DrawnEntry:
+        return self.transcript.drawn(self.place)
+
+    @property
+    def reply(self) -> ReplyEntry:
+        assert isinstance(self.drawn, ReplyEntry)
+        return self.drawn
+
+    @property
+    def text(self) -> str:
+        return self.reply.text
+
+    @property
+    def size(self) -> Size:
+        """Without the rows and columns that are empty around it."""
+        width = self.transcript.scrollable_size.width - 2 * PADDING
+        return Size(width, self.drawn.height - MARGIN)
+
+    @property
+    def top(self) -> int:
+        """The row of the view in which it begins."""
+        return self.transcript.rows.top(self.place) - self.transcript.first_row
+
+    @property
+    def region(self) -> Region:
+        x, y = self.transcript.region.offset
+        return Region(x + PADDING, y + self.top, *self.size)
+
+    def render_line(self, y: int) -> Strip:
+        strip = self.transcript.render_line(self.top + y)
+        return strip.crop(PADDING, PADDING + self.size.width)
+
+    def at(self, x: int, y: int) -> tuple[int, int]:
+        """Where a cell of it is in the transcript."""
+        return x + PADDING, y + self.top
+
+
+def shown_in(transcript: Transcript, kind: str = "") -> list[Shown]:
+    """The entries of a transcript, or those of a kind."""
+    entries = transcript.rows.entries
+    return [Shown(transcript, entry.key) for entry in entries if kind in ("", entry.kind)]
+
+
 class TranscriptApp(App[None]):
     def __init__(self, view: View = "trace") -> None:
         super().__init__()
@@ -45,7 +106,6 @@ class TranscriptApp(App[None]):
             self.register_theme(loaded.theme)
         self.theme = "eagle-dark"
         self.shown: list[Entry] = []
-        self._places: dict[ReplyEntry, int] = {}
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return token_variable_defaults(THEMES.values(), self.current_theme.dark)
@@ -74,26 +134,26 @@ class TranscriptApp(App[None]):
         entry = Entry(f"entry {len(self.shown)}", "reply", recording=answering(text), note="")
         self._append(entry)
 
-    def begin_reply(self, kind: Kind = "reply") -> ReplyEntry:
+    def entries(self, kind: str = "") -> list[Shown]:
+        return shown_in(self.transcript, kind)
+
+    def begin_reply(self, kind: Kind = "reply") -> Shown:
         """Show an empty reply, to be fed with rounds."""
         entry = Entry(f"entry {len(self.shown)}", kind, recording=Recording(Terms()))
         self._append(entry)
-        reply = self.transcript.children[-1]
-        assert isinstance(reply, ReplyEntry)
-        self._places[reply] = len(self.shown) - 1
-        return reply
+        return self.entries()[-1]
 
-    def write(self, reply: ReplyEntry, rounds: Iterable[Round]) -> None:
+    def write(self, reply: Shown, rounds: Iterable[Round]) -> None:
         """The engine wrote these rounds, and a frame is drawn."""
-        entry = self.shown[self._places[reply]]
+        entry = self.shown[reply.place]
         assert entry.recording is not None
         for round_ in rounds:
             entry.recording.add(round_)
         self.transcript.follow(entry)
 
-    def end(self, reply: ReplyEntry, end: ReplyEnd | None, note: str = "") -> None:
+    def end(self, reply: Shown, end: ReplyEnd | None, note: str = "") -> None:
         """The reply ended; this is said below it."""
-        place = self._places[reply]
+        place = reply.place
         entry = self.shown[place]
         assert entry.recording is not None
         entry.recording.end = end
@@ -173,7 +233,7 @@ async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
     await until_async(holds, "what was waited for", lambda: pilot.pause(0.01))
 
 
-async def shown_reply(app: TranscriptApp, pilot: Pilot[None], *batches) -> ReplyEntry:
+async def shown_reply(app: TranscriptApp, pilot: Pilot[None], *batches) -> Shown:
     """A reply that was given these batches of rounds, once it is laid out."""
     reply = app.begin_reply()
     for batch in batches:
@@ -182,22 +242,23 @@ async def shown_reply(app: TranscriptApp, pilot: Pilot[None], *batches) -> Reply
     return reply
 
 
-def drawn_rows(widget: Widget) -> list[str]:
+def drawn_rows(widget: Widget | Shown) -> list[str]:
     return [widget.render_line(y).text.rstrip() for y in range(widget.size.height)]
 
 
-def on_screen(widget: Widget) -> list[str]:
+def on_screen(widget: Widget | Shown) -> list[str]:
     """The rows of a widget as the terminal has them, caches of the screen included."""
     region = widget.region
-    rows = drawn_strips(widget.screen)[region.y : region.bottom]
+    screen = widget.transcript.screen if isinstance(widget, Shown) else widget.screen
+    rows = drawn_strips(screen)[max(0, region.y) : region.bottom]
     return [row.crop(region.x, region.right).text.rstrip() for row in rows]
 
 
-def drawn_segments(widget: Widget) -> list[Segment]:
+def drawn_segments(widget: Widget | Shown) -> list[Segment]:
     return [segment for y in range(widget.size.height) for segment in widget.render_line(y)]
 
 
-def segment_of(widget: Widget, text: str) -> Segment:
+def segment_of(widget: Widget | Shown, text: str) -> Segment:
     """The one drawn segment that contains a text."""
     [segment] = [segment for segment in drawn_segments(widget) if text in segment.text]
     return segment

@@ -3,6 +3,7 @@ that the session reports to."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +15,7 @@ from textual import events, on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
+from textual.timer import Timer
 from textual.widgets import Static
 
 from eaglechat.chat.controls import (
@@ -72,7 +74,6 @@ from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
 from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
 from eaglechat.tui.screens.roles import RoleChoice, RolesScreen
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
 from eaglechat.tui.widgets.find_bar import FindBar
@@ -82,9 +83,7 @@ from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.status_line import StatusLine
-from eaglechat.tui.widgets.transcript.entry import TranscriptEntry
 from eaglechat.tui.widgets.transcript.markdown import code_blocks, links
-from eaglechat.tui.widgets.transcript.reply import LinkChosen, ReplyEntry
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
@@ -96,9 +95,10 @@ from eaglechat.words.replies import progress
 from eaglechat.words.timeline import Entry, entries, entries_of
 from eaglechat.words.turned import in_force, without_effect
 
-NUMBERS_PER_SECOND, FEWEST_NUMBERS_PER_SECOND = 8, 2
 SAVES_PER_SECOND = 1
 MOST_FILES_OFFERED = 60
+NUMBERS_EVERY_S = 0.25
+"""While a reply is written, the figures are drawn with a frame of its text, so often at most."""
 PANEL_FROM = (100, 34)
 """The least width and height, in cells, of a terminal that shows the panel beside the chat."""
 _NO_TURNS = "Nothing has been asked in this chat yet."
@@ -154,6 +154,9 @@ class ChatScreen(PromptScreen[None]):
         self._pair, self._info, self._saved = pair, info, saved
         self._has_session = False
         self._drawn_version = -1
+        self._numbers_at = 0.0
+        """The time at which the figures were drawn last."""
+        self._late_numbers: Timer | None = None
         self._warned_about = ""
         """The question that the user was last warned about, because it would fill the context."""
         self._being_read: set[str] = set()
@@ -196,7 +199,6 @@ class ChatScreen(PromptScreen[None]):
         self.set_class(not services.settings.current.interface.show_panel, "-panel-hidden")
         self.set_class(services.settings.current.interface.view == "trace", "-trace")
         services.settings.changed.subscribe(self, self._settings_changed)
-        self._numbers_pace = FramePace(FEWEST_NUMBERS_PER_SECOND)
         self.session = ChatSession(
             services.engine,
             self,
@@ -213,7 +215,6 @@ class ChatScreen(PromptScreen[None]):
         self.watch(self.transcript, "has_new_below", self._follow_growth)
         self._show_opened()
         self._show_passage(self._saved.opened_at if self._saved else None)
-        self.set_interval(1 / NUMBERS_PER_SECOND, self._follow_numbers)
         self.set_interval(1 / SAVES_PER_SECOND, self.save)
         self._take_typed_ahead()
 
@@ -277,15 +278,25 @@ class ChatScreen(PromptScreen[None]):
         elif session.running is not None:
             for entry in entries_of(session, session.running.turn):
                 self.transcript.follow(entry)
+            self._follow_numbers()
         if self._queued is not None and session.running is None:
             self._send_queued()
 
     def _follow_numbers(self) -> None:
-        if self.session.running is not None and self._numbers_pace.is_due():
+        """Draw the figures with this frame; if they are too new, with one that follows. If none
+        follows, they are drawn a little later."""
+        wait = self._numbers_at + NUMBERS_EVERY_S - time.monotonic()
+        if wait <= 0:
             self.show_numbers()
+        elif self._late_numbers is None:
+            self._late_numbers = self.set_timer(wait + NUMBERS_EVERY_S, self.show_numbers)
 
     def show_numbers(self) -> None:
         """Bring the panel, the status line, the legend and the titles up to date at once."""
+        self._numbers_at = time.monotonic()
+        if self._late_numbers is not None:
+            self._late_numbers.stop()
+            self._late_numbers = None
         session = self.session
         numbers = numbers_of(session)
         self.query_one("#panel", SpeculationPanel).show(numbers)
@@ -723,8 +734,8 @@ class ChatScreen(PromptScreen[None]):
             self.prompt.take_focus()
         self.refresh_bindings()
 
-    @on(TranscriptEntry.Chosen)
-    def _turn_chosen(self, event: TranscriptEntry.Chosen) -> None:
+    @on(Transcript.Chosen)
+    def _turn_chosen(self, event: Transcript.Chosen) -> None:
         is_selected = event.turn == self.transcript.selected
         self.transcript.selected = None if is_selected else event.turn
 
@@ -748,8 +759,8 @@ class ChatScreen(PromptScreen[None]):
         if id is not None:
             self._step(id, by)
 
-    @on(TranscriptEntry.Stepped)
-    def _stepped(self, event: TranscriptEntry.Stepped) -> None:
+    @on(Transcript.Stepped)
+    def _stepped(self, event: Transcript.Stepped) -> None:
         self._step(event.turn, event.by)
 
     def _last_with_siblings(self) -> TurnId | None:
@@ -938,8 +949,8 @@ class ChatScreen(PromptScreen[None]):
     def action_open_link(self) -> None:
         self.transcript.open_link()
 
-    @on(LinkChosen)
-    def _link_chosen(self, event: LinkChosen) -> None:
+    @on(Transcript.LinkChosen)
+    def _link_chosen(self, event: Transcript.LinkChosen) -> None:
         reason = cannot_open(event.address)
         if reason is not None:
             self.notify(reason, severity="warning")
@@ -956,8 +967,8 @@ class ChatScreen(PromptScreen[None]):
         else:
             self._look_inside(reply.recording, len(reply.recording.rounds) - 1)
 
-    @on(ReplyEntry.RoundChosen)
-    def _round_chosen(self, event: ReplyEntry.RoundChosen) -> None:
+    @on(Transcript.RoundChosen)
+    def _round_chosen(self, event: Transcript.RoundChosen) -> None:
         self._look_inside(event.recording, event.index)
 
     def _look_inside(self, recording: Recording, index: int) -> None:

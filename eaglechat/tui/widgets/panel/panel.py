@@ -28,22 +28,17 @@ from eaglechat.chat.controls import (
     control_named,
     recommended_for,
 )
-from eaglechat.chat.refusals import Off
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.widgets.meters import RoundStrip
 from eaglechat.tui.widgets.panel.knob import Knob
+from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.panel.slider import Slider
-from eaglechat.tui.widgets.panel.speed_view import SpeedChart, SpeedView
 from eaglechat.tui.widgets.panel.tick import Tick
-from eaglechat.tui.widgets.panel.why_view import WhyView
-from eaglechat.tui.widgets.readouts import Line, Reading
+from eaglechat.tui.widgets.readouts import Reading
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.words import wording
 from eaglechat.words.numbers import Numbers
-from eaglechat.words.refusals import REASONS
-from eaglechat.words.statistics import of_whole_reply
 from eaglechat.words.turned import label
 
 _LENGTHS = (AUTO, *map(str, range(N_DRAFT_MAX_LIMIT + 1)))
@@ -78,26 +73,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self._controls: Controls | None = None
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="measures", classes="group"):
-            yield Line("SPEED", classes="heading", id="speed-heading")
-            yield SpeedView(id="speed")
-            yield SpeedChart(
-                id="speed-chart",
-                tooltip="Tokens per second over this reply, oldest at the left. The line is plain "
-                "decoding; the highest column is three times as fast, or more. It is grey where "
-                "nothing was drafted, and until it is known whether drafting is faster.",
-            )
-            yield Line("", id="off-reason")
-            yield Static("WHY", classes="heading above", id="why-heading")
-            yield WhyView(
-                id="why",
-                tooltip="One round, as the mean of those of this reply that drafted: the time to "
-                "draft, the target's pass that checks the guesses, and the tokens that they give; "
-                "below it, plain decoding. Then the share of the tested guesses that the target "
-                "kept, and that of the first guess of a round, the second, and so on. All since "
-                "the draft length was last set by hand.",
-            )
-            yield RoundStrip(id="strip")
+        yield Measures(id="measures", classes="group")
         with Vertical(id="controls", classes="group"):
             yield Static("CONTROL", classes="heading")
             yield self._row(DRAFTER)
@@ -149,19 +125,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
     def show(self, numbers: Numbers) -> None:
         """Bring every reading up to date."""
         self._show_controls(numbers)
-        headline, rounds = numbers.headline, numbers.rounds
-        self.set_class(numbers.unreported is not None, "-unreported")
-        engine = f" · {numbers.engine}" if numbers.engine else ""
-        self.query_one("#speed-heading", Line).show(f"SPEED{engine}")
-        self.query_one("#speed", SpeedView).show(headline, is_begun=bool(rounds))
-        self.query_one("#speed-chart", SpeedChart).show(rounds, headline)
-        said = _said(numbers)
-        self.query_one("#off-reason", Line).show(said)
-        self.query_one("#off-reason").display = bool(said)
-        self.set_class(bool(said), "-said")
-        stretch = None if headline.state == "plain" else numbers.stretch
-        self.query_one("#why", WhyView).show(numbers.means, headline.plain_per_second, stretch)
-        self.query_one("#strip", RoundStrip).show(rounds)
+        is_low = self.screen.has_class("-folded")
+        self.query_one(Measures).show(numbers, is_close=is_low)
         self.query_one("#context", Reading).show(numbers.room)
 
     def _show_controls(self, numbers: Numbers) -> None:
@@ -217,18 +182,3 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
 def _tooltip(control: Control) -> str:
     return with_keys(f"{control.explanation} {_HINTS.get(control.name, '')}".rstrip())
-
-
-def _said(numbers: Numbers) -> str:
-    """What there is to say of drafting beside the numbers: that there is none, or only some; and
-    what helps if it is slower."""
-    if numbers.off:
-        return "Off" if numbers.off == REASONS[Off.SWITCHED_OFF] else f"Off: {numbers.off}."
-    if numbers.unreported:
-        known = numbers.unreported
-        if numbers.reply.is_of_whole_reply:
-            known = f"this reply: {of_whole_reply(numbers.reply)}; more is {known}"
-        return wording.sentence(known)
-    if numbers.headline.verdict == "slower" and numbers.controls.n_draft_max != AUTO:
-        return with_keys("{chat.auto} lets measurement choose the length")
-    return "No draft model: n-grams only" if numbers.only_ngrams else ""

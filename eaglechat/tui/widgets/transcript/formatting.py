@@ -21,7 +21,7 @@ FAINT = "faint"
 COPY = "copy"
 """The kind of the word at the end of a code block, which a click copies."""
 
-_CUT_FROM = 400
+_CUT_FROM = 200
 """A line longer than this, in characters, is drawn for good up to a place where no format is open:
 the open part of a line is drawn again for every frame."""
 _HIDDEN = "hidden"

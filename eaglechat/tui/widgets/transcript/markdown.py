@@ -1,5 +1,4 @@
-"""Renders the Markdown of a growing reply as rows. It uses no widgets, so that a thread can do it:
-rendering a long reply takes a while."""
+"""Renders the Markdown of a reply as rows."""
 
 from __future__ import annotations
 
@@ -7,8 +6,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline, newline
@@ -91,7 +89,6 @@ class RenderedMarkdown:
     """A rendered text. `text` is what its rows copy: all they show except the note at the end and
     the frames of code blocks."""
 
-    look: MarkdownLook
     rows: list[Row]
     text: str
     codes: list[Code]
@@ -151,64 +148,45 @@ def same_passage(text: str, span: tuple[int, int], drawn: str) -> tuple[int, int
     return min(there, key=lambda one: abs(one[0] - as_far), default=(as_far, as_far))
 
 
-class MarkdownRenderer:
-    """Renders a growing Markdown text. Each call renders only the last block again.
+def render(text: str, note: str, look: MarkdownLook) -> RenderedMarkdown:
+    """Render a neutralised Markdown text, with a note below it. HTML is shown as it is written."""
+    console = Console(
+        file=io.StringIO(), width=look.width, legacy_windows=False, theme=_rich_theme(look)
+    )
+    lines, page = text.split("\n"), _Page()
+    for block in _blocks(_parse(text)):
+        _write(block, lines, page, look, console)
+    rows = page.rows or [Row(0, 0)]
+    noted = [*rows, *_note_rows(note, rows[-1], look.width)]
+    rows = noted if text.strip() else noted[1:] or noted
+    return RenderedMarkdown(rows, "\n".join(page.lines), page.codes)
 
-    HTML is shown as it is written.
-    """
 
-    def __init__(self, look: MarkdownLook) -> None:
-        self.look = look
-        self._console = Console(
-            file=io.StringIO(), width=look.width, legacy_windows=False, theme=_rich_theme(look)
+def _write(
+    block: Sequence[Token],
+    lines: Sequence[str],
+    page: _Page,
+    look: MarkdownLook,
+    console: Console,
+) -> None:
+    """Add the rows of a block to a page. `lines` are those of the text."""
+    if page.rows:
+        page.add([Row(0, 0)], [""])
+    first = block[0]
+    if first.type in _CODE_TYPES:
+        page.add(*_code(first, len(page.codes), look, console))
+    else:
+        drawn = console.render_lines(_Markdown(block, look.dark), pad=False)
+        rows = _without_empty_edges(
+            [_row(number, line, look.base) for number, line in enumerate(drawn)]
         )
-        self._settled = _Page()
-        self._end = 0
-        """The offset in the text, in characters, at which the settled blocks end."""
-
-    def render(self, text: str) -> RenderedMarkdown:
-        """Render neutralised text, which must begin with the text of the previous call."""
-        rest = text[self._end :]
-        lines = rest.split("\n")
-        blocks = [*_blocks(_parse(rest))]
-        for block in blocks[:-1]:
-            self._write(block, lines, self._settled)
-        if len(blocks) > 1:
-            starts = [0, *accumulate(len(line) + 1 for line in lines)]
-            self._end += starts[_first_line(blocks[-1])]
-        page = self._settled.copy()
-        for block in blocks[-1:]:
-            self._write(block, lines, page)
-        return RenderedMarkdown(
-            self.look, page.rows or [Row(0, 0)], "\n".join(page.lines), page.codes
-        )
-
-    def whole(self, text: str, note: str) -> RenderedMarkdown:
-        """Render a complete text from its beginning, with a note below it."""
-        self._settled, self._end = _Page(), 0
-        rendered = self.render(text)
-        rows = rendered.rows + _note_rows(note, rendered.rows[-1], self.look.width)
-        return replace(rendered, rows=rows if text.strip() else rows[1:] or rows)
-
-    def _write(self, block: Sequence[Token], lines: Sequence[str], page: _Page) -> None:
-        """Add the rows of a block to a page. `lines` are those of the text it was parsed from."""
-        if page.rows:
-            page.add([Row(0, 0)], [""])
-        first, look = block[0], self.look
-        if first.type in _CODE_TYPES:
-            page.add(*_code(first, len(page.codes), look, self._console))
+        if _shows_all(rows, block):
+            page.add(rows, [row.text.rstrip() for row in rows])
         else:
-            drawn = self._console.render_lines(_Markdown(block, look.dark), pad=False)
-            rows = _without_empty_edges(
-                [_row(number, line, look.base) for number, line in enumerate(drawn)]
-            )
-            if _shows_all(rows, block):
-                page.add(rows, [row.text.rstrip() for row in rows])
-            else:
-                # Rich drops columns of tables, deep lists and deep quotes that do not fit.
-                start, stop = block[0].map or (0, 0)
-                page.add(*_as_written("\n".join(lines[start:stop]).rstrip("\n"), look))
-        page.codes += _codes(block)
+            # Rich drops columns of tables, deep lists and deep quotes that do not fit.
+            start, stop = block[0].map or (0, 0)
+            page.add(*_as_written("\n".join(lines[start:stop]).rstrip("\n"), look))
+    page.codes += _codes(block)
 
 
 class _Page:
@@ -218,11 +196,6 @@ class _Page:
         self.rows: list[Row] = []
         self.lines: list[str] = []
         self.codes: list[Code] = []
-
-    def copy(self) -> _Page:
-        page = _Page()
-        page.rows, page.lines, page.codes = [*self.rows], [*self.lines], [*self.codes]
-        return page
 
     def add(self, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Add rows whose line numbers begin at 0."""
@@ -266,10 +239,6 @@ def _as_written(text: str, look: MarkdownLook) -> tuple[list[Row], list[str]]:
     wrapping = Wrapping(look.width)
     wrapping.append(neutralise(text), look.base)
     return wrapping.rows, wrapping.text.split("\n")
-
-
-def _first_line(block: Sequence[Token]) -> int:
-    return block[0].map[0] if block[0].map else 0
 
 
 def _language(token: Token) -> str:

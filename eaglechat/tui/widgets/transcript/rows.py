@@ -1,9 +1,9 @@
-"""The heights of all entries: measured for those that were laid out, estimated for the others."""
+"""The heights of all entries: measured for those that were drawn, estimated for the others."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from eaglechat.wire.records import Part
@@ -23,8 +23,8 @@ class Rows:
         self.entries: Sequence[Entry] = ()
         self.place_of: dict[str, int] = {}
         """The index of each entry, by its key."""
-        self._width = 0
-        self._counted: dict[str, int] = {}
+        self._width = 80
+        self._measured: dict[str, int] = {}
         self._estimated: dict[str, int] = {}
         self._tops = [0]
 
@@ -33,66 +33,64 @@ class Rows:
         for entry in entries:
             place = self.place_of.get(entry.key)
             if place is not None and self.entries[place] != entry:
-                self._counted.pop(entry.key, None)
+                self._measured.pop(entry.key, None)
                 self._estimated.pop(entry.key, None)
         self.entries = entries
         self.place_of = {entry.key: place for place, entry in enumerate(entries)}
-        self._add_up()
+        self._add_up(0)
 
-    def count(self, width: int, heights: Mapping[str, int]) -> None:
-        """Set measured heights, by the keys of the entries. Another width than before forgets all
-        other heights."""
-        if width != self._width:
-            self.forget()
-            self._width = width
-        # While a reply is written only the last entry grows, so only its row is added up again.
-        grown = [key for key, height in heights.items() if self._counted.get(key) != height]
-        first = min((self.place_of[key] for key in grown), default=len(self.entries))
-        first = first if self._counted else 0
-        self._counted |= heights
-        self._add_up(first)
+    def measure(self, heights: dict[int, int]) -> None:
+        """Set heights of drawn entries, by their places."""
+        self._measured |= {self.entries[place].key: rows for place, rows in heights.items()}
+        self._add_up(min(heights, default=len(self.entries)))
 
-    def forget(self) -> None:
-        self._counted.clear()
+    def is_measured(self, place: int) -> bool:
+        return self.entries[place].key in self._measured
+
+    def forget(self, width: int) -> None:
+        """Forget all heights: text is this many cells wide now, or another text is drawn."""
+        self._width = width
+        self._measured.clear()
         self._estimated.clear()
+        self._add_up(0)
 
     @property
     def total(self) -> int:
         """The height of all entries together, in rows."""
         return self._tops[-1]
 
-    def top(self, key: str) -> int:
+    def top(self, place: int) -> int:
         """The row at which an entry begins."""
-        return self._tops[self.place_of[key]]
+        return self._tops[place]
 
-    def place_at(self, row: float) -> int:
+    def place_at(self, row: int) -> int:
         """The index of the entry at a row, or of the nearest one."""
         return min(max(bisect_right(self._tops, row) - 1, 0), max(len(self.entries) - 1, 0))
 
-    def between(self, first: float, last: float) -> range:
+    def between(self, first: int, last: int) -> range:
         """The indexes of the entries that have rows in this range."""
         if not self.entries:
             return range(0)
         return range(self.place_at(first), self.place_at(last) + 1)
 
-    def _add_up(self, first: int = 0) -> None:
-        """Compute the rows at which the entries from index `first` on begin."""
-        heights = map(self.height, self.entries[first:])
-        self._tops[first:] = accumulate(heights, initial=self._tops[first])
-
-    def height(self, entry: Entry) -> int:
+    def height(self, place: int) -> int:
         """The height of an entry in rows, measured or estimated, with the margin below it."""
-        height = self._counted.get(entry.key) or self._estimated.get(entry.key)
+        entry = self.entries[place]
+        height = self._measured.get(entry.key) or self._estimated.get(entry.key)
         if height is None:
-            height = self._estimated[entry.key] = MARGIN + _estimate(entry, self._width or 80)
+            height = self._estimated[entry.key] = MARGIN + _estimate(entry, self._width)
         return height
+
+    def _add_up(self, first: int) -> None:
+        """Compute the rows at which the entries after index `first` begin."""
+        heights = map(self.height, range(first, len(self.entries)))
+        self._tops[first:] = accumulate(heights, initial=self._tops[first])
 
 
 def _estimate(entry: Entry, width: int) -> int:
-    """Estimate the height, in rows, of an entry that was never laid out."""
+    """Estimate the height, in rows, of an entry that was never drawn."""
     if entry.kind == "window" or (entry.kind == "thought" and entry.note is not None):
         return 1
-    width = min(width, PROSE_CELLS)
     text, below = entry.text, int(entry.place is not None)
     if entry.recording is not None:
         part = Part.REASONING if entry.kind == "thought" else Part.ANSWER

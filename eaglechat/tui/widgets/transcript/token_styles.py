@@ -12,33 +12,35 @@ NGRAM_KIND = "n-gram"
 """The kind of accepted tokens that n-grams drafted: drawn as accepted and underlined."""
 GUESSED = "guessed"
 """The kind of text that a drafter guessed, in the live view: in the colour of accepted tokens."""
+TOKEN_CLASSES = {f"token--{kind}" for kind in (*TOKEN_KINDS, NGRAM_KIND, GUESSED)}
+"""The component classes of a widget that draws tokens."""
 
 
-class TokenStyled(Widget):
-    """A widget with a component class `token--<kind>` for each kind of token."""
-
-    COMPONENT_CLASSES = {f"token--{kind}" for kind in (*TOKEN_KINDS, NGRAM_KIND, GUESSED)}
-    DEFAULT_CSS = "\n".join(
-        f"TokenStyled > .token--{kind} {{ color: $token-{kind}; text-style: $token-{kind}-style; }}"
+def token_css(widget: str) -> str:
+    """The styles of TOKEN_CLASSES in widgets of this type."""
+    own = "\n".join(
+        f"{widget} > .token--{kind} {{ color: $token-{kind}; text-style: $token-{kind}-style; }}"
         for kind in TOKEN_KINDS
     )
-    DEFAULT_CSS += f"""
-    TokenStyled > .token--{NGRAM_KIND} {{ color: $token-accepted; text-style: bold underline; }}
-    TokenStyled > .token--{GUESSED} {{ color: $token-accepted; text-style: none; }}
-    TokenStyled:nocolor > .token--{GUESSED} {{ text-style: dim; }}
+    return f"""{own}
+    {widget} > .token--{NGRAM_KIND} {{ color: $token-accepted; text-style: bold underline; }}
+    {widget} > .token--{GUESSED} {{ color: $token-accepted; text-style: none; }}
+    {widget}:nocolor > .token--{GUESSED} {{ text-style: dim; }}
     """
 
 
-class Legend(TokenStyled):
+class Legend(Widget):
     """One line that names the kinds of tokens, each in its own style."""
 
-    DEFAULT_CSS = """
-    Legend {
+    COMPONENT_CLASSES = TOKEN_CLASSES
+    DEFAULT_CSS = f"""
+    Legend {{
         width: auto;
         padding: 0 1;
         height: 1;
         color: $text-muted;
-    }
+    }}
+    {token_css("Legend")}
     """
 
     are_rejected_known: reactive[bool] = reactive(True, layout=True)

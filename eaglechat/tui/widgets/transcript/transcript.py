@@ -1,146 +1,254 @@
-"""The conversation on the screen: questions, notices, and replies while they are generated."""
+"""The conversation on the screen: questions, notices, and replies while they are generated.
+
+One widget draws all of it row by row (Textual's line API). Only entries near the visible part are
+wrapped; the others have an estimated height until they come into sight.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from textual.geometry import Region
-from textual.reactive import reactive
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.color import Color
+from textual.geometry import Offset, Region, Size
+from textual.message import Message
+from textual.reactive import Reactive, reactive
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
 from textual.strip import Strip
+from textual.widget import Widget
 
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.recording import Recording
 from eaglechat.settings.model import View
 from eaglechat.tui.commands.bindings import turn_bindings
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.widgets.transcript.entry import (
-    NoticeEntry,
-    QuestionEntry,
-    TranscriptEntry,
-    WindowMark,
-    filtered,
-)
-from eaglechat.tui.widgets.transcript.markdown import Code, code_blocks, links
-from eaglechat.tui.widgets.transcript.reply import (
-    CodeChosen,
-    LinkChosen,
+from eaglechat.tui.widgets.transcript.entries import (
+    MARKERS,
+    NOTE,
+    DrawnEntry,
+    Look,
     ReplyEntry,
-    ThoughtEntry,
+    index,
+    offset_in,
+    position,
 )
-from eaglechat.tui.widgets.transcript.rows import Rows
-from eaglechat.tui.widgets.transcript.scrolling import Aim, RowScroll
+from eaglechat.tui.widgets.transcript.formatting import COPY, FAINT
+from eaglechat.tui.widgets.transcript.markdown import CODE, Code, MarkdownLook, code_blocks, links
+from eaglechat.tui.widgets.transcript.marks import CODE as CODE_FORMAT
+from eaglechat.tui.widgets.transcript.marks import EMPHASIS, STRONG
+from eaglechat.tui.widgets.transcript.rows import MARGIN, PROSE_CELLS, Rows
+from eaglechat.tui.widgets.transcript.token_styles import TOKEN_CLASSES, token_css
+from eaglechat.tui.widgets.transcript.wrapping import TEXT, Piece, Row
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words import timeline, wording
 
 Item = TypeVar("Item")
 
-PAGES_MADE, PAGES_KEPT = 1, 3
-"""Entries get widgets up to PAGES_MADE screens above and below the visible part, and lose them
-beyond PAGES_KEPT screens."""
+MARKER_CELLS, PADDING = 2, 1
+MOST_DRAWN = 100
+"""More entries are not kept wrapped, unless they are near the visible part."""
+_LINES = 1 << 32
+"""More lines than an entry has: line 3 of entry 2 is line 2 * _LINES + 3 of the transcript."""
+_STEP = "step"
+"""Meta key of a cell: how many siblings a click on it moves on; negative moves back."""
+_MARKER, _PLACE = "marker", "place"
+_MARKED = Style(reverse=True)
+_FORMATS = {STRONG: Style(bold=True), EMPHASIS: Style(italic=True)}
 
 
-class Transcript(RowScroll):
-    """The entries of a chat, in order. Only those near the visible part have widgets.
+@dataclass(frozen=True)
+class Aim:
+    """Where to scroll to: row `row` of the entry `key`, or the row of a passage of its text. It is
+    shown `below_edge` rows below the upper edge of the view."""
+
+    key: str
+    row: int = 0
+    span: tuple[int, int] | None = None
+    below_edge: int = 0
+
+
+class Transcript(ScrollView):
+    """The entries of a chat, in order.
 
     It stays at the newest text until the reader scrolls up, and again after the reader has returned
-    to the bottom or has asked something. The scrollbar is shown while the reader is not at the
-    bottom.
+    to the bottom or has asked something.
     """
 
     BINDINGS = turn_bindings()
     can_focus = False
     """It has the focus only while a turn is selected by a key: letters are commands then."""
-    DEFAULT_CSS = """
-    Transcript {
+    COMPONENT_CLASSES = {
+        *TOKEN_CLASSES,
+        *(f"{part}--{kind}" for part in ("entry", "marker") for kind in MARKERS),
+        "part--note", "part--place", "part--heading", "part--code", "part--faint", "part--ground",
+        "part--selected",
+    }  # fmt: skip
+    DEFAULT_CSS = f"""
+    Transcript {{
         height: 1fr;
-        padding: 0 1;
+        overflow-x: hidden;
+        overflow-y: scroll;
         scrollbar-gutter: stable;
         scrollbar-size-vertical: 1;
         background: $background;
-    }
-    /* The scrollbar has no width here: for every new row, drawing it would cost as much as drawing
-       the text, and hiding it would make Textual search the screen a second time. The padding takes
-       the place of its column, so that no text wraps anew. */
-    Transcript.-at-end {
-        scrollbar-size-vertical: 0;
-        scrollbar-gutter: auto;
-        padding: 0 2 0 1;
-    }
+        color: $foreground;
+
+        & > .entry--question {{ color: $foreground; background: $surface; }}
+        & > .entry--reply, & > .entry--window {{ color: $foreground; }}
+        & > .entry--information, & > .entry--thought {{ color: $text-muted; }}
+        & > .entry--warning {{ color: $text-warning; }}
+        & > .entry--error {{ color: $text-error; }}
+
+        & > .marker--question, & > .marker--information {{ color: $accent; text-style: bold; }}
+        & > .marker--reply {{ color: $primary; text-style: bold; }}
+        & > .marker--thought, & > .marker--window {{ color: $text-muted; text-style: bold; }}
+        & > .marker--warning {{ color: $text-warning; text-style: bold; }}
+        & > .marker--error {{ color: $text-error; text-style: bold; }}
+
+        & > .part--note {{ color: $text-muted; text-style: italic; }}
+        & > .part--place {{ color: $accent; }}
+        & > .part--heading {{ color: $primary; text-style: bold; }}
+        & > .part--code {{ color: $accent; }}
+        & > .part--faint {{ color: $foreground-muted; }}
+        & > .part--ground {{ background: $foreground 14%; }}
+        & > .part--selected {{ background: $primary 15%; }}
+    }}
+    {token_css("Transcript")}
     """
 
-    view: reactive[View] = reactive[View]("live")
+    # Textual's own asks for a layout whenever it is set: for every new row.
+    virtual_size = Reactive(Size(0, 0), repaint=False)
+
+    view: reactive[View] = reactive[View]("live", repaint=False)
     """How replies are drawn."""
 
     selected: reactive[TurnId | None] = reactive(None)
     """The turn that commands work on; None for the last one."""
 
-    has_new_below: reactive[bool] = reactive(False)
+    has_new_below: reactive[bool] = reactive(False, repaint=False)
     """Whether text came after the reader had scrolled up, away from the end."""
+
+    @dataclass
+    class Chosen(Message):
+        """The reader clicked on an entry of this turn."""
+
+        turn: TurnId
+
+    @dataclass
+    class Stepped(Message):
+        """The reader clicked on an arrow beside a turn's number among its siblings."""
+
+        turn: TurnId
+        by: int
+
+    @dataclass
+    class RoundChosen(Message):
+        """The reader clicked on a token of the selected reply. `index` is that of its round."""
+
+        recording: Recording
+        index: int
+
+    @dataclass
+    class LinkChosen(Message):
+        """The reader wants to open an address."""
+
+        address: str
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self.rows = Rows()
+        self.is_following = True
+        """Whether the view stays at the end as text is added."""
+        self.first_row = 0
+        """The row at the upper edge of the view: negative as long as all rows fit, for they stand
+        at its lower edge."""
+        self._aim: Aim | None = None
+        """Where the next arrangement scrolls to."""
+        self._drawn: dict[str, DrawnEntry] = {}
+        """The entries that are wrapped, by their keys."""
         self._unfolded: set[str] = set()
-        """The keys of unfolded thoughts that have no widget now."""
-        self._code, self._links = FromTheEnd[Code](), FromTheEnd[str]()
+        """The keys of unfolded thoughts."""
         self.marked: tuple[str, tuple[int, int]] | None = None
         """The key of the entry with the marked passage, and the passage's start and end in its
         text."""
+        self._look: Look | None = None
+        self._is_fit = False
+        """Whether the look is that of the view and the styles of now."""
+        self._arranged_for = Size(0, 0)
+        self._styles: dict[tuple[str, str, bool], Style] = {}
+        self._kept_ground: tuple[Style, Color] | None = None
+        self._code, self._links = FromTheEnd[Code](), FromTheEnd[str]()
 
     # Which entries there are
 
     def show(self, wanted: Sequence[timeline.Entry]) -> None:
-        """Show these entries. Widgets of entries that are still there stay and draw what was
-        added."""
-        begun = [e for e in wanted if e.recording and e.note is None and self._is_begun(e)]
-        if wanted and wanted[-1].key not in self.rows.place_of:
-            self._grew()
-        if not self.is_following:
-            self.aim = self.aim or self.in_sight()
+        """Show these entries."""
+        before, known = self.rows.entries, self.rows.place_of
+        aim = None if self.is_following else self._aim or self.in_sight()
+        is_begun = False
+        for entry in wanted:
+            old = before[known[entry.key]] if entry.key in known else None
+            if entry.recording is not None and entry.note is None:
+                # It is new, or its reply is being continued.
+                is_begun |= old is None or old.note is not None
+            elif entry.kind == "thought" and old is not None and old.note is None:
+                # Somebody who reads it, and not what is written, goes on reading.
+                self._unfolded |= set() if self.is_following else {entry.key}
         self.rows.take(wanted)
-        gone = [key for key in self.made if key not in self.rows.place_of]
-        self._unmake([*gone, *(entry.key for entry in begun if entry.key in self.made)])
-        for key, entry in self.made.items():
-            said = wanted[self.rows.place_of[key]]
-            entry.set_turn(said.turn, said.place)
-            self.follow(said)
+        if any(self.rows.place_of.get(key) != place for key, place in known.items()):
+            self._drop_selection()
+        for key, drawn in [*self._drawn.items()]:
+            place = self.rows.place_of.get(key)
+            if place is None or wanted[place] != drawn.entry:
+                del self._drawn[key]
         if self.selected not in {entry.turn for entry in wanted}:
             self.selected = None
-        if begun:
-            self._follow_new_reply()
-        self.fill()
-        self.arrange_anew()
-
-    def _is_begun(self, entry: timeline.Entry) -> bool:
-        """Whether this entry, which is being written, was not being written before: it is new, or
-        its reply is being continued."""
-        place = self.rows.place_of.get(entry.key)
-        return place is None or self.rows.entries[place].note is not None
+        if is_begun:
+            self.is_following, aim = True, None
+        self._arrange(aim)
+        if wanted and wanted[-1].key not in known:
+            self._grew()
+        for entry in wanted:
+            if entry.recording is not None and entry.note is None:
+                self.follow(entry)
 
     def follow(self, entry: timeline.Entry) -> None:
         """Draw what was added to the reply of this entry."""
-        if entry.note is None:
-            self._grew()
-        made = self.made.get(entry.key)
-        if isinstance(made, ReplyEntry) and not made.is_over:
-            made.follow(entry.below())
+        drawn = self._drawn.get(entry.key)
+        if not isinstance(drawn, ReplyEntry):
+            return
+        height, first = drawn.height, drawn.follow()
+        if first is None:
+            return
+        self._grew()
+        for y in range(first, height):
+            drawn.strips.pop(y, None)
+        place = self.rows.place_of[entry.key]
+        if drawn.height != height:
+            self.rows.measure({place: drawn.height})
+            self._arrange(changed_from=self.rows.top(place) + first)
+        else:
+            top = self.rows.top(place) + first - self.first_row
+            self.refresh(Region(0, top, self.scrollable_size.width, height - MARGIN - first))
 
     def _grew(self) -> None:
-        self.has_new_below = not (self.is_following or self.has_class("-at-end"))
-
-    def _scrolled(self) -> None:
-        super()._scrolled()
-        if self.has_class("-at-end"):
-            self.has_new_below = False
+        self.has_new_below = self.scroll_offset.y < self.max_scroll_y
 
     def clear(self) -> None:
         """Remove every entry, before another chat is shown."""
-        self._unmake([*self.made])
-        self.rows = Rows()
+        self._drop_selection()
+        self._drawn.clear()
         self._unfolded.clear()
-        self.aim = self.marked = None
-        self.has_new_below = False
-        self.anchor()
+        self.rows = Rows()
+        self._look = self._aim = self.marked = None
+        self._arranged_for = Size(0, 0)
+        self.has_new_below, self.is_following = False, True
 
     @property
     def last_reply(self) -> Recording | None:
@@ -148,73 +256,157 @@ class Transcript(RowScroll):
         replies = (e.recording for e in reversed(self.rows.entries) if e.kind == "reply")
         return next(replies, None)
 
-    # Widgets of entries
+    def drawn(self, place: int) -> DrawnEntry:
+        """The entry at an index of `rows.entries`, wrapped for the width of now."""
+        entry = self.rows.entries[place]
+        if entry.key not in self._drawn:
+            assert self._look is not None
+            if entry.recording is None:
+                made = DrawnEntry(entry, self._look)
+            else:
+                is_over_thought = entry.kind == "thought" and entry.note is not None
+                is_folded = is_over_thought and entry.key not in self._unfolded
+                made = reply = ReplyEntry(entry, self._look, is_folded=is_folded)
+                if reply.problem:
+                    self.notify(
+                        f"The reply could not be read as Markdown ({reply.problem}); "
+                        "it is formatted as in the live view.",
+                        severity="warning",
+                    )
+            self._drawn[entry.key] = made
+        return self._drawn[entry.key]
 
-    def fill(self) -> None:
-        """Make widgets for entries near the visible part, and remove widgets far from it."""
-        if not self.is_attached:
-            # Asked for by the last layout of a chat that is closed by now: nothing can be mounted.
+    # Where everything is
+
+    def on_resize(self) -> None:
+        self._arrange()
+
+    def _arrange(self, aim: Aim | None = None, changed_from: int = 0) -> None:
+        """Measure the entries near the visible part, and scroll: to the aim, to the end if the view
+        follows it, or so that what is in sight stays where it is. Everything from row
+        `changed_from` on is drawn again."""
+        self._aim, height = aim or self._aim, self.size.height
+        if not height or not self.is_attached:
             return
-        height = self.size.height or self.app.size.height
-        top = self.top_in_sight(height)
-        near = self.rows.between(top - PAGES_MADE * height, top + (1 + PAGES_MADE) * height)
-        self._make_missing(self.rows.entries[place] for place in near)
-        if not self.screen.selections:
-            kept = self.rows.between(top - PAGES_KEPT * height, top + (1 + PAGES_KEPT) * height)
-            place_of = self.rows.place_of
-            self._unmake([key for key in self.made if place_of[key] not in kept])
+        aim, self._aim = self._aim or (None if self.is_following else self.in_sight()), None
+        self._fit()
+        while True:
+            top = self._top(aim, height)
+            near = self.rows.between(top - height, top + 2 * height)
+            missing = [place for place in near if not self.rows.is_measured(place)]
+            if not missing:
+                break
+            self.rows.measure({place: self.drawn(place).height for place in missing})
+        self._arranged_for, total = self.size, self.rows.total
+        self.is_following = self.is_following or total <= height
+        self.virtual_size = Size(self.size.width, total)
+        bar = self.vertical_scrollbar
+        bar.window_virtual_size, bar.window_size = total, height
+        if top != self.scroll_offset.y:
+            # Not by a scroll, which the reader does.
+            self.set_reactive(Widget.scroll_y, float(top))
+            self.set_reactive(Widget.scroll_target_y, float(top))
+            bar.position = top
+        self._show_scrollbar()
+        first_row = top - max(0, height - total)
+        below = max(0, changed_from - first_row) if first_row == self.first_row else 0
+        self.first_row = first_row
+        if below < height:
+            self.refresh(Region(0, below, self.size.width, height - below))
+        self._forget_far(near)
 
-    def _make_missing(self, wanted: Iterable[timeline.Entry]) -> None:
-        missing = [entry for entry in wanted if entry.key not in self.made]
-        if not missing:
+    def _forget_far(self, near: range) -> None:
+        """Free the memory of entries out of sight. The reply that is written is cheaper to keep."""
+        if len(self._drawn) > max(MOST_DRAWN, 2 * len(near)) and not self.screen.selections:
+            place_of, entries = self.rows.place_of, self.rows.entries
+            for key in [*self._drawn]:
+                place = place_of[key]
+                is_written = entries[place].recording is not None and entries[place].note is None
+                if place not in near and not is_written:
+                    del self._drawn[key]
+
+    def _fit(self) -> None:
+        """Wrap everything anew if its width, view or styles have changed."""
+        width = self.scrollable_size.width - 2 * PADDING - MARKER_CELLS
+        width = min(max(1, width), PROSE_CELLS)
+        if self._is_fit and self._look is not None and self._look.width == width:
             return
-        place_of = self.rows.place_of
-        made = sorted(place_of[key] for key in self.made)
-        behind = {place: self.made[self.rows.entries[place].key] for place in made}
-        groups: dict[TranscriptEntry | None, list[TranscriptEntry]] = {}
-        for entry in missing:
-            place = place_of[entry.key]
-            before = next((behind[other] for other in made if other > place), None)
-            groups.setdefault(before, []).append(self._make(entry))
-        for before, group in groups.items():
-            self.mount(*group, before=before)
+        self._is_fit = True
+        text, heading, code, faint = (
+            self.get_component_rich_style(name)
+            for name in ("entry--reply", "part--heading", "part--code", "part--faint")
+        )
+        dark = self.app.current_theme.dark
+        look = Look(self.view, MarkdownLook(width, dark, text, heading, code, faint))
+        if look != self._look:
+            self._look = look
+            self._drawn.clear()
+            self.rows.forget(width)
 
-    def _make(self, entry: timeline.Entry) -> TranscriptEntry:
-        made: TranscriptEntry
-        if entry.recording is not None:
-            kind = ThoughtEntry if entry.kind == "thought" else ReplyEntry
-            made = kind(entry.recording, self.view, entry.below())
-            if isinstance(made, ThoughtEntry) and entry.key in self._unfolded:
-                made.fold(False)
-        elif entry.kind == "question":
-            made = QuestionEntry(entry.text)
-        elif entry.kind == "window":
-            made = WindowMark()
-        else:
-            made = NoticeEntry(entry.text, entry.kind)
-        made.set_turn(entry.turn, entry.place)
-        made.set_class(entry.turn is not None and entry.turn == self.selected, "-selected")
-        if self.marked is not None and self.marked[0] == entry.key:
-            made.mark(self.marked[1])
-        if isinstance(made, ReplyEntry) and not made.is_over:
-            made.follow(None)
-        self.made[entry.key] = made
-        return made
+    def _top(self, aim: Aim | None, height: int) -> int:
+        """The row at the upper edge of the view. `height` is that of the view, in rows."""
+        end = max(0, self.rows.total - height)
+        if aim is None or aim.key not in self.rows.place_of:
+            return end if self.is_following else min(self.scroll_offset.y, end)
+        place = self.rows.place_of[aim.key]
+        row = self.drawn(place).row_of(aim.span) if aim.span else aim.row
+        row = self.rows.top(place) + min(row, self.rows.height(place) - 1)
+        return max(0, min(row - aim.below_edge, end))
 
-    def _unmake(self, keys: Sequence[str]) -> None:
-        gone = [self.made.pop(key) for key in keys]
-        for key, entry in zip(keys, gone, strict=True):
-            if isinstance(entry, ThoughtEntry) and not entry.is_folded:
-                self._unfolded.add(key)
-        if gone:
-            self.remove_children(gone)
+    def _show_scrollbar(self) -> None:
+        """Show it while the reader is not at the end: to draw it for every new row would cost as
+        much as to draw the text."""
+        is_at_end = self.scroll_offset.y >= self.max_scroll_y
+        if is_at_end:
+            self.has_new_below = False
+        visibility = "hidden" if is_at_end else "visible"
+        if self.styles.scrollbar_visibility != visibility:
+            self.styles.scrollbar_visibility = visibility
 
-    def _follow_new_reply(self) -> None:
-        """Follow the reply that begins, and free the memory of the rows drawn so far."""
-        for entry in self.made.values():
-            entry.forget_drawn_rows()
-        self.aim = None
-        self.anchor()
+    def in_sight(self) -> Aim | None:
+        """The entry at the upper edge of the view, and the row of it that is at the edge."""
+        if not self.rows.entries:
+            return None
+        top = max(0, self.first_row)
+        place = self.rows.place_at(top)
+        return Aim(self.rows.entries[place].key, top - self.rows.top(place))
+
+    def go(self, aim: Aim) -> None:
+        """Scroll to a target, unless all rows fit on the screen."""
+        self.is_following = False
+        self._arrange(aim)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        # The reader has scrolled.
+        super().watch_scroll_y(old_value, new_value)
+        self.is_following = round(new_value) >= self.max_scroll_y
+        self.first_row = round(new_value)
+        self._arrange()
+
+    def action_scroll_home(self) -> None:
+        if self.rows.entries:
+            self.go(Aim(self.rows.entries[0].key))
+
+    def action_scroll_end(self) -> None:
+        self.is_following, self._aim = True, None
+        self._arrange()
+
+    def scroll_to(self, *place: Any, **options: Any) -> None:
+        # An animation would go on to its old target after a measurement has moved the rows.
+        super().scroll_to(*place, **{**options, "animate": False})
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._styles.clear()
+        self._kept_ground = None
+        self._is_fit, self._arranged_for = False, Size(0, 0)
+        self._drawn_rows_changed()
+
+    def watch_view(self) -> None:
+        # The views number lines and characters differently.
+        self._drop_selection()
+        self._is_fit = False
+        self._arrange()
 
     # What is seen
 
@@ -227,23 +419,18 @@ class Transcript(RowScroll):
         row: int | None = None,
     ) -> None:
         """Scroll to a turn of the path, so that it begins in this row of the view, or by default at
-        a third of its height, and mark the passage of its text that begins and ends at `span`. Its
-        entry need not have a widget. The next call removes the mark."""
+        a third of its height, and mark the passage of its text that begins and ends at `span`. The
+        next call removes the mark."""
         self.unmark()
         key = self._key_of(turn, in_reasoning=in_reasoning or span is None)
         if key is None:
             return
         if span is not None:
             self.marked = key, span
-            if in_reasoning:
-                self._unfolded.add(key)
-            made = self.made.get(key)
-            if in_reasoning and isinstance(made, ThoughtEntry):
-                made.fold(False)
-            if made is not None:
-                made.mark(span)
-        row = self.size.height // 3 if row is None else row
-        self.go(Aim(key, 0, span[0] if span else None, row))
+            if in_reasoning and key not in self._unfolded:
+                self._turn_fold(key)
+            self._drawn_rows_changed()
+        self.go(Aim(key, 0, span, self.size.height // 3 if row is None else row))
 
     def _key_of(self, turn: TurnId, *, in_reasoning: bool) -> str | None:
         """The key of the entry with the answer of a turn, or with its reasoning, or of the other if
@@ -255,26 +442,268 @@ class Transcript(RowScroll):
     def row_in_sight(self, turn: TurnId) -> int | None:
         """The row of the view in which a turn begins; None if its beginning is out of sight."""
         key = self._key_of(turn, in_reasoning=True)
-        row = self.rows.top(key) - round(self.scroll_y) if key is not None else -1
+        top = self.rows.top(self.rows.place_of[key]) if key is not None else -1
+        row = top - self.first_row
         return row if 0 <= row < self.size.height else None
 
     def unmark(self) -> None:
         """Remove the mark of a passage."""
-        if self.marked is not None and (made := self.made.get(self.marked[0])) is not None:
-            made.mark(None)
-        self.marked = None
+        if self.marked is not None:
+            self.marked = None
+            self._drawn_rows_changed()
+
+    def _drawn_rows_changed(self) -> None:
+        for drawn in self._drawn.values():
+            drawn.strips.clear()
+        self.refresh()
+
+    # Drawing
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        # The background where no entry is. Textual would draw it again, line by line, for every new
-        # row of a reply.
-        blank = Strip.blank(crop.width, self.visual_style.rich_style)
-        return filtered(self, [blank]) * crop.height
+        # Textual's cache of lines is of no use: it goes by the rows of the screen, and a new row
+        # of a reply moves all of them.
+        if self._arranged_for != self.size:
+            self._arrange()
+        if self._look is None:
+            return [Strip.blank(crop.width, self.rich_style)] * crop.height
+        strips = self._painted(self.first_row + crop.y, crop.height)
+        if crop.column_span == (0, self.size.width):
+            return strips
+        return [strip.crop(*crop.column_span) for strip in strips]
+
+    def render_line(self, y: int) -> Strip:
+        """Row `y` of the view with the offsets of its text, for the selection by mouse."""
+        row = self.first_row + y
+        if not self.rows.entries or self._look is None:
+            return Strip.blank(self.size.width, self.rich_style)
+        if row < 0:
+            begin = Style.from_meta({"offset": (0, 0)})
+            return Strip.blank(self.size.width, self._ground[0] + begin)
+        place = self.rows.place_at(row)
+        return self._strip(place, row - self.rows.top(place), has_offsets=True)
+
+    def _painted(self, row: int, count: int) -> list[Strip]:
+        """The strips of so many rows from a row on."""
+        blank = self._filtered(Strip.blank(self.size.width, self._ground[0]))
+        strips = [blank] * min(count, -row)
+        rows, row, end = self.rows, max(0, row), row + count
+        place = rows.place_at(row)
+        while row < min(end, rows.total):
+            drawn, top, below = self.drawn(place), rows.top(place), rows.top(place + 1)
+            for y in range(row - top, min(end, below) - top):
+                if y not in drawn.strips:
+                    drawn.strips[y] = self._filtered(self._strip(place, y))
+                strips.append(drawn.strips[y])
+            row, place = below, place + 1
+        return [*strips, *([blank] * (count - len(strips)))]
+
+    @property
+    def _ground(self) -> tuple[Style, Color]:
+        """The style where no entry is, and its background; Textual searches for them each time."""
+        if self._kept_ground is None:
+            self._kept_ground = self.rich_style, self.background_colors[1]
+        return self._kept_ground
+
+    def _filtered(self, strip: Strip) -> Strip:
+        for line_filter in self.get_line_filters():
+            strip = strip.apply_filter(line_filter, self._ground[1])
+        return strip
+
+    def _strip(self, place: int, y: int, *, has_offsets: bool = False) -> Strip:
+        """Row `y` of the entry at an index. Segments with offsets cost more, as no two have the
+        same style."""
+        drawn, own = self.drawn(place), self._ground[0]
+        row = drawn.text_row(y)
+
+        def offset(start: int, line: int) -> Style:
+            where = (start, place * _LINES + line)
+            return Style.from_meta({"offset": where}) if has_offsets else Style.null()
+
+        if y >= drawn.height - MARGIN:
+            end = offset(*drawn.end) if has_offsets else Style.null()
+            return Strip([Segment(" " * self.size.width, own + end)], self.size.width)
+        # Without this offset, a selection that begins on the marker would begin at the row's end.
+        begin = offset(row.start, row.line) if row else offset(0, 0)
+        marker = self._style(drawn, _MARKER) + begin
+        shown = MARKERS[drawn.entry.kind] if y == 0 else " "
+        segments = [Segment(cell, own + begin) for cell in " " * PADDING]
+        segments += (Segment(cell, marker) for cell in f"{shown} ")
+        segments.append(Segment("", marker))
+        if row is None:
+            segments += self._place_segments(drawn)
+        else:
+            spans = self._spans(place, drawn, row.line)
+            for text, style, start in self._parts(drawn, row, spans, cut=has_offsets):
+                segments.append(Segment(text, style + offset(start, row.line)))
+        right = self.scrollable_size.width - PADDING
+        strip = Strip(segments).adjust_cell_length(right, self._style(drawn, TEXT))
+        return strip.adjust_cell_length(self.size.width, own)
+
+    def _place_segments(self, drawn: DrawnEntry) -> Iterator[Segment]:
+        assert drawn.entry.place is not None
+        number, count = drawn.entry.place.number, drawn.entry.place.count
+        style = self._style(drawn, _PLACE)
+        older = Style.from_meta({_STEP: -1}) if number > 1 else Style(dim=True)
+        newer = Style.from_meta({_STEP: 1}) if number < count else Style(dim=True)
+        yield Segment("◂ ", style + older)
+        yield Segment(f"{number}/{count}", style)
+        yield Segment(" ▸", style + newer)
+
+    def _spans(self, place: int, drawn: DrawnEntry, line: int) -> list[tuple[int, int]]:
+        """The selected characters of a line, and the marked ones."""
+        marked = None
+        if self.marked is not None and self.marked[0] == drawn.entry.key:
+            text = drawn.body.text
+            start, stop = (position(text, one) for one in drawn.drawn_span(self.marked[1]))
+            marked = Selection(start, stop)
+        selections = (_within(self.text_selection, place), marked)
+        spans = (one.get_span(line) if one is not None else None for one in selections)
+        ends = ((0, 0) if one is None else one for one in spans)
+        return [(start, len(drawn.body.text) if stop == -1 else stop) for start, stop in ends]
+
+    def _parts(
+        self, drawn: DrawnEntry, row: Row, spans: Sequence[tuple[int, int]], *, cut: bool
+    ) -> Iterator[tuple[str, Style, int]]:
+        """The parts of a row with their styles and the characters at which they start."""
+        is_plain = not cut and not any(start < stop for start, stop in spans)
+        for piece in _merged(row.pieces):
+            look = piece.style
+            style = self._style(drawn, look) if isinstance(look, str) else self._on(drawn, look)
+            if is_plain:
+                yield piece.shown, style, piece.start
+                continue
+            # Only the background: the selection's text colour would hide those of the origins.
+            highlight = Style(bgcolor=self.selection_style.bgcolor)
+            for shown, start, (is_selected, is_marked) in _cut(piece, spans):
+                full = style + highlight if is_selected else style
+                yield shown, full + _MARKED if is_marked else full, start
+
+    # Styles
+
+    def _style(self, drawn: DrawnEntry, name: str) -> Style:
+        """The style of a kind of text in an entry."""
+        entry = drawn.entry
+        key = entry.kind, name, entry.turn is not None and entry.turn == self.selected
+        if key not in self._styles:
+            self._styles[key] = self._find_style(*key)
+        return self._styles[key]
+
+    def _find_style(self, kind: str, name: str, is_selected: bool) -> Style:
+        own = self.get_component_rich_style(f"entry--{kind}")
+        ground = "part--selected" if is_selected else f"entry--{kind}"
+        background = Style(bgcolor=self.get_component_rich_style(ground).bgcolor)
+        if name == TEXT:
+            return own + background
+        if name == _MARKER:
+            selected = Style(bold=True, reverse=True) if is_selected else Style.null()
+            return self.get_component_rich_style(f"marker--{kind}") + background + selected
+        if name in (NOTE, _PLACE, FAINT):
+            return self.get_component_rich_style(f"part--{name}") + background
+        if name == COPY:
+            faint = self.get_component_rich_style("part--faint") + background
+            return faint + Style(underline=True, meta={CODE: None})
+        ink, *formats = name.split()
+        style = own if ink == TEXT else self.get_component_rich_style(f"token--{ink}")
+        style += background
+        for one in formats:
+            code_ground = self.get_component_rich_style("part--ground").bgcolor
+            style += Style(bgcolor=code_ground) if one == CODE_FORMAT else _FORMATS[one]
+        return style
+
+    def _on(self, drawn: DrawnEntry, style: Style) -> Style:
+        """A style of the Markdown, on the background of the entry."""
+        entry = drawn.entry
+        if entry.turn is None or entry.turn != self.selected:
+            return style
+        own = self.get_component_rich_style("entry--reply").bgcolor
+        selected = self._style(drawn, TEXT).bgcolor
+        return style + Style(bgcolor=selected) if style.bgcolor == own else style
 
     # What the reader does
 
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        if not self.rows.entries:
+            return None
+        start, end = selection
+        last = len(self.rows.entries) - 1
+        places = range(
+            start.y // _LINES if start else 0, 1 + min(last, end.y // _LINES if end else last)
+        )
+        texts: list[str] = []
+        for place in places:
+            part = _within(selection, place)
+            assert part is not None
+            text = self.drawn(place).body.text
+            first = index(text, part.start) if part.start else 0
+            texts.append(text[first : index(text, part.end) if part.end else len(text)])
+        return "\n".join(texts), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self._drawn_rows_changed()
+
+    def _drop_selection(self) -> None:
+        if self.is_attached and self.text_selection is not None:
+            self.screen.clear_selection()
+
+    def on_click(self, event: events.Click) -> None:
+        row = self.first_row + event.y
+        if self.text_selection is not None or not 0 <= row < self.rows.total:
+            return
+        event.stop()
+        place = self.rows.place_at(row)
+        drawn = self.drawn(place)
+        if event.chain == 2:
+            # Textual selects all that a widget has.
+            event.prevent_default()
+            first = Offset(0, place * _LINES)
+            self.screen.selections = {self: Selection(first, first + drawn.end)}
+        text_row = drawn.text_row(row - self.rows.top(place))
+        at = offset_in(text_row, event.x - PADDING - MARKER_CELLS) if text_row else None
+        self._clicked(drawn, event, at)
+
+    def _clicked(self, drawn: DrawnEntry, event: events.Click, at: Offset | None) -> None:
+        """An entry was clicked at an offset of its text; None where no text is."""
+        entry, meta = drawn.entry, event.style.meta
+        code, address, by = drawn.code_at(meta, at), drawn.link_at(meta, at), meta.get(_STEP)
+        if code is not None:
+            self._copy_block(code)
+        elif address is not None:
+            self.post_message(self.LinkChosen(address))
+        elif by and entry.turn is not None:
+            self.post_message(self.Stepped(entry.turn, by))
+        elif entry.kind == "thought":
+            self._turn_fold(entry.key)
+        elif entry.turn is not None:
+            round_ = drawn.round_at(at) if isinstance(drawn, ReplyEntry) and at else None
+            if round_ is not None and entry.turn == self.selected:
+                assert entry.recording is not None
+                self.post_message(self.RoundChosen(entry.recording, round_))
+            else:
+                self.post_message(self.Chosen(entry.turn))
+
+    def _turn_fold(self, key: str) -> None:
+        """Fold or unfold a thought. While it is being written it stays unfolded."""
+        place = self.rows.place_of[key]
+        if self.rows.entries[place].note is None:
+            return
+        self._drop_selection()
+        self._unfolded ^= {key}
+        self._drawn.pop(key, None)
+        if self._look is not None:
+            aim = None if self.is_following else self.in_sight()
+            self.rows.measure({place: self.drawn(place).height})
+            self._arrange(aim)
+
+    def fold_thought(self) -> None:
+        """Fold or unfold the latest reasoning."""
+        keys = [entry.key for entry in self.rows.entries if entry.kind == "thought"]
+        if keys:
+            self._turn_fold(keys[-1])
+        else:
+            self.notify("No reply has reasoning yet.")
+
     def watch_selected(self) -> None:
-        for entry in self.made.values():
-            entry.set_class(entry.turn is not None and entry.turn == self.selected, "-selected")
+        self._drawn_rows_changed()
 
     def select(self, turn: TurnId) -> None:
         """Select a turn and scroll to it."""
@@ -288,18 +717,6 @@ class Transcript(RowScroll):
 
     def on_blur(self) -> None:
         self.can_focus = False
-
-    def fold_thought(self) -> None:
-        """Fold or unfold the latest reasoning."""
-        keys = [entry.key for entry in self.rows.entries if entry.kind == "thought"]
-        if not keys:
-            self.notify("No reply has reasoning yet.")
-            return
-        made = self.made.get(keys[-1])
-        if isinstance(made, ThoughtEntry):
-            made.fold(not made.is_folded)
-        else:
-            self._unfolded ^= {keys[-1]}
 
     def copy_reply(self) -> None:
         """Copy the last reply, as far as it has been generated, without rejected tokens."""
@@ -323,20 +740,10 @@ class Transcript(RowScroll):
         if address is None:
             self.notify("There is no link, or none before it.", severity="warning")
         else:
-            self.post_message(LinkChosen(address))
-
-    def on_code_chosen(self, event: CodeChosen) -> None:
-        event.stop()
-        self._copy_block(event.code)
+            self.post_message(self.LinkChosen(address))
 
     def _copy_block(self, code: Code) -> None:
         clipboard.copy(self.app, code.text, _code_in_words(code))
-
-    def watch_view(self) -> None:
-        self.rows.forget()
-        for entry in self.made.values():
-            if isinstance(entry, ReplyEntry):
-                entry.view = self.view
 
 
 class FromTheEnd(Generic[Item]):
@@ -371,3 +778,59 @@ def _code_in_words(code: Code) -> str:
     count = wording.plural(len(code.text.splitlines()), "line")
     first = next((line.strip() for line in code.text.splitlines() if line.strip()), "")
     return f"{count} of {code.language or 'code'}, “{wording.fitting(first, 40)}”"
+
+
+def _within(selection: Selection | None, place: int) -> Selection | None:
+    """The part of a selection that is in the entry at an index, in lines of that entry; None if
+    there is none."""
+    if selection is None:
+        return None
+    start, end = selection
+    if (start and start.y // _LINES > place) or (end and end.y // _LINES < place):
+        return None
+    first, beyond = place * _LINES, (place + 1) * _LINES
+    return Selection(
+        Offset(start.x, start.y - first) if start and start.y >= first else None,
+        Offset(end.x, end.y - first) if end and end.y < beyond else None,
+    )
+
+
+def _stretched(piece: Piece) -> bool:
+    return len(piece.shown) > piece.stop - piece.start
+
+
+def _merged(pieces: list[Piece]) -> Iterator[Piece]:
+    """Join neighbouring pieces of the same style: fewer segments draw faster."""
+    open_piece: Piece | None = None
+    for piece in pieces:
+        if open_piece is None:
+            open_piece = piece
+        elif piece.style == open_piece.style and not _stretched(piece) | _stretched(open_piece):
+            shown = open_piece.shown + piece.shown
+            open_piece = Piece(shown, piece.style, open_piece.start, piece.stop)
+        else:
+            yield open_piece
+            open_piece = piece
+    if open_piece is not None:
+        yield open_piece
+
+
+def _cut(
+    piece: Piece, spans: Sequence[tuple[int, int]]
+) -> Iterator[tuple[str, int, tuple[bool, ...]]]:
+    """Cut a piece where spans begin and end. Yields, for each part, its shown text, its start, and
+    for each span whether the part is inside it."""
+    if _stretched(piece):
+        within = tuple(
+            begin < piece.stop and piece.start < end and piece.start < piece.stop
+            for begin, end in spans
+        )
+        for character in piece.shown:
+            yield character, piece.start, within
+        return
+    edges = (edge - piece.start for span in spans for edge in span)
+    size = len(piece.shown)
+    cuts = sorted({0, size} | {edge for edge in edges if 0 < edge < size})
+    for left, right in itertools.pairwise(cuts):
+        start = piece.start + left
+        yield piece.shown[left:right], start, tuple(begin <= start < end for begin, end in spans)

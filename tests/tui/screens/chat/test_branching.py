@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from eaglechat.chat.conversation.turns import Question
-from eaglechat.tui.widgets.transcript.entry import QuestionEntry, TranscriptEntry
+from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from tests.tui.driving import Driver
 from tests.tui.scripted import REPLY
+from tests.tui.widgets.transcript_app import shown_in
 
 Drive = Callable[..., Driver]
 
@@ -82,10 +83,6 @@ async def test_a_turn_is_selected_by_keys_and_answered_again(drive: Drive) -> No
         await user.command("chat.turn_before", "chat.turn_before", "chat.turn_before")
         first_reply = user.chat.session.turns.path[1].id
         assert user.chat.transcript.selected == first_reply
-        selected = [
-            entry.turn for entry in user.chat.query(TranscriptEntry) if entry.has_class("-selected")
-        ]
-        assert selected == [first_reply]
         await user.command("chat.again")
         await user.idle()
         assert questions(user) == ["one"]
@@ -100,12 +97,12 @@ async def test_a_click_selects_a_turn_and_an_arrow_steps(drive: Drive) -> None:
         await user.command("chat.again")
         await user.idle()
         await user.sees("◂ 2/2 ▸")
-        reply = user.chat.query(TranscriptEntry).last()
-        await user.pilot.click(reply, offset=(2, 0))
+        reply = shown_in(user.chat.transcript)[-1]
+        await user.pilot.click(Transcript, offset=reply.at(2, 0))
         await user.sees("◂ 1/2 ▸")
-        question = user.chat.query_one(QuestionEntry)
-        await user.pilot.click(question, offset=(3, 0))
-        assert user.chat.transcript.selected == question.turn
+        [question] = shown_in(user.chat.transcript, "question")
+        await user.pilot.click(Transcript, offset=question.at(3, 0))
+        assert user.chat.transcript.selected == question.entry.turn
         await user.press("escape")
         assert user.chat.transcript.selected is None
 
@@ -117,7 +114,7 @@ async def test_a_click_moves_nothing_on_the_screen(drive: Drive) -> None:
         user.engine.reply = "\n".join(f"line {number}" for number in range(60))
         await user.ask("one")
         transcript = user.chat.transcript
-        reply = user.chat.query(TranscriptEntry).last()
+        reply = shown_in(transcript)[-1].entry
         await user.sees("line 59")
         before = user.text.splitlines()[:10]
         await user.pilot.click(transcript, offset=(8, 5))

@@ -12,9 +12,10 @@ from eaglechat.settings import InterfaceSettings, Settings, load
 from eaglechat.settings.model import View
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.widgets.transcript.reply import ReplyEntry
+from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from tests.tui.driving import WIDE, Driver
+from tests.tui.widgets.transcript_app import shown_in
 
 Drive = Callable[..., Driver]
 
@@ -113,11 +114,11 @@ async def test_a_click_on_a_token_of_the_selected_reply_opens_its_round(
     async with drive(settings=Settings(interface=InterfaceSettings(view=view))) as user:
         await user.open_chat()
         await user.ask("Which colour?")
-        reply = user.app.screen.query_one(ReplyEntry)
-        await user.until(lambda: view != "read" or reply.markdown_shown, "the Markdown")
-        await user.pilot.click(reply, offset=(4, 0))
-        await user.until(lambda: reply.has_class("-selected"), "the reply is selected")
-        await user.pilot.click(reply, offset=(4, 0))
+        transcript = user.chat.transcript
+        [reply] = shown_in(transcript, "reply")
+        await user.pilot.click(Transcript, offset=reply.at(4, 0))
+        await user.until(lambda: transcript.selected == reply.entry.turn, "the reply is selected")
+        await user.pilot.click(Transcript, offset=reply.at(4, 0))
         await user.on(InsideScreen)
         await user.sees("Round 1 of")
 
