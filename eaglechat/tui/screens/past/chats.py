@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from textual import on
-from textual.app import ComposeResult
 from textual.content import Content
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from eaglechat.chat.recorder import ChatRecorder
@@ -18,12 +17,11 @@ from eaglechat.chat.store import KEPT_DAYS, ChatInUseError, ChatSummary, Hit
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.export.formats import Format
-from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
+from eaglechat.tui.screens.base import Update
 from eaglechat.tui.screens.dialogs import AskDialog
+from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.filter import Filter, Rows
-from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.words import failures, wording
 
@@ -34,10 +32,13 @@ _TITLE = 45
 Row = ChatSummary | Hit
 
 
-class ChatsScreen(EagleModal[SavedChat]):
+class ChatsScreen(ListDialog[SavedChat]):
     """Dismisses with the chat to continue, or None. Typing finds titles and passages."""
 
-    CSS_PATH = "chats.tcss"
+    LIST_TITLE = "Past chats"
+    KEYS = "{list.choose} opens, {chats.rename} renames, {list.remove} deletes, {app.leader} more"
+    PLACEHOLDER = "search titles and messages"
+    SAYS = "Reading the chats…"
     BINDINGS = bindings_of("chats")
 
     def __init__(
@@ -45,7 +46,7 @@ class ChatsScreen(EagleModal[SavedChat]):
     ) -> None:
         """`open_chat` is the one on the screen below; the filter begins with `words`."""
         super().__init__()
-        self._words = words
+        self._typed_before = words
         self._store, self._older = services.chats, services.older_chats
         self._open_chat, self._typeahead = open_chat, services.typeahead
         self._chats: list[ChatSummary] | None = None
@@ -55,25 +56,8 @@ class ChatsScreen(EagleModal[SavedChat]):
         self._listing = 0
         """The number of the last listing: a slower one before it comes too late."""
 
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog", id="past") as dialog:
-            dialog.border_title = "Past chats"
-            dialog.border_subtitle = clickable(
-                "{list.choose} opens, {chats.rename} renames, {list.remove} deletes, "
-                "{app.leader} more"
-            )
-            rows = Rows(id="list")
-            words = Filter(rows, id="filter")
-            words.placeholder = "search titles and messages"
-            yield words
-            yield Static("Reading the chats…", id="said", classes="muted", markup=False)
-            yield rows
-        yield TooSmall()
-
     def on_mount(self) -> None:
-        words = self.query_one(Filter)
-        words.value = self._words
-        words.focus()
+        self.words.value = self._typed_before
         self._list()
         self.set_interval(1 / LOOKS_PER_SECOND, self._look)
 
@@ -128,7 +112,7 @@ class ChatsScreen(EagleModal[SavedChat]):
         self.in_background(read)
 
     def _open(self, chat: SavedChat) -> None:
-        self._typeahead.add(self.query_one(Filter).take_ahead())
+        self._typeahead.add(self.words.take_ahead())
         self.dismiss(chat)
 
     def _change(self, chat: ChatSummary, change: Callable[[], object], sentence: str) -> None:
@@ -158,12 +142,12 @@ class ChatsScreen(EagleModal[SavedChat]):
 
     @property
     def _typed(self) -> str:
-        return self.query_one(Filter).value
+        return self.words.value
 
     @on(Input.Changed, "#filter")
     def _typing(self) -> None:
         self._found = []
-        self.query_one("#list", OptionList).highlighted = None
+        self.rows.highlighted = None
         self._show()
         self._search()
 
@@ -171,7 +155,7 @@ class ChatsScreen(EagleModal[SavedChat]):
         """Titles first, then passages. The highlighted row stays highlighted."""
         if self._chats is None:
             return
-        options = self.query_one("#list", OptionList)
+        options = self.rows
         before, place = self._highlighted, options.highlighted or 0
         words = self._typed.casefold().replace('"', " ").split()
         titled = [c for c in self._chats if all(w in " ".join(_words(c)).casefold() for w in words)]
@@ -183,7 +167,7 @@ class ChatsScreen(EagleModal[SavedChat]):
         self._say_count()
 
     def _add_rows(self, stop: int) -> None:
-        options = self.query_one("#list", OptionList)
+        options = self.rows
         options.add_options(
             Option(_content(row)) for row in self._rows[options.option_count : stop]
         )
@@ -196,7 +180,7 @@ class ChatsScreen(EagleModal[SavedChat]):
 
     def _say_count(self) -> None:
         if self._chats is not None:
-            self.query_one("#said", Static).update(self._count(len(self._rows) - len(self._found)))
+            self.say(self._count(len(self._rows) - len(self._found)))
 
     def _count(self, titled: int) -> str:
         if not self._chats:
@@ -214,7 +198,7 @@ class ChatsScreen(EagleModal[SavedChat]):
 
     @property
     def _highlighted(self) -> Row | None:
-        place = self.query_one("#list", OptionList).highlighted
+        place = self.rows.highlighted
         return self._rows[place] if place is not None and place < len(self._rows) else None
 
     @property
