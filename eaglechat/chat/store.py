@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eaglechat.chat.conversation.turns import TurnError, TurnId
+from eaglechat.chat.packing import encodable
 from eaglechat.chat.recording import PackedRounds, Recording, Terms, TurnPart
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat, title_of
 from eaglechat.chat.search import Excerpt, excerpt, parse, plain_words
@@ -221,7 +222,7 @@ class ChatStore:
         """Give a chat a title; an empty one stands for its first question. The time at which it
         was used last stays. This and the next two raise ChatInUseError if another program has the
         chat open."""
-        self._change(name, "title = ?", title_of(title))
+        self._change(name, "title = ?", encodable(title_of(title)))
 
     def pin(self, name: str, pinned: bool) -> None:
         """Put a chat at the top of the list, or back among the others."""
@@ -323,7 +324,9 @@ class ChatStore:
         with self.translated():
             try:
                 db = self.connect()
-            except (sqlite3.OperationalError, OSError):
+            except (sqlite3.OperationalError, OSError) as error:
+                if "locked" in str(error):
+                    raise
                 # SQLite needs to write beside a file that others may use.
                 db = sqlite3.connect(f"{self.file.absolute().as_uri()}?immutable=1", uri=True)
                 db.row_factory = sqlite3.Row
@@ -332,13 +335,29 @@ class ChatStore:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """SQLite's errors as OSErrors; a damaged file is moved aside first."""
+        """SQLite's errors as OSErrors; what can be done against damage is done first."""
         try:
             yield
         except sqlite3.Error as error:
             if _is_damage(error):
-                self._move_aside("damaged", str(error))
+                self._mend(str(error))
             raise OSError(str(error)) from error
+
+    def _mend(self, why: str) -> None:
+        """Move the file aside, unless only its index of words is damaged, or another program has
+        moved it meanwhile: then make the index anew."""
+        with self.alone("moving"):
+            try:
+                with closing(self._connected()) as db:
+                    is_sound = db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+                    if is_sound:
+                        _index_anew(db)
+            except sqlite3.OperationalError:
+                return
+            except (_NotOursError, sqlite3.DatabaseError):
+                is_sound = False
+            if not is_sound:
+                self._move_aside("damaged", why)
 
     def connect(self) -> sqlite3.Connection:
         """A new connection, for any one thread at a time. The file is created if there is none; if
@@ -415,6 +434,15 @@ def _create(db: sqlite3.Connection) -> None:
             return  # another program was faster
         for statement in _statements(_SCHEMA):
             db.execute(statement)
+
+
+def _index_anew(db: sqlite3.Connection) -> None:
+    with transaction(db):
+        db.execute("INSERT INTO words(words) VALUES ('delete-all')")
+        db.execute(
+            "INSERT INTO words(rowid, said, thought) "
+            "SELECT key, words_of(said), words_of(thought) FROM turn"
+        )
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -486,6 +486,8 @@ def test_chats_in_a_folder_that_is_read_only_are_listed_and_read(
     store: ChatStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = left_chat(tmp_path, "why?")
+    store.rename(name, "\ud800")
+    store.rename(name, "")
 
     def read_only(*_: object) -> sqlite3.Connection:
         raise sqlite3.OperationalError("unable to open database file")
@@ -534,6 +536,22 @@ def test_a_file_that_cannot_be_used_is_moved_aside_with_a_sentence(
     assert aside.name in sentence
     left_chat(tmp_path, "and now?")
     assert titles(store) == ["and now?"]
+
+
+def test_an_index_that_is_damaged_is_made_anew(store: ChatStore, tmp_path: Path) -> None:
+    name = left_chat(tmp_path, "why?")
+    with store.opened() as db:
+        db.execute("UPDATE words_data SET block = x'ffffffffffffffffffff' WHERE id > 10")
+    said: list[str] = []
+    store.say = said.append
+    store.find("why")
+    assert found(store, "why") == ["why?"]
+    assert len(said) == 1
+    assert titles(store) == ["why?"]
+    chat = Home(tmp_path).open(name)
+    chat.session.delete(1)
+    chat.session.leave("typed")
+    assert found(store, "why") == []
 
 
 def test_a_chat_that_is_open_while_the_file_breaks_is_written_whole_to_the_next_one(

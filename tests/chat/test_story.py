@@ -323,9 +323,8 @@ class Story:
 
     def kept(self) -> dict[str, Model]:
         """Every chat that is in the list, by its name."""
-        model = self.model
-        is_kept = bool(model.turns or model.unsent or model.title)
-        return self.models | ({self.name: model} if is_kept else {})
+        models = {**self.models, self.name: self.model}
+        return {name: model for name, model in models.items() if any(model.row[:2])}
 
     def the_list_is_right(self) -> None:
         rows = self.home.rows()
