@@ -133,8 +133,8 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
     has_auto = hello is None or hello.can.own
     if has_auto and pair.source == "built-in" and isinstance(length, int) and length:
         last = (
-            f"{pair.note} It drafts {wording.plural(length, 'token')} per round to show how it "
-            f"works; {{chat.auto}} lets measurement choose."
+            f"{pair.note} It drafts {wording.plural(length, 'token')} per round; {{chat.auto}} "
+            "lets measurement choose the length."
         ).lstrip()
     guess = "the draft guesses" if info.draft else "the model's own MTP heads guess"
     if len(info.drafters) > 1:

