@@ -71,8 +71,7 @@ async def test_plan(drive: Drive, snapshot: Any) -> None:
     desk.plans["small"] = a_plan("small", missing=1900)
     async with drive(size=SIZE, desk=desk) as user:
         await user.sees_row("small", "3.0 GB")
-        await user.press("down", "down", "down", "enter")
-        await user.on(PlanScreen)
+        await user.choose("entry:small", to=PlanScreen)
         await user.sees("GPU memory")
         await user.sees("Resume")
         assert shown(user) == snapshot

@@ -41,10 +41,7 @@ class LibraryScreen(ListDialog[Pair]):
     """Dismisses with a pair to load, or None. Typing filters."""
 
     LIST_TITLE = "Models on this machine"
-    KEYS = (
-        "{list.choose} loads, {menu.drafts} drafts, {library.newer} newer, "
-        "{list.remove} deletes, {dialog.back} back"
-    )
+    KEYS = "{list.choose} loads, {menu.drafts} drafts, {library.newer} newer, {list.remove} deletes"
     SAYS = "Scanning the folders…"
     BINDINGS = bindings_of("library")
 
