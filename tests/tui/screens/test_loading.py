@@ -15,7 +15,6 @@ from eaglechat.hub.local import forms, pairs
 from eaglechat.hub.local.forms import LoadFile
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
-from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.navigation import LoadInstead
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.loading import LoadingScreen
@@ -249,7 +248,7 @@ async def test_the_pair_that_shows_drafting_says_who_chose_its_length(drive: Dri
     async with drive(size=(120, 40)) as user:
         await user.open_chat()
         await user.sees("drafts 3 tokens per")
-        await user.sees(key_of("chat.auto"))
+        await user.sees("lets measurement choose")
         await user.command("chat.auto")
         await user.until(lambda: user.chat.controls.n_draft_max == "auto", "auto")
 
