@@ -73,17 +73,17 @@ def test_a_first_chat_from_the_menu_to_quitting(wide: Terminal) -> None:
     wide.wait_for("stopped")
     wide.type("Say it in one word.")
     wide.keys("Enter")
-    # The second turn finds the first in the KV cache; a short reply may end between two numbers.
-    wide.wait_for(r"> Say it in one word\.")
+    wide.wait_for(r"(?s)> Say it in one word\..* \d+ tokens, [\d.]+ tok/s")
+    # The second turn finds the first in the KV cache.
     wide.keys("C-g", "q")
-    wide.wait_for(r"prompt +\d+ (of \d+ )?tokens read, [1-9]\d+ cached")
+    wide.wait_for(r"prompt +\d+ tokens read, [1-9]\d+ cached")
     wide.keys("Escape")
 
     wide.keys("C-q")
     wide.wait_for(r"exit status 0")
 
 
-def test_a_race_shows_both_speeds_and_ends_in_a_sentence(home: Path) -> None:
+def test_compare_shows_both_speeds_and_ends_in_a_sentence(home: Path) -> None:
     arguments = ("--pair", "smollm2-135m", "--temperature", "0", "--max-tokens", "40")
     with open_terminal(home, *arguments, width=80, height=24) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
@@ -91,8 +91,10 @@ def test_a_race_shows_both_speeds_and_ends_in_a_sentence(home: Path) -> None:
         terminal.keys("Enter")
         terminal.says("token limit reached")
         terminal.keys("C-g", "c")
-        terminal.wait_for(r"Heat (\d\d+|[6-9]):")
-        terminal.keys("Escape")
+        # It may know enough, and end by itself, before the key comes.
+        terminal.wait_for(r"heat (\d\d+|[6-9]):|as fast as plain")
+        if "as fast as plain" not in terminal.screen():
+            terminal.keys("Escape")
         screen = terminal.says("both wrote the same|first difference|drafted nothing")
         assert len(re.findall(r"[\d.]+ tok/s", screen)) == 2
 
