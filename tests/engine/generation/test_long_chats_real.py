@@ -51,7 +51,7 @@ def read(rig: Rig, prompt: Sequence[int], turns: PromptTurns | None = None) -> l
         turns=turns,
         live=live,
         max_tokens=None,
-        cancel_at=lambda seen: isinstance(seen[-1], Round),
+        cancel_at=lambda seen: any(isinstance(one, Round) for one in seen[-1:]),
     ).windows
 
 

@@ -21,13 +21,14 @@ ROOT = Path(__file__).parents[3]
 
 def write_program(folder: Path, kind: str) -> Path:
     """An executable of this kind; it appends its options to `started` beside it."""
-    program = folder / "llama-server"
-    program.write_text(
+    program, new = folder / "llama-server", folder / "llama-server.new"
+    new.write_text(
         f"#!/bin/sh\nPYTHONPATH='{ROOT}' exec '{sys.executable}' -m tests.links.llama_server."
         f"program {kind} '{folder}/started' \"$@\"\n"
     )
-    program.chmod(0o755)
-    return program
+    new.chmod(0o755)
+    # The one before may still be running.
+    return new.replace(program)
 
 
 def started(folder: Path) -> list[list[str]]:
