@@ -102,8 +102,6 @@ def _shows(kind: str, event: dict[str, Any]) -> bool:
             fits = event["round"]["n_draft_max"] == 5 and event["round"]["n_accepted"] > 0
         case "prefill":
             fits = event["prefill"]["reused"] > 0
-        case "bench_progress":
-            fits = event["setting"] == "3" and event["tokens"] > 0
         case "bench_run":
             fits = event["run"]["n"] == 3
         case _:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator
+from math import inf
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -209,14 +210,18 @@ class CommandEngine:
             complain(found.note)
         return str(found.target)
 
-    def ask(self, request: AnsweredRequest, waiting: Waiting | None = None) -> Iterator[Answer]:
-        """Send a request and yield its answers up to the last. Raises EngineError for an Error."""
+    def ask(
+        self, request: AnsweredRequest, waiting: Waiting | None = None, ends_at: float = inf
+    ) -> Iterator[Answer]:
+        """Send a request and yield its answers up to the last. The request is cancelled at
+        `ends_at`, by the monotonic clock. Raises EngineError for an Error."""
         heard: deque[Answer] = deque()
         request_id = self._link.request(request, heard.append)
         is_over = is_cancelled = False
         try:
             while not is_over:
-                if self._interrupt.happened and not is_cancelled:
+                is_to_end = self._interrupt.happened or time.monotonic() >= ends_at
+                if is_to_end and not is_cancelled:
                     is_cancelled = True
                     self._cancel(request_id)
                 self._link.pump(_LOOK_S)

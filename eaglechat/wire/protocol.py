@@ -213,7 +213,7 @@ class Bench(Request, frozen=True, kw_only=True, tag="bench"):
     """Measure the loaded pair. For each prompt it writes replies by plain decoding and with every
     combination of `n`, `shapes`, `ngram` and `drafters`, in turn.
 
-    Answered by bench_progress, bench_run for each reply, and bench_done; or by error. Replies are
+    Answered by bench_run for each reply and bench_done, or by error. Replies are
     greedy. The chat's KV cache is lost.
     """
 
@@ -470,17 +470,6 @@ class Done(Event, frozen=True, kw_only=True, tag="done"):
     stats: SpeculationStats
 
 
-class BenchProgress(Event, frozen=True, kw_only=True, tag="bench_progress"):
-    """What is being measured. Sent a few times a second."""
-
-    id: int
-    done: int
-    total: int
-    prompt: str
-    setting: str
-    tokens: int
-
-
 class BenchRunDone(Event, frozen=True, kw_only=True, tag="bench_run"):
     id: int
     run: BenchRun
@@ -533,7 +522,6 @@ Answer = (
     | Settled
     | SpeculationStopped
     | Done
-    | BenchProgress
     | BenchRunDone
     | BenchDone
     | Rendered

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from eaglechat.cli import loading, main
+from eaglechat.cli.bench import command
 from tests import tiny
 from tests.cli.engines import engine_that
 from tests.cli.run.running import in_this_process
@@ -179,6 +180,18 @@ def test_a_file_that_cannot_be_written_is_known_before_anything_is_measured(
 
     assert main([*arguments, "--json", str(results)]) == 1
     assert f"{results} cannot be written: " in capsys.readouterr().err
+
+
+def test_a_reply_that_outlasts_the_time_is_cut_off_and_not_counted(
+    tiny_files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "start_engine", in_this_process)
+    monkeypatch.setattr(command, "minutes_for", lambda *_: 0)
+    results = tmp_path / "results.json"
+    pair = ["--target", str(tiny_files[0]), "--draft", str(tiny_files[1]), "--ctx", "65536"]
+
+    assert main(["bench", *pair, "--max-tokens", "60000", "--json", str(results)]) == 0
+    assert json.loads(results.read_bytes())["report"]["runs"] == []
 
 
 # --- an engine of its own ---

@@ -195,6 +195,21 @@ def test_a_bench_reports_each_run_and_its_end(loaded: Client) -> None:
 
 
 @that_benches
+@pytest.mark.parametrize("by_turns", [False, True])
+def test_a_cancelled_bench_keeps_the_replies_that_it_measured(
+    loaded: Client, by_turns: bool
+) -> None:
+    long = msgspec.structs.replace(BENCH, repeats=100_000, by_turns=by_turns)
+    bench = loaded.ask(long)
+    loaded.until(lambda: len(bench.of(p.BenchRunDone)) > 2, "some runs")
+    loaded.link.send(p.Cancel(id=bench.id))
+    loaded.end(bench)
+
+    assert bench.last == p.BenchDone(id=bench.id, cancelled=True)
+    assert {event.run.tokens for event in bench.of(p.BenchRunDone)} == {8}
+
+
+@that_benches
 def test_a_bench_goes_on_where_another_ended(loaded: Client) -> None:
     bench = loaded.answer(msgspec.structs.replace(BENCH, first_repeat=2, repeats=1))
     assert {event.run.repeat for event in bench.of(p.BenchRunDone)} == {2}

@@ -81,7 +81,6 @@ EVENTS = [
     p.WindowMoved(id=2, window=Window(first_turn=3, tokens_left=812, kv_kept=True)),
     p.SpeculationStopped(id=2, off=SpeculationOff("why")),
     p.Done(id=2, end=END, stats=stats_of([ROUND])),
-    p.BenchProgress(id=3, done=1, total=4, prompt="chat", setting="plain", tokens=5),
     p.BenchRunDone(id=3, run=BENCH_RUN),
     p.BenchDone(id=3, cancelled=True),
     p.Rendered(id=4, runs=(p.PromptRun("<s>", True), p.PromptRun("hi")), tokens=2, first_turn=1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import count
 
 from eaglechat.cli.loading import CommandEngine, Interrupt
@@ -15,7 +16,7 @@ from eaglechat.engine.bench.report import report_of
 from eaglechat.engine.bench.verdict import judge
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
-from eaglechat.wire.errors import EngineError
+from eaglechat.wire.errors import Cancelled, EngineError
 from eaglechat.wire.protocol import (
     AUTO,
     Auto,
@@ -128,41 +129,38 @@ class Measuring:
             max_tokens=args.max_tokens,
             by_turns=args.by_turns,
         )
-        for event in self._engine.ask(request):
+        for event in self._engine.ask(request, ends_at=self._ends_at):
             if isinstance(event, BenchRunDone):
                 yield event.run
-            elif self.is_over():
-                return
 
     def _chats(
         self, prompts: Sequence[BenchPrompt], repeat: int, settings: ChatSettings
     ) -> Iterator[BenchRun]:
-        for run in measure(
-            self._write,
-            prompts,
-            settings,
-            repeats=range(repeat, repeat + 1),
-            max_tokens=self._args.max_tokens,
-            cancelled=self.is_over,
-        ):
-            if not run.tokens_per_second:
-                raise EngineError(
-                    f"the reply to “{run.prompt}” came all at once, so its speed is not known"
-                )
-            yield run
+        repeats = range(repeat, repeat + 1)
+        runs = measure(
+            self._write, prompts, settings, repeats=repeats, max_tokens=self._args.max_tokens
+        )
+        with suppress(Cancelled):
+            for run in runs:
+                if not run.tokens_per_second:
+                    raise EngineError(
+                        f"the reply to “{run.prompt}” came all at once, so its speed is not known"
+                    )
+                yield run
 
     def _write(
         self, prompt: BenchPrompt, setting: Speculation | None, max_tokens: int
     ) -> Iterator[object]:
         """Ask for a greedy reply; yields the same events as `Generator.reply`, and before the last
-        the statistics that the engine or the server counts at its end."""
+        the statistics that the engine or the server counts at its end. Raises Cancelled if it was
+        cut off."""
         request = Chat(
             messages=messages_of(prompt),
             sampling=Sampling(temperature=0.0),
             speculation=setting or Speculation(),
             max_tokens=max_tokens,
         )
-        for event in self._engine.ask(request):
+        for event in self._engine.ask(request, ends_at=self._ends_at):
             if isinstance(event, RoundDone):
                 yield event.round
             elif isinstance(event, SpeculationStopped):
@@ -170,6 +168,8 @@ class Measuring:
             elif isinstance(event, Done):
                 yield event.stats
                 yield event.end
+        if self.is_over():
+            raise Cancelled
 
     def is_over(self) -> bool:
         """Whether the user stopped it, or its time is up."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from eaglechat.engine.clock import ms_since
 from eaglechat.engine.live import Live
 from eaglechat.wire.bench_records import AS_STARTED, PLAIN, BenchPrompt, BenchRun
+from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import BenchFailedError
 from eaglechat.wire.protocol import AUTO, Auto, DrafterChoice, Message, Sampling, Shape, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
@@ -37,7 +38,8 @@ T = TypeVar("T")
 Write = Callable[[BenchPrompt, Speculation | None, int], Iterable[object]]
 """Called with a prompt, a setting and a number of tokens: writes a greedy reply of at most as many
 and yields the events of `Generator.reply`; also a SpeculationStats, if these are known better than
-from the rounds. With the setting None, the engine drafts as it was started."""
+from the rounds. With the setting None, the engine drafts as it was started. Raises Cancelled if the
+reply was cut off."""
 
 
 def settings_of(
@@ -77,13 +79,14 @@ def writer(pair: LoadedPair) -> Write:
     def write(
         prompt: BenchPrompt, setting: Speculation | None, max_tokens: int
     ) -> Iterator[object]:
-        return pair.generator.reply(
+        yield from pair.generator.reply(
             pair.prompter.prompt(messages_of(prompt)),
             Sampling(temperature=0.0),
             Live(setting or Speculation(), 0.0),
             seed=0,
             max_tokens=max_tokens,
         )
+        check()
 
     return write
 
@@ -100,12 +103,11 @@ def measure(
     *,
     repeats: range,
     max_tokens: int,
-    cancelled: Callable[[], bool],
 ) -> Iterator[BenchRun]:
-    """Measure whole replies and yield each run as it ends; a cancelled one is not counted. Before
-    the first repeat of a prompt each setting writes a few tokens that are not counted.
+    """Measure whole replies and yield each run as it ends. Before the first repeat of a prompt each
+    setting writes a few tokens that are not counted.
 
-    Raises BenchFailedError when the draft gives up, DecodeError, PromptError.
+    Raises BenchFailedError when the draft gives up, Cancelled, DecodeError, PromptError.
     """
     for place, prompt in enumerate(prompts):
         for repeat in repeats:
@@ -114,8 +116,6 @@ def measure(
                     _warm_up(write, prompt, setting)
                 reply = _MeasuredReply(write, prompt, setting, repeat, max_tokens)
                 reply.write()
-                if cancelled():
-                    return
                 yield reply.run()
 
 
@@ -125,16 +125,15 @@ def measure_by_turns(
     *,
     repeats: range,
     max_tokens: int,
-    cancelled: Callable[[], bool],
 ) -> Iterator[BenchRun]:
     """Measure settings side by side: all write the same reply, eight tokens at a time in turn.
 
     Whole replies one after another are seconds apart, and the speed of a busy machine differs more
     between them than between the settings. `writers` has a loaded pair of its own for each
-    setting, so that each keeps its KV cache. Yields the runs of each repeat of a prompt; a
-    cancelled repeat is not counted.
+    setting, so that each keeps its KV cache. Yields the runs of each repeat of a prompt as it
+    ends.
 
-    Raises BenchFailedError when the draft gives up, DecodeError, PromptError.
+    Raises BenchFailedError when the draft gives up, Cancelled, DecodeError, PromptError.
     """
     settings = list(writers)
     for prompt in prompts:
@@ -153,8 +152,6 @@ def measure_by_turns(
                 for setting in unfinished:
                     replies[setting].write(length)
                 turn += 1
-            if cancelled():
-                return
             yield from (reply.run(reply.rounds_ms) for reply in replies.values())
 
 

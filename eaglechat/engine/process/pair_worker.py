@@ -18,7 +18,7 @@ from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.llama.placement import memory
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.process import pipes
-from eaglechat.engine.process.bench_job import BenchJob
+from eaglechat.engine.process.bench_job import run_bench
 from eaglechat.engine.process.chat_job import rendered, write_reply
 from eaglechat.paths import expanded
 from eaglechat.wire.cancelling import check
@@ -105,7 +105,7 @@ class PairWorker(Worker):
             finally:
                 del self._live[job.id]
         elif isinstance(request, Bench):
-            BenchJob(request, self._loaded(), self._others, self.say).run()
+            run_bench(request, self._loaded(), self._others, self.say)
         elif isinstance(request, Render):
             self.say(rendered(request, self._loaded()))
         else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from eaglechat.engine.bench import prompts as bench_prompts
 from eaglechat.engine.bench.measure import name_of, settings_of
 from eaglechat.engine.bench.report import report_of
 from eaglechat.wire.bench_records import BenchPrompt, BenchRun
-from eaglechat.wire.errors import BenchFailedError
+from eaglechat.wire.errors import BenchFailedError, Cancelled
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import (
     DraftToken,
@@ -81,12 +82,8 @@ def measured(
     *prompts: BenchPrompt,
     settings: Sequence[Speculation] = settings_of([2, AUTO], ["chain"], [False]),
     repeats: int = 1,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> list[BenchRun]:
-    runs = bench.measure(
-        write, prompts, settings, repeats=range(repeats), max_tokens=10, cancelled=cancelled
-    )
-    return list(runs)
+    return list(bench.measure(write, prompts, settings, repeats=range(repeats), max_tokens=10))
 
 
 def test_settings_take_turns_after_a_short_reply_that_is_not_counted() -> None:
@@ -172,10 +169,15 @@ def test_verify_cost_is_that_of_decoding_with_a_draft_loaded() -> None:
 
 def test_what_was_measured_before_a_cancel_is_kept() -> None:
     engine = ScriptedEngine()
-    settings = settings_of([2], ["chain"], [False])
-    done = measured(
-        engine.write, CHAT, CODE, settings=settings, cancelled=lambda: len(engine.asked) > 4
-    )
+
+    def write(*asked: Any) -> Iterator[object]:
+        yield from engine.write(*asked)
+        if len(engine.asked) > 4:
+            raise Cancelled
+
+    settings, done = settings_of([2], ["chain"], [False]), list[BenchRun]()
+    with pytest.raises(Cancelled):
+        done.extend(bench.measure(write, [CHAT, CODE], settings, repeats=range(1), max_tokens=10))
     assert [(run.prompt, run.setting) for run in done] == [("chat", "plain"), ("chat", "2")]
     assert [result.prompt for result in report_of(done).prompts] == ["chat"]
 

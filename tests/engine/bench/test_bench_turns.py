@@ -52,7 +52,6 @@ class Clock:
             [CHAT],
             repeats=range(repeats),
             max_tokens=max_tokens,
-            cancelled=lambda: False,
         )
         times: dict[str, list[float]] = {"plain": [], "2": []}
         for run in runs:
@@ -76,15 +75,3 @@ def test_no_setting_runs_ahead_of_the_others(monkeypatch: pytest.MonkeyPatch) ->
         # A turn of eight tokens, and what a draft adds to the last of them.
         assert abs(at["plain"] - at["2"]) <= 8 + 2
     assert at == {"plain": 60, "2": 60}
-
-
-def test_a_cancelled_repeat_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-    runs = bench.measure_by_turns(
-        {PLAINLY: clock.writer("plain")},
-        [CHAT],
-        repeats=range(2),
-        max_tokens=8,
-        cancelled=lambda: True,
-    )
-    assert list(runs) == []

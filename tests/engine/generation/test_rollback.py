@@ -12,7 +12,7 @@ from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.loading import pair
-from eaglechat.engine.process.bench_job import BenchJob
+from eaglechat.engine.process.bench_job import run_bench
 from eaglechat.wire.bench_records import BenchPrompt
 from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.load_options import LoadOptions
@@ -199,7 +199,7 @@ def test_a_pair_with_such_a_target_drafts_chains_where_there_are_snapshots(
         bench = Bench(prompts=(BenchPrompt("one", "one"),), n=(2,), shapes=("tree",), max_tokens=4)
         said: list[AnyEvent] = []
         if off is None:
-            BenchJob(bench, loaded, lambda _count: (), said.append).run()
+            run_bench(bench, loaded, lambda _count: (), said.append)
     finally:
         loaded.close()
 
