@@ -74,6 +74,7 @@ def test_every_setting_of_every_repeat_of_a_prompt_is_measured_in_turns(
     ]
     assert results["pair"]["n_ctx"] == 512
     said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("target + draft · F32 + EAGLE-3, 1 thread, ")
     assert "cat" in "".join(said)
     assert results["verdict"] == said[2]
     assert re.search("orth it|No gain|an't tell: |eaning ", said[2])

@@ -51,7 +51,7 @@ def test_both_models_take_turns_and_the_server_is_named(
     assert found["engine"]["name"] == "this server"
     assert found["pair"]["server"] == server.url
     printed = capsys.readouterr().out
-    assert f"m, this server at {server.url}, " in printed
+    assert f"box · m, this server at {server.url}, " in printed
     assert "plain_model" not in printed
 
 

@@ -175,7 +175,7 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
         finally:
             progress.clear()
     report = report_of(runs)
-    _give_out(args, hello, info, report, measuring.level)
+    _give_out(args, hello, info, report, name=pair.name, level=measuring.level)
     if args.prompts is None and trouble is None:
         setup = setup_of(pair, settings.engine, settings.speculation.drafter)
         note_bench(Speeds(paths.state_dir()), setup, report)
@@ -188,14 +188,20 @@ def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Inte
 
 
 def _give_out(
-    args: argparse.Namespace, hello: Hello, info: PairInfo, report: BenchReport, level: float
+    args: argparse.Namespace,
+    hello: Hello,
+    info: PairInfo,
+    report: BenchReport,
+    *,
+    name: str,
+    level: float,
 ) -> None:
     """Print the verdict and the tables, and write everything as JSON if asked to. `level` is the
     probability that the verdict is wrong."""
     verdict = judge(report, level)
     names = {result.setting: result.setting for result in report.settings}
     said = verdict_in_words(verdict, names) if verdict is not None else ""
-    for line in bench_tables.lines(info, hello, report, said, markdown=args.markdown):
+    for line in bench_tables.lines(name, info, hello, report, said, markdown=args.markdown):
         print(line)
     if info.speculation_off:
         print(f"\nNothing is drafted: {info.speculation_off}.")

@@ -22,11 +22,11 @@ Row = Sequence[str]
 
 
 def lines(
-    info: PairInfo, hello: Hello, report: BenchReport, verdict: str, *, markdown: bool
+    name: str, info: PairInfo, hello: Hello, report: BenchReport, verdict: str, *, markdown: bool
 ) -> Iterator[str]:
+    """`name` is the pair's."""
     today = time.strftime("%d %B %Y").lstrip("0")
-    target = f"{info.target.name} {info.target.quantization}".strip()
-    yield f"{target}, {_ran_on(info, hello)}, {today}"
+    yield f"{wording.pair_in_short(info, name)}, {_ran_on(info, hello)}, {today}"
     if not report.prompts:
         yield "Nothing was measured."
         return
@@ -55,8 +55,9 @@ def _ran_on(info: PairInfo, hello: Hello) -> str:
         return f"{hello.engine} at {info.server}"
     if hello.engine != "eaglechat":
         return f"{hello.engine} {hello.llama_cpp}"
-    crashes = f", {without(info.left_out)} (it crashes)" if info.left_out else ""
-    return f"{info.n_threads} threads, {', '.join(info.devices) or 'no device named'}{crashes}"
+    crashes = f", {without(info.left_out)} (llama.cpp crashed with it)" if info.left_out else ""
+    threads = wording.plural(info.n_threads, "thread")
+    return f"{threads}, {', '.join(info.devices) or 'no device named'}{crashes}"
 
 
 def _whole_replies(report: BenchReport) -> Iterator[str]:

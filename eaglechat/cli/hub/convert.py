@@ -38,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    # Not at the top: it brings numpy and gguf, and the help of every command imports this module.
     kind = checked_type(args.type, TYPES)
     progress = Progress()
     try:

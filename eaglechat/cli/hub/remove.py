@@ -17,7 +17,6 @@ from eaglechat.hub.local.installed import status
 from eaglechat.hub.local.library import LocalModel, copy_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import BUILTIN_NAME, BUILTIN_TARGET_PACKAGE
-from eaglechat.hub.local.removal import plan_removal
 from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
 from eaglechat.words.removal import consequences, what_goes
@@ -135,7 +134,7 @@ def _of_pair(
                 kept[one.path] = (
                     f"{one.name} is kept: it is Ollama's, and `ollama rm {one.name}` removes it"
                 )
-            elif any(map(plan_removal([copy]).takes, needed)):
+            elif any(map(removal.plan_removal([copy]).takes, needed)):
                 kept[one.path] = f"{one.path} is kept: another installed pair uses it"
             else:
                 found[one.path] = copy
