@@ -199,8 +199,7 @@ def _give_out(
     """Print the verdict and the tables, and write everything as JSON if asked to. `level` is the
     probability that the verdict is wrong."""
     verdict = judge(report, level)
-    names = {result.setting: result.setting for result in report.settings}
-    said = verdict_in_words(verdict, names) if verdict is not None else ""
+    said = verdict_in_words(verdict) if verdict is not None else ""
     for line in bench_tables.lines(name, info, hello, report, said, markdown=args.markdown):
         print(line)
     if info.speculation_off:

@@ -6,16 +6,17 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from eaglechat.engine.bench.report import BenchReport, SettingResult
+from eaglechat.engine.bench.report import BenchReport, SettingResult, Speed
 from eaglechat.links.crashes import without
 from eaglechat.wire.protocol import Hello, PairInfo
+from eaglechat.wire.records import NGRAM
 from eaglechat.wire.stats import SpeculationStats, of_the_draft, who_drafted
 from eaglechat.words import wording
-from eaglechat.words.bench import acceptance_of_ngrams, chart, prompt_table
+from eaglechat.words.bars import bar
 from eaglechat.words.gain import times
 from eaglechat.words.statistics import of_whole_reply
 
-_CHART_CELLS = 90
+_SPEED_CELLS, _COST_CELLS = 40, 24
 _IN_ASCII = str.maketrans(dict.fromkeys("▌▋▊▉█", "#") | dict.fromkeys("▏▎▍", " "))
 
 Row = Sequence[str]
@@ -30,13 +31,12 @@ def lines(
     if not report.prompts:
         yield "Nothing was measured."
         return
-    names = {result.setting: result.setting for result in report.settings}
     if verdict:
         yield ""
         yield verdict
     yield ""
     yield "Tokens per second by setting: the median of the repeats, and half their spread"
-    yield from _table(prompt_table(report, names), markdown)
+    yield from _table([*_prompt_rows(report)], markdown)
     yield ""
     yield from _table([*_setting_rows(report.settings, info)], markdown)
     if info.server:
@@ -44,8 +44,7 @@ def lines(
     yield ""
     yield "Tokens per second by setting, and the time to verify its batch"
     yield from (["```"] if markdown else [])
-    for spans in chart(report, names, _CHART_CELLS):
-        yield _printable("".join(text for text, _ in spans).rstrip())
+    yield from map(_printable, _chart(report))
     yield from (["```"] if markdown else [])
 
 
@@ -74,6 +73,43 @@ def _whole_replies(report: BenchReport) -> Iterator[str]:
             yield f"{result.setting}: {of_whole_reply(counted)}; which were tested is not reported"
 
 
+def _prompt_rows(report: BenchReport) -> Iterator[Row]:
+    """The heads of the columns, then a row for each prompt: speeds, acceptance, and the fastest
+    setting."""
+    names = [result.setting for result in report.settings]
+    is_alone = len(names) == 1
+    yield ["prompt", *names, "accepted", "length", *([] if is_alone else ["fastest", "speed-up"])]
+    for result in report.prompts:
+        yield [
+            result.prompt,
+            *(_speed(result.speeds.get(name)) for name in names),
+            wording.percent(result.acceptance_rate),
+            wording.two_decimals(result.mean_accepted_length),
+            *([] if is_alone else [result.fastest, times(result.speed_up)]),
+        ]
+
+
+def _speed(speed: Speed | None) -> str:
+    if speed is None:
+        return "-"
+    spread = f" ±{(speed.high - speed.low) / 2:.1f}" if speed.repeats > 1 else ""
+    return f"{speed.median:.1f}{spread}"
+
+
+def _chart(report: BenchReport) -> Iterator[str]:
+    """A line for each setting: its speed as a bar, and the time to verify its batch as another."""
+    names = max(len(result.setting) for result in report.settings)
+    fastest = max(result.tokens_per_second for result in report.settings)
+    slowest_ms = max(report.verify_ms.values(), default=0.0)
+    for result in report.settings:
+        speed = result.tokens_per_second
+        line = f"{result.setting:>{names}} {speed:>7.1f} {bar(speed / fastest, _SPEED_CELLS)}"
+        ms = report.verify_ms.get(result.n + 1) if isinstance(result.n, int) else None
+        if ms is not None:
+            line += f" {ms:>7.2f} ms {bar(ms / slowest_ms, _COST_CELLS)}"
+        yield line.rstrip()
+
+
 def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator[Row]:
     both = any(result.ngram for result in settings)
     is_alone = len(settings) == 1
@@ -87,9 +123,10 @@ def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator
         what = ["-", "-", "-"]
         if result.n is not None:
             what = [str(result.n), result.shape or "-", _drafter(result, info)]
+        found = result.by_drafter.get(NGRAM)
         of_the_drafters = (
             of_the_draft(result.by_drafter).acceptance_rate,
-            acceptance_of_ngrams(result),
+            found.acceptance_rate if found else None,
         )
         yield [
             result.setting,

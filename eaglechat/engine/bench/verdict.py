@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Literal
 
 from eaglechat.engine.bench.looks import LEVEL
 from eaglechat.engine.bench.report import BenchReport, PromptResult, SettingResult
@@ -15,16 +14,12 @@ from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.student import student_t
 
-Advice = Literal["length", "auto", "plain", "nothing"]
-"""Draft as many tokens as the best setting; let auto choose; decode plainly; nothing follows."""
-
 
 @dataclass(frozen=True)
 class PromptGain:
     """What the best setting that drafts gains on a prompt."""
 
     prompt: str
-    setting: str
     gain: MeasuredGain
 
 
@@ -51,19 +46,10 @@ class Verdict:
     def slower(self) -> tuple[PromptGain, ...]:
         return tuple(one for one in self.prompts if one.gain.verdict == "slower")
 
-    @property
-    def advice(self) -> Advice:
-        """Auto is advised only where no other setting was measured as faster."""
-        if self.gain.verdict == "slower" and not self.faster:
-            return "plain"
-        if self.best.n == AUTO and self.gain.error is not None:
-            return "auto"
-        return "length" if self.gain.verdict == "faster" else "nothing"
 
-
-def judge(report: BenchReport, level: float | None = LEVEL) -> Verdict | None:
+def judge(report: BenchReport, level: float = LEVEL) -> Verdict | None:
     """None if no draft or no plain decoding was measured. A wrong claim has the probability
-    `level`; with None, no claim is made."""
+    `level`."""
     drafting = [result for result in report.settings if result.setting != PLAIN and result.n != 0]
     if not drafting or all(run.setting != PLAIN for run in report.runs):
         return None
@@ -78,7 +64,7 @@ def judge(report: BenchReport, level: float | None = LEVEL) -> Verdict | None:
         }
         if gains:
             setting = max(gains, key=gains.__getitem__)
-            prompts.append(PromptGain(result.prompt, setting, errors.of_prompt(result, setting)))
+            prompts.append(PromptGain(result.prompt, errors.of_prompt(result, setting)))
     return Verdict(best, errors.over_prompts(best), tuple(prompts))
 
 
@@ -96,7 +82,7 @@ class _Errors:
     enough for the best of all settings.
     """
 
-    def __init__(self, report: BenchReport, n_drafting: int, level: float | None) -> None:
+    def __init__(self, report: BenchReport, n_drafting: int, level: float) -> None:
         plain = {
             (run.prompt, run.repeat): run.tokens_per_second
             for run in report.runs
@@ -140,7 +126,7 @@ class _Errors:
     ) -> MeasuredGain:
         """`deviation` is the standard error of the logarithm; of `n_compared` results the best one
         is judged."""
-        if self._level is None or deviation is None:
+        if deviation is None:
             return MeasuredGain(speed_up, None)
         reach = student_t(freedom, 1.0 - self._level / n_compared / 2.0) * deviation
         return MeasuredGain(speed_up, speed_up * math.expm1(min(reach, 3.0)))
