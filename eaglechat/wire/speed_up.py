@@ -23,7 +23,7 @@ from math import hypot, sqrt
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.student import student_t
 
-FEWEST_GROUPS = 4
+FEWEST_GROUPS = 3
 """Of fewer groups with drafted rounds the error is not known well enough to tell anything."""
 _JOINED = 4
 """The most plain rounds beside each other that make one group."""

@@ -68,7 +68,7 @@ def test_what_auto_spends_on_its_draft_in_plain_rounds_counts_against_it() -> No
         ([round_of(1, 2)] * 7, "few"),
         ([round_of(1, 2)] * 20, "not measured"),
         ([round_of(1, drafted=0)] * 20, "plain"),
-        (with_checks(10.0)[:40], "not measured"),
+        (with_checks(10.0)[:30], "not measured"),
         (looping(with_checks(10.0)), "repeats"),
     ],
 )
@@ -78,7 +78,7 @@ def test_nothing_is_claimed_that_was_not_measured(rounds: list[Round], state: st
 
 
 def test_a_reply_that_is_written_measures_and_a_server_s_cannot() -> None:
-    short = recorded(*with_checks(10.0)[:40])
+    short = recorded(*with_checks(10.0)[:30])
     assert headline_of(short, is_over=False).state == "measuring"
     short.terms = msgspec.structs.replace(TERMS, engine="some server")
     assert headline_of(short, is_over=False).state == "not measured"

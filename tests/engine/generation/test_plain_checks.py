@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from math import sqrt
 
 import pytest
 
@@ -148,7 +149,8 @@ def test_verdicts_are_true_on_a_machine_that_changes(n: int) -> None:
     false, verdicts = false_share(replies, measured)
     assert false <= 0.05
     told = verdicts["faster"] + verdicts["slower"] + verdicts["same"]
-    assert told >= 0.45 * n
+    # Less the luck of the seeds.
+    assert told >= 0.6 * n - sqrt(n)
     for mistake in (from_the_load, with_too_small_an_error):
         assert false_share(replies, mistake)[0] > 0.05
     slowed = [one for one in replies if one.is_slowed]
