@@ -15,6 +15,7 @@ from eaglechat.hub.local import forms, pairs
 from eaglechat.hub.local.forms import LoadFile
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.navigation import LoadInstead
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.loading import LoadingScreen
@@ -245,10 +246,10 @@ async def test_a_load_that_is_left_while_the_target_is_copied_never_begins(
 
 
 async def test_the_pair_that_shows_drafting_says_who_chose_its_length(drive: Drive) -> None:
-    async with drive(size=(120, 40)) as user:
+    async with drive(size=(140, 40)) as user:
         await user.open_chat()
         await user.sees("drafts 3 tokens per")
-        await user.sees("lets measurement choose")
+        await user.sees(f"{key_of('chat.auto')} lets measurement choose")
         await user.command("chat.auto")
         await user.until(lambda: user.chat.controls.n_draft_max == "auto", "auto")
 
