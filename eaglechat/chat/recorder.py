@@ -22,7 +22,7 @@ from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.packing import encodable, pack
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat, title_of
 from eaglechat.chat.store import ChatStore, ReplyRecord, release, transaction
-from eaglechat.chat.writing.question import QuestionParts, shown, text_of
+from eaglechat.chat.writing.question import QuestionParts, shown
 from eaglechat.hub.local.pair import Pair
 from eaglechat.wire.records import Part
 
@@ -170,10 +170,9 @@ class ChatRecorder:
         """Give the chat up, and purge what is gone from it."""
         if self._db is None or not self.chat.revision:
             return
-        is_empty = not (self.chat.turns or text_of(self.chat.unsent).strip() or self.chat.title)
         with transaction(self._db):
-            what = "DELETE FROM chat" if is_empty else "UPDATE chat SET owner = ''"
-            self._db.execute(f"{what} WHERE name = ? AND owner = ?", (self.name, self._owner))
+            frees = "UPDATE chat SET owner = '' WHERE name = ? AND owner = ?"
+            self._db.execute(frees, (self.name, self._owner))
         self._store.purge(self._db, words=self._has_removed)
 
     # Writing
@@ -225,7 +224,7 @@ class ChatRecorder:
         }
 
     def _row(self, db: sqlite3.Connection) -> sqlite3.Row | None:
-        query = "SELECT key, owner, revision, deleted FROM chat WHERE name = ?"
+        query = "SELECT owner, revision, deleted FROM chat WHERE name = ?"
         found: sqlite3.Row | None = db.execute(query, (self.name,)).fetchone()
         return found
 
@@ -263,6 +262,10 @@ class ChatRecorder:
         elif row["revision"] != self.chat.revision or not self._is_free(row):
             self._become_copy()
         columns = self._columns()
+        if not (self.chat.turns or columns["title"] or columns["begins"]):
+            # No list would show it: a program that is killed now must not leave it behind.
+            db.execute("DELETE FROM chat WHERE name = ?", (self.name,))
+            return
         if self.chat.revision:
             values = ", ".join(f"{column} = :{column}" for column in columns)
             db.execute(f"UPDATE chat SET {values} WHERE name = :name", columns)

@@ -50,7 +50,7 @@ class SavedChat:
     kept: frozenset[TurnId] = frozenset()
     """Turns that the store has."""
     revision: int = 0
-    """Grows whenever the store's chat changes; 0 if the store does not have it."""
+    """Grows whenever the store's chat changes; 0 if the store never had it."""
 
     @property
     def unsent_text(self) -> str:
@@ -69,7 +69,7 @@ class SavedChat:
 
 def title_of(text: str) -> str:
     """A text as a title: one line, cut to `_LONGEST_TITLE` characters."""
-    return " ".join(text[: 2 * _LONGEST_TITLE].split())[:_LONGEST_TITLE]
+    return " ".join(text.lstrip()[: 2 * _LONGEST_TITLE].split())[:_LONGEST_TITLE]
 
 
 def _is_unanswered(turn: Question | Reply) -> bool:

@@ -172,8 +172,7 @@ class ChatStore:
         return self._summaries(f"ORDER BY used DESC LIMIT {count}")
 
     def _summaries(self, order: str) -> list[ChatSummary]:
-        shown = "deleted IS NULL AND (messages OR title != '' OR begins != '')"
-        query = f"SELECT {_SUMMARY} FROM chat WHERE {shown} {order}"
+        query = f"SELECT {_SUMMARY} FROM chat WHERE deleted IS NULL {order}"
         return [_summary(row) for row in self._rows(query)]
 
     def find(self, typed: str) -> list[Hit]:
@@ -302,7 +301,7 @@ class ChatStore:
         try:
             yield
         finally:
-            lock.release()
+            release(lock)
 
     def _lock(self, name: str) -> FileLock:
         # The menu is shown before this is read.

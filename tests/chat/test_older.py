@@ -77,6 +77,7 @@ def test_all_of_a_chat_is_taken_over_with_the_damage_that_it_has(older: Home) ->
         file.name for file in (older.store.file.parent / "chats").iterdir()
     )
     assert taken(older.store) == []
+    assert not [*older.store.file.parent.glob("*.lock")]
 
 
 def test_what_was_done_to_a_chat_since_is_not_taken_over_again(older: Home) -> None:

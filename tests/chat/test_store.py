@@ -55,6 +55,25 @@ def test_a_row_says_what_the_chat_is_about_and_how_long_it_is(
     assert row.header.pair == "scripted"
     assert (thought.title, thought.messages) == ("a thought", 0)
     assert len(title_of("word " * 10_000)) <= 160
+    left_chat(tmp_path, typed="\n" * 1000 + "far down")
+    assert titles(store)[0] == "far down"
+
+
+def test_a_chat_that_no_list_would_show_is_not_in_the_file(
+    store: ChatStore, tmp_path: Path
+) -> None:
+    chat = Headless(tmp_path)
+    chat.ask("why?")
+    chat.session.delete(1)
+    chat.session.undo_delete()
+    assert [row.messages for row in store.listed()] == [2]
+    chat.session.delete(1)
+    for typed in ("a secret", " \n"):
+        chat.session.save(typed)
+    chat.session.recorder.pin(True)
+    Home(tmp_path).kill(chat)
+    with store.opened() as db:
+        assert not db.execute("SELECT name FROM chat").fetchall()
 
 
 def test_half_characters_are_kept_as_question_marks(store: ChatStore, tmp_path: Path) -> None:
@@ -534,6 +553,7 @@ def test_a_file_that_cannot_be_used_is_moved_aside_with_a_sentence(
     assert aside.read_bytes() == before
     (sentence,) = said
     assert aside.name in sentence
+    assert not [*tmp_path.glob("*.lock")]
     left_chat(tmp_path, "and now?")
     assert titles(store) == ["and now?"]
 
