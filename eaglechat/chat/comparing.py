@@ -254,11 +254,6 @@ class Comparison:
     def seconds_left(self) -> float:
         return max(self._ends_at - monotonic(), 0.0)
 
-    @property
-    def next_look(self) -> int:
-        """After so many heats it may end."""
-        return self._looks.next
-
     def stop(self) -> None:
         """Stop at once. The finished heats count."""
         if not self.is_over and not self.is_stopping:
