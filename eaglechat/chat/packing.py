@@ -1,8 +1,7 @@
 """Rounds as bytes: one column for each field of their records, compressed.
 
 Nothing here names a field, except what rounds hold twice. A field that a record gets later is kept
-as well, and has its default in rounds from before. With the text that they wrote, rounds take 18 to
-28 bytes for each token of a reply.
+as well, and has its default in rounds from before.
 """
 
 from __future__ import annotations

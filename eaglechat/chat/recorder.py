@@ -63,13 +63,11 @@ def resume(store: ChatStore, chat: SavedChat, not_saved: NotSaved) -> ChatRecord
 class ChatRecorder:
     def __init__(self, store: ChatStore, chat: SavedChat, not_saved: NotSaved) -> None:
         """`chat` is what is open; its turns may change meanwhile."""
-        self._store, self.chat, self._not_saved = store, chat, not_saved
+        self._store, self._not_saved = store, not_saved
         self._db: sqlite3.Connection | None = None
         self._owner = uuid.uuid4().hex
         self._lock: FileLock | None = None
         self._running: TurnId | None = None
-        self._changed: dict[TurnId, int] = {}
-        """Replies of which the store lacks something, and how many of their rounds it has."""
         self._has_removed = False
         self.is_copy = False
         """Another program has the chat open: this is a new one, with the same beginning."""
@@ -86,6 +84,7 @@ class ChatRecorder:
         # What a killed program was writing has no text yet.
         replies = (turn for turn in chat.turns if isinstance(turn, Reply))
         self._changed = {turn.id: 0 for turn in replies if turn.recording.end is None}
+        """Replies of which the store lacks something, and how many of their rounds it has."""
 
     @property
     def name(self) -> str:
@@ -116,8 +115,8 @@ class ChatRecorder:
         """The rounds were replaced by final ones; `ended` writes them."""
         self._changed[reply.id] = 0
 
-    def ended(self, reply: Reply) -> None:
-        """A reply ended, or was cut off."""
+    def ended(self) -> None:
+        """The reply ended, or was cut off."""
         self._running = None
         self.keep()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId, Turns
-from eaglechat.chat.writing.question import QuestionParts, text_of
+from eaglechat.chat.writing.question import QuestionParts
 
 _LONGEST_TITLE = 160
 
@@ -51,10 +51,6 @@ class SavedChat:
     """Turns that the store has."""
     revision: int = 0
     """Grows whenever the store's chat changes; 0 if the store never had it."""
-
-    @property
-    def unsent_text(self) -> str:
-        return text_of(self.unsent)
 
     def give_back_unanswered(self) -> None:
         """Take out the questions that a crash left unanswered; the last returns to the prompt."""

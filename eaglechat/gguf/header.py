@@ -1,8 +1,7 @@
 """Reads the header of a GGUF file: metadata and tensor sizes, never the weights.
 
-Not with PyPI's `gguf`: for the built-in pair it takes 1,743 ms with its import, this 10 ms, because
-it makes a numpy array of every token. It also needs the whole file, and a file on the Hub is judged
-by its first bytes.
+Not with PyPI's `gguf`: it makes a numpy array of every token, which takes long, and it needs the
+whole file, but a file on the Hub is judged by its first bytes.
 
 A file may be cut short while it is read, or be made to break its reader. Whatever the bytes are,
 reading returns values or raises GGUFError, within bounded time and memory.

@@ -228,10 +228,7 @@ class HubDesk:
         return library.scan(folders)
 
     def targets(self, folders: Sequence[str | Path]) -> list[tuple[LocalModel, InspectedPair]]:
-        """The targets on this machine, each with a draft that fits it, such as the built-in one.
-
-        Takes 0.4 ms per model, and the reading of its header for one seen for the first time.
-        """
+        """The targets on this machine, each with a draft that fits it, such as the built-in one."""
         from eaglechat.hub.local import library
 
         return library.targets([*self.models(folders), *library.built_in_drafts()])

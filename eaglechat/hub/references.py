@@ -33,6 +33,8 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00
 _HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 OLLAMA_HOSTS = ("registry.ollama.ai", "ollama.com", "www.ollama.com")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
+"""Files of a training run that have the endings of weights."""
 _SIDECAR = re.compile(
     r"(^|[-_.])(eagle-?[34]|dflash2?|dspark|mmproj|mtp|imatrix)([-_.]|$)", re.IGNORECASE
 )

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from eaglechat.chat.store import ChatStore
+from eaglechat.chat.writing.question import text_of
 from eaglechat.hub.local import pairs
 from tests.terminal.tmux import REPLIED, Terminal
 from tests.waiting import PATIENCE_S
@@ -133,7 +134,7 @@ def test_a_terminated_app_gives_the_terminal_back_and_keeps_what_was_typed(
         assert left == []
     (file,) = home.rglob("chats.sqlite3")
     (chat,) = ChatStore(file).saved()
-    assert chat.unsent_text == "a last word"
+    assert text_of(chat.unsent) == "a last word"
 
 
 def test_what_is_typed_from_the_first_moment_is_asked(home: Path) -> None:

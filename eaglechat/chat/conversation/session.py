@@ -693,7 +693,7 @@ class ChatSession:
         end = turn.recording.end
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
         if was_answered or turn.recording.text or turn.recording.reasoning:
-            self.recorder.ended(turn)
+            self.recorder.ended()
             self._note_speeds(turn)
             self._judge_draft(turn.recording.rounds[running.n_before :])
             return ()

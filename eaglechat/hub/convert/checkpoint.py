@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import msgspec
@@ -10,8 +9,7 @@ import msgspec
 from eaglechat.hub.convert.tensors import StoredTensor, decode_json, read_safetensors
 from eaglechat.hub.convert.unpickle import read_bin
 from eaglechat.hub.errors import ConversionError
-
-_NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
+from eaglechat.hub.references import NOT_WEIGHTS
 
 
 class _Index(msgspec.Struct):
@@ -64,7 +62,7 @@ def _weight_files(directory: Path) -> list[Path]:
                 )
         else:
             ends = [name for name in names if name.endswith(ending)]
-            named = [name for name in ends if not _NOT_WEIGHTS.search(name)]
+            named = [name for name in ends if not NOT_WEIGHTS.search(name)]
             named = [name for name in named if name.startswith(stem)] or named
         if named:
             return [directory / name for name in named]

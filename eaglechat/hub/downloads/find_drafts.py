@@ -23,7 +23,7 @@ from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.installed import Status
 from eaglechat.hub.local.library import LocalModel
-from eaglechat.hub.references import ModelFiles, group_models
+from eaglechat.hub.references import NOT_WEIGHTS, ModelFiles, group_models
 from eaglechat.wire.protocol import DrafterKind
 
 CHECKPOINT_WEIGHTS = (".safetensors", ".bin")
@@ -39,7 +39,6 @@ _MTP_NAME = re.compile(r"[-_.]mtp([-_.]|$)", re.IGNORECASE)
 _QUANTIZED = re.compile(
     r"[-_.]?(GGUF|i1|imatrix|(UD-)?(I?Q\d\w*|B?F16|F32|MXFP4\w*))$", re.IGNORECASE
 )
-_NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
 _MOST_CANDIDATES = 12
 _TRY = "a smaller model of the family: a bench tells whether it pays"
 # The Hub searches by name; these are the ways in which publishers name drafts.
@@ -388,7 +387,7 @@ def _candidates(listing: RemoteRepo, where: Where) -> Iterator[Way]:
 
 def checkpoint_files(listing: RemoteRepo) -> tuple[str, ...]:
     """The files of a checkpoint that a conversion needs: config.json and one set of weights."""
-    top = [path for path in listing.paths if "/" not in path and not _NOT_WEIGHTS.search(path)]
+    top = [path for path in listing.paths if "/" not in path and not NOT_WEIGHTS.search(path)]
     for ending in CHECKPOINT_WEIGHTS:
         weights = [path for path in top if path.endswith(ending)]
         if weights and "config.json" in top:

@@ -28,7 +28,7 @@ def newer(hub: Hub, models: Sequence[LocalModel]) -> set[str]:
             asked[model.repo] = _ask(hub, model.repo)
         repo = asked[model.repo]
         if repo is not None:
-            is_other = any(_is_other(repo, model, file) for file in model.files)
+            is_other = any(_is_other(repo, file) for file in model.files)
             others.setdefault(model.name, []).append(is_other)
     return {name for name, versions in others.items() if all(versions)}
 
@@ -50,7 +50,7 @@ def _ask(hub: Hub, repo: str) -> RemoteRepo | None:
         return None
 
 
-def _is_other(repo: RemoteRepo, model: LocalModel, file: Path) -> bool:
+def _is_other(repo: RemoteRepo, file: Path) -> bool:
     snapshot = next(up for up in file.parents if up.parent.name == "snapshots")
     path = file.relative_to(snapshot).as_posix()
     if path not in repo.paths:

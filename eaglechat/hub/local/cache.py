@@ -121,14 +121,6 @@ class RepoCache:
             raise HubError(f"{revision!r} is not the name of a revision of {self.repo}.")
         return self.folder.joinpath("refs", *PurePosixPath(revision).parts)
 
-    def find(self, path: str, revision: str) -> Path | None:
-        """A file at a revision, if it is in the cache."""
-        for snapshot in self.snapshots(revision):
-            pointer = self.pointer(snapshot.name, path)
-            if pointer.exists():
-                return pointer
-        return None
-
     def snapshots(self, revision: str) -> list[Path]:
         """The folders of a revision's commits: for a branch, every commit fetched, newest first.
 

@@ -1,7 +1,5 @@
-"""The headers of the models on this machine, kept in the state directory.
-
-Reading one takes 10 to 60 ms, most of it for the vocabulary; a list of models needs them all.
-"""
+"""The headers of the models on this machine, kept in the state directory: a list of models needs
+them all, and reading one takes long, most of it for the vocabulary."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """What drafting gains with each pair on this machine, for the menu: speeds.json in the state
 directory.
 
-A bench or a race measures it. Replies of chats are added up by draft length, and count once they
-are several. What is known holds for one `Setup`: with other threads, or another llama.cpp, it is
-measured again.
+A bench or a comparison measures it. Replies of chats are added up by draft length, and count once
+they are several. What is known holds for one `Setup`: with other threads, or another llama.cpp, it
+is measured again.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ class Gain(msgspec.Struct, frozen=True):
     error: float
     n_draft_max: int | Auto
     by: Literal["bench", "race", "replies"]
+    """race: by a comparison of one question."""
     at: float
     replies: int = 0
     """Of how many it is the mean, if it is by replies."""
@@ -163,8 +164,8 @@ class Speeds:
         self._of: dict[Setup, _Of] | None = None
 
     def gain(self, setup: Setup, n_draft_max: int | Auto) -> Gain | None:
-        """With this draft length: by a bench or a race, or the mean of enough replies if only that
-        has a verdict."""
+        """With this draft length: as measured, or the mean of enough replies if only that has a
+        verdict."""
         known = self._about(setup)
         replies = _by_length(known.replies).get(n_draft_max)
         both = _by_length(known.measured).get(n_draft_max), replies.gain if replies else None
@@ -173,8 +174,7 @@ class Speeds:
         return next(iter(clear or found), None)
 
     def note(self, setup: Setup, *gains: Gain) -> None:
-        """Keep what a bench or a race measured. The one question of a race does not replace the
-        prompts of a bench."""
+        """Keep what was measured. One question does not replace the prompts of a bench."""
         with self._changing(setup) as known:
             measured = _by_length(known.measured)
             for gain in gains:

@@ -10,6 +10,7 @@ import pytest
 from eaglechat.chat.conversation.session import Running
 from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.recording import Recording
+from eaglechat.chat.writing.question import text_of
 from eaglechat.links.base import Link
 from eaglechat.settings import GenerationSettings, Settings
 from eaglechat.wire import protocol
@@ -287,7 +288,7 @@ def test_what_was_given_back_is_unsent_in_the_file(chat: Headless) -> None:
     chat.session.stop()
     chat.pump_until(lambda: chat.session.running is None)
     (saved,) = saved_chats(chat.folder)
-    assert (len(saved.turns), saved.unsent_text) == (0, "why?")
+    assert (len(saved.turns), text_of(saved.unsent)) == (0, "why?")
 
 
 def test_a_chat_whose_models_are_gone_can_be_read(chat: Headless) -> None:

@@ -99,7 +99,7 @@ def test_a_reopened_question_and_draft_have_their_parts(tmp_path: Path) -> None:
     (saved,) = saved_chats(tmp_path)
     assert saved.turns.path[0].parts[-1] == FILE
     assert saved.unsent == (PASTE, TurnPart(" and more"))
-    assert saved.unsent_text == f"{LONG} and more"
+    assert text_of(saved.unsent) == f"{LONG} and more"
 
 
 @pytest.mark.parametrize("length", [1, 4000])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
+from eaglechat.chat.writing.question import text_of
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.prompt.completions import Completions
@@ -173,7 +174,7 @@ async def test_a_draft_with_parts_survives_leaving(drive: Drive, tmp_path: Path)
         await user.press("ctrl+o")
         await user.on(MenuScreen)
     (saved,) = saved_chats(tmp_path)
-    assert saved.unsent_text == f"{LONG} and"
+    assert text_of(saved.unsent) == f"{LONG} and"
     async with drive(size=(80, 24)) as user:
         await user.press("ctrl+t")
         await user.sees("1 chat")
