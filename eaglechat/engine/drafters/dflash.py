@@ -103,7 +103,7 @@ class DflashDrafter(RowDrafter):
             yield from self._selected()
             return
         for row in range(self._block.first, len(self._batch)):
-            token, probability = self._likeliest.argmax(self.draft.logits(row))
+            [(token, probability)] = self._likeliest.top_k(self.draft.logits(row), 1)
             if self._block.has_confidence:
                 # Copied to the whole width of a state.
                 probability = float(self.draft.state(row)[0, 0])

@@ -289,7 +289,7 @@ class Eagle3Drafter(RowDrafter):
         probability; the pair of the first one stands at `position`."""
         row = len(self._batch) - 1
         while True:
-            token, probability = self._likeliest.argmax(self.draft.logits(row), row)
+            [(token, probability)] = self._likeliest.top_k(self.draft.logits(row), 1, row)
             yield token, probability
             state = self._norms.of_states(self.draft.state(row))
             self._batch.clear()

@@ -42,10 +42,6 @@ class Likeliest:
         shares = (odds / odds.sum()).tolist()
         return list(zip(vocabulary[top[:count]].tolist(), shares, strict=False))
 
-    def argmax(self, logits: Floats, row: int = 0) -> tuple[int, float]:
-        """`top_k` with a count of 1."""
-        return self.top_k(logits, 1, row)[0]
-
     def _of_vocabulary(self, logits: Floats, row: int) -> tuple[npt.NDArray[np.intp], Floats]:
         """The tokens of the draft's vocabulary and their logits; valid until the next call."""
         if self._vocabulary is None:

@@ -110,7 +110,7 @@ class ModelDrafter(Drafter):
             self._decode()
             self._taken = n_past
             self._ahead.append(token)
-            token, probability = self._likeliest.argmax(self.draft.logits(row))
+            [(token, probability)] = self._likeliest.top_k(self.draft.logits(row), 1)
             if token >= self._n_vocab:
                 return
             yield token, probability

@@ -152,7 +152,7 @@ class MtpDrafter(RowDrafter):
         while True:
             self._batch.add_tokens([token], position, TRUNK, output=True, states=state)
             self._decode()
-            token, probability = self._likeliest.argmax(self.draft.logits(row))
+            [(token, probability)] = self._likeliest.top_k(self.draft.logits(row), 1)
             yield token, probability
             state = self.draft.state(row).copy()
             self._batch.clear()
@@ -170,7 +170,7 @@ class MtpDrafter(RowDrafter):
             # row.
             self._batch.add_tokens(tokens, n_past, TRUNK, output=True, states=states)
             self._decode()
-            token, probability = self._likeliest.argmax(self.draft.logits(last))
+            [(token, probability)] = self._likeliest.top_k(self.draft.logits(last), 1)
             yield token, probability
             tokens.append(token)
             states = np.concatenate([states, self.draft.state(last)])
