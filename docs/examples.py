@@ -127,8 +127,6 @@ def protocol() -> None:
     engine.until("done")
     engine.ask("bench")
     engine.until("bench_done")
-    engine.ask("bench", profile=True)
-    engine.until("bench_done")
     engine.ask("render")
     engine.until("rendered")
     turns = [{"role": role, "content": LONG} for role in ("user", "assistant")] * 3

@@ -197,8 +197,7 @@ class Generator:
         started, spent = time.perf_counter(), drafters.spent
         length = want.n_draft_max if drafters.on else 0
         if length == AUTO and drafters.waiting > MOST_WAITING:
-            # Plain rounds leave rows that the draft model has not taken in. More of them would make
-            # trying a draft too dear.
+            # Plain rounds leave rows that the draft model has not taken in.
             drafters.take_in()
         n_past, id_last, n_waiting = len(cache.tokens), reply.id_last, drafters.waiting
         room = max(0, min(cache.longest_draft, reply.tokens_left - 1))

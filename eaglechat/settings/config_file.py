@@ -146,7 +146,7 @@ def save_setting(path: Path, table: str, key: str, value: Any) -> None:
 
     Raises SettingsFileError.
     """
-    # Importing tomlkit takes 28 ms, and most commands only read the file.
+    # Imported late: most commands only read the file.
     import tomlkit  # noqa: PLC0415
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
 

@@ -2,12 +2,12 @@
 them.
 
 A plain round is a measurement if the round before it was plain, too: behind a drafted one it takes
-some percent longer (4% on two CPU cores), because llama.cpp cannot reuse the graph of a batch of
-another width. Every other round belongs to the nearest measurement: a group has those beside each
-other, and the other rounds around them, here called drafted. Plain decoding would have taken the
-tokens of a group times the mean time of its measurements, without what they did for later drafts.
-The speed-up is the sum of that over the groups, divided by the time that all their rounds took. The
-machine may be twice as slow for a minute: then both are.
+longer, because llama.cpp cannot reuse the graph of a batch of another width. Every other round
+belongs to the nearest measurement: a group has those beside each other, and the other rounds around
+them, here called drafted. Plain decoding would have taken the tokens of a group times the mean time
+of its measurements, without what they did for later drafts. The speed-up is the sum of that over
+the groups, divided by the time that all their rounds took. The machine may be twice as slow for a
+minute: then both are.
 
 The error has what the groups differ by beyond the luck of the drafts, which is no error: these
 tokens were written in this time. So a group's residual is computed with the mean number of tokens
@@ -30,7 +30,7 @@ _JOINED = 4
 _FEW_DRAFTED = 0.05
 """A share of the time so small that it does not matter how fast the drafted rounds were."""
 _SYSTEMATIC = 0.015
-"""Plain rounds of a reply that drafts may take 1 to 2% longer than those of one that does not: the
+"""Plain rounds of a reply that drafts may take a little longer than those of one that does not: the
 target still writes the features that the draft reads. A share of the speed-up."""
 _t = lru_cache(student_t)
 

@@ -52,8 +52,8 @@ _EARLY_TOKENS, _EARLY_LOOK_UP = 100, 3
 """In so many plain tokens' time from its beginning, a reply takes no more looked-up tokens a round:
 the rows of a long wrong guess would cost a short reply more than `LOSS_SHARE`."""
 _KEPT = 4
-"""Rounds for which a plan that drafts is kept: making one takes a tenth of a token's time on a GPU.
-Plain plans are kept four times as long."""
+"""Rounds for which a plan that drafts is kept: on a GPU, making one takes time that counts. Plain
+plans are kept four times as long."""
 _PLAIN = Arm(CHAIN, 0)
 _USUAL_REPLY = 256
 """An assumption: over so many tokens of a reply, reading a conversation again for another draft

@@ -20,8 +20,7 @@ Array = npt.NDArray[np.float64]
 
 CONTEXT_BUCKET = 256
 """Tokens in the first context bucket; each further bucket ends at twice the length. llama.cpp
-attends over a multiple of 256 cells, so the time of a decode steps up there, by a quarter for small
-models."""
+attends over a multiple of 256 cells, so the time of a decode steps up there."""
 NOISE = 0.05
 """Relative standard deviation of single times on a machine that does little else."""
 _OUTLIER = 3.0
@@ -149,8 +148,8 @@ def _draft_times(calibration: Calibration, guess: float) -> tuple[float, float, 
     """Milliseconds (start, step, mean step) of a draft; `guess` if none was timed. Starting a draft
     of several decodes is assumed to take as long as one step.
 
-    In a draft of one pass, a row costs what the longest takes more than a short one (on a CPU 15
-    tokens may take four times as long as one), or nothing if the longest was not timed."""
+    In a draft of one pass, a row costs what the longest takes more than a short one, or nothing if
+    the longest was not timed."""
     n, longest = min(CALIBRATED_DRAFT, calibration.longest), calibration.longest
     step = (calibration.draft or 0.0) / (n + 1) or guess
     if not calibration.in_one_pass:

@@ -24,8 +24,8 @@ from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import LAST_TOKEN, children, depths
 
 MOST_WAITING = 32
-"""Under an automatic length, a draft model takes in its waiting rows once there are more than this.
-A row costs it about a hundredth of a plain token's time, so a trial of drafting can pay for 32."""
+"""Under an automatic length, a draft model takes in its waiting rows once there are more than this:
+a trial of drafting pays for those that wait."""
 
 
 @dataclass(frozen=True)

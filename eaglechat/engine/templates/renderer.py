@@ -7,7 +7,7 @@ the process when a template takes too long.
 Each line of JSON on standard input has a template, its variables, and how many seconds it may take.
 The answer is a line of JSON on standard output: `text` and the rendered text; or the end of a
 sentence about the template, after `refused` if it may render other variables, or after `stopped`.
-It imports little, so it starts in a tenth of a second.
+It imports little, so it starts fast.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Renders chat templates in a process of their own, within limits of time and memory.
 
-A template comes with a model file, so it is a stranger's program. In this process some took 8.7 GB
-of memory, or 23 s in one call of C that nothing could end. Here they cost the renderer's process,
-never the one that holds the models; the next rendering starts another in a tenth of a second.
+A template comes with a model file, so it is a stranger's program. It may take all memory, or stay
+in one call of C that nothing can end. Here it costs the renderer's process, never the one that
+holds the models; the next rendering starts another.
 """
 
 from __future__ import annotations
