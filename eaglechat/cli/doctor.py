@@ -28,6 +28,7 @@ from eaglechat.gguf.memory import default_context, memory_need
 from eaglechat.hub.local import library
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary, inspect
+from eaglechat.hub.units import format_bytes
 from eaglechat.links.crashes import (
     BUILT_FOR_ANOTHER_PROCESSOR,
     ILLEGAL_INSTRUCTION,
@@ -293,7 +294,7 @@ class Doctor:
         kv_types = options.kv_type, options.draft_kv_type
         n_ctx = options.n_ctx or default_context(target, draft, free, *kv_types)
         need = memory_need(target, draft, n_ctx, *kv_types)
-        return f"context {n_ctx:,} tokens, {_mib(need.total)} of {_mib(free)} free"
+        return f"context {n_ctx:,} tokens, {format_bytes(need.total)} of {format_bytes(free)} free"
 
     def servers(self) -> Iterator[str]:
         """The servers of config.toml, all asked at the same time."""
@@ -432,10 +433,5 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _mib(n_bytes: int) -> str:
-    return f"{n_bytes / 2**20:,.0f} MiB"
-
-
 def _free(free: float, size: float) -> str:
-    """Such as "3.1 GiB free of 8.0 GiB"; both in bytes."""
-    return f"{free / 2**30:.1f} GiB free of {size / 2**30:.1f} GiB"
+    return f"{format_bytes(free)} free of {format_bytes(size)}"

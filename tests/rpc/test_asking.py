@@ -118,8 +118,8 @@ def test_the_doctor_shows_servers_and_those_that_cannot_be_reached(
         assert main(["doctor"]) == 1
     shown = capsys.readouterr().out
     assert f"RPC server {one}: " in shown
-    assert f"RPC0: 3.0 GiB free of 4.0 GiB on {one}" in shown
-    assert f"RPC1: 1.0 GiB free of 2.0 GiB on {two}" in shown
+    assert f"RPC0: 3.2 GB free of 4.3 GB on {one}" in shown
+    assert f"RPC1: 1.1 GB free of 2.1 GB on {two}" in shown
     assert "the target split by layer over RPC0 and RPC1" in " ".join(shown.split())
     assert f"the RPC server {gone} cannot be reached: connection refused. Start ggml-rpc" in shown
 

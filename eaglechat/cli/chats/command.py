@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from eaglechat.chat.store import ChatSummary, Hit
 from eaglechat.cli.chats.store import chat_store
 from eaglechat.cli.status import OK, complain
-
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+from eaglechat.wire.neutral import neutralise_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,16 +46,11 @@ def run(args: argparse.Namespace) -> int:
 def _print(chats: Sequence[ChatSummary], found: Sequence[Hit]) -> None:
     for chat in chats:
         pinned = "* " if chat.pinned else "  "
-        print(f"{pinned}{chat.name}  {_when(chat):%Y-%m-%d %H:%M}  {_plain(chat.title)}")
+        print(f"{pinned}{chat.name}  {_when(chat):%Y-%m-%d %H:%M}  {neutralise_line(chat.title)}")
     for hit in found:
         thought = "reasoning: " if hit.is_thought else ""
-        print(f"  {hit.chat.name}  {_plain(hit.chat.title)}")
-        print(f"      {thought}{_plain(hit.excerpt.text)}")
-
-
-def _plain(text: str) -> str:
-    """A text that does nothing to the terminal."""
-    return _UNSAFE.sub("\ufffd", text)
+        print(f"  {hit.chat.name}  {neutralise_line(hit.chat.title)}")
+        print(f"      {thought}{neutralise_line(hit.excerpt.text)}")
 
 
 def _when(chat: ChatSummary) -> datetime.datetime:

@@ -143,7 +143,7 @@ def test_the_doctor_says_what_goes_to_which_gpu(
     assert max(map(len, shown.partition("files ")[0].splitlines())) <= 80
     shown_words = " ".join(shown.split())
     assert "built for CUDA, CPU" in shown_words
-    assert "CUDA0: Card CUDA0, 12.0 GiB free of 24.0 GiB" in shown_words
+    assert "CUDA0: Card CUDA0, 12.9 GB free of 25.8 GB" in shown_words
     assert layers in shown_words
 
 

@@ -30,7 +30,7 @@ def test_one_on_the_path_is_offered(
     program = write_program(home / "bin", "hang")
     shown = doctor(capsys)
     assert f"llama-server {program}: version: 1.2.3 (abcdef)" in shown
-    assert "A Card (24 GB): 22.5 GiB free of 23.4 GiB" in shown
+    assert "A Card (24 GB): 24.1 GB free of 25.2 GB" in shown
     assert f'[engine] llama_server = "{program}"' in shown
     assert "drafts with EAGLE-3, MTP heads, DFlash, DSpark and draft models" in shown
     assert "too old" not in shown
@@ -100,9 +100,9 @@ def test_rpc_is_wanted_of_the_program_that_runs_the_pairs(
     with serving([(3 * GIB, 4 * GIB)]) as endpoint:
         choose(home, program, f'rpc_servers = ["{endpoint}"]\n')
         shown = doctor(capsys)
-        assert "RPC0: 3.0 GiB free of 4.0 GiB" in shown
+        assert "RPC0: 3.2 GB free of 4.3 GB" in shown
         assert "needs a llama-cpp-python" not in shown
         assert "Nothing is wrong." in shown
-        assert "MiB of 3,072 MiB free" in shown
+        assert " of 3.2 GB free" in shown
         write_program(home / "bin", "old")
         assert f"no pair would load: {program} was built without RPC" in doctor(capsys)
