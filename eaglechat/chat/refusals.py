@@ -99,7 +99,7 @@ class NoRole:
 
 @dataclass(frozen=True)
 class NotSaved:
-    """The chat cannot be written to its file now."""
+    """The chat cannot be written to the file of all chats now."""
 
     file: Path
     why: OSError

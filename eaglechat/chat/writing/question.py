@@ -1,8 +1,8 @@
 """The parts of a question: typed text, long pastes and files.
 
 In the prompt and in the transcript a mark such as `[pasted: 40 lines]` stands for a paste or a
-file. What is sent is the text of all parts. The marks are part of what a chat keeps: the title in
-its file has them, and the places that a search finds are places in the text with marks.
+file. What is sent is the text of all parts. A title has the marks, and the places that a search of
+the open chat finds are places in the text with marks.
 """
 
 from __future__ import annotations
