@@ -50,8 +50,7 @@ _NAMES = {
     "d2t": "d2t",
 }
 _UNUSED = re.compile(r"t2d$|.*rotary_emb\.inv_freq$|efficient_lm_head")
-"""Derived from other tensors, or EAGLE-4's candidate head, which only saves time: its full head
-drafts the same or better."""
+"""Derived from other tensors, or EAGLE-4's candidate head, which only saves time."""
 
 _NO_PLACE = (
     (r"\.bias$", "llama.cpp's eagle3 graph has no biases"),
