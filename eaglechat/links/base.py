@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from eaglechat.links import crashes
-from eaglechat.wire.errors import Cancelled, EngineError
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.lines import ProtocolError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
@@ -26,7 +26,6 @@ from eaglechat.wire.protocol import (
     AnyRequest,
     BenchDone,
     Cancel,
-    Chat,
     Done,
     Error,
     Hello,
@@ -37,8 +36,7 @@ from eaglechat.wire.protocol import (
     Set,
     Unloaded,
 )
-from eaglechat.wire.records import unbegun
-from eaglechat.wire.stats import SpeculationStats
+from eaglechat.wire.worker import cancelled_answer
 
 ENGINE_DIED = "engine_died"
 """Code of the error that answers requests of an engine that is gone."""
@@ -105,14 +103,6 @@ def wrong_version(hello: Hello) -> str | None:
         f"the engine speaks version {hello.protocol} of the protocol (eaglechat "
         f"{hello.eaglechat}), this program speaks {PROTOCOL_VERSION}"
     )
-
-
-def cancelled_answer(request: AnsweredRequest) -> Answer:
-    """The answer to a request that was cancelled before any work on it had begun."""
-    if isinstance(request, Chat):
-        end = unbegun(request.sampling.draw_seed())
-        return Done(id=request.id, end=end, stats=SpeculationStats())
-    return Error(id=request.id, code=Cancelled.code, message="it was cancelled")
 
 
 class Link:

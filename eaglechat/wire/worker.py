@@ -16,8 +16,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from eaglechat.wire import cancelling
-from eaglechat.wire.errors import EngineError
-from eaglechat.wire.protocol import AnsweredRequest, AnyEvent, Cancel, Error, Set
+from eaglechat.wire.errors import Cancelled, EngineError
+from eaglechat.wire.protocol import (
+    Answer,
+    AnsweredRequest,
+    AnyEvent,
+    Bench,
+    BenchDone,
+    Cancel,
+    Chat,
+    Done,
+    Error,
+    Load,
+    Set,
+)
+from eaglechat.wire.records import unbegun
+from eaglechat.wire.stats import SpeculationStats
 
 
 @dataclass(frozen=True)
@@ -65,6 +79,17 @@ class Job:
         call()
 
 
+def cancelled_answer(request: AnsweredRequest) -> Answer:
+    """The last answer to a request that was cancelled; to a chat, before the reply had begun."""
+    if isinstance(request, Chat):
+        end = unbegun(request.sampling.draw_seed())
+        return Done(id=request.id, end=end, stats=SpeculationStats())
+    if isinstance(request, Bench):
+        return BenchDone(id=request.id, cancelled=True)
+    what = "the load" if isinstance(request, Load) else "it"
+    return Error(id=request.id, code=Cancelled.code, message=f"{what} was cancelled")
+
+
 class Worker:
     """Answers the requests of one client. A kind of engine adds `begin`, `do` and `finish`."""
 
@@ -83,7 +108,8 @@ class Worker:
         """Get ready and say Hello. An exception is the death of the engine."""
 
     def do(self, job: Job) -> None:
-        """Answer a request. Raises EngineError, which becomes the Error that answers it."""
+        """Answer a request. Raises EngineError, which becomes the Error that answers it, and
+        Cancelled."""
         raise NotImplementedError
 
     def finish(self) -> None:
@@ -147,6 +173,8 @@ class Worker:
         try:
             with cancelling.by(job.is_cancelled):
                 self.do(job)
+        except Cancelled:
+            self.say(cancelled_answer(job.request))
         except EngineError as error:
             self.say(Error(id=job.id, code=error.code, message=str(error)))
         except Exception as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from eaglechat.engine.bench.measure import measure, measure_by_turns, settings_of, writer
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.wire.errors import BenchFailedError, Cancelled
+from eaglechat.wire.errors import BenchFailedError
 from eaglechat.wire.protocol import AnyEvent, Bench, BenchDone, BenchRunDone
 
 
@@ -17,7 +17,7 @@ def run_bench(
     say: Callable[[AnyEvent], None],
 ) -> None:
     """Answers a `bench` request on a loaded pair, of which `others` loads so many more copies: a
-    BenchDone ends its events. Raises EngineError."""
+    BenchDone ends its events. Raises EngineError, Cancelled."""
     if reason := pair.info.no_bench(ngram=any(request.ngram)):
         raise BenchFailedError(f"there is nothing to compare: {reason}")
     # The tables must not name a shape that was not drafted.
@@ -32,10 +32,6 @@ def run_bench(
         runs = measure_by_turns(writers, prompts, repeats=repeats, max_tokens=max_tokens)
     else:
         runs = measure(writer(pair), prompts, settings, repeats=repeats, max_tokens=max_tokens)
-    is_cancelled = False
-    try:
-        for run in runs:
-            say(BenchRunDone(id=request.id, run=run))
-    except Cancelled:
-        is_cancelled = True
-    say(BenchDone(id=request.id, cancelled=is_cancelled))
+    for run in runs:
+        say(BenchRunDone(id=request.id, run=run))
+    say(BenchDone(id=request.id, cancelled=False))

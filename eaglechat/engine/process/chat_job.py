@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from eaglechat.engine.live import Live
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.wire.errors import Cancelled, SettingsError
+from eaglechat.wire.errors import SettingsError
 from eaglechat.wire.protocol import (
     AnyEvent,
     Chat,
@@ -18,7 +18,7 @@ from eaglechat.wire.protocol import (
     SpeculationStopped,
     WindowMoved,
 )
-from eaglechat.wire.records import Prefill, ReplyEnd, Round, SpeculationOff, Window, unbegun
+from eaglechat.wire.records import Prefill, ReplyEnd, Round, SpeculationOff, Window
 from eaglechat.wire.stats import SpeculationStats
 
 
@@ -28,43 +28,41 @@ def write_reply(
     live: Live,
     say: Callable[[AnyEvent], None],
 ) -> None:
-    """Answers a `chat` request on a loaded pair: a Done ends its events. Raises EngineError."""
+    """Answers a `chat` request on a loaded pair: a Done ends its events. Raises EngineError,
+    Cancelled before the reply has begun."""
     if why := pair.info.no_drafter(live.speculation.drafter):
         raise SettingsError(f"{live.speculation.drafter} cannot draft: {why}")
     prompter, stats, reply = pair.prompter, SpeculationStats(), list[int]()
     seed = request.sampling.draw_seed()
     asked = (request.messages, request.thinking)
-    try:
-        prompt = prompter.prompt(*asked, begun=request.begun)
-        turns = prompter.turns(*asked, begun=request.begun)
-        for record in pair.generator.reply(
-            prompt,
-            request.sampling,
-            live,
-            seed=seed,
-            turns=turns,
-            boundaries=turns.boundaries,
-            max_tokens=request.max_tokens,
-            stop=request.stop,
-            parts=prompter.parts(request.thinking, request.begun),
-            top=request.top,
-        ):
-            match record:
-                case Round():
-                    reply += [*record.given, *(t.id for t in record.tokens if t.id is not None)]
-                    stats = stats.plus(record)
-                    say(RoundDone(id=request.id, round=record))
-                case Prefill():
-                    say(PrefillProgress(id=request.id, prefill=record))
-                case Window():
-                    say(WindowMoved(id=request.id, window=record))
-                case SpeculationOff():
-                    say(SpeculationStopped(id=request.id, off=record))
-                case ReplyEnd():
-                    prompter.note_reply(prompt, reply)
-                    say(Done(id=request.id, end=record, stats=stats))
-    except Cancelled:
-        say(Done(id=request.id, end=unbegun(seed), stats=stats))
+    prompt = prompter.prompt(*asked, begun=request.begun)
+    turns = prompter.turns(*asked, begun=request.begun)
+    for record in pair.generator.reply(
+        prompt,
+        request.sampling,
+        live,
+        seed=seed,
+        turns=turns,
+        boundaries=turns.boundaries,
+        max_tokens=request.max_tokens,
+        stop=request.stop,
+        parts=prompter.parts(request.thinking, request.begun),
+        top=request.top,
+    ):
+        match record:
+            case Round():
+                reply += [*record.given, *(t.id for t in record.tokens if t.id is not None)]
+                stats = stats.plus(record)
+                say(RoundDone(id=request.id, round=record))
+            case Prefill():
+                say(PrefillProgress(id=request.id, prefill=record))
+            case Window():
+                say(WindowMoved(id=request.id, window=record))
+            case SpeculationOff():
+                say(SpeculationStopped(id=request.id, off=record))
+            case ReplyEnd():
+                prompter.note_reply(prompt, reply)
+                say(Done(id=request.id, end=record, stats=stats))
 
 
 def rendered(request: Render, pair: LoadedPair) -> Rendered:

@@ -23,7 +23,7 @@ from eaglechat.engine.process.chat_job import rendered, write_reply
 from eaglechat.paths import expanded
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.capabilities import OWN_ENGINE
-from eaglechat.wire.errors import Cancelled, NoPairError
+from eaglechat.wire.errors import NoPairError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     AnsweredRequest,
@@ -94,10 +94,7 @@ class PairWorker(Worker):
     def do(self, job: Job) -> None:
         request = job.request
         if isinstance(request, Load):
-            try:
-                self._load(request, job)
-            except Cancelled:
-                raise Cancelled("the load was cancelled") from None
+            self._load(request, job)
         elif isinstance(request, Chat):
             try:
                 pair, live = self._loaded(), self._live[job.id]

@@ -75,10 +75,6 @@ _PROMPT_FIELDS = (
 """The fields of a request for a reply that decide the prompt."""
 
 
-class WorkCancelledError(Exception):
-    """The job was cancelled."""
-
-
 class _Applied(msgspec.Struct):
     prompt: str
 
@@ -146,7 +142,7 @@ class ServerConnection:
     def open(self, job: Job) -> None:
         """Find out what answers; a server that is still loading is waited for.
 
-        Raises ServerError, WorkCancelledError.
+        Raises ServerError, Cancelled.
         """
         self._client.open()
         self._found = self._until_done(job, self._discovered())
@@ -196,10 +192,7 @@ class ServerConnection:
         began = time.monotonic()
         if not job.is_cancelled():
             self._say(Loading(id=job.id, stage="server", fraction=0.0))
-        try:
-            self._found, self._model = self._until_done(job, self._ready(request))
-        except WorkCancelledError:
-            raise Cancelled("the load was cancelled") from None
+        self._found, self._model = self._until_done(job, self._ready(request))
         load_ms = (time.monotonic() - began) * 1000.0
         return _pair_info(self._found, self._model, load_ms, self._client.where)
 
@@ -234,7 +227,7 @@ class ServerConnection:
         window = None
         try:
             window = self._until_done(job, self._stream(request, model, seed, reply))
-        except WorkCancelledError:
+        except Cancelled:
             pass
         except ServerError as error:
             reply.rest()
@@ -253,7 +246,8 @@ class ServerConnection:
         self._say(Done(id=job.id, end=end, stats=stats))
 
     def render(self, job: Job, request: Render) -> None:
-        """Tell the client the prompt that a reply would read. Raises ServerError, NoPairError."""
+        """Tell the client the prompt that a reply would read. Raises ServerError, NoPairError,
+        Cancelled."""
         model = self.loaded()
         chat = Chat(
             id=job.id,
@@ -270,10 +264,7 @@ class ServerConnection:
             runs = (PromptRun(text),)
             return Rendered(id=job.id, runs=runs, tokens=n_tokens, first_turn=window.first_turn)
 
-        try:
-            self._say(self._until_done(job, work()))
-        except WorkCancelledError:
-            raise ServerError("the prompt was not shown: that was cancelled") from None
+        self._say(self._until_done(job, work()))
 
     async def _stream(
         self, chat: Chat, model: ServedModel, seed: int, reply: StreamedReply
@@ -363,10 +354,10 @@ class ServerConnection:
         return chunk
 
     def _until_done(self, job: Job, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of the work. Raises WorkCancelledError if the job is cancelled before."""
+        """The result of the work. Raises Cancelled if the job is cancelled before."""
         if job.is_cancelled():
             work.close()
-            raise WorkCancelledError
+            raise Cancelled
         task = self._loop.create_task(work)
 
         def stop() -> None:
@@ -377,7 +368,7 @@ class ServerConnection:
         try:
             return self._loop.run_until_complete(task)
         except asyncio.CancelledError:
-            raise WorkCancelledError from None
+            raise Cancelled from None
 
 
 def _chosen(found: Found, name: str, where: str) -> ServedModel:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from eaglechat.links.http.connection import ServerConnection, WorkCancelledError
+from eaglechat.links.http.connection import ServerConnection
 from eaglechat.links.http.faults import ServerError
 from eaglechat.links.local import LocalLink
 from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire.errors import Cancelled
 from eaglechat.wire.protocol import Chat, Hello, Load, Loaded, Render, Unload, Unloaded
 from eaglechat.wire.worker import Job, Say, Worker
 
@@ -32,7 +33,7 @@ class ServerWorker(Worker):
     def begin(self) -> None:
         try:
             self._connection.open(self._opening)
-        except WorkCancelledError:
+        except Cancelled:
             return
         self._greet()
 

@@ -20,7 +20,8 @@ from typing import BinaryIO
 import httpx2
 
 from eaglechat.links.crashes import crash
-from eaglechat.wire.errors import Cancelled, ModelLoadError
+from eaglechat.wire.cancelling import check
+from eaglechat.wire.errors import ModelLoadError
 
 _LOOK_S = 0.1
 _HEALTH_S = 2.0
@@ -65,7 +66,7 @@ class Program:
         self._reader = threading.Thread(target=self._pass_on, name="llama-server", daemon=True)
         self._reader.start()
 
-    def wait_until_ready(self, is_cancelled: Callable[[], bool]) -> None:
+    def wait_until_ready(self) -> None:
         """Return once it serves. Raises Cancelled, ModelLoadError if the program ends."""
         with httpx2.Client(timeout=_HEALTH_S, trust_env=False) as client:
             while not self._is_ready(client):
@@ -73,8 +74,7 @@ class Program:
                     self._reader.join(1.0)
                     why = "" if self.exit_status == _KILLED else f": {self._complaint()}"
                     raise ModelLoadError(f"the models did not load: {self.how_it_ended}{why}")
-                if is_cancelled():
-                    raise Cancelled("the load was cancelled")
+                check()
                 time.sleep(_LOOK_S)
 
     def watch(self, on_end: Callable[[str], None]) -> None:

@@ -20,8 +20,7 @@ import eaglechat
 from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
-from eaglechat.links.base import cancelled_answer
-from eaglechat.links.http.connection import ServerConnection, WorkCancelledError
+from eaglechat.links.http.connection import ServerConnection
 from eaglechat.links.http.faults import ServerError
 from eaglechat.links.http.servers.llama_server import LlamaServer
 from eaglechat.links.llama_server.arguments import (
@@ -37,6 +36,7 @@ from eaglechat.links.local import LocalLink
 from eaglechat.links.process import LOG_TAIL_LINES, open_log
 from eaglechat.machine import choose_threads, memory
 from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire.cancelling import check
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.errors import (
     Cancelled,
@@ -189,8 +189,7 @@ class ProgramWorker(Worker):
     # Loading
 
     def _load(self, job: Job, request: Load) -> None:
-        if job.is_cancelled():
-            raise Cancelled("the load was cancelled")
+        check()
         known = self._probed = probe_program(self._name)
         if request.options.rpc_servers and not known.has_rpc:
             raise ProgramError(known.without_rpc)
@@ -268,7 +267,7 @@ class ProgramWorker(Worker):
         program = self._program = Program([self._probed.path, *options], self._log)
         self._drafting = drafting
         self.say(Loading(id=job.id, stage="target", fraction=0.0))
-        program.wait_until_ready(job.is_cancelled)
+        program.wait_until_ready()
         program.watch(self._die)
         server = self._server = ServerConnection(
             ServerSettings(
@@ -282,8 +281,8 @@ class ProgramWorker(Worker):
         try:
             server.open(job)
             served = server.load(job, Load(id=job.id, target=""))
-        except (WorkCancelledError, Cancelled):
-            raise Cancelled("the load was cancelled") from None
+        except Cancelled:
+            raise
         except EngineError as error:
             raise ModelLoadError(str(error)) from error
         if isinstance(server.kind, LlamaServer) and drafting.drafter:
@@ -305,10 +304,6 @@ class ProgramWorker(Worker):
             self._end_program()
             try:
                 self._start(job, self._pair, drafting)
-            except Cancelled:
-                self._end_program()
-                self.say(cancelled_answer(request))
-                return
             except EngineError:
                 self._end_program()
                 raise
