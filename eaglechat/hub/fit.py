@@ -50,25 +50,19 @@ class Fit:
     """Tight: only once other programs free memory, or only with a part of it beside the GPU."""
     share: float
     """Of the memory that it is judged against, what it takes: from 0, and above 1 if too large."""
-    brief: str
-    note: str = ""
-    """Details that lists omit."""
+    text: str
 
     @property
     def fits(self) -> bool | None:
         return None if self.word is None else self.word != "too large"
-
-    @property
-    def text(self) -> str:
-        return self.brief + self.note
 
 
 def judge(need: MemoryNeed, machine: Machine) -> Fit:
     """Judge a need against the GPUs' memory, then against the RAM."""
     wanted = format_bytes(need.total)
     if machine.gpu and not machine.unified and need.total <= machine.gpu:
-        brief = f"{wanted} of {format_bytes(machine.gpu)} GPU"
-        return Fit("fits", need.total / machine.gpu, brief, " memory")
+        text = f"{wanted} of {format_bytes(machine.gpu)} GPU memory"
+        return Fit("fits", need.total / machine.gpu, text)
     if machine.ram is None:
         return Fit(None, 0.0, f"needs {wanted}; this machine's memory is not known")
     share = need.total / machine.ram
@@ -76,12 +70,13 @@ def judge(need: MemoryNeed, machine: Machine) -> Fit:
         short = format_bytes(need.total - machine.ram)
         text = f"needs {wanted}, {short} more than this machine's {format_bytes(machine.ram)}"
         return Fit("too large", share, text)
-    brief, note = f"{wanted} of {format_bytes(machine.ram)} RAM", ""
+    note = ""
     if machine.ram_available is not None and need.total > machine.ram_available:
         note = f", but only {format_bytes(machine.ram_available)} is free now"
     elif machine.gpu and not machine.unified:
         note = f"; too large for the GPU's {format_bytes(machine.gpu)} alone"
-    return Fit("tight" if note else "fits", share, brief, note)
+    text = f"{wanted} of {format_bytes(machine.ram)} RAM{note}"
+    return Fit("tight" if note else "fits", share, text)
 
 
 def judge_weights(size: int, machine: Machine) -> Fit | None:
@@ -94,11 +89,11 @@ def judge_weights(size: int, machine: Machine) -> Fit | None:
         return None
     most = max(machine.ram, machine.gpu or 0)
     if size > most:
-        brief = f"its weights are {format_bytes(size)}, more than this machine's"
-        return Fit("too large", size / most, f"{brief} {format_bytes(most)}")
+        text = f"its weights are {format_bytes(size)}, more than this machine's"
+        return Fit("too large", size / most, f"{text} {format_bytes(most)}")
     against = machine.gpu if machine.gpu and not machine.unified else machine.ram
-    brief = f"its weights take {format_bytes(size)} of {format_bytes(against)}"
-    return Fit("fits" if size <= (machine.free or 0) / 2 else None, size / against, brief)
+    text = f"its weights take {format_bytes(size)} of {format_bytes(against)}"
+    return Fit("fits" if size <= (machine.free or 0) / 2 else None, size / against, text)
 
 
 def machine_of(memory: Memory, lent: int = 0) -> Machine:

@@ -81,7 +81,6 @@ class EagleApp(App[None]):
     # Narrower or lower than the first step, screens show that the terminal is too small.
     HORIZONTAL_BREAKPOINTS = [(0, "-too-narrow"), (44, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-too-low"), (12, "-low"), (20, "-high")]
-    ENABLE_COMMAND_PALETTE = True
 
     BINDINGS = bindings_of("app")
 

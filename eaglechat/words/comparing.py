@@ -33,7 +33,7 @@ def sentence(result: Result) -> str:
         heats = plural(result.n_heats, "heat")
         return f"It was stopped too early to tell: {heats} of at least {FEWEST_HEATS}."
     if best.verdict == "plain":
-        return f"{who} drafted nothing here: both decoded plainly."
+        return wording.sentence(f"{who} drafted nothing here: both decoded plainly")
     gain = as_far_as_known(best.gain.speed_up, best.gain.error, f"with {who}")
     other = ", another text than the reply's" if result.is_sampled else ""
     other = f", over {result.n_prompts} prompts" if result.n_prompts > 1 else other

@@ -75,8 +75,7 @@ def command(target: Target, way: Way) -> str:
         file = f"{target.name}-eagle3.gguf"
         return f"eaglechat train --target {model} -o {shlex.quote(file)}" if here else ""
     if way.needs_download:
-        draft = way.repo if way.is_checkpoint or not way.files else f"{way.repo}/{way.files[0]}"
-        return f"eaglechat pull {model} --draft {shlex.quote(draft)}"
+        return f"eaglechat pull {model} --draft {shlex.quote(name(way))}"
     if not here:
         return f"eaglechat pull {model}"
     draft = f" --draft {shlex.quote(str(way.path))}" if way.path is not None else ""

@@ -37,7 +37,6 @@ from eaglechat.words.gain import figure
 from eaglechat.words.replies import before_writing
 from eaglechat.words.wording import percent, plural
 
-_FEWEST_FRAMES_PER_SECOND = 4
 _NUMBERS = 34
 """Cells of `123.4 tok/s  1.38x ±0.06  kept  75%`."""
 _WIDEST = 98
@@ -64,7 +63,7 @@ class CompareScreen(EagleScreen[Speculation]):
         self._comparison: Comparison
         self._result: Result | None = None
         """None until it is over."""
-        self._pace = FramePace(_FEWEST_FRAMES_PER_SECOND)
+        self._pace = FramePace()
 
     def compose(self) -> ComposeResult:
         yield TitleBar(f"compare {wording.pair_in_short(self._info, self._session.pair.name)}")

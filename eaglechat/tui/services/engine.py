@@ -34,7 +34,6 @@ from eaglechat.wire.protocol import (
 from eaglechat.wire.rpc import RpcServer, ask_all
 
 FRAMES_PER_SECOND = 30
-FEWEST_FRAMES_PER_SECOND = 4
 
 
 class EngineService:
@@ -54,7 +53,7 @@ class EngineService:
         self._is_here = is_here
         self._connect = connect or _server_link
         self._watchers: list[Watcher] = []
-        self._pace = FramePace(FEWEST_FRAMES_PER_SECOND)
+        self._pace = FramePace()
         self.loaded: PairInfo | None = None
         """The pair in the engine's memory; None if there is none, and while one is being loaded."""
         self._latest: object = None

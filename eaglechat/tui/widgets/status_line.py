@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content
 from textual.widget import Widget
 
-from eaglechat.tui.commands.registry import keys_of, name_of
+from eaglechat.tui.commands.registry import short_key_of
 from eaglechat.wire.protocol import AUTO
 from eaglechat.words import headline, wording
 from eaglechat.words.bars import round_glyph
@@ -80,7 +80,7 @@ class StatusLine(Widget):
             parts.append((3, Content.styled(strip, self.get_visual_style("status--rounds"))))
         if numbers.drafts_as_asked:
             parts.append((1, Content.assemble("length ", (_length(numbers), value))))
-            parts.append((3, Content(f"{_key('chat.less')}- {_key('chat.more')}+")))
+            parts.append((3, Content(f"{short_key_of('chat.less')}- {short_key_of('chat.more')}+")))
         return parts
 
 
@@ -92,8 +92,3 @@ def _length(numbers: Numbers) -> str:
     if numbers.controls.n_draft_max != AUTO:
         return str(numbers.controls.n_draft_max)
     return f"{AUTO} {wording.auto_in_short(numbers.auto)}" if numbers.auto else AUTO
-
-
-def _key(command: str) -> str:
-    """The shortest of its keys."""
-    return min(map(name_of, keys_of(command)), key=len)

@@ -15,6 +15,7 @@ TICK_S = 1 / 30
 @pytest.fixture(autouse=True)
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "DRAWING_SHARE", 0.1)
+    monkeypatch.setattr(pace, "FEWEST_PER_SECOND", 8.0)
 
 
 class Machine:
@@ -24,7 +25,7 @@ class Machine:
         self.now = self.spent = 0.0
         self.frames: list[float] = []
         self._frame_s = frame_s
-        self._pace = FramePace(8, lambda: self.now, lambda: self.spent)
+        self._pace = FramePace(lambda: self.now, lambda: self.spent)
 
     def run(self, seconds: float) -> None:
         while self.now < seconds:

@@ -131,7 +131,8 @@ class LibraryScreen(ListDialog[Pair]):
         try:
             freed = format_bytes(remove(planned))
         except OSError as error:
-            yield partial(self._fail, f"{error.filename} cannot be deleted: {error.strerror}.")
+            said = f"{error.filename} cannot be deleted: {error.strerror}."
+            yield partial(self.notify, said, severity="error")
         else:
             yield partial(self.notify, f"{model.name} is deleted; {freed} freed.")
         yield self._after_deleting
@@ -139,9 +140,6 @@ class LibraryScreen(ListDialog[Pair]):
     def _after_deleting(self) -> None:
         self._services.models_changed.publish(None)
         self._scan()
-
-    def _fail(self, sentence: str) -> None:
-        self.notify(sentence, severity="error")
 
     # The list: models, or what a chosen target can be paired with
 

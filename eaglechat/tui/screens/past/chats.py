@@ -164,7 +164,7 @@ class ChatsScreen(ListDialog[SavedChat]):
         place = next((i for i, row in enumerate(self._rows) if _same(row, before)), place)
         self._add_rows(place + ROWS_AT_ONCE)
         options.highlighted = min(place, len(self._rows) - 1) if self._rows else None
-        self._say_count()
+        self.say(self._count(len(titled)))
 
     def _add_rows(self, stop: int) -> None:
         options = self.rows
@@ -177,10 +177,6 @@ class ChatsScreen(ListDialog[SavedChat]):
         count = event.option_list.option_count
         if event.option_index >= count - 1 and count < len(self._rows):
             self._add_rows(count + ROWS_AT_ONCE)
-
-    def _say_count(self) -> None:
-        if self._chats is not None:
-            self.say(self._count(len(self._rows) - len(self._found)))
 
     def _count(self, titled: int) -> str:
         if not self._chats:
