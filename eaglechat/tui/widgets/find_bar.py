@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
-from textual.message import Message
 from textual.widgets import Input
 
 from eaglechat.chat.conversation.turns import Turn
 from eaglechat.chat.search import Spot, spots
-from eaglechat.tui.commands.bindings import bindings_of, moves
+from eaglechat.tui.commands.bindings import bindings_of, moves, run_own_key
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.widgets.readouts import Line
 from eaglechat.tui.widgets.transcript.transcript import Aim, Transcript
+
+
+class _Words(Input):
+    """What is typed in the bar."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        bar = self.parent
+        assert isinstance(bar, FindBar)
+        if bar.is_open:
+            await run_own_key(self, event, around=bar)
+        else:
+            # It was queued behind the key that closed the bar.
+            event.prevent_default()
+            if event.is_printable and event.character:
+                event.stop()
+                bar.pass_on(event.character)
 
 
 class FindBar(Horizontal):
@@ -44,13 +60,17 @@ class FindBar(Horizontal):
     }
     """
 
-    class Closed(Message):
-        """The user wants to close the bar."""
-
-    def __init__(self, transcript: Transcript, path: Callable[[], Sequence[Turn]]) -> None:
-        """`path` gives the turns to search."""
+    def __init__(
+        self,
+        transcript: Transcript,
+        path: Callable[[], Sequence[Turn]],
+        end: Callable[[], None],
+        pass_on: Callable[[str], None],
+    ) -> None:
+        """`path` gives the turns to search; `end` closes the bar; `pass_on` gets what was typed
+        behind the key that closed it."""
         super().__init__()
-        self._transcript, self._path = transcript, path
+        self._transcript, self._path, self._end, self.pass_on = transcript, path, end, pass_on
         self._spots: list[Spot] = []
         self._shown = 0
         """The index of the spot that is shown."""
@@ -60,7 +80,7 @@ class FindBar(Horizontal):
         """Texts of the chat with their case folded, kept while the bar is open."""
 
     def compose(self) -> ComposeResult:
-        yield Input(
+        yield _Words(
             compact=True,
             placeholder=with_keys("find in this chat; arrows step, {dialog.back} goes back"),
         )
@@ -127,4 +147,4 @@ class FindBar(Horizontal):
             self._transcript.action_scroll_end()
         else:
             self._transcript.go(self._opened_at)
-        self.post_message(self.Closed())
+        self._end()

@@ -168,6 +168,15 @@ class ChatScreen(PromptScreen[None]):
         # Waiting for the first resize event would wrap and draw everything twice.
         self._fit(self.app.size)
         settings = self.services.settings.current
+        completions = Completions(id="completions")
+        prompt = Prompt(
+            id="prompt",
+            completions=completions,
+            completer=self._completed,
+            placeholder=with_keys(
+                "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
+            ),
+        )
         yield TitleBar(wording.pair_in_short(self._info, self._pair.name), "ready")
         with Horizontal(id="body"):
             with Vertical(id="conversation"):
@@ -176,20 +185,14 @@ class ChatScreen(PromptScreen[None]):
                 yield transcript
                 below = f"↓ new text below: {name_of('ctrl+end')}"
                 yield Static(f"[@click=screen.end]{below}[/]", id="new-below")
-                yield FindBar(transcript, lambda: self.session.turns.path)
+                yield FindBar(
+                    transcript, lambda: self.session.turns.path, self._end_finding, prompt.type_in
+                )
                 yield Notices()
                 yield StatusLine(id="status")
                 yield Legend()
-                completions = Completions(id="completions")
                 yield completions
-                yield Prompt(
-                    id="prompt",
-                    completions=completions,
-                    completer=self._completed,
-                    placeholder=with_keys(
-                        "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
-                    ),
-                )
+                yield prompt
             yield SpeculationPanel(id="panel")
         yield KeyLine()
         yield TooSmall()
@@ -1010,7 +1013,6 @@ class ChatScreen(PromptScreen[None]):
             bar.open()
             self.refresh_bindings()
 
-    @on(FindBar.Closed)
     def _end_finding(self) -> None:
         self.query_one(FindBar).close()
         self.prompt.take_focus()
