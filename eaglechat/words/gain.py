@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from math import ceil
+from typing import TYPE_CHECKING
 
 from eaglechat.wire.gain import verdict_of
+from eaglechat.words.wording import ago
+
+if TYPE_CHECKING:
+    # At run time this would bring the bench.
+    from eaglechat.hub.local.speeds import Gain
 
 
 def in_words(speed_up: float, error: float | None, how: str = "") -> str:
@@ -25,6 +31,12 @@ def as_far_as_known(speed_up: float, error: float | None, how: str = "") -> str:
     leans = error is not None and abs(speed_up - 1.0) > error / 2
     word = f"leaning {'faster' if speed_up > 1.0 else 'slower'}" if leans else "can't tell"
     return f"{word}: {figure(speed_up, error)} as fast as plain{f' {how}' if how else ''}"
+
+
+def measured_here(gain: Gain, now: float) -> str:
+    """The same, with what measured it and when; `now` is in seconds since 1970."""
+    by = {"bench": "bench", "race": "Compare", "replies": f"mean of {gain.replies} replies"}
+    return f"{in_words(gain.speed_up, gain.error)} ({by[gain.by]}, {ago(gain.at, now)})"
 
 
 def figure(speed_up: float, error: float | None) -> str:

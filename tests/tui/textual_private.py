@@ -92,7 +92,7 @@ parsed_styles: dict[frozenset[tuple[str, str]], LRUCache[Any, Any]] = {}
 
 
 def parse_styles_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let an app take what others before it have parsed: 6% of the CPU time of its tests."""
+    """Let an app take what others before it have parsed."""
     set_variables = Stylesheet.set_variables
 
     def share(stylesheet: Stylesheet, variables: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -27,6 +28,7 @@ from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
 from eaglechat.words import wording
+from eaglechat.words.gain import measured_here
 
 if TYPE_CHECKING:
     from eaglechat.hub.local.forms import LoadFile
@@ -94,6 +96,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
                 lines = (f"target  {pair.target.name}",)
                 # Without a file, the target may draft with heads of its own.
                 lines += (f"draft   {pair.draft.name}",) if pair.draft else ()
+            if (gain := self._services.gain(pair)) is not None:
+                lines += (f"speed   {measured_here(gain, time.time())}",)
             for line in lines:
                 yield Static(line, classes="muted", markup=False)
             yield Static("", id="restarts", classes="muted", markup=False)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from textual.signal import Signal
 
+from eaglechat.chat.controls import first_controls
 from eaglechat.chat.store import ChatStore
 from eaglechat.chat.writing.question import QuestionParts, parts_of
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary
+from eaglechat.hub.local.speeds import Gain, setup_of
 from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.tui.services.settings import SettingsService
@@ -94,3 +96,12 @@ class Services:
         if self.n_draft_max is not None:
             return replace(pair, n_draft_max=self.n_draft_max)
         return self.pairs.as_kept(pair)
+
+    def gain(self, pair: Pair) -> Gain | None:
+        """What was measured here with the draft length that the pair's next chat begins with."""
+        settings = self.settings.current
+        controls = first_controls(settings, self.as_chosen(pair))
+        if not controls.enabled:
+            return None
+        setup = setup_of(pair, settings.engine, controls.drafter)
+        return self.pairs.speeds.gain(setup, controls.n_draft_max)

@@ -14,7 +14,9 @@ from textual import events
 from eaglechat.hub.local import forms, pairs
 from eaglechat.hub.local.forms import LoadFile
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
+from eaglechat.hub.local.speeds import Gain, setup_of
+from eaglechat.settings.model import EngineSettings
 from eaglechat.tui.commands.registry import key_of
 from eaglechat.tui.navigation import LoadInstead
 from eaglechat.tui.screens.chat.screen import ChatScreen
@@ -58,6 +60,17 @@ async def test_what_is_typed_while_a_pair_loads_stands_in_the_chats_prompt(drive
         assert not user.engine.requests(protocol.Chat)
 
 
+async def test_a_load_says_what_measured_the_speed_in_its_row(
+    drive: Drive, tmp_path: Path, models: Path
+) -> None:
+    speeds = PairLibrary(tmp_path / "state").speeds
+    setup = setup_of(pairs.builtin_pair(), EngineSettings())
+    speeds.note(setup, Gain(1.72, 0.05, 3, "bench", at=1e6))
+    async with drive(size=(80, 24)) as user:
+        await begin_to_load(user)
+        await user.sees("speed   1.7x ±0.1 as fast as plain (bench, 1970-01-")
+
+
 async def test_enter_ends_no_load_and_sends_what_is_typed_when_all_is_loaded(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await begin_to_load(user)
@@ -81,7 +94,7 @@ async def test_typing_goes_on_after_enter_and_is_not_sent_half(drive: Drive) -> 
         await user.type("hello")
         await user.press("enter")
         await user.type(" and")
-        await user.until(lambda: "Your question is sent" not in user.text, "nothing to send")
+        await user.until(lambda: "Your question will be sent" not in user.text, "nothing to send")
         user.engine.hold_load = False
         await user.on(ChatScreen)
         assert user.prompt.text == "hello and"

@@ -1,4 +1,4 @@
-"""The panel's meters, the slider and the prompt."""
+"""The panel's drawings, its slider and its rows of words, and the prompt."""
 
 from __future__ import annotations
 

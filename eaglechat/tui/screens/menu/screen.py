@@ -12,7 +12,6 @@ from textual.app import ComposeResult
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from eaglechat.chat.controls import first_controls
 from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.chat.store import ChatSummary
 from eaglechat.hub.errors import HubError, OfflineError
@@ -25,7 +24,6 @@ from eaglechat.hub.local.pairs import (
     inspect,
     offers,
 )
-from eaglechat.hub.local.speeds import Gain, setup_of
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import TAB, with_keys
@@ -127,7 +125,7 @@ class MenuScreen(EagleScreen[None]):
         def read() -> Iterator[Update]:
             desk, library = self._services.desk, self._services.pairs
             # Reads the file of what was measured: the rows ask it in the app's thread.
-            self._gain(library.pairs()[0])
+            self._services.gain(library.pairs()[0])
             catalogue, problems = desk.catalogue()
             unfinished = [entry.name for entry, _ in desk.unfinished()]
             yield partial(self._take_catalogue, catalogue, [*map(str, problems)], unfinished)
@@ -315,17 +313,8 @@ class MenuScreen(EagleScreen[None]):
             trouble=self._troubles.get(offer.name) or None,
             moving=self._moving.get(offer.name),
             news=self._servers.news_of(pair),
-            gain=self._gain(pair) if pair and self._catalogue is not None else None,
+            gain=self._services.gain(pair) if pair and self._catalogue is not None else None,
         )
-
-    def _gain(self, pair: Pair) -> Gain | None:
-        """What was measured here with the draft length that the pair's next chat begins with."""
-        settings = self._services.settings.current
-        controls = first_controls(settings, self._services.as_chosen(pair))
-        if not controls.enabled:
-            return None
-        setup = setup_of(pair, settings.engine, controls.drafter)
-        return self._services.pairs.speeds.gain(setup, controls.n_draft_max)
 
     def _say(self) -> None:
         """What blocks, and at the first start what to press."""

@@ -354,8 +354,7 @@ class Transcript(ScrollView):
         return max(0, min(row - aim.below_edge, end))
 
     def _show_scrollbar(self) -> None:
-        """Show it while the reader is not at the end: to draw it for every new row would cost as
-        much as to draw the text."""
+        """Show it while the reader is not at the end: there, every new row would draw it again."""
         is_at_end = self.scroll_offset.y >= self.max_scroll_y
         if is_at_end:
             self.has_new_below = False
