@@ -75,7 +75,7 @@ def test_a_gain_has_its_error_and_a_slow_moment_that_hits_both_is_none() -> None
         ([(60, 40), (60, 80), (60, 50), (60, 66)], 2, "Can't tell: 1.0x ±0.5 as fast as plain"),
         ([(60, 40), (60, 60), (60, 50), (60, 46)], 2, "Leaning faster: 1.2x ±0.4 as fast as"),
         ([(60, 60), (61, 60), (60, 61), (60, 60)], 2, "Same as plain with auto."),
-        ([(60, 55), (60, 54), (60, 56), (60, 55)], 0, "auto drafted nothing here"),
+        ([(60, 55), (60, 54), (60, 56), (60, 55)], 0, "Auto drafted nothing here"),
         ([(60, 80), (61, 80), (60, 81), (60, 80)], 2, "0.75x ±0.02 as fast as plain with auto."),
         ([(60, 40)] * (FEWEST_HEATS - 1), 2, "too early to tell"),
         ([], 2, "before anything was measured"),
