@@ -10,35 +10,28 @@ import re
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
-from typing import get_args, get_type_hints
+from textwrap import wrap
 
 import msgspec
 
 from eaglechat.cli.train import described, metavar_of
 from eaglechat.settings import describe, find
-from eaglechat.settings.description import wanted
+from eaglechat.settings.description import SettingDoc, docs_of, wanted, written
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.commands.command import Command, Scope
 from eaglechat.tui.commands.registry import commands_of, name_of
 from eaglechat.tui.commands.slash import SLASH
+from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.words.statistics import STATISTICS
 
 DOCS = Path(__file__).parent
+WIDTH = 130
 
 KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Everywhere": ("app",),
-    "Menu": ("menu",),
-    "Lists with a filter": ("list",),
-    "Dialogs": ("dialog",),
-    "Models on this machine": ("library",),
-    "Downloads": ("downloads",),
-    "Past chats": ("chats",),
-    "Roles": ("roles",),
-    "Chat": ("chat",),
-    "The prompt": ("prompt",),
-    "Compare": ("compare",),
-    "Inside a round": ("inside",),
-    "What the model sees": ("seen",),
+    "In a chat": ("chat", "prompt"),
+    "In the menu and in lists": ("menu", "list", "dialog", "library", "downloads", "chats", "roles"),
+    "In Compare, and inside a round": ("compare", "inside", "seen"),
 }
 
 
@@ -63,46 +56,45 @@ def settings() -> str:
     """A table for each table of config.toml."""
     lines: list[str] = []
     for table, docs in groupby(describe(), key=lambda doc: doc.table):
-        lines += [f"## `[{table}]`", "", "| Key | Flag | Default | Value | Meaning |"]
-        lines.append("| --- | --- | --- | --- | --- |")
+        lines += [f"## `[{table}]`", "", "| Key, flag | Default | Value | Meaning |"]
+        lines.append("| --- | --- | --- | --- |")
         for doc in docs:
-            flag = f"`{doc.flag}`" if doc.flag else ""
+            names = ", ".join(f"`{name}`" for name in (doc.key, doc.flag) if name)
             default = f"`{json.dumps(doc.default)}`"
-            value = re.sub(r"^a (whole )?number,? ", "", wanted(doc))
-            lines.append(_row([f"`{doc.key}`", flag, default, value, doc.description]))
+            lines.append(_row([names, default, _values(doc), doc.description]))
         lines.append("")
     return "\n".join(lines)
+
+
+def _values(doc: SettingDoc) -> str:
+    """What it accepts, without the bounds of lists."""
+    if doc.example is not None:
+        return f"a list, such as {written(doc.example)}"
+    value = re.sub(r"^a (whole )?number,? ", "", wanted(doc))
+    return re.sub(r"between (\S+) and ", r"\1 to ", value)
 
 
 def keys() -> str:
-    """A table for each screen and widget with commands of its own."""
+    """A table for each place, each command in the first that has it, and the commands without a
+    key."""
     lines: list[str] = []
+    told: set[str] = set()
     for title, scopes in KEY_TABLES.items():
-        commands = commands_of(*scopes)
-        are_typed = not {"app", "chat"}.isdisjoint(scopes)
-        head = ["Command", "Keys", *["Typed"] * are_typed, "What it does"]
-        lines += [f"## {title}", "", _row(head), _row(["---"] * len(head))]
-        lines += [_key_row(command, are_typed) for command in commands]
+        commands = [one for one in commands_of(*scopes) if one.all_keys and one.id not in told]
+        told |= {one.id for one in commands}
+        lines += [f"## {title}", "", "| Command | Keys | What it does |", "| --- | --- | --- |"]
+        lines += [_row([f"`{one.id}`", _keys(one), one.help]) for one in commands]
         lines.append("")
+    typed = [f"`{one.id}` (`{SLASH}{one.slash_name}`)" for one in COMMANDS if not one.all_keys]
+    lines += ["## Without a key", "", *wrap(f"{', '.join(typed)}.", WIDTH), ""]
     return "\n".join(lines)
 
 
-def _key_row(command: Command, is_typed: bool) -> str:
-    shown = [f"`{name_of(key)}`" for key in command.all_keys if "\\" not in key]
-    return _row([f"`{command.id}`", ", ".join(shown), *[_typed(command)] * is_typed, command.help])
-
-
-def _typed(command: Command) -> str:
-    if command.slash_name is None:
-        return ""
-    value = ""
-    if (argument := command.argument) is not None:
-        value = (
-            f" [{argument.accepted_values}]"
-            if argument.is_optional
-            else f" {argument.accepted_values}"
-        )
-    return f"`{SLASH}{command.slash_name}{value}`"
+def _keys(command: Command) -> str:
+    """Its keys, and its name in the prompt."""
+    shown = [name_of(key) for key in command.all_keys if "\\" not in key]
+    typed = [] if command.slash_name is None else [f"{SLASH}{command.slash_name}"]
+    return ", ".join(f"`{one}`" for one in (*shown, *typed))
 
 
 def _row(cells: list[str]) -> str:
@@ -110,42 +102,34 @@ def _row(cells: list[str]) -> str:
 
 
 def servers() -> str:
-    """A table of the keys of a server's entry."""
-    lines = ["| Key | Default | Meaning |", "| --- | --- | --- |"]
-    hints = get_type_hints(ServerSettings, include_extras=True)
-    for field in msgspec.structs.fields(ServerSettings):
-        metas = [meta for meta in get_args(hints[field.name])[1:] if meta.description]
-        needed = field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
-        empty = {} if field.default is msgspec.NODEFAULT else field.default
-        default = "" if needed else f"`{json.dumps(empty)}`"
-        lines.append(_row([f"`{field.name}`", default, metas[-1].description]))
+    """A list of the keys of a server's entry, with their defaults."""
+    lines: list[str] = []
+    for doc in docs_of(ServerSettings, "server"):
+        is_needed = doc.default is msgspec.NODEFAULT
+        default = "" if is_needed or not doc.default else f" ({doc.default:g})"
+        lines.append(f"- `{doc.key}`: {doc.description.rstrip('.')}{default}")
     return "\n".join([*lines, ""])
 
 
 def statistics() -> str:
-    """A table of the statistics, with their fields in JSON."""
-    head = ["Number", "In JSON", "Unit", "How it is computed", "What it is"]
-    lines = [_row(head), _row(["---"] * len(head))]
-    for one in STATISTICS:
-        lines.append(
-            _row([one.label, f"`{one.table}.{one.name}`", one.unit, one.formula, one.meaning])
-        )
+    """A table of the statistics, by their fields in JSON."""
+    lines = ["| Number | Meaning |", "| --- | --- |"]
+    lines += [_row([f"`{one.table}.{one.name}`", one.meaning]) for one in STATISTICS]
     return "\n".join([*lines, ""])
 
 
 def training() -> str:
-    """A table of the flags of `eaglechat train`."""
-    lines = ["| Flag | Meaning |", "| --- | --- |"]
+    """A list of the flags of `eaglechat train`."""
+    lines: list[str] = []
     for field in described():
         default = field.default
         is_shown = isinstance(default, int | float | str) and bool(default)
         meaning = field.description.rstrip(".") + (f" ({default})" if is_shown else "")
-        lines.append(_row([f"`{field.flag} {metavar_of(field)}".rstrip() + "`", meaning]))
+        lines.append(f"- `{f'{field.flag} {metavar_of(field)}'.rstrip()}`: {meaning}")
     of_app = (find("generation", "thinking"), find("engine", "n_threads"))
     for doc in (*of_app, find("engine", "n_gpu_layers")):
-        lines.append(_row([f"`{doc.flag}`", doc.flag_help.rstrip(".")]))
-        for flag, value in doc.shorthand:
-            lines.append(_row([f"`{flag}`", f"The same as {doc.flag} {value}"]))
+        flags = (doc.flag, *(flag for flag, _ in doc.shorthand))
+        lines.append(f"- {', '.join(f'`{flag}`' for flag in flags)}: {doc.flag_help.rstrip('.')}")
     return "\n".join([*lines, ""])
 
 
@@ -153,7 +137,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "keys": keys,
     "servers": servers,
-    "screen": statistics,
+    "commands": statistics,
     "training": training,
 }
 

@@ -36,7 +36,7 @@ RECORDS = {
     for type_ in (
         LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
         bench_records.BenchPrompt, bench_records.BenchRun,
-        protocol.PairInfo, protocol.ModelInfo,
+        protocol.PairInfo, protocol.DrafterInfo, protocol.ModelInfo,
         records.Round, records.AutoDraft, records.ReplyEnd, stats.SpeculationStats,
         capabilities.Capabilities, protocol.Thinking, protocol.Reasoning,
     )
@@ -52,7 +52,7 @@ def _load_generator() -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", ["settings", "keys", "servers", "screen", "training"])
+@pytest.mark.parametrize("name", ["settings", "keys", "servers", "commands", "training"])
 def test_generated_parts_are_up_to_date(name: str) -> None:
     generator = _load_generator()
     written = (DOCS / f"{name}.md").read_text(encoding="utf-8")
@@ -118,8 +118,8 @@ def test_every_flag_of_a_command_is_explained_in_its_section(command: str) -> No
     section = _section(page, f"`eaglechat {command}`")
     if command == "train":
         section = _text(DOCS / "training.md")
-    explained = _rows(section)
-    shared = _rows(_text(page).partition("\n## ")[0])
+    explained = _flags_in(section)
+    shared = _flags_in(_text(page).partition("\n## ")[0])
     of_settings = {flag for doc in describe() for flag in (doc.flag, *dict(doc.shorthand))}
     flags = _flags_of(_parser_of(command)) - {"--help", "-h", "-o"}
     assert flags - of_settings - shared <= explained
@@ -127,13 +127,14 @@ def test_every_flag_of_a_command_is_explained_in_its_section(command: str) -> No
 
 
 def test_every_setting_s_flag_is_on_the_settings_page() -> None:
-    flags = set(re.findall(r"`(--[a-z-]+)` \|", _text(DOCS / "settings.md")))
+    flags = set(re.findall(r"^\| `\w+`, `(--[a-z-]+)` \|", _text(DOCS / "settings.md"), re.M))
     assert {doc.flag for doc in describe()} - {""} <= flags
 
 
 @pytest.mark.parametrize("tag", [*REQUESTS, *EVENTS])
 def test_protocol_shows_a_line_of_every_message(tag: str) -> None:
-    """Each message has a section with an example that is one, and a row for each field."""
+    """Each message has a section with an example that is one, and a line for each field; what an
+    `id` is stands above all."""
     section = _section(DOCS / "protocol.md", f"`{tag}`")
     example = _json_blocks(section)[0]
     is_request = tag in REQUESTS
@@ -142,7 +143,8 @@ def test_protocol_shows_a_line_of_every_message(tag: str) -> None:
     assert type(message) is (REQUESTS if is_request else EVENTS)[tag]
     if not is_request:
         assert encode(message).decode().strip() == example
-    assert _documented_fields(section) == list(message.__struct_fields__)
+    fields = [field for field in message.__struct_fields__ if field != "id"]
+    assert _documented_fields(section) == fields
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -155,7 +157,7 @@ def test_protocol_explains_every_field_of_a_record(name: str) -> None:
 def test_protocol_lists_only_codes_that_are_sent() -> None:
     listed = set(re.findall(r"^\| `(\w+)` \|", _section(DOCS / "protocol.md", "`error`"), re.M))
     known = {type_.code for type_ in _subclasses(errors.EngineError)}
-    assert listed - {"id", "code", "message"} <= known | {"protocol", "no_pair", "internal"}
+    assert listed <= known | {"protocol", "no_pair", "internal"}
 
 
 def test_the_theme_in_the_documentation_is_one(tmp_path: Path) -> None:
@@ -165,8 +167,8 @@ def test_the_theme_in_the_documentation_is_one(tmp_path: Path) -> None:
     assert isinstance(read_theme(file), LoadedTheme)
 
 
-def test_chats_lists_every_column_of_the_file(tmp_path: Path) -> None:
-    section = _section(DOCS / "chats.md", "The file")
+def test_architecture_lists_every_column_of_the_file(tmp_path: Path) -> None:
+    section = _section(DOCS / "architecture.md", "The file of chats")
     listed = set()
     for row in re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.MULTILINE):
         listed |= {(row[0], column) for column in re.findall(r"`(\w+)`", row[1])}
@@ -195,9 +197,11 @@ def test_commands_explains_what_run_prints(tmp_path: Path) -> None:
     printed = subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout
     fields = list(_leaves(json.loads(printed)))
     section = _section(page, "`--json`")
-    rows = re.findall(r"^\| `([\w.]+)`", section, re.M)
+    cells = re.findall(r"^\| ((?:`[\w.]+`(?:, )?)+) \|", section, re.M)
+    rows = re.findall(r"`([\w.]+)`", " ".join(cells))
     statistics = tuple(f"{one.table}.{one.name}" for one in STATISTICS)
-    assert rows == [field for field in fields if not field.startswith(statistics)]
+    others = [field for field in fields if not field.startswith(statistics)]
+    assert rows == [*others, *statistics]
     assert list(_leaves(json.loads(_json_blocks(section)[0]))) == fields
     for line in [*trace.read_text().splitlines(), _json_blocks(_section(page, "`--trace`"))[0]]:
         assert msgspec.json.decode(line, type=records.Round).tokens
@@ -221,10 +225,10 @@ def _section(page: Path, title: str) -> str:
     return rest[: end.start()] if end else rest
 
 
-def _rows(section: str) -> set[str]:
-    """The flags at the beginning of its tables' rows."""
-    cells = re.findall(r"^\| (`-[^|]*) \|", section, re.M)
-    return {flag for cell in cells for flag in re.findall(r"`(--[a-z-]+)", cell)}
+def _flags_in(section: str) -> set[str]:
+    """The flags at the beginning of its list items."""
+    items = re.findall(r"^- ((?:`-[^`]*`(?:, )?)+): ", section, re.M)
+    return {flag for item in items for flag in re.findall(r"`(--[a-z-]+)", item)}
 
 
 def _json_blocks(section: str) -> list[str]:
@@ -232,9 +236,9 @@ def _json_blocks(section: str) -> list[str]:
 
 
 def _documented_fields(section: str) -> list[str]:
-    """The first column of the section's first table of fields."""
-    table = re.search(r"^\| Field \|.*\n\|.*\n((?:\|.*\n)*)", section, re.M)
-    return re.findall(r"^\| `(\w+)`", table[1], re.M) if table else []
+    """The fields at the beginning of the section's list items, in order."""
+    items = re.findall(r"^- ((?:`\w+`(?:, )?)+)(?::|$)", section, re.M)
+    return re.findall(r"`(\w+)`", " ".join(items))
 
 
 def _commands(page: Path) -> Iterator[str]:

@@ -1,5 +1,5 @@
-"""Every statistic of a reply, declared once: `run --json`, exports and docs/screen.md read this
-table.
+"""Every statistic of a reply, declared once: `run --json`, exports, summaries and docs/commands.md
+read this table.
 
 To add one that needs a new measurement: a field in `wire/records.py`, the place in the engine that
 measures it, and an entry here.
@@ -17,8 +17,6 @@ from eaglechat.wire.records import ReplyTimings
 from eaglechat.wire.stats import Measured, SpeculationStats
 from eaglechat.words.wording import one_decimal, percent, two_decimals
 
-Unit = Literal["share", "tokens", "tokens per round", "tokens per second", "rounds", "ms"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Statistic:
@@ -26,12 +24,8 @@ class Statistic:
 
     name: str
     """Its field in JSON."""
-    label: str
-    unit: str
-    formula: str
-    """How it is computed."""
     meaning: str
-    """A sentence for somebody who has not seen the number before."""
+    """What it is, with its unit or formula, for somebody who has not seen the number before."""
     value: Callable[[Measured], Any]
     """None where it is not known."""
     table: Literal["speculation", "timings"]
@@ -43,42 +37,24 @@ class Statistic:
     summary: str = ""
     """Its part of a reply's summary in one line; {value} and the counts of acceptance are filled
     in. Empty: the summary does without it."""
-
-    def shown(self, measured: Measured) -> str:
-        """The value with the digits of its unit; a dash where it is not known."""
-        value = self.value(measured)
-        if isinstance(value, tuple):
-            return " ".join(f"{100 * one:.0f}" for one in value) or "-"
-        if isinstance(value, int):
-            return f"{value:,}"
-        digits = {"share": percent, "tokens per round": two_decimals}
-        return digits.get(self.unit, one_decimal)(value)
+    digits: Callable[[float | None], str] = one_decimal
+    """How a summary writes the value."""
 
 
-def _count(
-    name: str, label: str, unit: Unit, meaning: str, value: Callable[[SpeculationStats], object]
-) -> Statistic:
-    """A count of the rounds' records, which `run --json` has."""
+def _count(name: str, meaning: str, value: Callable[[SpeculationStats], object]) -> Statistic:
+    """A count of the rounds' records."""
     return Statistic(
         name=name,
-        label=label,
-        unit=unit,
-        formula="counted",
         meaning=meaning,
         value=lambda measured: value(measured.stats) if measured.stats else None,
         table="speculation",
     )
 
 
-def _time(
-    name: str, label: str, unit: Unit, meaning: str, value: Callable[[ReplyTimings], float | None]
-) -> Statistic:
+def _time(name: str, meaning: str, value: Callable[[ReplyTimings], float | None]) -> Statistic:
     """A time of a whole reply, or a count beside it."""
     return Statistic(
         name=name,
-        label=label,
-        unit=unit,
-        formula="measured",
         meaning=meaning,
         value=lambda measured: value(measured.timings) if measured.timings else None,
         table="timings",
@@ -87,48 +63,38 @@ def _time(
 
 ACCEPTANCE_RATE = Statistic(
     name="acceptance_rate",
-    label="Acceptance",
-    unit="share",
-    formula="accepted / tested",
-    meaning="Share of the tested draft tokens that the target accepted. Tokens after a "
-    "rejected one are not tested.",
+    meaning="accepted / tested",
     value=lambda measured: measured.stats.acceptance_rate if measured.stats else None,
     table="speculation",
     json_default=0.0,
     by_part=True,
     summary="accepted {stats.accepted:,} of {stats.tested:,} tested draft tokens ({value})",
+    digits=percent,
 )
 
 MEAN_ACCEPTED_LENGTH = Statistic(
     name="mean_accepted_length",
-    label="Mean accepted length",
-    unit="tokens per round",
-    formula="1 + accepted / rounds with a draft",
-    meaning="Tokens per pass of the target: 1 of its own plus the accepted ones. Plain decoding "
-    "gives 1.",
+    meaning="1 + accepted / rounds with a draft: tokens per pass of the target, its own and the "
+    "accepted ones",
     value=lambda measured: measured.stats.mean_accepted_length if measured.stats else None,
     table="speculation",
     json_default=1.0,
     by_part=True,
     summary="mean accepted length {value}",
+    digits=two_decimals,
 )
 
 PER_POSITION = Statistic(
     name="per_position",
-    label="By position, %",
-    unit="share",
-    formula="accepted at that position / rounds that tested that position",
-    meaning="Acceptance of the first drafted token of a round, the second, and so on.",
+    meaning="Acceptance of the first drafted token of a round, the second, and so on, among the "
+    "rounds that tested it; in a tree, by depth",
     value=lambda measured: measured.stats.per_position if measured.stats else None,
     table="speculation",
 )
 
 TOKENS_PER_SECOND = Statistic(
     name="tokens_per_second",
-    label="Tokens per second",
-    unit="tokens per second",
-    formula="tokens / time from the end of prefill",
-    meaning="Prefill is not counted.",
+    meaning="tokens / time from the end of prefill",
     value=lambda measured: measured.tokens_per_second,
     table="timings",
     json_default=0.0,
@@ -137,30 +103,29 @@ TOKENS_PER_SECOND = Statistic(
 )
 
 STATISTICS: tuple[Statistic, ...] = (
-    _count("rounds", "Rounds", "rounds", "Passes of the target.", lambda s: s.rounds),
-    _count("drafted", "Drafted", "tokens", "Tokens that were drafted.", lambda s: s.drafted),
-    _count("tested", "Tested", "tokens", "Drafted tokens before and at the first one that the "
-           "target rejected.", lambda s: s.tested),
-    _count("accepted", "Accepted", "tokens", "Tested tokens that the target would have written, "
-           "too.", lambda s: s.accepted),
+    _count("rounds", "Passes of the target", lambda s: s.rounds),
+    _count("drafted", "Drafted tokens", lambda s: s.drafted),
+    _count("tested", "Drafted tokens up to the first one that the target rejected",
+           lambda s: s.tested),
+    _count("accepted", "Tested tokens that the target would have written, too",
+           lambda s: s.accepted),
     ACCEPTANCE_RATE,
     MEAN_ACCEPTED_LENGTH,
     PER_POSITION,
-    _count("trees", "Trees", "rounds", "Rounds whose draft was a tree.", lambda s: s.trees),
-    _count("siblings", "Siblings", "tokens", "Tokens of a tree that were rejected beside another "
-           "one tested in the same place.", lambda s: s.siblings),
-    _count("by_drafter", "By drafter", "tokens", "The counts for each drafter.",
-           lambda s: s.by_drafter),
-    _time("prefill_ms", "Prefill", "ms", "Reading the prompt.", lambda t: t.prefill_ms),
-    _time("prefill_tokens", "Prefill tokens", "tokens", "Prompt tokens that were read; those in "
-          "the KV cache are not among them.", lambda t: t.prefill_tokens),
-    _time("generation_ms", "Generation", "ms", "From the end of prefill to the end of the reply.",
+    _count("trees", "Rounds whose draft was a tree", lambda s: s.trees),
+    _count("siblings", "Tokens of a tree that were rejected beside another one tested in the same "
+           "place", lambda s: s.siblings),
+    _count("by_drafter", "The counts for each drafter", lambda s: s.by_drafter),
+    _time("prefill_ms", "Reading the prompt", lambda t: t.prefill_ms),
+    _time("prefill_tokens", "Prompt tokens that were read, without those in the KV cache",
+          lambda t: t.prefill_tokens),
+    _time("generation_ms", "From the end of prefill to the end of the reply",
           lambda t: t.generation_ms),
     TOKENS_PER_SECOND,
-    _time("draft_ms", "Draft", "ms", "The draft's decoder: reading the latest accepted tokens, "
-          "then one step for each further drafted token.", lambda t: t.draft_ms),
-    _time("verify_ms", "Verify", "ms", "The target's pass over its last token and all drafted "
-          "tokens.", lambda t: t.verify_ms),
+    _time("draft_ms", "The draft's decoder: reading the latest accepted tokens, then a step for "
+          "each further drafted token", lambda t: t.draft_ms),
+    _time("verify_ms", "The target's pass over its last token and all drafted tokens",
+          lambda t: t.verify_ms),
 )  # fmt: skip
 """In the order in which JSON and the documentation have them."""
 
@@ -194,7 +159,7 @@ def all_in_json(measured: Measured) -> dict[str, Any]:
 def summary(measured: Measured) -> list[str]:
     """The summarised statistics of a reply that are known."""
     known = [
-        s.summary.format(value=s.shown(measured), stats=measured.stats)
+        s.summary.format(value=s.digits(s.value(measured)), stats=measured.stats)
         for s in _SPEED_FIRST
         if s.summary and s.value(measured) is not None
     ]

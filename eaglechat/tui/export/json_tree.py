@@ -19,7 +19,7 @@ VERSION = 1
 
 
 def tree(chat: ExportedChat) -> str:
-    """The JSON object that docs/chats.md describes."""
+    """The JSON object that docs/chatting.md describes."""
     chosen = {turn.id for turn in chat.turns.path}
     header = chat.header
     document = {
