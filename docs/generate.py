@@ -30,7 +30,7 @@ WIDTH = 130
 KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Everywhere": ("app",),
     "In a chat": ("chat", "prompt"),
-    "In the menu and in lists": ("menu", "list", "dialog", "library", "downloads", "chats", "roles"),
+    "In menus and lists": ("menu", "list", "dialog", "library", "downloads", "chats", "roles"),
     "In Compare, and inside a round": ("compare", "inside", "seen"),
 }
 
@@ -82,9 +82,12 @@ def keys() -> str:
     for title, scopes in KEY_TABLES.items():
         commands = [one for one in commands_of(*scopes) if one.all_keys and one.id not in told]
         told |= {one.id for one in commands}
-        lines += [f"## {title}", "", "| Command | Keys | What it does |", "| --- | --- | --- |"]
-        lines += [_row([f"`{one.id}`", _keys(one), one.help]) for one in commands]
-        lines.append("")
+        lines += [
+            f"## {title}",
+            "",
+            *(f"- {_keys(one)}: {one.help} (`{one.id}`)" for one in commands),
+            "",
+        ]
     typed = [f"`{one.id}` (`{SLASH}{one.slash_name}`)" for one in COMMANDS if not one.all_keys]
     lines += ["## Without a key", "", *wrap(f"{', '.join(typed)}.", WIDTH), ""]
     return "\n".join(lines)
