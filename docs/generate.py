@@ -115,9 +115,8 @@ def servers() -> str:
 
 
 def statistics() -> str:
-    """A table of the statistics, by their fields in JSON."""
-    lines = ["| Number | Meaning |", "| --- | --- |"]
-    lines += [_row([f"`{one.table}.{one.name}`", one.meaning]) for one in STATISTICS]
+    """A list of the statistics, by their fields in JSON."""
+    lines = [f"- `{one.table}.{one.name}`: {one.meaning}" for one in STATISTICS]
     return "\n".join([*lines, ""])
 
 

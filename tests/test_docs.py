@@ -197,11 +197,11 @@ def test_commands_explains_what_run_prints(tmp_path: Path) -> None:
     printed = subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout
     fields = list(_leaves(json.loads(printed)))
     section = _section(page, "`--json`")
-    cells = re.findall(r"^\| ((?:`[\w.]+`(?:, )?)+) \|", section, re.M)
-    rows = re.findall(r"`([\w.]+)`", " ".join(cells))
+    items = re.findall(r"^- ((?:`[\w.]+`(?:, )?)+): ", section, re.M)
+    listed = re.findall(r"`([\w.]+)`", " ".join(items))
     statistics = tuple(f"{one.table}.{one.name}" for one in STATISTICS)
     others = [field for field in fields if not field.startswith(statistics)]
-    assert rows == [*others, *statistics]
+    assert listed == [*others, *statistics]
     assert list(_leaves(json.loads(_json_blocks(section)[0]))) == fields
     for line in [*trace.read_text().splitlines(), _json_blocks(_section(page, "`--trace`"))[0]]:
         assert msgspec.json.decode(line, type=records.Round).tokens
