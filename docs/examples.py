@@ -22,7 +22,7 @@ sys.path[:0] = [str(DOCS.parent)]
 from eaglechat.hub.local.pairs import builtin_pair  # noqa: E402
 
 EAGLECHAT = (sys.executable, "-m", "eaglechat")
-FLAGS = ("--no-ngram", "--n-draft-max", "3", "--temperature", "0", "--max-tokens", "128")
+FLAGS = ("--no-ngram", "--n-draft-max=3", "--shape=chain", "--temperature=0", "--max-tokens=48")
 PROMPT = "Explain the Pythagorean theorem"
 LONG = "Tell me more about the colour of the sea, and about that of the sky above it. " * 24
 
