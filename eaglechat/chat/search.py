@@ -155,16 +155,19 @@ def spots(path: Sequence[Turn], typed: str, known: dict[str, str] | None = None)
     wanted = folded(typed)
     if not wanted.strip():
         return []
-    pattern = re.compile(re.escape(wanted))
     found = []
     for turn in path:
         said = shown(turn.parts) if isinstance(turn, Question) else turn.text
         for text, in_reasoning in ((turn.reasoning, True), (said, False)):
             if text not in known:
                 known[text] = folded(text)
-            places = pattern.finditer(known[text])
-            found += [Spot(turn.id, place.span(), in_reasoning) for place in places]
+            found += [Spot(turn.id, span, in_reasoning) for span in places(wanted, known[text])]
     return found
+
+
+def places(wanted: str, plain: str) -> list[tuple[int, int]]:
+    """Start and end of each place of `wanted` in `plain`, both folded."""
+    return [found.span() for found in re.finditer(re.escape(wanted), plain)]
 
 
 class _Folding(dict[int, int]):

@@ -110,6 +110,15 @@ def ago(then: float, now: float) -> str:
     return datetime.datetime.fromtimestamp(then).strftime("%Y-%m-%d")
 
 
+def day_and_time(then: float, now: float) -> str:
+    """When something was: `today 14:05`, `yesterday 09:12`, or with its date. Both are in seconds
+    since 1970."""
+    moment, today = map(datetime.datetime.fromtimestamp, (then, now))
+    days = (today.date() - moment.date()).days
+    day = {0: "today", 1: "yesterday"}.get(days) or f"{moment:%Y-%m-%d}"
+    return f"{day} {moment:%H:%M}"
+
+
 WRITE_FIRST = "Write something first; {prompt.send} sends it."
 """Why an empty prompt is not sent."""
 

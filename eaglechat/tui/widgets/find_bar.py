@@ -109,12 +109,14 @@ class FindBar(Horizontal):
     def close(self) -> None:
         """Hide the bar, and stay at the passage that is shown."""
         self._transcript.unmark()
+        self._transcript.look_for("")
         self.remove_class("-open")
 
     def _find(self) -> None:
         """Show the last passage: what was said last is most often what is looked for."""
         self._spots = spots(self._path(), self.text, self._folded)
         self._shown = len(self._spots) - 1
+        self._transcript.look_for(self.text)
         self._show()
 
     def _show(self) -> None:

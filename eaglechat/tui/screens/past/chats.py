@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -169,8 +169,16 @@ class ChatsScreen(ListDialog[SavedChat]):
     def _add_rows(self, stop: int) -> None:
         options = self.rows
         options.add_options(
-            Option(_content(row)) for row in self._rows[options.option_count : stop]
+            Option(self._content(row)) for row in self._rows[options.option_count : stop]
         )
+
+    def _content(self, row: Row) -> Content:
+        if isinstance(row, Hit):
+            return _passage(row)
+        title, details = _words(row)
+        states = ("open", self._record_of(row) is not None), ("pinned", row.pinned)
+        shown = [(f"{state}  ", "$text-accent") for state, holds in states if holds]
+        return Content.assemble((title, "bold"), "\n", *shown, (details, MUTED))
 
     @on(OptionList.OptionHighlighted)
     def _near_the_end(self, event: OptionList.OptionHighlighted) -> None:
@@ -291,15 +299,7 @@ def _words(chat: ChatSummary) -> tuple[str, str]:
 
 
 def _when(chat: ChatSummary) -> str:
-    return datetime.datetime.fromtimestamp(chat.used).strftime("%Y-%m-%d %H:%M")
-
-
-def _content(row: Row) -> Content:
-    if isinstance(row, Hit):
-        return _passage(row)
-    title, details = _words(row)
-    pinned = ("pinned  ", "$text-accent") if row.pinned else ""
-    return Content.assemble((title, "bold"), "\n", pinned, (details, MUTED))
+    return wording.day_and_time(chat.used, time.time())
 
 
 def _passage(found: Hit) -> Content:

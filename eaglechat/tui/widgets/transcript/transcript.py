@@ -25,6 +25,7 @@ from textual.widget import Widget
 
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.recording import Recording
+from eaglechat.chat.search import folded, places
 from eaglechat.settings.model import View
 from eaglechat.tui.commands.bindings import turn_bindings
 from eaglechat.tui.services import clipboard
@@ -58,7 +59,7 @@ _LINES = 1 << 32
 _STEP = "step"
 """Meta key of a cell: how many siblings a click on it moves on; negative moves back."""
 _MARKER, _PLACE = "marker", "place"
-_MARKED = Style(reverse=True)
+_MARKED, _FOUND = Style(reverse=True), Style(underline=True)
 _FORMATS = {STRONG: Style(bold=True), EMPHASIS: Style(italic=True)}
 
 
@@ -177,6 +178,8 @@ class Transcript(ScrollView):
         self.marked: tuple[str, tuple[int, int]] | None = None
         """The key of the entry with the marked passage, and the passage's start and end in its
         text."""
+        self._looked_for = ""
+        """Folded words, of which every place in the turns is underlined."""
         self._look: Look | None = None
         self._is_fit = False
         """Whether the look is that of the view and the styles of now."""
@@ -247,6 +250,7 @@ class Transcript(ScrollView):
         self._unfolded.clear()
         self.rows = Rows()
         self._look = self._aim = self.marked = None
+        self._looked_for = ""
         self._arranged_for = Size(0, 0)
         self.has_new_below, self.is_following = False, True
 
@@ -445,6 +449,11 @@ class Transcript(ScrollView):
         row = top - self.first_row
         return row if 0 <= row < self.size.height else None
 
+    def look_for(self, words: str) -> None:
+        """Underline these words wherever they stand in the turns, whatever their case and accents."""
+        self._looked_for = folded(words) if words.strip() else ""
+        self._drawn_rows_changed()
+
     def unmark(self) -> None:
         """Remove the mark of a passage."""
         if self.marked is not None:
@@ -549,7 +558,7 @@ class Transcript(ScrollView):
         yield Segment(" ▸", style + newer)
 
     def _spans(self, place: int, drawn: DrawnEntry, line: int) -> list[tuple[int, int]]:
-        """The selected characters of a line, and the marked ones."""
+        """The selected characters of a line, the marked ones, and all that are looked for."""
         marked = None
         if self.marked is not None and self.marked[0] == drawn.entry.key:
             text = drawn.body.text
@@ -558,7 +567,13 @@ class Transcript(ScrollView):
         selections = (_within(self.text_selection, place), marked)
         spans = (one.get_span(line) if one is not None else None for one in selections)
         ends = ((0, 0) if one is None else one for one in spans)
-        return [(start, len(drawn.body.text) if stop == -1 else stop) for start, stop in ends]
+        found = self._found_in(drawn, line) if self._looked_for else []
+        text = drawn.body.text
+        return [*((start, len(text) if stop == -1 else stop) for start, stop in ends), *found]
+
+    def _found_in(self, drawn: DrawnEntry, line: int) -> list[tuple[int, int]]:
+        lines = drawn.body.text.split("\n") if drawn.entry.turn is not None else []
+        return places(self._looked_for, folded(lines[line])) if line < len(lines) else []
 
     def _parts(
         self, drawn: DrawnEntry, row: Row, spans: Sequence[tuple[int, int]], *, cut: bool
@@ -573,8 +588,9 @@ class Transcript(ScrollView):
                 continue
             # Only the background: the selection's text colour would hide those of the origins.
             highlight = Style(bgcolor=self.selection_style.bgcolor)
-            for shown, start, (is_selected, is_marked) in _cut(piece, spans):
+            for shown, start, (is_selected, is_marked, *is_found) in _cut(piece, spans):
                 full = style + highlight if is_selected else style
+                full = full + _FOUND if any(is_found) else full
                 yield shown, full + _MARKED if is_marked else full, start
 
     # Styles

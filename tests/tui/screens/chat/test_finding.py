@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rich.style import Style
 from textual.widgets import Input
 
 from eaglechat.tui.widgets.find_bar import FindBar
@@ -50,6 +51,25 @@ async def test_places_are_shown_one_by_one_and_escape_goes_back(drive: Drive) ->
         assert transcript.marked is None
         await user.type("typed")
         assert user.prompt.text == "typed"
+
+
+async def test_all_places_in_sight_are_underlined_until_the_line_closes(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user)
+        transcript = user.chat.transcript
+
+        def drawn(is_so: Callable[[Style], object]) -> list[str]:
+            rows = map(transcript.render_line, range(transcript.size.height))
+            return [part.text for row in rows for part in row if part.style and is_so(part.style)]
+
+        await user.command("chat.find")
+        await user.type("an apple")
+        await user.until(lambda: "33 of 33" in found(user), "the last place")
+        underlined = "".join(drawn(lambda style: style.underline))
+        assert underlined == "an Äpple" + 10 * "An apple"
+        assert "".join(drawn(lambda style: style.reverse)) == "An apple"
+        await user.press("escape")
+        assert not drawn(lambda style: style.underline)
 
 
 async def test_what_is_not_there_is_said_and_accents_do_not_matter(drive: Drive) -> None:
