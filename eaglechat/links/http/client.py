@@ -20,7 +20,7 @@ import httpx2
 
 from eaglechat.links.http.address import parse_address
 from eaglechat.links.http.answers import Answer, fitted, read_json
-from eaglechat.links.http.events import DONE, Event, NoEventsError, events_in
+from eaglechat.links.http.events import Event, NoEventsError, events_in
 from eaglechat.links.http.faults import (
     CUT,
     FORBIDDEN,
@@ -143,7 +143,7 @@ class ServerClient:
             try:
                 async for event in events_in(_texts(response)):
                     events = [*events[:1], event]
-                    if event.data.strip() == DONE:
+                    if event.is_end:
                         # A server may be slow to close the response after it.
                         return
                     if event.name == "error":

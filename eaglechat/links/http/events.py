@@ -13,7 +13,6 @@ import httpx2
 from eaglechat.links.http.answers import read_json
 from eaglechat.wire.errors import EngineError
 
-DONE = "[DONE]"
 _LONGEST = 1 << 24
 """Characters of the longest event."""
 _LINE_END = re.compile("\r\n|\r|\n")
@@ -31,6 +30,11 @@ class Event:
     name: str = ""
     is_bare: bool = False
     """Whether it came without `data:`, as the body of an answer that is no stream does."""
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it says that no more come."""
+        return _is_end(self.data)
 
 
 async def events_in(pieces: AsyncIterable[str]) -> AsyncIterator[Event]:
@@ -130,5 +134,9 @@ class _Decoder:
 def _is_whole(data: str) -> bool:
     """Whether this is the data of an event, and not only its beginning."""
     with suppress(ValueError):
-        return data.strip() == DONE or isinstance(read_json(data), dict)
+        return _is_end(data) or isinstance(read_json(data), dict)
     return False
+
+
+def _is_end(data: str) -> bool:
+    return data.strip(' \t[]"').upper() == "DONE"

@@ -16,7 +16,7 @@ from eaglechat.settings.servers import SERVER_KEY
 from eaglechat.wire.errors import EngineError
 
 _MOST_SAID, _MOST_ERRORS = 300, 5
-_MESSAGES = ("message", "error", "detail", "msg", "error_description", "title")
+_MESSAGES = ("message", "error", "errors", "detail", "msg", "error_description", "title")
 _LOADING = "Loading model"
 _TOO_LONG = re.compile("context (length|window|size)|exceed_context_size|context_length_exceeded")
 _NO_ROOM = re.compile(r"max_(completion_)?tokens\W.{0,40}too large")

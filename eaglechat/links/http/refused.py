@@ -16,7 +16,12 @@ _OURS = (
     "return_spec_tokens_details", _OF_MESSAGES,
 )  # fmt: skip
 """Fields that no user sets: they go if a server refuses some field and does not name it."""
-_UNNAMED = re.compile("extra|unknown|unrecogni[sz]ed|unexpected|unsupported|not permitted", re.I)
+_UNNAMED = re.compile(
+    "extra|unknown|unrecogni[sz]ed|unexpected|unsupported|not permitted|(bad|invalid) request"
+    r"|^\s*<|^\W*$",
+    re.I,
+)
+"""In a refusal that names no field; a page, or nothing at all, names none either."""
 
 
 def refused_fields(body: Mapping[str, Any], said: str) -> frozenset[str]:

@@ -95,7 +95,10 @@ WHOLE = said(content="größe ✓") + ended() + DONE
                          id=f"the last event ends in {end!r}")
             for end in (b"", b"\n", b"\r\n", b"\r")
         ),
-        pytest.param(raw(WHOLE.replace(b"[DONE]", b' "[DONE]" ')), id="[DONE] as JSON"),
+        *(
+            pytest.param(raw(WHOLE.removesuffix(DONE) + b"data: " + end), id=f"{end!r} at the end")
+            for end in (b' "[DONE]" ', b"[done]", b"DONE\n\n")
+        ),
         pytest.param(raw(said(content="größe ✓") + COUNTED), id="counts in place of a reason"),
         # Types
         *(
@@ -114,7 +117,10 @@ WHOLE = said(content="größe ✓") + ended() + DONE
         pytest.param(raw(data({"choices": [{"text": "größe ✓"}]}), ended()), id="text"),
         pytest.param(raw(data({"choices": [None, {"delta": None}]}), WHOLE), id="delta is null"),
         pytest.param(raw(data({"choices": [], "usage": None, "error": None}), WHOLE), id="empty"),
-        pytest.param(raw(data({"choices": [{"delta": "x", "index": "0"}]}), WHOLE), id="odd delta"),
+        pytest.param(raw(data({"choices": [{"delta": "größe ✓", "index": "0"}]}), ended()),
+                     id="delta is a text"),
+        pytest.param(raw(data({"choices": [{"delta": True}]}), WHOLE), id="odd delta"),
+        pytest.param(raw(said(content={"parts": [{"text": "größe ✓"}]}), ended()), id="in parts"),
         # Reasons
         *(
             pytest.param(raw(said(content="größe ✓"), ended(reason)), id=f"reason {reason}")
@@ -174,6 +180,10 @@ def test_half_a_character_waits_for_its_other_half(
         {"reasoning": {"content": "Hm."}},
         {"reasoning": [{"type": "reasoning.text", "text": "Hm."}]},
         {"reasoning_content": "Hm.", "reasoning": "Hm."},
+        {"reasoning_text": "Hm."},
+        {"thought": "Hm."},
+        {"reasoning_details": [{"type": "reasoning.summary", "summary": "Hm."}]},
+        {"reasoning": {"summary": [{"type": "summary_text", "text": "Hm."}]}},
         {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]},
     ],
     ids=str,
@@ -229,6 +239,7 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
         (lambda handler: handler.json({"error": {"message": "busy"}}), "{url} failed: busy"),
         (raw(data({"error": "busy"})), "{url} failed: busy"),
         (lambda handler: handler.json({"detail": "busy"}), "{url} failed: busy"),
+        (lambda handler: handler.json({"errors": [{"message": "busy"}]}), "{url} failed: busy"),
         (raw(data({"error": {"code": 7}})), '{url} failed: {{"error": {{"code": 7}}}}'),
         (raw(data('{"error": {"message": "half \\ud800"}}')), "{url} failed: half ?"),
         (raw(b'event: error\ndata: {"message": "busy"}\n\n'), "{url} failed: busy"),
@@ -240,7 +251,7 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
     ],
     ids=[
         "content filter", "an older vLLM's error", "an error with status 200", "a text", "a detail",
-        "a number", "half a character", "an event", "an event of text", "a reason",
+        "errors", "a number", "half a character", "an event", "an event of text", "a reason",
         "half of [DONE]", "a page", "half an object",
     ],
 )  # fmt: skip

@@ -255,6 +255,8 @@ def told(message: str, **more: Any) -> dict[str, Any]:
         ("stream_options", 400, told("Unknown parameter: 'include_usage'.")),
         ("stream_options", 400, told("Unsupported parameter", param="stream_options")),
         ("stream_options", 400, told("Additional properties: unexpected property")),
+        ("stream_options", 400, told("Bad Request")),
+        ("stream_options", 400, {}),
         ("seed", 400, {"error": "property 'seed' is unsupported"}),
         ("seed", 422, extra("seed")),
         ("top_p", 400, told("`temperature` and `top_p` cannot both be specified for this model.")),

@@ -26,19 +26,10 @@ def counted(value: int | None) -> int:
     return min(max(value or 0, 0), MOST_COUNTED)
 
 
-class Delta(msgspec.Struct):
-    """A piece of a reply. Each field is a text, an object with one, or a list of either."""
-
-    content: Any = None
-    refusal: Any = None
-    reasoning_content: Any = None
-    reasoning: Any = None
-    thinking: Any = None
-
-
 class StreamedChoice(msgspec.Struct):
-    delta: Delta | None = None
-    message: Delta | None = None
+    delta: Any = None
+    """The piece: a text, or an object with one in a field of `_ANSWERS` or `_REASONINGS`."""
+    message: Any = None
     """The whole reply, of a server that does not stream."""
     text: Any = None
     """The piece, of a server that takes every request for one to /completions."""
@@ -215,10 +206,11 @@ class ChunkReader:
         choice, chunk.written = chunk.choice, []
         if choice is None:
             return chunk
-        delta = choice.delta or choice.message or Delta()
-        thoughts = (delta.reasoning_content, delta.reasoning, delta.thinking)
-        contents = (delta.content, delta.refusal, choice.text)
-        pieces = [*_first(thoughts, Part.REASONING), *_first(contents, Part.ANSWER)]
+        delta = choice.delta or choice.message
+        fields = delta if isinstance(delta, dict) else {"content": delta}
+        contents = (*map(fields.get, _ANSWERS), choice.text)
+        pieces = _first(map(fields.get, _REASONINGS), Part.REASONING)
+        pieces += _first(contents, Part.ANSWER)
         if choice.reason:
             # Nothing follows, so what is half of a character stays that.
             pieces += [("", part) for part in Part]
@@ -263,7 +255,7 @@ def _texts(value: Any, part: Part) -> Iterator[Written]:
     """The texts in a text, an object with one, or a list of either."""
     if isinstance(value, dict):
         # Mistral sends reasoning in the content.
-        part = Part.REASONING if value.get("type") in _THOUGHTS else part
+        part = Part.REASONING if str(value.get("type")).startswith(_THOUGHTS) else part
         value = next(filter(None, map(value.get, _TEXTS)), None)
     if isinstance(value, list):
         for one in value:
@@ -274,5 +266,10 @@ def _texts(value: Any, part: Part) -> Iterator[Written]:
         yield str(value), part
 
 
-_THOUGHTS = ("thinking", "reasoning", "reasoning.text")
-_TEXTS = ("text", "content", "thinking", "reasoning")
+_ANSWERS = ("content", "refusal")
+_REASONINGS = (
+    "reasoning_content", "reasoning", "thinking", "reasoning_text", "thought", "reasoning_details",
+)  # fmt: skip
+_THOUGHTS = ("thinking", "thought", "reasoning")
+"""How the types of objects begin whose text is reasoning."""
+_TEXTS = ("text", "content", "parts", "thinking", "reasoning", "summary")
