@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -31,17 +32,19 @@ def tidy_environment(environment: MutableMapping[str, str]) -> None:
     and numbers that are none: the libraries that read them would take the current folder, or fail.
 
     XDG variables with a relative path count as unset too, as their specification says; the other
-    paths are made absolute, and a `~` in them is replaced by the home.
+    paths are made absolute, and a `~` in them is replaced by the home. Quotes around a value, which
+    an env file of Docker keeps, go.
     """
-    for name, value in list(environment.items()):
+    for name, given in list(environment.items()):
         if not (name in (*_FOLDERS, *_XDG, "HOME") or name.startswith(_OF_HUB)):
             continue
+        value = re.sub(r"""^(["'])(.*)\1$""", r"\2", given.strip()).strip()
         is_relative = name in _XDG and not Path(value).is_absolute()
-        is_no_number = name in _NUMBERS and not value.strip().isdecimal()
-        if not value.strip() or is_relative or is_no_number:
+        is_no_number = name in _NUMBERS and not value.isdecimal()
+        if not value or is_relative or is_no_number:
             del environment[name]
-        elif name in _FOLDERS:
-            environment[name] = str(expanded(value.strip()).absolute())
+        else:
+            environment[name] = str(expanded(value).absolute()) if name in _FOLDERS else value
 
 
 def expanded(path: str | Path) -> Path:

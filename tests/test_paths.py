@@ -125,6 +125,11 @@ def test_the_home_of_nobody_is_a_folder_of_that_name(monkeypatch: pytest.MonkeyP
         ("OLLAMA_MODELS", " /abs/models\n", "/abs/models"),
         ("HF_HOME", "rel", "/here/rel"),
         ("HF_ENDPOINT", "https://mirror", "https://mirror"),
+        *((name, f" {quote}/abs{quote} ", "/abs") for quote in "\"'" for name in (
+            "HF_ENDPOINT", "HF_HOME", "OLLAMA_MODELS", "XDG_CACHE_HOME",
+        )),
+        ("HF_TOKEN", "\"\"", None),
+        ("HF_TOKEN", "hf_x\n", "hf_x"),
         ("OTHER", "", ""),
     ],
 )  # fmt: skip

@@ -29,6 +29,17 @@ from eaglechat.wire.protocol import ModelInfo
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
+_SWAPPED_VERSIONS = tuple(version << 24 for version in _VERSIONS)
+_SIGNS = (
+    (rb"version https://git-lfs", "a pointer of Git LFS to the model: `git lfs pull` fetches that"),
+    (rb"(\xef\xbb\xbf)?\s*<", "a web page: download the model again"),
+    (rb"tjgg|fmgg|lmgg|algg", "a model of the time before GGUF: download it as GGUF"),
+    (rb".{8}\{|PK\x03\x04", "a checkpoint of safetensors or PyTorch: download the model as GGUF"),
+    (rb"\x1f\x8b|7z|Rar!|BZh|\xfd7zXZ|\x28\xb5\x2f\xfd", "compressed: unpack it first"),
+)
+"""How files begin that people take for a GGUF, and what they are."""
+_MOST_SIGN = 32
+"""Bytes of a file that tell what it is."""
 _DEFAULT_ALIGNMENT = 32
 MOST_HEADER_BYTES = 64 << 20
 """Four times the header of a model with 260,000 tokens, the largest there is."""
@@ -503,14 +514,18 @@ def parse_beginning(data: bytes, path: Path, size: int) -> GGUFHeader | None:
 
 def _open(file: BinaryIO, path: Path, size: int) -> tuple[_Cursor, int, int]:
     """A cursor at the first field, and the counts of tensors and fields."""
-    magic = file.read(len(MAGIC))
-    if magic != MAGIC:
-        begins = neutralise_line(magic.decode("latin-1"))
-        raise GGUFError(f"{path} is not a GGUF file: it begins with “{begins}”, not “GGUF”")
+    first = file.read(_MOST_SIGN)
+    if not first.startswith(MAGIC):
+        raise GGUFError(f"{path} is not a GGUF file: {_no_gguf(first)}")
     file.seek(0)
     cursor = _Cursor(file, str(path), size)
     cursor.raw(len(MAGIC))
     version = cursor.scalar("I")
+    if version in _SWAPPED_VERSIONS:
+        raise GGUFError(
+            f"{path} has its bytes in the order of other processors (big-endian); take the "
+            "little-endian file of the model"
+        )
     if version not in _VERSIONS:
         raise GGUFError(f"{path} is a GGUF of version {version}; this program reads 2 and 3")
     n_tensors, n_fields = cursor.scalar("Q"), cursor.scalar("Q")
@@ -519,6 +534,15 @@ def _open(file: BinaryIO, path: Path, size: int) -> tuple[_Cursor, int, int]:
             f"{path} claims {n_tensors:,} tensors and {n_fields:,} fields, more than any model"
         )
     return cursor, n_tensors, n_fields
+
+
+def _no_gguf(first: bytes) -> str:
+    """What a file is instead, by its first bytes."""
+    for sign, what in _SIGNS:
+        if re.match(sign, first, re.DOTALL):
+            return f"it is {what}"
+    begins = neutralise_line(first[: len(MAGIC)].decode("latin-1"))
+    return f"it begins with “{begins}”, not “GGUF”"
 
 
 def _parse(file: BinaryIO, path: Path, size: int) -> GGUFHeader:

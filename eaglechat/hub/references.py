@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from eaglechat.gguf.shards import plain_name, shard_of
 from eaglechat.paths import expanded
@@ -112,24 +112,23 @@ def parse(text: str) -> LocalReference | HubReference:
         raise InvalidReferenceError(f"The reference is empty: {_FORMS}.")
     hosts = hub_hosts()
     text = re.sub("^hf:(//)?", "hf.co/", text)
-    host, _, rest = text.rpartition("://")[2].partition("/")
+    scheme, _, address = re.sub("^(?![a-zA-Z]+://)", "https://", text).partition("://")
+    host, _, rest = address.partition("/")
     if host.lower() in OLLAMA_HOSTS:
         raise InvalidReferenceError(
             f"{text} is a model of Ollama: `ollama pull {rest.removeprefix('library/')}` downloads "
             "it, and it is found in Ollama's store."
         )
-    if "://" in text:
-        address = urlsplit(text)
-        before = hosts.get(address.netloc.lower())
-        if before is None:
-            raise InvalidReferenceError(
-                f"{text} is not on the Hugging Face Hub: {_FORMS}; if it is a mirror of the Hub, "
-                f"set HF_ENDPOINT to {address.scheme}://{address.netloc}."
-            )
-        return _parse_hub(unquote(address.path).lstrip("/").removeprefix(before), text)
-    host, _, rest = text.partition("/")
     if host.lower() in hosts:
-        return _parse_hub(rest.removeprefix(hosts[host.lower()]), text)
+        # A page that shows a file of a repository names it behind the path.
+        path, _, query = rest.partition("#")[0].partition("?")
+        path = unquote(path).strip("/").removeprefix(hosts[host.lower()])
+        return _parse_hub("/".join([path, *parse_qs(query).get("show_file_info", ())]), text)
+    if "://" in text:
+        raise InvalidReferenceError(
+            f"{text} is not on the Hugging Face Hub: {_FORMS}; if it is a mirror of the Hub, set "
+            f"HF_ENDPOINT to {scheme}://{host}."
+        )
     if _is_local(text):
         return LocalReference(expanded(text))
     return _parse_hub(text, text)

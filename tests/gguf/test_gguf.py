@@ -48,6 +48,18 @@ def test_what_is_no_gguf_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(GGUFError, match="is not a GGUF file: it begins with “Once”"):
         read_header(text)
+    for first, what in (
+        (b"version https://git-lfs.github.com/spec/v1\n", "`git lfs pull`"),
+        (b"<!DOCTYPE html>", "a web page"),
+        (b"tjgg\3\0\0\0", "before GGUF"),
+        (b'\x40\0\0\0\0\0\0\0{"__metadata__":{}}', "safetensors"),
+        (b"PK\3\4", "PyTorch"),
+        (b"\x1f\x8b\x08", "unpack it"),
+        (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "big-endian"),
+    ):
+        text.write_bytes(first + bytes(64))
+        with pytest.raises(GGUFError, match=what):
+            read_header(text)
     with pytest.raises(GGUFError, match="is empty"):
         read_header(empty)
     with pytest.raises(GGUFError, match="is a directory"):

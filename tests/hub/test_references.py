@@ -39,6 +39,12 @@ QWEN = "Qwen/Qwen3-4B-GGUF"
             HubReference(QWEN, file="sub/a b.gguf", revision="v1"),
         ),
         (f"https://hf.co/{QWEN}/blob/main/a.gguf", HubReference(QWEN, file="a.gguf")),
+        (f"hf.co/{QWEN}/blob/main/a.gguf?download=true#x", HubReference(QWEN, file="a.gguf")),
+        (f"HTTPS://huggingface.co/{QWEN}/?library=llama-cpp-python", HubReference(QWEN)),
+        (
+            f"https://huggingface.co/{QWEN}?show_file_info=sub%2Fa.gguf",
+            HubReference(QWEN, file="sub/a.gguf"),
+        ),
         (f"{QWEN}/sub/a.gguf", HubReference(QWEN, file="sub/a.gguf")),
         ("./a.gguf", LocalReference(Path("a.gguf"))),
         ("/models/a.gguf", LocalReference(Path("/models/a.gguf"))),
