@@ -10,6 +10,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.color import Color
 from textual.widgets import Input, OptionList
 
 from eaglechat.hub.downloads.queue import Stage
@@ -85,6 +88,29 @@ def desk(tmp_path: Path) -> ScriptedDesk:
         )
     ]
     return desk
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a ❤️b", "a ❤ b"),
+        ("👍🏽", "👍"),
+        ("🏳️‍🌈 1️⃣|", "🏳  1 |"),
+        ("👩🏽‍💻", "👩"),
+        *((same, same) for same in ("👩‍👩‍👧", "🇩🇪", "漢字", "é", "plain")),
+    ],
+)
+def test_within_tmux_no_emoji_is_drawn_that_it_measures_otherwise(
+    monkeypatch: pytest.MonkeyPatch, text: str, shown: str
+) -> None:
+    drawn = {}
+    for terminal in ("xterm-256color", "tmux-256color"):
+        monkeypatch.setenv("TERM", terminal)
+        monkeypatch.delenv("TMUX", raising=False)
+        [segment] = SafeLines().apply([Segment(text)], Color(0, 0, 0))
+        drawn[terminal] = segment.text
+    assert drawn == {"xterm-256color": text, "tmux-256color": shown}
+    assert cell_len(shown) == cell_len(text)
 
 
 async def check(user: Driver) -> None:

@@ -363,6 +363,22 @@ async def test_all_of_a_highlighted_row_is_readable(
             await user.press("escape")
 
 
+async def test_what_is_behind_a_dialog_stays_readable_in_the_terminal_s_own_colours(
+    drive: Callable[..., Driver],
+) -> None:
+    async with drive(size=(120, 36)) as user:
+        await user.open_chat()
+        user.app.theme = "ansi-dark"
+        await user.ask("behind")
+        await user.command("chat.export")
+        await user.pilot.pause()
+        strips = drawn_strips(user.app.screen)
+        (shown,) = [one for strip in strips for one in strip if "behind" in one.text]
+        assert shown.style is not None
+        assert shown.style.bgcolor is not None
+        assert shown.style.bgcolor.is_default
+
+
 async def test_a_notice_stands_once_however_often_it_is_told(drive: Callable[..., Driver]) -> None:
     async with drive() as user:
         await user.open_chat()
