@@ -27,7 +27,7 @@ def badge(drafters: Iterable[DrafterKind]) -> str:
 def of_model(model: LocalModel, drafters: Sequence[DrafterKind]) -> str:
     """`badge` of a model on this machine; empty for a file that neither drafts nor is drafted
     for."""
-    return badge(drafters) if drafters or model.is_target else ""
+    return badge(drafters) if drafters or (model.is_target and not model.problem) else ""
 
 
 def about(model: LocalModel, drafters: Sequence[DrafterKind]) -> str | None:
@@ -71,6 +71,6 @@ def why_none(target: GGUFHeader) -> str:
     else:
         reasons.append(f"no draft runs with {architecture} models")
     helps = " or ".join(remedies)
-    return f"Only n-grams draft: {', and '.join(filter(None, reasons))}." + (
+    return f"No draft model, n-grams only: {', and '.join(filter(None, reasons))}." + (
         f" {helps[:1].upper()}{helps[1:]} would help." if helps else ""
     )

@@ -90,7 +90,7 @@ def test_a_model_is_pulled_with_plain_lines_off_a_terminal(commands: Commands) -
     assert path.is_relative_to(commands.cache)
     done, drafts, helps = result.stderr.splitlines()[-3:]
     assert done.startswith("tiny-Q4_K_M.gguf: 100%  done, ")
-    assert "Only n-grams draft: its file has no MTP heads." in drafts
+    assert "No draft model, n-grams only: its file has no MTP heads." in drafts
     assert helps == (
         "Its repository has a draft for it: `eaglechat pull org/tiny-GGUF/eagle3-tiny-Q8_0.gguf` "
         "downloads it."

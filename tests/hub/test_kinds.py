@@ -93,12 +93,12 @@ def test_models_says_what_drafts_and_why_nothing_does(commands: Commands) -> Non
     rows = {line.split()[0]: line for line in lines if line.startswith("  ") and line.strip()}
     for name, kinds in DRAFTERS_OF.items():
         assert ", ".join(DRAFTERS[kind] for kind in kinds) in rows[name]
-    assert "no draft" in rows["unreadable"]
-    assert "no draft" not in rows["projector"]
+    assert "target without drafts" in rows["unreadable"]
+    assert not any("no draft " in rows[name] for name in ("unreadable", "projector"))
     why = lines[lines.index(rows["unreadable"]) + 1]
     assert why.strip() == (
-        "The target's file has no chat template, so it is probably a base model. Only n-grams "
-        "draft: its file has no MTP heads, and no draft runs with gemma3 models."
+        "The target's file has no chat template, so it is probably a base model. No draft model, "
+        "n-grams only: its file has no MTP heads, and no draft runs with gemma3 models."
     )
 
 
@@ -120,8 +120,9 @@ def test_doctor_looks_at_a_folder(commands: Commands, folder: Path) -> None:
         (["heads"], "heads.gguf: target, hy_v3 F32 1.0 MB, drafted by MTP heads"),
         (
             ["stripped"],
-            "Only n-grams draft: its MTP heads were stripped, but its header still declares 1. A "
-            "version of this model with its MTP heads or a draft that was made for it would help.",
+            "No draft model, n-grams only: its MTP heads were stripped, but its header still "
+            "declares 1. A version of this model with its MTP heads or a draft that was made for "
+            "it would help.",
         ),
         (["plain"], "its file has no MTP heads. A draft that was made for it would help."),
         (["heads", "dspark"], "Fits none of these models: the target"),
@@ -155,7 +156,7 @@ def test_a_file_given_twice_is_looked_at_once(folder: Path) -> None:
     [
         ("heads", "target: MTP heads"),
         ("dspark", "draft: DSpark"),
-        ("plain", "Only n-grams draft: its file has no MTP heads."),
+        ("plain", "No draft model, n-grams only: its file has no MTP heads."),
     ],
 )
 def test_pull_says_what_a_model_drafts_with(
@@ -184,7 +185,7 @@ def test_pull_says_what_in_the_repository_would_draft(
     fake.add("org/one", files)
     result = commands.run("pull", "org/one/model-Q4_K_M.gguf")
     assert f"Its repository has {said}" in result.stderr.splitlines()[-1]
-    assert "model-Q4_K_M.gguf: Only n-grams draft: " in result.stderr.splitlines()[-2]
+    assert "model-Q4_K_M.gguf: No draft model, n-grams only: " in result.stderr.splitlines()[-2]
 
 
 # --- on the Hub ---

@@ -32,27 +32,26 @@ def test_every_kind_has_a_name_which_the_docs_have_too() -> None:
     [
         (
             ("qwen3", (), 0),
-            "Only n-grams draft: its file has no MTP heads. A draft that was made for it would "
-            "help.",
+            "its file has no MTP heads. A draft that was made for it would help.",
         ),
         (
             ("qwen35", (), 0),
-            "Only n-grams draft: its file has no MTP heads. A version of this model with MTP "
+            "its file has no MTP heads. A version of this model with MTP "
             "heads, if there is one, or a draft that was made for it would help.",
         ),
         (
             ("qwen35", (), 1),
-            "Only n-grams draft: its MTP heads were stripped, but its header still declares 1. A "
+            "its MTP heads were stripped, but its header still declares 1. A "
             "version of this model with its MTP heads or a draft that was made for it would help.",
         ),
         (
             ("deepseek4", (HEAD,), 1),
-            "Only n-grams draft: llama.cpp cannot run the MTP heads of deepseek4 models. A draft "
+            "llama.cpp cannot run the MTP heads of deepseek4 models. A draft "
             "that was made for it would help.",
         ),
         (
             ("exaone4", (HEAD,), 1),
-            "Only n-grams draft: llama.cpp cannot run the MTP heads of exaone4 models, and no "
+            "llama.cpp cannot run the MTP heads of exaone4 models, and no "
             "draft runs with exaone4 models.",
         ),
     ],
@@ -63,7 +62,7 @@ def test_why_nothing_drafts_and_what_would_help(
     architecture, tensors, heads = data
     file = tmp_path / "m.gguf"
     file.write_bytes(target(architecture, tensors=(BLOCK, *tensors), heads=heads))
-    assert drafting.why_none(read_header(file)) == said
+    assert drafting.why_none(read_header(file)) == f"No draft model, n-grams only: {said}"
 
 
 def target(architecture: str, *, tensors: ggufs.Tensors, heads: int) -> bytes:

@@ -450,7 +450,7 @@ class Transcript(ScrollView):
         return row if 0 <= row < self.size.height else None
 
     def look_for(self, words: str) -> None:
-        """Underline these words wherever they stand in the turns, whatever their case and accents."""
+        """Underline these words in all turns, whatever their case and accents."""
         self._looked_for = folded(words) if words.strip() else ""
         self._drawn_rows_changed()
 
