@@ -426,7 +426,7 @@ def _meant(models: Sequence[LocalModel], text: str) -> list[tuple[LocalModel, Lo
     by_reference = {id(one) for one in _by_reference([one for _, one in everything], text, tagged)}
     meant: list[Callable[[LocalModel], bool]] = [
         lambda one: one.name == text or place in (next(hops(file)) for file in _paths(one)),
-        lambda one: one.name.lower() in (lower, tagged),
+        lambda one: one.name.lower() == lower or _ollama_name(one) == tagged,
         lambda one: lower in (one.path.name.lower(), one.path.stem.lower()),
         lambda one: id(one) in by_reference,
     ]
@@ -456,4 +456,9 @@ def _by_reference(models: Sequence[LocalModel], text: str, tagged: str) -> list[
             found = [files[choose(reference, list(files)).first]]
         except (InvalidReferenceError, KeyError):
             found = []
-    return [*found, *(one for one in of_ollama if one.name.lower() == of_hub)]
+    return [*found, *(one for one in of_ollama if _ollama_name(one) == of_hub)]
+
+
+def _ollama_name(model: LocalModel) -> str:
+    """What `ollama.tagged` makes of a model's name there; empty for a model that is not there."""
+    return ollama.tagged(model.name) if model.source is Source.OLLAMA else ""

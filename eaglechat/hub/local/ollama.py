@@ -80,7 +80,7 @@ def tagged(text: str) -> str:
         name = rest
     elif rest and host in hub_hosts():
         name = f"hf.co/{rest}"
-    name = name.removeprefix("library/")
+    name = name.removeprefix("library/").removesuffix(":")
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 

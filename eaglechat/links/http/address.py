@@ -13,6 +13,8 @@ from eaglechat.wire.errors import EngineError
 _API = "/v1"
 _VERSION = re.compile(r"/v[0-9]+[.\w]*$")
 _CALLS = ("/chat/completions", "/completions", "/models")
+_OTHER_CALL = re.compile(r"(?<=/)(v[0-9]+[.\w]*)/(chat|responses|embeddings|messages)$")
+"""Without a version before it, it may be the folder that a proxy gives the server."""
 
 
 class AddressError(EngineError):
@@ -97,6 +99,7 @@ def parse_address(text: str) -> Address:
     base = path
     for call in _CALLS:
         base = base.removesuffix(call)
+    base = _OTHER_CALL.sub(r"\1", base)
     query = f"?{parts.query}" if parts.query else ""
     root = base.removesuffix(_API)
     # A base is used as it is if it names a version, as other services' do, or “openai”, as

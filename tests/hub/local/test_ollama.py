@@ -257,6 +257,9 @@ def test_a_header_is_read_once_as_long_as_its_file_stays(
         ("HF.co/some/Thing-GGUF", "hf.co/Some/Thing-GGUF:latest"),
         ("https://huggingface.co/Some/Thing-GGUF", "hf.co/Some/Thing-GGUF:latest"),
         ("hf:Some/Thing-GGUF:Q8_0", "hf.co/Some/Thing-GGUF:Q8_0"),
+        ("hf.co/own/thing", "huggingface.co/Own/Thing:latest"),
+        ("Own/Thing", "huggingface.co/Own/Thing:latest"),
+        ("smol:", "smol:latest"),
         ("smol:1b", None),
         ("thing-gguf", None),
     ],
@@ -265,7 +268,8 @@ def test_a_model_is_found_by_every_name_that_ollama_takes(
     store: Path, tmp_path: Path, text: str, wanted: str | None
 ) -> None:
     names = ("smol/135m", "smol/latest", "registry.ollama.ai/me/mine/latest",
-             "hf.co/Some/Thing-GGUF/latest", "hf.co/Some/Thing-GGUF/Q8_0")  # fmt: skip
+             "hf.co/Some/Thing-GGUF/latest", "hf.co/Some/Thing-GGUF/Q8_0",
+             "huggingface.co/Own/Thing/latest")  # fmt: skip
     for number, name in enumerate(names):
         put(store, name, ggufs.target(**{"general.name": str(number)}))
     assert [one.name for one in find(scan([], tmp_path), text)] == ([wanted] if wanted else [])

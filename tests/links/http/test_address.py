@@ -58,6 +58,8 @@ def test_the_entry_of_an_address_is_found_though_it_is_written_otherwise() -> No
         ("box/chat/completions", [""]),
         ("box/v1/models", ["/v1"]),
         ("box/v1/completions/", ["/v1"]),
+        ("box/v1/responses", ["/v1"]),
+        ("box/chat", ["/chat/v1", "/chat"]),
     ],
 )
 def test_the_api_is_where_the_address_says_or_may_mean(url: str, bases: list[str]) -> None:
