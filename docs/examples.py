@@ -102,8 +102,6 @@ def _shows(kind: str, event: dict[str, Any]) -> bool:
             fits = event["round"]["n_draft_max"] == 5 and event["round"]["n_accepted"] > 0
         case "prefill":
             fits = event["prefill"]["reused"] > 0
-        case "bench_run":
-            fits = event["run"]["n"] == 3
         case _:
             fits = True
     return fits
@@ -125,8 +123,6 @@ def protocol() -> None:
     engine.until("done")
     engine.ask("chat", id=4)
     engine.until("done")
-    engine.ask("bench")
-    engine.until("bench_done")
     engine.ask("render")
     engine.until("rendered")
     turns = [{"role": role, "content": LONG} for role in ("user", "assistant")] * 3

@@ -20,7 +20,7 @@ from eaglechat import cli
 from eaglechat.chat.store import ChatStore
 from eaglechat.settings import describe
 from eaglechat.tui.themes import LoadedTheme, read_theme
-from eaglechat.wire import bench_records, capabilities, errors, protocol, records, stats
+from eaglechat.wire import capabilities, errors, protocol, records, stats
 from eaglechat.wire.lines import decode_event, decode_request, encode
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.words.statistics import STATISTICS
@@ -35,7 +35,6 @@ RECORDS = {
     type_.__name__: type_
     for type_ in (
         LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
-        bench_records.BenchPrompt, bench_records.BenchRun,
         protocol.PairInfo, protocol.DrafterInfo, protocol.ModelInfo,
         records.Round, records.AutoDraft, records.ReplyEnd, stats.SpeculationStats,
         capabilities.Capabilities, protocol.Thinking, protocol.Reasoning,

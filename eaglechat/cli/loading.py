@@ -7,7 +7,6 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator
-from math import inf
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -170,6 +169,14 @@ class CommandEngine:
         assert self._link.hello is not None
         return self._link.hello
 
+    @property
+    def link(self) -> Link:
+        return self._link
+
+    def pump(self) -> None:
+        """Hand over what the engine has said; waits a moment for it. Raises EngineError."""
+        self._link.pump(_LOOK_S)
+
     def load(self, pair: Pair) -> PairInfo:
         """Load a pair. Raises EngineError, and Cancelled after Ctrl+C."""
         _, draft = pair.to_load
@@ -210,28 +217,24 @@ class CommandEngine:
             complain(found.note)
         return str(found.target)
 
-    def ask(
-        self, request: AnsweredRequest, waiting: Waiting | None = None, ends_at: float = inf
-    ) -> Iterator[Answer]:
-        """Send a request and yield its answers up to the last. The request is cancelled at
-        `ends_at`, by the monotonic clock. Raises EngineError for an Error."""
+    def ask(self, request: AnsweredRequest, waiting: Waiting | None = None) -> Iterator[Answer]:
+        """Send a request and yield its answers up to the last. Raises EngineError for an Error."""
         heard: deque[Answer] = deque()
         request_id = self._link.request(request, heard.append)
         is_over = is_cancelled = False
         try:
             while not is_over:
-                is_to_end = self._interrupt.happened or time.monotonic() >= ends_at
-                if is_to_end and not is_cancelled:
+                if self._interrupt.happened and not is_cancelled:
                     is_cancelled = True
                     self._cancel(request_id)
-                self._link.pump(_LOOK_S)
+                self.pump()
                 while heard:
                     event = heard.popleft()
                     is_over = isinstance(event, FINAL)
                     if waiting is not None:
                         waiting.see(event)
                     if isinstance(event, Error):
-                        raise self._failure(event)
+                        raise self.failure(event)
                     yield event
         finally:
             if waiting is not None:
@@ -249,7 +252,8 @@ class CommandEngine:
         if isinstance(news, Ready) and (wrong := wrong_version(news.hello)):
             raise EngineError(wrong)
 
-    def _failure(self, error: Error) -> EngineError:
+    def failure(self, error: Error) -> EngineError:
+        """An error of the engine, with the end of its log where that says more."""
         if error.code == Cancelled.code:
             return Cancelled(error.message)
         if error.code not in _LOG_SAYS_MORE:

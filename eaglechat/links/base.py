@@ -24,7 +24,6 @@ from eaglechat.wire.protocol import (
     AnsweredRequest,
     AnyEvent,
     AnyRequest,
-    BenchDone,
     Cancel,
     Done,
     Error,
@@ -85,7 +84,7 @@ Lifecycle = Starting | Ready | Died
 Listener = Callable[[Answer], None]
 Watcher = Callable[[Lifecycle], None]
 _News = AnyEvent | Starting | Died
-FINAL = (Loaded, Done, BenchDone, Rendered, Unloaded, Error)
+FINAL = (Loaded, Done, Rendered, Unloaded, Error)
 """The events that end a request."""
 
 

@@ -23,7 +23,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     own: bool = False
     """It is eaglechat's own. Only that reports the text of rejected tokens, probabilities, the
     target's likeliest tokens and the times within a round; chooses draft lengths by measurement;
-    takes changes in the middle of a reply; continues one from its tokens; and answers `bench`."""
+    takes changes in the middle of a reply; and continues one from its tokens."""
     origins: bool = False
     """It says where each token came from, and so what was drafted and accepted."""
     draft_length: bool = False

@@ -88,9 +88,3 @@ class NoPairError(EngineError):
     """No pair is loaded."""
 
     code = "no_pair"
-
-
-class BenchFailedError(EngineError):
-    """A reply of the bench did not run as it was asked to."""
-
-    code = "bench"

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.capabilities import Capabilities, Memory
 from eaglechat.wire.load_options import LeaveOut, LoadOptions
 from eaglechat.wire.records import (
@@ -24,7 +23,7 @@ from eaglechat.wire.records import (
 )
 from eaglechat.wire.stats import SpeculationStats
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 RequestId = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 """Chosen by the client. The limit is the largest integer that every JSON parser keeps exact."""
@@ -174,6 +173,10 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     ] = AUTO
 
 
+PLAINLY = Speculation(enabled=False)
+"""Plain decoding, as if only the target were loaded."""
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """A message from the client to the engine."""
 
@@ -207,29 +210,6 @@ class Chat(Request, frozen=True, kw_only=True, tag="chat"):
     """How many of the target's likeliest tokens to report at each position of a round."""
     begun: tuple[Annotated[int, Meta(ge=0)], ...] = ()
     """Tokens of the reply that exist already; generation continues after them."""
-
-
-class Bench(Request, frozen=True, kw_only=True, tag="bench"):
-    """Measure the loaded pair. For each prompt it writes replies by plain decoding and with every
-    combination of `n`, `shapes`, `ngram` and `drafters`, in turn.
-
-    Answered by bench_run for each reply and bench_done, or by error. Replies are
-    greedy. The chat's KV cache is lost.
-    """
-
-    id: RequestId = 0
-    prompts: Annotated[tuple[BenchPrompt, ...], Meta(min_length=1)]
-    n: tuple[DraftLength | Auto, ...]
-    shapes: tuple[Shape, ...] = ("chain",)
-    ngram: tuple[bool, ...] = (False,)
-    drafters: tuple[DrafterChoice, ...] = (AUTO,)
-    repeats: Annotated[int, Meta(ge=1)] = 3
-    first_repeat: Annotated[int, Meta(ge=0)] = 0
-    """Above 0 it continues an earlier bench: the order of the settings does, too."""
-    max_tokens: Annotated[int, Meta(ge=1)] = 256
-    by_turns: bool = False
-    """All settings write the same reply side by side, a few tokens at a time. Each has its own copy
-    of the pair, which stays in memory until the next load or unload."""
 
 
 class Render(Request, frozen=True, kw_only=True, tag="render"):
@@ -272,7 +252,7 @@ class Shutdown(Request, frozen=True, kw_only=True, tag="shutdown"):
     """Free everything and exit."""
 
 
-AnsweredRequest = Load | Chat | Bench | Render | Unload
+AnsweredRequest = Load | Chat | Render | Unload
 AnyRequest = AnsweredRequest | Set | Cancel | Shutdown
 
 
@@ -470,16 +450,6 @@ class Done(Event, frozen=True, kw_only=True, tag="done"):
     stats: SpeculationStats
 
 
-class BenchRunDone(Event, frozen=True, kw_only=True, tag="bench_run"):
-    id: int
-    run: BenchRun
-
-
-class BenchDone(Event, frozen=True, kw_only=True, tag="bench_done"):
-    id: int
-    cancelled: bool
-
-
 class PromptRun(msgspec.Struct, frozen=True):
     """A part of a prompt: either text, or a control token in its written form."""
 
@@ -522,8 +492,6 @@ Answer = (
     | Settled
     | SpeculationStopped
     | Done
-    | BenchRunDone
-    | BenchDone
     | Rendered
     | Error
 )

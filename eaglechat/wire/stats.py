@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import zip_longest
 
 from eaglechat.wire.records import NGRAM, Part, ReplyTimings, Round, per_second, sums
 
@@ -97,6 +98,26 @@ class SpeculationStats:
             by_drafter=by_drafter,
         )
 
+    def __add__(self, other: SpeculationStats) -> SpeculationStats:
+        both = {*self.by_drafter, *other.by_drafter}
+        none = DrafterStats()
+        return SpeculationStats(
+            self.rounds + other.rounds,
+            self.verify_steps + other.verify_steps,
+            self.tokens + other.tokens,
+            self.drafted + other.drafted,
+            self.tested + other.tested,
+            self.accepted + other.accepted,
+            _added(self.tested_at, other.tested_at),
+            _added(self.accepted_at, other.accepted_at),
+            self.siblings + other.siblings,
+            self.trees + other.trees,
+            {
+                name: self.by_drafter.get(name, none) + other.by_drafter.get(name, none)
+                for name in sorted(both)
+            },
+        )
+
     @property
     def is_of_whole_reply(self) -> bool:
         """Whether a server counted the drafted tokens over a whole reply, without its rounds. A
@@ -118,6 +139,10 @@ class SpeculationStats:
         """Acceptance at draft position 0, 1, ...: accepted there / rounds that tested it."""
         pairs = zip(self.accepted_at, self.tested_at, strict=True)
         return tuple(accepted / tested for accepted, tested in pairs if tested)
+
+
+def _added(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip_longest(one, other, fillvalue=0))
 
 
 def _one_more(counts: tuple[int, ...], n: int, length: int) -> tuple[int, ...]:

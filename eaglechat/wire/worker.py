@@ -21,8 +21,6 @@ from eaglechat.wire.protocol import (
     Answer,
     AnsweredRequest,
     AnyEvent,
-    Bench,
-    BenchDone,
     Cancel,
     Chat,
     Done,
@@ -84,8 +82,6 @@ def cancelled_answer(request: AnsweredRequest) -> Answer:
     if isinstance(request, Chat):
         end = unbegun(request.sampling.draw_seed())
         return Done(id=request.id, end=end, stats=SpeculationStats())
-    if isinstance(request, Bench):
-        return BenchDone(id=request.id, cancelled=True)
     what = "the load" if isinstance(request, Load) else "it"
     return Error(id=request.id, code=Cancelled.code, message=f"{what} was cancelled")
 

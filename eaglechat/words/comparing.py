@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from eaglechat.chat.comparing import FEWEST_HEATS, Fork, Result
+from collections.abc import Sequence
+from typing import Any
+
+from eaglechat.chat.compared import FEWEST_HEATS, Fork, OnPrompt, Result, Score
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import NGRAM
 from eaglechat.words import wording
-from eaglechat.words.gain import as_far_as_known
+from eaglechat.words.gain import as_far_as_known, figure
 from eaglechat.words.wording import drafter, plural, visible
 
 _FORK_EXCERPT = 24
@@ -23,22 +26,103 @@ def name(who: Speculation) -> str:
     return how if who.drafter == AUTO else f"{drafter(who.drafter)} {how}"
 
 
+def named(contenders: Sequence[Speculation]) -> dict[str, Speculation]:
+    """The contenders by name. Shapes and n-grams are in the names if they differ: `tree length 8`,
+    `auto + n-grams`."""
+    drafting = [who for who in contenders if who.enabled and who.n_draft_max != 0]
+    differ_in_shape = len({who.shape for who in drafting}) > 1
+    differ_in_ngram = len({who.ngram for who in drafting}) > 1
+    found = {}
+    for who in contenders:
+        is_drafting = who.enabled and who.n_draft_max != 0
+        shape = {"chain": "", "tree": "tree ", "auto": "any shape, "}[who.shape]
+        before = shape if is_drafting and differ_in_shape else ""
+        behind = " + n-grams" if is_drafting and differ_in_ngram and who.ngram else ""
+        found[f"{before}{name(who)}{behind}"] = who
+    return found
+
+
 def sentence(result: Result) -> str:
     """What a comparison found: of the fastest against plain decoding."""
     best = result.best
     if best is None:
         return "It was stopped before anything was measured."
-    who = name(best.who)
     if best.verdict == "early":
         heats = plural(result.n_heats, "heat")
-        return f"It was stopped too early to tell: {heats} of at least {FEWEST_HEATS}."
+        return f"Too early to tell: {heats} of at least {FEWEST_HEATS}."
     if best.verdict == "plain":
-        return wording.sentence(f"{who} drafted nothing here: both decoded plainly")
-    gain = as_far_as_known(best.gain.speed_up, best.gain.error, f"with {who}")
+        return wording.sentence(f"{best.name} drafted nothing here: both decoded plainly")
+    gain = wording.sentence(
+        as_far_as_known(best.gain.speed_up, best.gain.error, f"with {best.name}")
+    )
     other = ", another text than the reply's" if result.is_sampled else ""
-    other = f", over {result.n_prompts} prompts" if result.n_prompts > 1 else other
+    if len(result.prompts) > 1:
+        other = f", over {plural(len(result.prompts), 'prompt')}"
+        gain += _apart(result, best)
     texts = _difference(best.fork) if best.fork else "both wrote the same"
-    return f"{wording.sentence(gain)} Of {plural(result.tokens, 'token')} of each{other}; {texts}."
+    return f"{gain} Of {plural(result.tokens, 'token')} of each{other}; {texts}."
+
+
+def _apart(result: Result, best: Score) -> str:
+    """For which prompts the best contender of each gains or loses, where all together do not."""
+    faster: list[tuple[str, Score]] = []
+    slower = []
+    for prompt in result.prompts:
+        own = max(result.scores[1:], key=lambda one: one.by_prompt[prompt].gain.speed_up)
+        verdict = own.by_prompt[prompt].gain.verdict
+        if verdict == "faster":
+            faster.append((prompt, own))
+        elif verdict == "slower":
+            slower.append(prompt)
+    said = []
+    if faster and best.verdict != "faster":
+        gains = [own.by_prompt[prompt].gain for prompt, own in faster]
+        most = max(gains, key=lambda gain: gain.speed_up)
+        up_to = "up to " if len(gains) > 1 else ""
+        times = f"{up_to}{figure(most.speed_up, most.error)} as fast as plain"
+        said.append(f"{_prompts([prompt for prompt, _ in faster])}: {times}")
+    if slower and best.verdict != "slower":
+        said.append(f"{_prompts(slower)}: slower than plain")
+    return f" {wording.sentence('; '.join(said))}" if said else ""
+
+
+def in_json(result: Result) -> dict[str, Any]:
+    """The figures of a result for `bench --json`."""
+
+    def figures(on: OnPrompt | Score) -> dict[str, Any]:
+        stats = on.stats
+        return {
+            "tokens_per_second": on.tokens_per_second,
+            "speed_up": on.gain.speed_up,
+            "error": on.gain.error,
+            "accepted_of_drafted": stats.accepted / stats.drafted if stats.drafted else None,
+            "accepted_of_tested": stats.acceptance_rate,
+            "mean_accepted_length": stats.mean_accepted_length,
+            "stats": stats,
+        }
+
+    return {
+        "tokens": result.tokens,
+        "heats": result.n_heats,
+        "verify_ms": result.verify_ms,
+        "settings": [
+            {
+                "setting": score.name,
+                "speculation": score.who,
+                **figures(score),
+                "first_difference": score.fork,
+                "prompts": [
+                    {"prompt": name, "repeats": on.speeds, **figures(on)}
+                    for name, on in score.by_prompt.items()
+                ],
+            }
+            for score in result.scores
+        ],
+    }
+
+
+def _prompts(prompts: Sequence[str]) -> str:
+    return f"{len(prompts)} of the prompts" if len(prompts) > 2 else " and ".join(prompts)
 
 
 def _difference(fork: Fork) -> str:
@@ -47,10 +131,12 @@ def _difference(fork: Fork) -> str:
     return f"first difference {where}: {_token(fork.ours)}, plain wrote {_token(fork.plain)}"
 
 
-def both_texts(who: Speculation, fork: Fork) -> str:
-    """The reply up to the first difference, and how both went on."""
-    ends = f"[plain] {fork.plain_after}\n\n[{name(who)}] {fork.ours_after}"
-    return f"{fork.before}▌\n\n{ends}"
+def both_texts(best: Score) -> str:
+    """The reply up to the first difference, and how both went on; empty without one."""
+    if best.fork is None:
+        return ""
+    ends = f"[plain] {best.fork.plain_after}\n\n[{best.name}] {best.fork.ours_after}"
+    return f"{best.fork.before}▌\n\n{ends}"
 
 
 def _token(named: str | int | None) -> str:

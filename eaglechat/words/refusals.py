@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eaglechat.chat.comparing import Result
+from eaglechat.chat.compared import Result
 from eaglechat.chat.conversation.continuation import CannotContinue
 from eaglechat.chat.conversation.session import Said
 from eaglechat.chat.refusals import (

@@ -12,27 +12,28 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eaglechat.chat.comparing import (
+from eaglechat.chat.compared import (
     FEWEST_HEATS,
+    Fork,
+    Heat,
+    Leg,
+    Result,
+    first_fork,
+    result_of,
+)
+from eaglechat.chat.comparing import (
     FIRST_LOOK,
     HEAT_TOKENS,
     HEATS_IN_A_ROW,
     Asked,
     Comparison,
-    Fork,
-    Heat,
-    Leg,
-    Result,
     contenders,
-    first_fork,
-    result_of,
 )
 from eaglechat.chat.recording import Recording
 from eaglechat.engine.bench.looks import Looks
-from eaglechat.engine.bench.measure import PLAINLY
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import OWN_ENGINE, Capabilities
-from eaglechat.wire.protocol import AUTO, Speculation
+from eaglechat.wire.protocol import AUTO, PLAINLY, Speculation
 from eaglechat.wire.records import FinishReason, Origin, Token
 from eaglechat.words import comparing
 from tests.chat.headless import Headless
@@ -53,9 +54,9 @@ def compared(*times: tuple[float, float], drafted: int = 2, who: Speculation = T
     for place, (plain, ours) in enumerate(times):
         by_drafts = recorded(round_of(1, 2, 3, drafted=drafted), reason=FinishReason.LENGTH)
         by_itself = plainly(1, 2, 3, ms=plain, reason=FinishReason.LENGTH)
-        legs = {PLAINLY: Leg(by_itself, 3, plain), who: Leg(by_drafts, 3, ours)}
+        legs = {"plain": Leg(by_itself, 3, plain), comparing.name(who): Leg(by_drafts, 3, ours)}
         heats.append(Heat("q", 3 * place, legs))
-    return result_of(heats, [PLAINLY, who])
+    return result_of(heats, comparing.named([PLAINLY, who]))
 
 
 def test_a_gain_has_its_error_and_a_slow_moment_that_hits_both_is_none() -> None:
@@ -77,7 +78,7 @@ def test_a_gain_has_its_error_and_a_slow_moment_that_hits_both_is_none() -> None
         ([(60, 60), (61, 60), (60, 61), (60, 60)], 2, "Same as plain with auto."),
         ([(60, 55), (60, 54), (60, 56), (60, 55)], 0, "Auto drafted nothing here"),
         ([(60, 80), (61, 80), (60, 81), (60, 80)], 2, "0.75x ±0.02 as fast as plain with auto."),
-        ([(60, 40)] * (FEWEST_HEATS - 1), 2, "too early to tell"),
+        ([(60, 40)] * (FEWEST_HEATS - 1), 2, "Too early to tell: 3 heats of at least 4"),
         ([], 2, "before anything was measured"),
     ],
 )
@@ -97,23 +98,23 @@ def test_of_1000_comparisons_at_most_one_in_20_ends_with_a_false_verdict(truth: 
         begin, drift, heats = rng.uniform(-30, 100), rng.uniform(-0.3, 0.3), []
         for second in range(n):
             # The mean time of the drafted text is that of `truth`.
-            gains, ms = {PLAINLY: 1.0, THREE: truth * math.exp(rng.gauss(0.15**2 / 2, 0.15))}, {}
+            gains, ms = {"plain": 1.0, "3": truth * math.exp(rng.gauss(0.15**2 / 2, 0.15))}, {}
             for who, gain in gains.items():
                 busy = 2.0 if begin <= second + len(ms) / 2 < begin + 60 else 1.0
                 disturbed = 3.0 if rng.random() < 0.01 else 1.0
                 speed = (1.0 + drift * second / n) * math.exp(rng.gauss(0.0, 0.05))
                 ms[who] = 500.0 * busy * disturbed / speed / gain
-            legs = {who: Leg(plain if who == PLAINLY else by_drafts, 20, ms[who]) for who in ms}
+            legs = {who: Leg(plain if who == "plain" else by_drafts, 20, ms[who]) for who in ms}
             heats.append(Heat("q", 20 * second, legs))
         return heats
 
     def verdict(heats: list[Heat]) -> str:
-        looks = Looks(FIRST_LOOK)
+        looks, who = Looks(FIRST_LOOK), {"plain": PLAINLY, "3": THREE}
         while looks.next < len(heats):
-            so_far = result_of(heats[: looks.next], [PLAINLY, THREE], looks.take())
+            so_far = result_of(heats[: looks.next], who, looks.take())
             if so_far.is_certain:
                 return so_far.scores[1].verdict
-        return result_of(heats, [PLAINLY, THREE], looks.last()).scores[1].verdict
+        return result_of(heats, who, looks.last()).scores[1].verdict
 
     verdicts = Counter(verdict(heats_of(80)) for _ in range(1000))
     right = {"faster": truth > 1.0, "slower": truth < 1.0, "same": 0.95 <= truth <= 1.05}
@@ -127,7 +128,8 @@ def comparison(chat: Headless, *who: Speculation, asked: Asked | None = None) ->
     hello = chat.session.hello
     assert asked is not None
     assert hello is not None
-    running = Comparison(chat.engine, hello, asked, who, lambda: None)
+    named = comparing.named([PLAINLY, *who])
+    running = Comparison(chat.engine, hello, asked, named, lambda: None)
     running.start()
     return running
 
@@ -158,7 +160,7 @@ def test_in_each_heat_all_continue_the_same_text_with_the_same_seed(tmp_path: Pa
     result = running.so_far()
     best = result.best
     assert best is not None
-    assert (best.who, best.verdict, best.fork) == (THREE, "faster", None)
+    assert (best.name, best.verdict, best.fork) == ("length 3", "faster", None)
     assert result.scores[0].tokens_per_second == pytest.approx(1000 / 12)
     assert chat.texts == turns
 
@@ -192,11 +194,11 @@ def test_prompts_that_differ_are_no_evidence_for_others() -> None:
     for place, gain in enumerate((0.7, 0.9, 1.2, 1.7) * 4):
         by_drafts = recorded(round_of(1, 2, 3), reason=FinishReason.LENGTH)
         by_itself = plainly(1, 2, 3, ms=60.0, reason=FinishReason.LENGTH)
-        legs = {PLAINLY: Leg(by_itself, 3, 60.0), THREE: Leg(by_drafts, 3, 60.0 / gain)}
+        legs = {"plain": Leg(by_itself, 3, 60.0), "3": Leg(by_drafts, 3, 60.0 / gain)}
         heats.append(Heat(f"prompt {place % 4}", 0, legs))
-    result = result_of(heats, [PLAINLY, THREE])
+    result = result_of(heats, {"plain": PLAINLY, "3": THREE})
     (_, score) = result.scores
-    assert score.by_prompt == pytest.approx(
+    assert {name: on.gain.speed_up for name, on in score.by_prompt.items()} == pytest.approx(
         {"prompt 0": 0.7, "prompt 1": 0.9, "prompt 2": 1.2, "prompt 3": 1.7}
     )
     assert score.verdict == "unclear"
@@ -210,7 +212,8 @@ def test_the_first_difference_is_told_with_the_text_around_it(tmp_path: Path) ->
     chat.pump_until(lambda: running.is_over)
     result = running.so_far()
     said = comparing.sentence(result)
-    fork = result.best.fork if result.best else None
+    assert result.best is not None
+    fork = result.best.fork
     assert fork is not None
     assert (
         f"first difference after “{fork.before[-24:]}”: “ side:”, plain wrote “ otherwise”" in said
@@ -218,7 +221,7 @@ def test_the_first_difference_is_told_with_the_text_around_it(tmp_path: Path) ->
     assert chat.session.shown is not None
     assert chat.session.shown.text.startswith(f"{fork.before} side:")
     assert fork.ours_after.startswith(" side:")
-    shown = comparing.both_texts(THREE, fork)
+    shown = comparing.both_texts(result.best)
     assert fork.before in shown
     assert "[plain]  otherwise" in shown
     assert "[length 3]  side:" in shown

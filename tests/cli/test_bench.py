@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from eaglechat.cli import loading, main
-from eaglechat.cli.bench import command
 from tests import tiny
 from tests.cli.engines import engine_that
 from tests.cli.run.running import in_this_process
@@ -53,42 +52,37 @@ def bench(
     return run
 
 
-def runs_of(results: dict[str, Any]) -> list[tuple[str, int, str]]:
-    return [(run["prompt"], run["repeat"], run["setting"]) for run in results["report"]["runs"]]
-
-
-def test_every_setting_of_every_repeat_of_a_prompt_is_measured_in_turns(
+def test_every_setting_writes_every_reply_as_often_as_it_is_asked_to(
     bench: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = bench()
 
-    assert runs_of(results) == [
-        (prompt, repeat, setting)
-        for prompt, repeat, order in (
-            ("cat", 0, ["plain", "0", "2"]),
-            ("fox", 0, ["2", "0", "plain"]),
-            ("cat", 1, ["2", "0", "plain"]),
-            ("fox", 1, ["0", "2", "plain"]),
-        )
-        for setting in order
-    ]
+    found = {
+        (one["setting"], prompt["prompt"]): len(prompt["repeats"])
+        for one in results["settings"]
+        for prompt in one["prompts"]
+    }
+    names = ("plain", "length 0", "length 2")
+    assert found == {(name, prompt): 2 for name in names for prompt in ("cat", "fox")}
+    # Both replies twice.
+    assert (results["heats"], results["tokens"]) == (4, 48)
+    assert results["settings"][0]["speed_up"] == 1.0
+    two = results["settings"][2]
+    counts = two["stats"]
+    assert two["accepted_of_tested"] == counts["accepted"] / counts["tested"]
+    assert two["accepted_of_drafted"] == counts["accepted"] / counts["drafted"]
     assert results["pair"]["n_ctx"] == 512
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("target + draft · F32 + EAGLE-3, 1 thread, ")
     assert "cat" in "".join(said)
     assert results["verdict"] == said[2]
-    assert re.search("orth it|No gain|an't tell: |eaning ", said[2])
+    assert re.search("as plain|an't tell: |eaning ", said[2])
+    assert said[2].endswith(" Of 48 tokens of each, over 2 prompts; both wrote the same.")
 
 
-def test_by_turns_writes_the_same_replies(bench: Callable[..., dict[str, Any]]) -> None:
-    counts = [
-        {
-            (run["prompt"], run["setting"]): (run["tokens"], run["n_accepted"])
-            for run in bench(*how)["report"]["runs"]
-        }
-        for how in ([], ["--by-turns"])
-    ]
-    assert counts[0] == counts[1]
+def test_a_long_reply_is_written_in_parts_to_its_end(bench: Callable[..., dict[str, Any]]) -> None:
+    results = bench("--max-tokens", "100", "--repeat", "1")
+    assert (results["heats"], results["tokens"]) == (4, 200)
 
 
 def test_shapes_and_n_grams_are_settings_too(
@@ -96,18 +90,18 @@ def test_shapes_and_n_grams_are_settings_too(
 ) -> None:
     results = bench("--shape", "chain,tree", "--ngram", "off,on", "--repeat", "1")
 
-    found = results["report"]["settings"]
-    assert [(row["setting"], row["n"], row["shape"], row["ngram"]) for row in found] == [
-        ("plain", None, None, False),
-        ("0", 0, "chain", False),
-        ("2", 2, "chain", False),
-        ("tree 2", 2, "tree", False),
-        ("2 + n-grams", 2, "chain", True),
-        ("tree 2 + n-grams", 2, "tree", True),
+    found = results["settings"]
+    hows = [(row["setting"], row["speculation"]) for row in found]
+    assert [(name, how["n_draft_max"], how["shape"], how["ngram"]) for name, how in hows[1:]] == [
+        ("length 0", 0, "chain", False),
+        ("length 2", 2, "chain", False),
+        ("tree length 2", 2, "tree", False),
+        ("length 2 + n-grams", 2, "chain", True),
+        ("tree length 2 + n-grams", 2, "tree", True),
     ]
-    assert all("eagle3" in row["by_drafter"] for row in found[2:4])
+    assert all("eagle3" in row["stats"]["by_drafter"] for row in found[2:4])
     table = capsys.readouterr().out
-    assert re.search(r"^tree 2 \+ n-grams +2 +tree +EAGLE-3, n-grams ", table, re.MULTILINE)
+    assert re.search(r"^tree length 2 \+ n-grams +EAGLE-3, n-grams ", table, re.MULTILINE)
     assert re.search(r"of the draft +of n-grams$", table, re.MULTILINE)
 
 
@@ -131,8 +125,9 @@ def test_a_target_that_cannot_follow_several_paths_is_measured_with_chains_alone
     bench: Callable[..., dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tiny.write_hybrid_target(tmp_path / "hybrid.gguf")
-    found = bench("--target", str(target), "--shape", "tree", "--repeat", "1")["report"]["settings"]
-    assert [(row["setting"], row["shape"]) for row in found[1:]] == [("0", "chain"), ("2", "chain")]
+    found = bench("--target", str(target), "--shape", "tree", "--repeat", "1")["settings"]
+    assert [row["speculation"]["shape"] for row in found[1:]] == ["chain", "chain"]
+    assert [row["setting"] for row in found[1:]] == ["length 0", "length 2"]
     assert "drafts stay chains: the target is a recurrent" in capsys.readouterr().err
 
 
@@ -140,7 +135,7 @@ def test_copies_are_prompts_of_their_own_and_a_shape_that_is_none_is_refused(
     arguments: list[str], bench: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = bench("--prompts", "copy", "--repeat", "1", "--n", "2", "--ctx", "4096")
-    assert {run["prompt"] for run in results["report"]["runs"]} >= {"rename", "quotation"}
+    assert {one["prompt"] for one in results["settings"][0]["prompts"]} >= {"rename", "quotation"}
     with pytest.raises(SystemExit):
         main([*arguments, "--shape", "bush"])
     assert "'bush' is none of chain, tree" in capsys.readouterr().err
@@ -168,8 +163,7 @@ def test_a_target_without_a_draft_is_measured_with_n_grams_alone(
 
     assert main(["bench", "--target", str(tiny_files[0]), *how, "--max-tokens", "60"]) == 0
     table = capsys.readouterr().out
-    assert re.search(r"^4 \+ n-grams +4 +chain +n-grams ", table, re.MULTILINE)
-    assert not re.search(r"^4 +4 ", table, re.MULTILINE)
+    assert re.search(r"^length 4 +n-grams ", table, re.MULTILINE)
 
 
 def test_a_file_that_cannot_be_written_is_known_before_anything_is_measured(
@@ -187,12 +181,12 @@ def test_a_reply_that_outlasts_the_time_is_cut_off_and_not_counted(
     tiny_files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "start_engine", in_this_process)
-    monkeypatch.setattr(command, "minutes_for", lambda *_: 0)
+    monkeypatch.setattr("eaglechat.chat.comparing.minutes_for", lambda *_: 0)
     results = tmp_path / "results.json"
     pair = ["--target", str(tiny_files[0]), "--draft", str(tiny_files[1]), "--ctx", "65536"]
 
     assert main(["bench", *pair, "--max-tokens", "60000", "--json", str(results)]) == 0
-    assert json.loads(results.read_bytes())["report"]["runs"] == []
+    assert json.loads(results.read_bytes())["settings"] == []
 
 
 # --- an engine of its own ---
@@ -210,17 +204,17 @@ def process(arguments: list[str], home: Path) -> subprocess.Popen[str]:
     )
 
 
-def engine_that_does_with_its_second_run(what: str) -> list[str]:
+def engine_that_does_with_its_fifth_reply(what: str) -> list[str]:
     return engine_that(
         "import os, signal, sys\n"
         "from eaglechat.engine.process.pair_worker import PairWorker\n"
-        "from eaglechat.wire.protocol import BenchRunDone\n"
-        "say, runs = PairWorker.say, []\n"
+        "from eaglechat.wire.protocol import Done\n"
+        "say, replies = PairWorker.say, []\n"
         "def watched(self, event):\n"
         "    say(self, event)\n"
-        "    if isinstance(event, BenchRunDone):\n"
-        "        runs.append(event)\n"
-        "        if len(runs) == 2:\n"
+        "    if isinstance(event, Done):\n"
+        "        replies.append(event)\n"
+        "        if len(replies) == 5:\n"
         f"            {what}\n"
         "PairWorker.say = watched"
     )
@@ -229,7 +223,7 @@ def engine_that_does_with_its_second_run(what: str) -> list[str]:
 def test_an_engine_that_dies_leaves_what_was_measured(arguments: list[str], tmp_path: Path) -> None:
     said = "GGML_ASSERT(n_outputs > 0) failed"
     abort = f"print({said!r}, file=sys.stderr, flush=True); os.abort()"
-    dying = engine_that_does_with_its_second_run(abort)
+    dying = engine_that_does_with_its_fifth_reply(abort)
     with process([*arguments, *dying, "--repeat", "100000"], tmp_path) as running:
         out, err = running.communicate(timeout=PATIENCE_S)
 
@@ -241,7 +235,7 @@ def test_an_engine_that_dies_leaves_what_was_measured(arguments: list[str], tmp_
 
 
 def test_ctrl_c_ends_the_bench_with_what_was_measured(arguments: list[str], tmp_path: Path) -> None:
-    engine = engine_that_does_with_its_second_run("os.kill(os.getppid(), signal.SIGINT)")
+    engine = engine_that_does_with_its_fifth_reply("os.kill(os.getppid(), signal.SIGINT)")
     with process([*arguments, *engine, "--repeat", "100000"], tmp_path) as running:
         out, err = running.communicate(timeout=PATIENCE_S)
 

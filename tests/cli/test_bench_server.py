@@ -44,10 +44,8 @@ def test_both_models_take_turns_and_the_server_is_named(
 ) -> None:
     found = measured(folder, "--server", "box")
 
-    order = [(run["repeat"], run["setting"]) for run in found["report"]["runs"]]
-    assert order == [(0, "plain"), (0, "as started"), (1, "as started"), (1, "plain")]
-    # The first of each two is not counted: it warms up.
-    assert [asked.body["model"] for asked in server.chats()] == [*"ppmm", *"mmpp"]
+    assert [row["setting"] for row in found["settings"]] == ["plain", "as started"]
+    assert [asked.body["model"] for asked in server.chats()] == [*"pm", *"mp"]
     assert found["engine"]["name"] == "this server"
     assert found["pair"]["server"] == server.url
     printed = capsys.readouterr().out
@@ -60,7 +58,8 @@ def test_without_a_plain_model_it_says_why_there_is_no_comparison(
 ) -> None:
     found = measured(folder, "--server", "bare")
 
-    assert {run["setting"] for run in found["report"]["runs"]} == {"as started"}
+    assert [row["setting"] for row in found["settings"]] == ["as started"]
+    assert found["heats"] == 2
     printed = capsys.readouterr().out
     assert "To compare, name the same model without a draft as plain_model" in printed
     assert "speed-up" not in printed
@@ -74,10 +73,9 @@ def test_what_a_server_counts_of_whole_replies_is_in_the_bench(
 
     found = measured(folder, "--server", "bare")
 
-    (result,) = found["report"]["settings"]
-    assert (result["acceptance_rate"], result["mean_accepted_length"]) == (None, 3.0)
-    assert found["report"]["prompts"][0]["mean_accepted_length"] == 3.0
-    assert [run["n_accepted"] for run in found["report"]["runs"]] == [6, 6]
+    (result,) = found["settings"]
+    assert (result["accepted_of_tested"], result["mean_accepted_length"]) == (None, 3.0)
+    assert (result["accepted_of_drafted"], result["stats"]["accepted"]) == (12 / 18, 12)
     printed = capsys.readouterr().out
     assert "as started: accepted 12 of 18 drafted tokens; which were tested is not" in printed
 
@@ -101,5 +99,5 @@ def test_what_only_the_own_engine_can_do_is_refused(
 ) -> None:
     assert main(["bench", "--server", "box", "--n", "3"]) == 2
     assert "--n does not go with --server" in capsys.readouterr().err
-    assert main(["bench", "--server", "box", "--by-turns"]) == 2
-    assert "--by-turns does not go with --server" in capsys.readouterr().err
+    assert main(["bench", "--server", "box", "--shape", "tree"]) == 2
+    assert "--shape does not go with --server" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from contextlib import redirect_stderr
 from types import SimpleNamespace
@@ -23,32 +24,40 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return Terminal()
 
 
-def run_of(setting: str) -> Any:
-    return SimpleNamespace(prompt="code", setting=setting, tokens_per_second=12.3)
+def comparison_of(running: str, share: float) -> Any:
+    return SimpleNamespace(
+        prompt="code",
+        running=running,
+        heats=[1],
+        share=share,
+        seconds_left=math.inf,
+    )
 
 
 def step_of(stage: str, done: float) -> Any:
     return SimpleNamespace(stage=stage, done=done, total=10.0, note="loss 1.0")
 
 
-def test_the_bench_s_bar_counts_replies_and_vanishes(terminal: Terminal) -> None:
+def test_the_bench_s_bar_names_the_heat_and_vanishes(terminal: Terminal) -> None:
+    comparison = comparison_of("plain", 0.25)
     with redirect_stderr(terminal):
-        progress = BenchProgress(4, 60.0)
-        for setting in ("plain", "n = 3"):
-            progress.show(run_of(setting))
-        progress.clear()
+        progress = BenchProgress(comparison)
+        progress.show()
+        comparison.running, comparison.share = "length 3", 0.5
+        progress.show()
+        progress.close()
     *_, last, gone = terminal.frames()
-    assert last[0].startswith("code, n = 3 ")
-    assert "50% 2 of 4, 12.3 tokens/s; 0:00 left" in last[0]
+    assert last[0].startswith("heat 2 of code, length 3 ")
+    assert "50% 0:00 left" in last[0]
     assert "".join(gone) == ""
 
 
 def test_the_bench_draws_nothing_off_a_terminal() -> None:
     stream = io.StringIO()
     with redirect_stderr(stream):
-        progress = BenchProgress(2, 60.0)
-        progress.show(run_of("plain"))
-        progress.clear()
+        progress = BenchProgress(comparison_of("plain", 0.5))
+        progress.show()
+        progress.close()
     assert stream.getvalue() == ""
 
 

@@ -7,18 +7,14 @@ import sys
 import pytest
 
 from eaglechat.wire import protocol as p
-from eaglechat.wire.bench_records import BenchPrompt
 from tests.engine_client import Client, load
 
 ENGINE = [sys.executable, "-m", "eaglechat", "engine"]
 OUR_OWN = ["process", "local", "scripted"]
 of_our_own = pytest.mark.parametrize("client", OUR_OWN, indirect=True)
 """For what somebody else's server does not do."""
-that_benches = pytest.mark.parametrize("client", ["process", "local"], indirect=True)
-"""For benches, which the scripted one does not play."""
 
 USER = p.Message(role="user", content="the cat sat on the mat")
-BENCH = p.Bench(prompts=(BenchPrompt("cat", "the cat sat"),), n=(2,), repeats=2, max_tokens=8)
 
 
 def endless(client: Client) -> p.Chat:

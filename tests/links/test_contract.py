@@ -15,7 +15,7 @@ from eaglechat.wire import protocol as p
 from eaglechat.wire.capabilities import OWN_ENGINE
 from eaglechat.wire.records import FinishReason
 from tests.engine_client import Client
-from tests.links.engines import BENCH, chat, endless
+from tests.links.engines import chat, endless
 from tests.tui.scripted import ScriptedEngine
 
 
@@ -121,7 +121,7 @@ def test_after_unload_there_is_no_pair(loaded: Client) -> None:
     unload = loaded.answer(p.Unload())
     assert unload.events == [p.Unloaded(id=unload.id)]
 
-    for request in (chat(), BENCH):
+    for request in (chat(), chat(begun=(1,))):
         asked = loaded.answer(request)
         (error,) = asked.events
         assert (error.id, error.code) == (asked.id, "no_pair")

@@ -1,11 +1,10 @@
-"""What every engine answers to what it is asked: replies, prompts, benches."""
+"""What every engine answers to what it is asked: replies, prompts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from eaglechat.chat.comparing import Asked, Comparison
@@ -13,9 +12,10 @@ from eaglechat.chat.recording import Terms
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import stats_of
+from eaglechat.words.comparing import named
 from tests.engine_client import Client
 from tests.links.conftest import connected
-from tests.links.engines import BENCH, OUR_OWN, chat, endless, of_our_own, that_benches
+from tests.links.engines import OUR_OWN, chat, endless, of_our_own
 
 
 @pytest.fixture(scope="module", params=[*OUR_OWN, "http"])
@@ -53,7 +53,7 @@ def test_a_comparison_continues_one_text_heat_by_heat(
     monkeypatch.setattr("eaglechat.chat.comparing.HEAT_TOKENS", 8)
     greedy = chat(max_tokens=30)
     terms = Terms(sampling=greedy.sampling, max_tokens=greedy.max_tokens)
-    drafting = [p.Speculation(n_draft_max=3), p.Speculation(n_draft_max=p.AUTO)]
+    drafting = named([p.PLAINLY, p.Speculation(n_draft_max=3), p.Speculation(n_draft_max=p.AUTO)])
     hello = loaded.link.hello
     assert hello is not None
     running = Comparison(
@@ -74,9 +74,10 @@ def test_a_comparison_continues_one_text_heat_by_heat(
     assert [score.fork for score in running.so_far().scores] == [None] * 3
 
 
-@that_benches
+@of_our_own
 def test_requests_are_answered_one_after_the_other(loaded: Client) -> None:
-    asked = [loaded.ask(request) for request in (chat(), BENCH, chat(max_tokens=3), p.Unload())]
+    render = p.Render(messages=chat().messages)
+    asked = [loaded.ask(request) for request in (chat(), render, chat(max_tokens=3), p.Unload())]
     assert len({one.id for one in asked}) == 4
     loaded.end(*asked)
 
@@ -84,7 +85,7 @@ def test_requests_are_answered_one_after_the_other(loaded: Client) -> None:
     assert answers[-sum(len(one.events) for one in asked) :] == [
         event for one in asked for event in one.events
     ]
-    assert [type(one.last) for one in asked] == [p.Done, p.BenchDone, p.Done, p.Unloaded]
+    assert [type(one.last) for one in asked] == [p.Done, p.Rendered, p.Done, p.Unloaded]
 
 
 @of_our_own
@@ -116,14 +117,13 @@ def test_a_cancel_ends_the_request_that_it_names(loaded: Client) -> None:
     assert second.last.end.tokens == 0
 
 
-@that_benches
+@of_our_own
 def test_a_cancel_that_names_none_ends_them_all(loaded: Client) -> None:
-    asked = [loaded.ask(endless(loaded)), loaded.ask(BENCH)]
+    asked = [loaded.ask(endless(loaded)), loaded.ask(chat())]
     loaded.link.send(p.Cancel())
     loaded.end(*asked)
 
-    assert asked[0].last.end.finish_reason is FinishReason.CANCELLED
-    assert asked[1].last == p.BenchDone(id=asked[1].id, cancelled=True)
+    assert [one.last.end.finish_reason for one in asked] == [FinishReason.CANCELLED] * 2
 
 
 def test_a_cancel_of_what_is_over_is_nothing(loaded: Client) -> None:
@@ -177,62 +177,3 @@ def test_without_a_pair_there_is_no_prompt(client: Client) -> None:
     client.answer(p.Unload())
     (error,) = client.answer(p.Render(messages=chat().messages)).events
     assert error.code == "no_pair"
-
-
-# --- benches ---
-
-
-@that_benches
-def test_a_bench_reports_each_run_and_its_end(loaded: Client) -> None:
-    bench = loaded.answer(BENCH)
-
-    runs = [event.run for event in bench.of(p.BenchRunDone)]
-    assert sorted((run.setting, run.repeat) for run in runs) == [
-        ("2", 0), ("2", 1), ("plain", 0), ("plain", 1),
-    ]  # fmt: skip
-    assert {run.tokens for run in runs} == {8}
-    assert bench.last == p.BenchDone(id=bench.id, cancelled=False)
-
-
-@that_benches
-@pytest.mark.parametrize("by_turns", [False, True])
-def test_a_cancelled_bench_keeps_the_replies_that_it_measured(
-    loaded: Client, by_turns: bool
-) -> None:
-    long = msgspec.structs.replace(BENCH, repeats=100_000, by_turns=by_turns)
-    bench = loaded.ask(long)
-    loaded.until(lambda: len(bench.of(p.BenchRunDone)) > 2, "some runs")
-    loaded.link.send(p.Cancel(id=bench.id))
-    loaded.end(bench)
-
-    assert bench.last == p.BenchDone(id=bench.id, cancelled=True)
-    assert {event.run.tokens for event in bench.of(p.BenchRunDone)} == {8}
-
-
-@that_benches
-def test_a_bench_goes_on_where_another_ended(loaded: Client) -> None:
-    bench = loaded.answer(msgspec.structs.replace(BENCH, first_repeat=2, repeats=1))
-    assert {event.run.repeat for event in bench.of(p.BenchRunDone)} == {2}
-
-
-@that_benches
-def test_a_bench_by_turns_measures_the_same_replies(loaded: Client) -> None:
-    by_turns = msgspec.structs.replace(BENCH, by_turns=True)
-    counts = [
-        sorted((e.run.setting, e.run.repeat, e.run.n_accepted) for e in asked.of(p.BenchRunDone))
-        for asked in map(loaded.answer, (BENCH, by_turns, by_turns))
-    ]
-    assert counts[0] == counts[1] == counts[2]
-    assert len(counts[0]) == 4
-    assert isinstance(loaded.answer(chat()).last, p.Done)
-
-
-@that_benches
-def test_a_bench_without_a_draft_has_nothing_to_compare(client: Client) -> None:
-    client.ready()
-    client.answer(client.load(draft=False))
-    (error,) = client.answer(BENCH).events
-    assert (error.code, error.message) == (
-        "bench",
-        "there is nothing to compare: no draft is loaded, and n-grams are off",
-    )

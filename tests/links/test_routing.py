@@ -23,15 +23,15 @@ from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import ProtocolError
 
 HELLO = p.Hello(protocol=p.PROTOCOL_VERSION, eaglechat="0", llama_cpp="b1", devices=())
-KINDS: tuple[type, ...] = (p.Load, p.Chat, p.Bench, p.Unload)
+KINDS: tuple[type, ...] = (p.Load, p.Chat, p.Render, p.Unload)
 
 
-def request(kind: type) -> p.Load | p.Chat | p.Bench | p.Unload:
+def request(kind: type) -> p.Load | p.Chat | p.Render | p.Unload:
     if kind is p.Load:
         return p.Load(target="t.gguf")
     if kind is p.Chat:
         return p.Chat(messages=())
-    return p.Bench(prompts=(), n=()) if kind is p.Bench else p.Unload()
+    return p.Render(messages=()) if kind is p.Render else p.Unload()
 
 
 class Puppet(Link):
@@ -67,7 +67,7 @@ def link() -> Puppet:
 
 def test_an_error_without_an_id_fails_whatever_is_pending_and_stops_it(link: Puppet) -> None:
     heard: list[p.Answer] = []
-    ids = [link.request(request(kind), heard.append) for kind in (p.Chat, p.Bench)]
+    ids = [link.request(request(kind), heard.append) for kind in (p.Chat, p.Render)]
     link.say(p.Error(id=None, code="protocol", message="not understood"))
     link.say(p.Error(id=ids[0], code="decode", message="nobody waits for this"))
     link.pump()

@@ -15,13 +15,12 @@ from pathlib import Path
 from statistics import geometric_mean, median
 
 from eaglechat.cli.loading import CommandEngine, Interrupt
-from eaglechat.engine.bench.measure import messages_of
-from eaglechat.engine.bench.prompts import builtin_prompts
+from eaglechat.engine.bench.looks import order_of
+from eaglechat.engine.bench.prompts import Prompt, builtin_prompts
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.links.llama_server.arguments import draft_gpu_options, gpu_options
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol as p
-from eaglechat.wire.bench_records import BenchPrompt
 
 _DECODED = re.compile(r"decoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")
 Speeds = dict[tuple[str, int], list[float]]
@@ -42,17 +41,17 @@ def main() -> None:
         info = engine.load(builtin_pair())
         for repeat in range(args.repeat):
             for prompt in builtin_prompts():
-                bench = p.Bench(
-                    prompts=(prompt,),
-                    n=tuple(lengths),
-                    repeats=1,
-                    first_repeat=repeat,
-                    max_tokens=args.max_tokens,
-                )
-                for event in engine.ask(bench):
-                    if isinstance(event, p.BenchRunDone):
-                        length = event.run.n if isinstance(event.run.n, int) else 0
-                        ours[prompt.name, length].append(event.run.tokens_per_second)
+                for length in order_of([0, *lengths], repeat):
+                    drafting = p.Speculation(n_draft_max=length) if length else p.PLAINLY
+                    reply = p.Chat(
+                        messages=prompt.messages,
+                        sampling=p.Sampling(temperature=0.0),
+                        speculation=drafting,
+                        max_tokens=args.max_tokens,
+                    )
+                    *_, done = engine.ask(reply)
+                    assert isinstance(done, p.Done)
+                    ours[prompt.name, length].append(done.end.tokens_per_second)
                 text = _rendered(engine, prompt)
                 for length in (0, *lengths):
                     speed = _run(args, text, length, info)
@@ -65,8 +64,8 @@ def main() -> None:
         print(f"| {length or 'none'} | {own:.1f} | {other:.1f} | {own / other:.2f} |")
 
 
-def _rendered(engine: CommandEngine, prompt: BenchPrompt) -> str:
-    *_, said = engine.ask(p.Render(messages=messages_of(prompt)))
+def _rendered(engine: CommandEngine, prompt: Prompt) -> str:
+    *_, said = engine.ask(p.Render(messages=prompt.messages))
     assert isinstance(said, p.Rendered)
     return "".join(run.text for run in said.runs)
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.engine.bench.prompts import builtin_prompts
+from eaglechat.engine.bench.prompts import Prompt, builtin_prompts
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama import backend
@@ -27,7 +27,6 @@ from eaglechat.engine.llama.placement import offload_devices
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.wire import protocol as p
-from eaglechat.wire.bench_records import BenchPrompt
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import Round
@@ -140,12 +139,12 @@ def offload_check(log: str) -> Check:
     return Check("every layer of target and draft is on a GPU", whole, found)
 
 
-def _count(loaded: LoadedPair, prompts: Sequence[BenchPrompt], most: int) -> Counts:
+def _count(loaded: LoadedPair, prompts: Sequence[Prompt], most: int) -> Counts:
     """Accepted and tested draft tokens over greedy replies to the prompts."""
     accepted = tested = 0
     for prompt in prompts:
         events = loaded.generator.reply(
-            loaded.prompter.prompt((p.Message(role="user", content=prompt.text),)),
+            loaded.prompter.prompt(prompt.messages),
             p.Sampling(temperature=0.0),
             Live(p.Speculation(n_draft_max=_DRAFT_LENGTH), 0.0),
             seed=0,

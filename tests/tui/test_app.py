@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.comparing import FEWEST_HEATS
+from eaglechat.chat.compared import FEWEST_HEATS
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.speeds import setup_of

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from eaglechat.wire import protocol as p
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun
 from eaglechat.wire.lines import ProtocolError, decode_event, decode_request, encode
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import (
@@ -46,10 +45,6 @@ PAIR = p.PairInfo(
 END = ReplyEnd(
     FinishReason.LENGTH, 2**32 - 2, 7, "tail", ReplyTimings(1.0, 2, 3, 4.0, 5.0, 6.0, 7.0, 8.0)
 )
-BENCH_RUN = BenchRun(
-    prompt="chat", setting="2", repeat=1, tokens=9, generation_ms=61.5, n_drafted=4, n_tested=3,
-    n_accepted=2, mean_accepted_length=1.5, verify_ms={1: 5.5, 3: 9.25},
-)  # fmt: skip
 REQUESTS = [
     p.Load(id=1, target="t.gguf", draft="d.gguf", options=LoadOptions(n_ctx=512, n_threads=3)),
     p.Chat(
@@ -61,7 +56,6 @@ REQUESTS = [
         top=5,
         stop=("\n\n",),
     ),
-    p.Bench(id=3, prompts=(BenchPrompt("chat", "Hé?\n"),), n=(0, "auto"), repeats=2, max_tokens=9),
     p.Render(id=4, messages=(p.Message(role="user", content="hi"),), max_tokens=3),
     p.Set(n_draft_max=0, temperature=5.0),
     p.Set(n_draft_max=p.AUTO),
@@ -81,8 +75,6 @@ EVENTS = [
     p.WindowMoved(id=2, window=Window(first_turn=3, tokens_left=812, kv_kept=True)),
     p.SpeculationStopped(id=2, off=SpeculationOff("why")),
     p.Done(id=2, end=END, stats=stats_of([ROUND])),
-    p.BenchRunDone(id=3, run=BENCH_RUN),
-    p.BenchDone(id=3, cancelled=True),
     p.Rendered(id=4, runs=(p.PromptRun("<s>", True), p.PromptRun("hi")), tokens=2, first_turn=1),
     p.Error(id=None, code="protocol", message="why"),
 ]

@@ -14,7 +14,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from eaglechat.chat import refusals
-from eaglechat.chat.comparing import Asked, Result
+from eaglechat.chat.compared import Result
+from eaglechat.chat.comparing import Asked
 from eaglechat.chat.controls import (
     N_DRAFT_MAX,
     Controls,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from math import inf
 from pathlib import Path
 from typing import TypeVar, get_args
@@ -13,25 +14,32 @@ from typing import TypeVar, get_args
 import msgspec
 
 from eaglechat import paths
+from eaglechat.chat.compared import Result
+from eaglechat.chat.comparing import Asked, Comparison
+from eaglechat.chat.recording import Terms
 from eaglechat.chat.refusals import misfit, no_comparison
 from eaglechat.cli import options
-from eaglechat.cli.bench import tables as bench_tables
-from eaglechat.cli.bench.measuring import Measuring, chat_settings, wrong_flag
+from eaglechat.cli.bench import tables
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
-from eaglechat.engine.bench.looks import minutes_for
-from eaglechat.engine.bench.measure import settings_of
-from eaglechat.engine.bench.prompts import builtin_prompts, copy_prompts, parse_prompts
-from eaglechat.engine.bench.report import BenchReport, by_drafter, report_of
-from eaglechat.engine.bench.verdict import judge
-from eaglechat.hub.local.speeds import Speeds, note_bench, setup_of
+from eaglechat.engine.bench.prompts import Prompt, builtin_prompts, copy_prompts, parse_prompts
+from eaglechat.hub.local.speeds import Speeds
 from eaglechat.hub.units import format_seconds
-from eaglechat.wire.bench_records import BenchPrompt, BenchRun
-from eaglechat.wire.errors import EngineError
-from eaglechat.wire.protocol import AUTO, Auto, DrafterChoice, Hello, PairInfo, Shape
-from eaglechat.wire.stats import of_the_draft
-from eaglechat.words.bench import verdict_in_words
+from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire.protocol import (
+    AUTO,
+    PLAINLY,
+    Auto,
+    DrafterChoice,
+    Hello,
+    PairInfo,
+    Sampling,
+    Shape,
+    Speculation,
+)
+from eaglechat.wire.stats import DrafterStats, of_the_draft
+from eaglechat.words.comparing import in_json, named, sentence
 from eaglechat.words.refusals import sentence_of
 from eaglechat.words.wording import plural
 
@@ -40,7 +48,7 @@ T = TypeVar("T")
 _SHAPES: tuple[Shape, ...] = get_args(Shape)
 _DRAFTERS: tuple[DrafterChoice, ...] = get_args(DrafterChoice)
 _COPY = "copy"
-_MINUTES = 10
+_OF_OUR_ENGINE = ("shape", "ngram", "drafter")
 _LENGTHS: tuple[int | Auto, ...] = (0, 1, 2, 3, 4, 5, 6, 8, AUTO)
 
 
@@ -91,19 +99,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=options.number(int, 1, None),
         metavar="N",
         help="longest time in which replies are measured again and again until it can tell "
-        f"(default: {_MINUTES}, or for two passes over all prompts)",
+        "(default: 10, or for two passes over all prompts)",
     )
     parser.add_argument(
         "--repeat",
         type=options.number(int, 1, None),
         metavar="N",
         help="measure each reply exactly N times instead",
-    )
-    parser.add_argument(
-        "--by-turns",
-        action="store_true",
-        help="measure all settings side by side, a few tokens at a time: far less noise on a busy "
-        "machine, but each setting loads its own copy of the pair",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
@@ -115,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUsageError("the pair is named twice; give PAIR, --pair or --target")
     args.pair = args.name or args.pair
     options.check_pair(args)
-    if args.server is not None and (flag := wrong_flag(args, is_server=True)):
+    if args.server is not None and (flag := _wrong_flag(args, is_server=True)):
         raise WrongUsageError(
             f"{flag} does not go with --server: a server drafts the way it was started"
         )
@@ -127,7 +129,15 @@ def run(args: argparse.Namespace) -> int:
         return _bench(args, prompts, interrupt)
 
 
-def _prompts(chosen: str | None) -> list[BenchPrompt]:
+def _wrong_flag(args: argparse.Namespace, *, is_server: bool) -> str | None:
+    """The first flag given that only eaglechat's own engine can follow."""
+    given = [name for name in _OF_OUR_ENGINE if getattr(args, name)]
+    if is_server and args.n is not None:
+        given.append("n")
+    return f"--{given[0]}" if given else None
+
+
+def _prompts(chosen: str | None) -> list[Prompt]:
     """Raises OSError, CommandError."""
     if chosen is None:
         return builtin_prompts()
@@ -141,79 +151,104 @@ def _prompts(chosen: str | None) -> list[BenchPrompt]:
         raise CommandError(f"{chosen}: {error}") from error
 
 
-def _bench(args: argparse.Namespace, prompts: list[BenchPrompt], interrupt: Interrupt) -> int:
+def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt) -> int:
     settings, problems = options.load_settings(args)
     options.report(problems)
     pair = choose_pair(args, settings)
-    trouble: str | None = None
-    runs: list[BenchRun] = []
-    server = pair.server
-    with CommandEngine(settings, interrupt, server) as engine:
+    with CommandEngine(settings, interrupt, pair.server) as engine:
         info, hello = engine.load(pair), engine.hello
-        by_chats = None
-        if not hello.can.own:
-            if flag := wrong_flag(args, is_server=False):
-                raise CommandError(f"{flag} is for eaglechat's own engine, not for {hello.engine}")
-            by_chats = chat_settings(hello, server, args.n or _LENGTHS)
-        args.shape, args.ngram = _open_shapes(args, info), args.ngram or (False,)
-        if server is None:
-            args.ngram = _open_drafters(args, info)
-        args.drafter = _open_kinds(args, info)
-        args.n = args.n or _LENGTHS
-        measured = by_chats or settings_of(args.n, args.shape, args.ngram, args.drafter)
-        n_runs = len(prompts) * len(measured)
-        minutes = args.minutes or minutes_for(n_runs * args.max_tokens, info.plain_ms, _MINUTES)
-        limit_s = inf if args.repeat and not args.minutes else 60.0 * minutes
-        progress = BenchProgress(n_runs * args.repeat if args.repeat else None, limit_s)
-        measuring = Measuring(args, engine, interrupt, by_chats, time.monotonic() + limit_s)
+        comparison = Comparison(
+            engine.link,
+            hello,
+            Asked(
+                {prompt.name: prompt.messages for prompt in prompts},
+                Terms(sampling=Sampling(temperature=0.0), max_tokens=args.max_tokens),
+                info.plain_ms,
+                whole_replies=True,
+                repeats=args.repeat,
+                minutes=args.minutes,
+            ),
+            _contenders(args, info, hello, pair.server),
+            lambda: None,
+        )
+        progress = BenchProgress(comparison)
         try:
-            for run_ in measuring.runs(prompts):
-                runs.append(run_)
-                progress.show(run_)
-        except EngineError as error:
-            trouble = str(error)
+            comparison.start()
+            while not comparison.is_over:
+                if interrupt.happened or not comparison.seconds_left:
+                    comparison.stop()
+                engine.pump()
+                progress.show()
         finally:
-            progress.clear()
-    report = report_of(runs)
-    _give_out(args, hello, info, report, name=pair.name, level=measuring.level)
+            progress.close()
+        failure = comparison.failure
+        trouble = str(engine.failure(failure)) if failure is not None else None
+    result = comparison.so_far()
+    _give_out(args, hello, info, result, pair.name)
     if args.prompts is None and trouble is None:
-        setup = setup_of(pair, settings.engine, settings.speculation.drafter)
-        note_bench(Speeds(paths.state_dir()), setup, report)
+        result.note(Speeds(paths.state_dir()), pair, settings.engine, "bench")
     if interrupt.happened:
         trouble = "stopped"
     if trouble is None:
         return OK
-    complain(f"{trouble}; the tables show what was measured before that" if runs else trouble)
+    tables_say = "; the tables show what was measured before that" if result.n_heats else ""
+    complain(f"{trouble}{tables_say}")
     return INTERRUPTED if interrupt.happened else FAILED
 
 
+def _contenders(
+    args: argparse.Namespace, info: PairInfo, hello: Hello, server: ServerSettings | None
+) -> dict[str, Speculation]:
+    """By name, the one that the others are compared with first. Raises CommandError if there would
+    be nothing to compare."""
+    if server is not None:
+        plain = named([PLAINLY]) if hello.can.plain else {}
+        return {**plain, "as started": Speculation()}
+    lengths: Sequence[int | Auto] = args.n or _LENGTHS
+    if not hello.can.own and (flag := _wrong_flag(args, is_server=False)):
+        raise CommandError(f"{flag} is for eaglechat's own engine, not for {hello.engine}")
+    ngram, shapes = _open_ngram(args, info), _open_shapes(args, info)
+    drafters = _open_drafters(args, info)
+    if not hello.can.own:
+        lengths = [n for n in lengths if n not in (0, AUTO)]
+        if not lengths:
+            raise CommandError(
+                f"{hello.engine} drafts a fixed number of tokens: name some with --n"
+            )
+        drafters = (AUTO,)
+    combined = [
+        # A tree needs two tokens, and n-grams are looked up only to draft.
+        Speculation(
+            n_draft_max=n,
+            shape="chain" if n in (0, 1) else shape,
+            ngram=ngrams and n != 0,
+            drafter=drafter,
+        )
+        for drafter, ngrams, shape, n in product(drafters, ngram, shapes, lengths)
+    ]
+    return named([PLAINLY, *dict.fromkeys(combined)])
+
+
 def _give_out(
-    args: argparse.Namespace,
-    hello: Hello,
-    info: PairInfo,
-    report: BenchReport,
-    *,
-    name: str,
-    level: float,
+    args: argparse.Namespace, hello: Hello, info: PairInfo, result: Result, name: str
 ) -> None:
-    """Print the verdict and the tables, and write everything as JSON if asked to. `level` is the
-    probability that the verdict is wrong."""
-    verdict = judge(report, level)
-    said = verdict_in_words(verdict) if verdict is not None else ""
-    for line in bench_tables.lines(name, info, hello, report, said, markdown=args.markdown):
+    """Print what was found and the tables, and write everything as JSON if asked to."""
+    said = sentence(result) if result.best is not None else ""
+    for line in tables.lines(name, info, hello, result, said, markdown=args.markdown):
         print(line)
+    drafted = sum((of_the_draft(one.stats.by_drafter) for one in result.scores), DrafterStats())
     if info.speculation_off:
         print(f"\nNothing is drafted: {info.speculation_off}.")
     elif reason := no_comparison(hello):
         print(f"\n{sentence_of(reason)}")
-    elif warning := misfit(of_the_draft(by_drafter(report.runs)), info):
+    elif warning := misfit(drafted, info):
         print(f"\n{sentence_of(warning)}")
     if args.json:
         document = {
             "engine": {"name": hello.engine, "version": hello.llama_cpp or hello.eaglechat},
             "pair": info,
             "verdict": said,
-            "report": report,
+            **in_json(result),
         }
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
@@ -228,16 +263,17 @@ def _open_shapes(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
     return ("chain",)
 
 
-def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]:
+def _open_ngram(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]:
     """Whether to measure with n-grams, without, or both; only with them if there is no draft.
     Raises CommandError if there would be nothing to compare."""
-    if reason := info.no_bench(ngram=any(args.ngram)):
+    ngram: tuple[bool, ...] = args.ngram or (False,)
+    if reason := info.no_bench(ngram=any(ngram)):
         hint = "; --ngram on measures n-grams" if info.speculation_off is None else ""
         raise CommandError(f"there is nothing to compare: {reason}{hint}")
-    return args.ngram if info.drafters else (True,)
+    return ngram if info.drafters else (True,)
 
 
-def _open_kinds(args: argparse.Namespace, info: PairInfo) -> tuple[DrafterChoice, ...]:
+def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[DrafterChoice, ...]:
     """The drafters to measure. Raises CommandError for one that the pair does not have."""
     for choice in args.drafter or ():
         if why := info.no_drafter(choice):
@@ -247,31 +283,32 @@ def _open_kinds(args: argparse.Namespace, info: PairInfo) -> tuple[DrafterChoice
 
 
 class BenchProgress:
-    """How far the bench is, by its replies or, if their number is not known before, by its time."""
+    """How far it is: by the passes, or by the time if it goes on until it can tell."""
 
-    def __init__(self, total: int | None, limit_s: float) -> None:
-        self._progress = Progress(vanish=True)
-        self._total, self._limit_s = total, limit_s
-        self._done = 0
-        self._started = time.monotonic()
-        if total is None:
-            limit = plural(round(limit_s / 60), "minute")
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison, self._progress = comparison, Progress(vanish=True)
+        self._started, self._shown = time.monotonic(), ""
+        if comparison.share is None:
+            limit = plural(round(comparison.minutes), "minute")
             print(f"Up to {limit}, until it can tell.", file=sys.stderr)
 
-    def show(self, run_: BenchRun) -> None:
-        self._done += 1
-        elapsed = time.monotonic() - self._started
-        done, total, left = elapsed, self._limit_s, max(self._limit_s - elapsed, 0.0)
-        replies, at_most = f"{self._done}", "at most "
-        if self._total is not None:
-            done, total = self._done, self._total
-            left = min(left, elapsed / done * (total - done))
-            replies, at_most = f"{self._done} of {self._total}", ""
-        speed = f"{run_.tokens_per_second:.1f} tokens/s"
-        text = f"{replies}, {speed}; {at_most}{format_seconds(left)} left"
-        self._progress.show(f"{run_.prompt}, {run_.setting}", done, total, text, key="replies")
+    def show(self) -> None:
+        comparison = self._comparison
+        leg = f"heat {len(comparison.heats) + 1} of {comparison.prompt}, {comparison.running}"
+        if leg == self._shown:
+            # The bar is not to take time of what is measured.
+            return
+        self._shown = leg
+        elapsed, left = time.monotonic() - self._started, comparison.seconds_left
+        share, at_most = comparison.share, ""
+        if share is None:
+            share, at_most = elapsed / (elapsed + left), "at most "
+        elif share:
+            left = min(left, elapsed / share * (1.0 - share))
+        text = f"{at_most}{format_seconds(left)} left" if left < inf else ""
+        self._progress.show(leg, share, 1.0, text, key="heats")
 
-    def clear(self) -> None:
+    def close(self) -> None:
         self._progress.close()
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from statistics import median
 
-from eaglechat.engine.bench.report import BenchReport, SettingResult, Speed
+from eaglechat.chat.compared import OnPrompt, Result, Score
 from eaglechat.links.crashes import without
-from eaglechat.wire.protocol import Hello, PairInfo
+from eaglechat.wire.protocol import AUTO, Hello, PairInfo
 from eaglechat.wire.records import NGRAM
-from eaglechat.wire.stats import SpeculationStats, of_the_draft, who_drafted
+from eaglechat.wire.stats import of_the_draft, who_drafted
 from eaglechat.words import wording
 from eaglechat.words.bars import bar
-from eaglechat.words.gain import times
+from eaglechat.words.gain import figure, times
 from eaglechat.words.statistics import of_whole_reply
 
 _SPEED_CELLS, _COST_CELLS = 40, 24
@@ -23,28 +24,30 @@ Row = Sequence[str]
 
 
 def lines(
-    name: str, info: PairInfo, hello: Hello, report: BenchReport, verdict: str, *, markdown: bool
+    name: str, info: PairInfo, hello: Hello, result: Result, said: str, *, markdown: bool
 ) -> Iterator[str]:
-    """`name` is the pair's."""
+    """`name` is the pair's; `said` is the result in a sentence, if there is one."""
     today = time.strftime("%d %B %Y").lstrip("0")
     yield f"{wording.pair_in_short(info, name)}, {_ran_on(info, hello)}, {today}"
-    if not report.prompts:
+    if not result.scores:
         yield "Nothing was measured."
         return
-    if verdict:
+    if said:
         yield ""
-        yield verdict
+        yield said
     yield ""
-    yield "Tokens per second by setting: the median of the repeats, and half their spread"
-    yield from _table([*_prompt_rows(report)], markdown)
+    yield "Tokens per second: the median of the repeats, and half their spread"
+    yield from _table([*_prompt_rows(result)], markdown)
     yield ""
-    yield from _table([*_setting_rows(report.settings, info)], markdown)
-    if info.server:
-        yield from _whole_replies(report)
+    yield from _table([*_setting_rows(result, info)], markdown)
+    for score in result.scores:
+        if score.stats.is_of_whole_reply:
+            yield ""
+            yield f"{score.name}: {of_whole_reply(score.stats)}; which were tested is not reported"
     yield ""
-    yield "Tokens per second by setting, and the time to verify its batch"
+    yield "Tokens per second, and the time to verify the batch of a whole draft"
     yield from (["```"] if markdown else [])
-    yield from map(_printable, _chart(report))
+    yield from map(_printable, _chart(result))
     yield from (["```"] if markdown else [])
 
 
@@ -59,93 +62,85 @@ def _ran_on(info: PairInfo, hello: Hello) -> str:
     return f"{threads}, {', '.join(info.devices) or 'no device named'}{crashes}"
 
 
-def _whole_replies(report: BenchReport) -> Iterator[str]:
-    """What a server counted that does not say which drafted tokens were tested."""
-    for result in report.settings:
-        runs = [run for run in report.runs if run.setting == result.setting]
-        counted = SpeculationStats(
-            drafted=sum(run.n_drafted for run in runs),
-            tested=sum(run.n_tested for run in runs),
-            accepted=sum(run.n_accepted for run in runs),
-        )
-        if counted.is_of_whole_reply:
-            yield ""
-            yield f"{result.setting}: {of_whole_reply(counted)}; which were tested is not reported"
-
-
-def _prompt_rows(report: BenchReport) -> Iterator[Row]:
-    """The heads of the columns, then a row for each prompt: speeds, acceptance, and the fastest
-    setting."""
-    names = [result.setting for result in report.settings]
-    is_alone = len(names) == 1
-    yield ["prompt", *names, "accepted", "length", *([] if is_alone else ["fastest", "speed-up"])]
-    for result in report.prompts:
+def _prompt_rows(result: Result) -> Iterator[Row]:
+    """The heads of the columns, then a row for each prompt: speeds, and the fastest contender with
+    its gain and, if it drafted, acceptance."""
+    scores, is_alone = result.scores, len(result.scores) == 1
+    yield [
+        "prompt",
+        *(score.name for score in scores),
+        *("accepted", "length"),
+        *([] if is_alone else ["fastest", "speed-up"]),
+    ]
+    for prompt in result.prompts:
+        fastest = max(scores, key=lambda score: score.by_prompt[prompt].gain.speed_up)
+        on = fastest.by_prompt[prompt]
         yield [
-            result.prompt,
-            *(_speed(result.speeds.get(name)) for name in names),
-            wording.percent(result.acceptance_rate),
-            wording.two_decimals(result.mean_accepted_length),
-            *([] if is_alone else [result.fastest, times(result.speed_up)]),
+            prompt,
+            *(_speed(score.by_prompt[prompt]) for score in scores),
+            wording.percent(on.stats.acceptance_rate),
+            wording.two_decimals(on.stats.mean_accepted_length),
+            *([] if is_alone else [fastest.name, times(on.gain.speed_up)]),
         ]
 
 
-def _speed(speed: Speed | None) -> str:
-    if speed is None:
-        return "-"
-    spread = f" ±{(speed.high - speed.low) / 2:.1f}" if speed.repeats > 1 else ""
-    return f"{speed.median:.1f}{spread}"
+def _speed(on: OnPrompt) -> str:
+    spread = (max(on.speeds) - min(on.speeds)) / 2
+    return f"{median(on.speeds):.1f}" + (f" ±{spread:.1f}" if len(on.speeds) > 1 else "")
 
 
-def _chart(report: BenchReport) -> Iterator[str]:
-    """A line for each setting: its speed as a bar, and the time to verify its batch as another."""
-    names = max(len(result.setting) for result in report.settings)
-    fastest = max(result.tokens_per_second for result in report.settings)
-    slowest_ms = max(report.verify_ms.values(), default=0.0)
-    for result in report.settings:
-        speed = result.tokens_per_second
-        line = f"{result.setting:>{names}} {speed:>7.1f} {bar(speed / fastest, _SPEED_CELLS)}"
-        ms = report.verify_ms.get(result.n + 1) if isinstance(result.n, int) else None
+def _chart(result: Result) -> Iterator[str]:
+    """A line for each contender: its speed as a bar, and the time to verify its batch as
+    another."""
+    names = max(len(score.name) for score in result.scores)
+    fastest = max(score.tokens_per_second for score in result.scores)
+    slowest_ms = max(result.verify_ms.values(), default=0.0)
+    for score in result.scores:
+        speed, n = score.tokens_per_second, score.who.n_draft_max
+        line = f"{score.name:>{names}} {speed:>7.1f} {bar(speed / fastest, _SPEED_CELLS)}"
+        ms = result.verify_ms.get(n + 1) if score.who.enabled and isinstance(n, int) else None
         if ms is not None:
             line += f" {ms:>7.2f} ms {bar(ms / slowest_ms, _COST_CELLS)}"
         yield line.rstrip()
 
 
-def _setting_rows(settings: Sequence[SettingResult], info: PairInfo) -> Iterator[Row]:
-    both = any(result.ngram for result in settings)
-    is_alone = len(settings) == 1
+def _setting_rows(result: Result, info: PairInfo) -> Iterator[Row]:
+    both = any(NGRAM in score.stats.by_drafter for score in result.scores)
+    is_alone = len(result.scores) == 1
     yield [
-        *("setting", "draft length", "shape", "drafter", "tokens/s"),
+        *("", "drafter", "tokens/s"),
         *([] if is_alone else ["speed-up", "worst prompt"]),
         *("length", "accepted"),
         *(["of the draft", "of n-grams"] if both else []),
     ]
-    for result in settings:
-        what = ["-", "-", "-"]
-        if result.n is not None:
-            what = [str(result.n), result.shape or "-", _drafter(result, info)]
-        found = result.by_drafter.get(NGRAM)
+    for score in result.scores:
+        stats = score.stats
+        worst = min(on.gain.speed_up for on in score.by_prompt.values())
+        found = stats.by_drafter.get(NGRAM)
         of_the_drafters = (
-            of_the_draft(result.by_drafter).acceptance_rate,
+            of_the_draft(stats.by_drafter).acceptance_rate,
             found.acceptance_rate if found else None,
         )
         yield [
-            result.setting,
-            *what,
-            f"{result.tokens_per_second:.1f}",
-            *([] if is_alone else [times(result.speed_up), times(result.worst_speed_up)]),
-            wording.two_decimals(result.mean_accepted_length),
-            wording.percent(result.acceptance_rate),
+            score.name,
+            _drafter(score, info),
+            f"{score.tokens_per_second:.1f}",
+            *([] if is_alone else [figure(score.gain.speed_up, score.gain.error), times(worst)]),
+            wording.two_decimals(stats.mean_accepted_length),
+            wording.percent(stats.acceptance_rate),
             *(map(wording.percent, of_the_drafters) if both else []),
         ]
 
 
-def _drafter(result: SettingResult, info: PairInfo) -> str:
-    """Who drafted with a setting."""
-    name = result.drafter
-    if name in ("auto", None):
-        name = who_drafted(result.by_drafter, info.drafter.kind if info.drafter else "ngram")
+def _drafter(score: Score, info: PairInfo) -> str:
+    """Who drafted."""
+    if not score.who.enabled:
+        return "-"
+    name: str = score.who.drafter
+    if name == AUTO:
+        name = who_drafted(score.stats.by_drafter, info.drafter.kind if info.drafter else NGRAM)
     name = wording.drafter(name)
-    return f"{name}, n-grams" if result.ngram and name != "n-grams" else name
+    return f"{name}, n-grams" if score.who.ngram and name != "n-grams" else name
 
 
 def _printable(line: str) -> str:

@@ -19,7 +19,7 @@ from statistics import fmean
 import msgspec
 
 from eaglechat import own_python
-from eaglechat.engine.bench.measure import PLAINLY, messages_of, order_of
+from eaglechat.engine.bench.looks import order_of
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.live import Live
@@ -29,7 +29,7 @@ from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.wire import cancelling
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import Sampling, Speculation
+from eaglechat.wire.protocol import PLAINLY, Sampling, Speculation
 from eaglechat.wire.records import Round
 
 _BUDGET_S = 3.0
@@ -103,7 +103,7 @@ def measure(wanted: FormsToMeasure) -> FormSpeeds | None:
         contenders = [("", pairs[0][1], PLAINLY), *((*pair, drafting) for pair in pairs)]
         measured = {name: list[Round]() for name, *_ in contenders}
         # One prompt, which stays in each KV cache: only generation is timed.
-        messages = messages_of(builtin_prompts()[0])
+        messages = builtin_prompts()[0].messages
         for turn in range(_MOST_TURNS):
             written = {}
             for name, pair, speculation in order_of(contenders, turn):

@@ -1,31 +1,45 @@
-"""The prompts that a bench measures: those built in, and a file's."""
+"""The prompts that are measured: those built in, and a file's."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.resources import files
 
-from eaglechat.wire.bench_records import BenchPrompt
+from eaglechat.wire.protocol import Message
 
 HEADING = "=== "
 """What the line before each prompt of a file begins with; its name follows."""
 
 
-def builtin_prompts() -> list[BenchPrompt]:
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt to measure. Its name heads a row of the tables."""
+
+    name: str
+    text: str
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation that asks it."""
+        return (Message(role="user", content=self.text),)
+
+
+def builtin_prompts() -> list[Prompt]:
     """One prompt for each of eight kinds of work."""
     return _prompts_in("prompts.txt")
 
 
-def copy_prompts() -> list[BenchPrompt]:
+def copy_prompts() -> list[Prompt]:
     """Prompts whose answers repeat much of the prompt: edits, corrections, quotations."""
     return _prompts_in("copies.txt")
 
 
-def _prompts_in(name: str) -> list[BenchPrompt]:
+def _prompts_in(name: str) -> list[Prompt]:
     text = files("eaglechat.engine.bench").joinpath(name).read_text(encoding="utf-8")
     return parse_prompts(text)
 
 
-def parse_prompts(text: str) -> list[BenchPrompt]:
+def parse_prompts(text: str) -> list[Prompt]:
     """The prompts of a file, each after a line `=== name`. A text that does not begin with such a
     line is one prompt.
 
@@ -38,7 +52,7 @@ def parse_prompts(text: str) -> list[BenchPrompt]:
         name, _, body = block.partition("\n")
         if not body.strip():
             raise ValueError(f"the prompt {name.strip()!r} is empty")
-        prompts.append(BenchPrompt(name.strip(), body.strip()))
+        prompts.append(Prompt(name.strip(), body.strip()))
     names = [prompt.name for prompt in prompts]
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled is not None:

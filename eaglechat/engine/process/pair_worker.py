@@ -6,10 +6,6 @@ It has a process of its own: a failed assertion inside llama.cpp ends that proce
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import partial
-
-import msgspec
 
 import eaglechat
 from eaglechat.engine.drafters.pairing import check_choice, check_pair
@@ -18,7 +14,6 @@ from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.llama.placement import memory
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.process import pipes
-from eaglechat.engine.process.bench_job import run_bench
 from eaglechat.engine.process.chat_job import rendered, write_reply
 from eaglechat.paths import expanded
 from eaglechat.wire.cancelling import check
@@ -27,7 +22,6 @@ from eaglechat.wire.errors import NoPairError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     AnsweredRequest,
-    Bench,
     Cancel,
     Chat,
     Hello,
@@ -61,10 +55,7 @@ class PairWorker(Worker):
         super().__init__(say)
         self._live: dict[int, Live] = {}
         """By the id of a reply that waits or is being written, what `set` can change of it."""
-        self._pairs: list[LoadedPair] = []
-        """The loaded pair; behind it the same pair again for each further setting that a bench
-        measures by turns."""
-        self._load_again: Callable[[], LoadedPair]
+        self._pair: LoadedPair | None = None
 
     def start(self) -> None:
         # Said here and not in `begin`: Hello comes before any answer to the first line.
@@ -101,8 +92,6 @@ class PairWorker(Worker):
                 write_reply(request, pair, live, self.say)
             finally:
                 del self._live[job.id]
-        elif isinstance(request, Bench):
-            run_bench(request, self._loaded(), self._others, self.say)
         elif isinstance(request, Render):
             self.say(rendered(request, self._loaded()))
         else:
@@ -113,8 +102,9 @@ class PairWorker(Worker):
         self._unload()
 
     def _unload(self) -> None:
-        while self._pairs:
-            self._pairs.pop().close()
+        pair, self._pair = self._pair, None
+        if pair is not None:
+            pair.close()
 
     def _load(self, request: Load, job: Job) -> None:
         def progress(stage: str, fraction: float) -> None:
@@ -127,24 +117,14 @@ class PairWorker(Worker):
         self._unload()
         files = [header.path for header in headers if header is not None]
         leave_out = tuple(dict.fromkeys((*workarounds.for_models(files), *request.leave_out)))
-        self._pairs.append(LoadedPair(headers, request.options, progress, leave_out))
-        info = self._pairs[0].info
+        self._pair = LoadedPair(headers, request.options, progress, leave_out)
         if request.crash:
             # The load crashed with more, and worked with this.
             workarounds.remember(files, leave_out, request.crash)
-        # The context size is fixed now: each further load would find less free memory for its own.
-        options = msgspec.structs.replace(request.options, n_ctx=info.n_ctx)
-        self._load_again = partial(LoadedPair, headers, options, leave_out=info.left_out)
-        self.say(Loaded(id=job.id, pair=info))
-
-    def _others(self, count: int) -> list[LoadedPair]:
-        """The loaded pair again, `count` times."""
-        while len(self._pairs) <= count:
-            self._pairs.append(self._load_again())
-        return self._pairs[1 : count + 1]
+        self.say(Loaded(id=job.id, pair=self._pair.info))
 
     def _loaded(self) -> LoadedPair:
         """Raises NoPairError."""
-        if not self._pairs:
+        if self._pair is None:
             raise NoPairError("no pair is loaded; load one first")
-        return self._pairs[0]
+        return self._pair

@@ -9,7 +9,6 @@ is measured again.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -20,8 +19,6 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from eaglechat.engine.bench.report import BenchReport
-from eaglechat.engine.bench.verdict import gain_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.paths import changing, write_atomically
 from eaglechat.settings.model import EngineSettings
@@ -217,18 +214,3 @@ class Speeds:
             write_atomically(
                 self._file, msgspec.json.format(msgspec.json.encode([*self._of.values()]))
             )
-
-
-def note_bench(speeds: Speeds, setup: Setup, report: BenchReport) -> None:
-    """Keep what a bench measured of each draft length, where it has no other setting with the same
-    one."""
-    lengths = Counter(result.n for result in report.settings)
-    found = []
-    for result in report.settings:
-        if result.n in (None, 0) or lengths[result.n] > 1:
-            continue
-        gain = gain_of(report, result)
-        if gain.error is not None:
-            length = AUTO if result.n == AUTO else int(result.n)
-            found.append(Gain(gain.speed_up, gain.error, length, "bench", time.time()))
-    speeds.note(setup, *found)

@@ -3,7 +3,6 @@ drafts in turn until it is certain which is faster, or time is up."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -14,11 +13,10 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Button, SelectionList, Static
 
-from eaglechat.chat.comparing import Asked, Comparison, Result, contenders
+from eaglechat.chat.compared import Result
+from eaglechat.chat.comparing import Asked, Comparison, contenders
 from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.engine.bench.measure import PLAINLY, messages_of
 from eaglechat.engine.bench.prompts import builtin_prompts
-from eaglechat.hub.local.speeds import Gain, setup_of
 from eaglechat.hub.units import format_seconds
 from eaglechat.links.base import ENGINE_DIED
 from eaglechat.tui.commands.bindings import bindings_of
@@ -30,7 +28,7 @@ from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import MUTED, Line
 from eaglechat.tui.widgets.tick_list import TickList
-from eaglechat.wire.protocol import AUTO, Hello, PairInfo, Speculation
+from eaglechat.wire.protocol import AUTO, PLAINLY, Hello, PairInfo, Speculation
 from eaglechat.words import comparing, wording
 from eaglechat.words.bars import bar
 from eaglechat.words.gain import figure
@@ -58,8 +56,8 @@ class CompareScreen(EagleScreen[Speculation]):
         self._asked, self._info, self._hello = asked, info, hello
         self._is_of_question = bool(asked.prompts)
         self._now = asked.terms.speculation
-        self._all = contenders(self._now, info, hello)
-        self._who = self._all[:1]
+        self._all = comparing.named(contenders(self._now, info, hello))
+        self._who = [*self._all][:1]
         self._comparison: Comparison
         self._result: Result | None = None
         """None until it is over."""
@@ -88,11 +86,12 @@ class CompareScreen(EagleScreen[Speculation]):
     def _start(self) -> None:
         asked = self._asked
         if not self._is_of_question:
-            shipped = {prompt.name: messages_of(prompt) for prompt in builtin_prompts()}
+            shipped = {prompt.name: prompt.messages for prompt in builtin_prompts()}
             asked = Asked(shipped, asked.terms, asked.plain_ms)
         self._result = None
         engine, hello = self._services.engine, self._hello
-        self._comparison = Comparison(engine, hello, asked, self._who, self._follow)
+        who = {comparing.name(PLAINLY): PLAINLY, **{name: self._all[name] for name in self._who}}
+        self._comparison = Comparison(engine, hello, asked, who, self._follow)
         self.query_one(TitleBar).show(state="measuring…")
         self._comparison.start()
         self._draw()
@@ -109,27 +108,14 @@ class CompareScreen(EagleScreen[Speculation]):
     def _ended(self) -> None:
         self._result = result = self._comparison.so_far()
         if result.scores:
-            self._note(result)
+            speeds, engine = self._services.pairs.speeds, self._services.settings.current.engine
+            result.note(
+                speeds, self._session.pair, engine, "race" if self._is_of_question else "bench"
+            )
             self._session.compared(result)
         self.query_one(TitleBar).show(state="")
         self.refresh_bindings()
         self._draw()
-
-    def _note(self, result: Result) -> None:
-        """Keep what was measured, for the menu."""
-        engine = self._services.settings.current.engine
-        for score in result.scores[1:]:
-            gain, who = score.gain, score.who
-            if score.is_drafted and gain.error is not None:
-                known = Gain(
-                    gain.speed_up,
-                    gain.error,
-                    who.n_draft_max,
-                    "race" if self._is_of_question else "bench",
-                    time.time(),
-                )
-                setup = setup_of(self._session.pair, engine, who.drafter)
-                self._services.pairs.speeds.note(setup, known)
 
     # What the keys do
 
@@ -159,7 +145,7 @@ class CompareScreen(EagleScreen[Speculation]):
         self._use(self._best)
 
     def action_let_auto(self) -> None:
-        self._use(msgspec.structs.replace(self._all[0], n_draft_max=AUTO))
+        self._use(msgspec.structs.replace(next(iter(self._all.values())), n_draft_max=AUTO))
 
     def _use(self, chosen: Speculation) -> None:
         """Draft so from now on. What the prompts of the program have shown holds for the pair, also
@@ -179,14 +165,16 @@ class CompareScreen(EagleScreen[Speculation]):
         self.refresh_bindings()
 
     def action_choose(self) -> None:
-        def compare(chosen: tuple[bool, tuple[Speculation, ...]]) -> None:
+        def compare(chosen: tuple[bool, tuple[str, ...]]) -> None:
             is_of_shipped, who = chosen
             self._is_of_question = not is_of_shipped
             self._who = list(who)
             self._start()
 
         can_choose = bool(self._asked.prompts)
-        self.open(ContendersDialog(self._all, self._who, self._is_of_question, can_choose), compare)
+        self.open(
+            ContendersDialog([*self._all], self._who, self._is_of_question, can_choose), compare
+        )
 
     def action_back(self) -> None:
         if self._result is None:
@@ -205,7 +193,7 @@ class CompareScreen(EagleScreen[Speculation]):
         comparison, result = self._comparison, self._result
         so_far = result or comparison.so_far()
         lines = [*self._lanes(so_far)]
-        if result is not None and result.n_prompts > 1:
+        if result is not None and len(result.prompts) > 1:
             lines += [Content(""), *self._by_prompt(result)]
         self.query_one("#lanes", Static).update(Content("\n").join(lines))
         self.query_one("#said", Line).show(self._said())
@@ -214,8 +202,8 @@ class CompareScreen(EagleScreen[Speculation]):
         if result is None:
             behind = comparison.written
             ahead = "".join(round_.text for round_ in comparison.leg.rounds)
-        elif result.best is not None and result.best.fork is not None:
-            behind = comparing.both_texts(result.best.who, result.best.fork)
+        elif result.best is not None:
+            behind = comparing.both_texts(result.best)
         mark = "▌" if ahead else ""
         self.query_one("#written", Static).update(
             Content.assemble(behind, (mark, "$primary"), (ahead, "$foreground-muted"))
@@ -250,7 +238,7 @@ class CompareScreen(EagleScreen[Speculation]):
         comparison = self._comparison
         if comparison.is_stopping:
             return "Stopping…"
-        now = f"{comparing.name(comparison.running)} writes"
+        now = f"{comparison.running} writes"
         if not comparison.leg.rounds and not comparison.heats:
             now = before_writing(comparison.loading, comparison.prefill)
         limit = plural(comparison.minutes, "minute")
@@ -266,19 +254,19 @@ class CompareScreen(EagleScreen[Speculation]):
     def _lanes(self, result: Result) -> Iterator[Content]:
         """A bar for each contender, as long as it was fast, and its figures."""
         comparison = self._comparison
-        scores = {one.who: one for one in result.scores}
-        names = {who: comparing.name(who) for who in comparison.who}
-        cells = max(map(cell_len, names.values()))
+        scores = {one.name: one for one in result.scores}
+        cells = max(map(cell_len, comparison.who))
         width = max(min(self.size.width, _WIDEST) - cells - _NUMBERS - 6, 4)
         fastest = max((one.tokens_per_second for one in scores.values()), default=0.0) or 1.0
-        for who, name in names.items():
-            is_writing = self._result is None and who == comparison.running
-            score = scores.get(who)
+        for name, who in comparison.who.items():
+            is_writing = self._result is None and name == comparison.running
+            score = scores.get(name)
             speed = score.tokens_per_second if score else 0.0
             numbers = f"{speed:5.1f} tok/s" if score else ""
             if score and who != PLAINLY:
                 gain = figure(score.gain.speed_up, score.gain.error)
-                kept = f"  kept {percent(score.accepted):>4}" if score.accepted is not None else ""
+                rate = score.stats.acceptance_rate
+                kept = f"  kept {percent(rate):>4}" if rate is not None else ""
                 numbers += f"  {gain:12}{kept}"
             style = "$foreground-muted" if who == PLAINLY else "$primary"
             yield Content.assemble(
@@ -290,24 +278,21 @@ class CompareScreen(EagleScreen[Speculation]):
 
     def _by_prompt(self, result: Result) -> Iterator[Content]:
         """What each prompt gains with the contender that is fastest there."""
-        names = list(result.scores[0].by_prompt)
-        cells = max(map(cell_len, names))
-        for name in names:
-            best = max(result.scores[1:], key=lambda one: one.by_prompt[name])
-            gain = figure(best.by_prompt[name], None)
-            yield Content.assemble(
-                f"  {name:{cells}}  {gain}", (f"  with {comparing.name(best.who)}", MUTED)
-            )
+        cells = max(map(cell_len, result.prompts))
+        for name in result.prompts:
+            best = max(result.scores[1:], key=lambda one: one.by_prompt[name].gain.speed_up)
+            gain = figure(best.by_prompt[name].gain.speed_up, None)
+            yield Content.assemble(f"  {name:{cells}}  {gain}", (f"  with {best.name}", MUTED))
 
 
-class ContendersDialog(EagleModal[tuple[bool, tuple[Speculation, ...]]]):
+class ContendersDialog(EagleModal[tuple[bool, tuple[str, ...]]]):
     """Chooses the prompts, and who is compared with plain decoding. Dismisses with whether the
     prompts are those of the program."""
 
     def __init__(
         self,
-        who: Sequence[Speculation],
-        chosen: Sequence[Speculation],
+        who: Sequence[str],
+        chosen: Sequence[str],
         is_of_question: bool,
         can_choose: bool,
     ) -> None:
@@ -321,9 +306,7 @@ class ContendersDialog(EagleModal[tuple[bool, tuple[Speculation, ...]]]):
             dialog.border_subtitle = clickable(
                 f"Space chooses, {TAB} and {ENTER} measure, {{dialog.back}} back"
             )
-            rows = [
-                (comparing.name(who), i, who in self._chosen) for i, who in enumerate(self._who)
-            ]
+            rows = [(who, i, who in self._chosen) for i, who in enumerate(self._who)]
             if self._can_choose:
                 prompts = f"with {len(builtin_prompts())} prompts, not your last question"
                 rows.append((prompts, _SHIPPED, not self._is_of_question))
@@ -336,7 +319,7 @@ class ContendersDialog(EagleModal[tuple[bool, tuple[Speculation, ...]]]):
         self.query_one("#contenders").focus()
 
     @property
-    def _ticked(self) -> tuple[bool, tuple[Speculation, ...]]:
+    def _ticked(self) -> tuple[bool, tuple[str, ...]]:
         ticked = sorted(self.query_one("#contenders", SelectionList).selected)
         is_of_shipped = _SHIPPED in ticked or not self._can_choose
         return is_of_shipped, tuple(self._who[i] for i in ticked if i != _SHIPPED)

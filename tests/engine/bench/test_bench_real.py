@@ -26,8 +26,9 @@ def test_bench_measures_the_builtin_pair(
     assert status == 0
     assert re.search(r"^bikes +\d+\.\d +\d", out, re.MULTILINE)
     assert "±" not in out
-    runs = {run["setting"]: run for run in json.loads(results.read_bytes())["report"]["runs"]}
-    assert set(runs) == {"plain", "0", "3", "auto"}
-    assert all(run["tokens"] == 24 for run in runs.values())
-    assert runs["3"]["n_accepted"] > 0
-    assert runs["plain"]["n_drafted"] == runs["0"]["n_drafted"] == 0
+    found = json.loads(results.read_bytes())
+    stats = {one["setting"]: one["stats"] for one in found["settings"]}
+    assert set(stats) == {"plain", "length 0", "length 3", "auto"}
+    assert found["tokens"] == 24
+    assert stats["length 3"]["accepted"] > 0
+    assert stats["plain"]["drafted"] == stats["length 0"]["drafted"] == 0

@@ -81,7 +81,7 @@ def test_a_line_that_is_not_understood_is_answered_under_its_id(
 
 
 WORDS = st.sampled_from(
-    ["type", "id", "load", "chat", "bench", "set", "cancel", "unload", "messages", "target"]
+    ["type", "id", "load", "chat", "render", "set", "cancel", "unload", "messages", "target"]
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | WORDS,

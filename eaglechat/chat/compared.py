@@ -1,0 +1,348 @@
+"""What a comparison measured: its heats, and what they say of each contender.
+
+Contenders have names; the first is the one that the others are compared with, plain decoding where
+the engine can decode plainly.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import expm1, log, sqrt
+from statistics import geometric_mean, median, stdev
+from typing import Literal
+
+from eaglechat.chat.recording import Recording
+from eaglechat.engine.bench.looks import LEVEL
+from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.speeds import Gain, Speeds, setup_of
+from eaglechat.settings.model import EngineSettings
+from eaglechat.wire.gain import MeasuredGain
+from eaglechat.wire.protocol import AUTO, Speculation
+from eaglechat.wire.records import FinishReason, Origin, Token, per_second
+from eaglechat.wire.stats import SpeculationStats
+from eaglechat.wire.student import student_t
+
+FEWEST_HEATS = 4
+
+
+@dataclass(frozen=True)
+class Fork:
+    """The first token at which two replies differ: its index, and its text in both, or its id if it
+    has no text. None: that reply ended before it."""
+
+    index: int
+    ours: str | int | None
+    plain: str | int | None
+    before: str = ""
+    """The reply up to there."""
+    ours_after: str = ""
+    plain_after: str = ""
+    """What both wrote from there on, in the heat in which they differ."""
+    prompt: str = ""
+
+
+@dataclass(frozen=True)
+class Leg:
+    """What one contender wrote in a heat, and the tokens and milliseconds that count."""
+
+    recording: Recording
+    tokens: int
+    ms: float
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A heat that all have finished. `start` is the place of its first token in the reply to the
+    prompt, `repeat` the pass over all prompts in which it ran."""
+
+    prompt: str
+    start: int
+    legs: Mapping[str, Leg]
+    repeat: int = 0
+
+
+@dataclass(frozen=True)
+class OnPrompt:
+    """A contender on one prompt."""
+
+    tokens: int
+    """Of the text that all wrote."""
+    ms: float
+    """In which the contender would have written as many: a last draft may exceed them."""
+    speeds: tuple[float, ...]
+    """Tokens per second in each pass over the prompts."""
+    gain: MeasuredGain
+    stats: SpeculationStats
+
+    @property
+    def tokens_per_second(self) -> float:
+        return per_second(self.tokens, self.ms) or 0.0
+
+
+@dataclass(frozen=True)
+class Score:
+    """How fast a contender was over all heats."""
+
+    name: str
+    who: Speculation
+    gain: MeasuredGain
+    """Its error is None after too few heats, and while the comparison goes on."""
+    by_prompt: Mapping[str, OnPrompt]
+    is_drafted: bool = True
+    """Whether it drafted at all, as far as the engine says."""
+    longest: int | None = None
+    """The longest draft of a round, in tokens; None if the engine does not report them."""
+    fork: Fork | None = None
+
+    @property
+    def tokens_per_second(self) -> float:
+        on = self.by_prompt.values()
+        return per_second(sum(one.tokens for one in on), sum(one.ms for one in on)) or 0.0
+
+    @cached_property
+    def stats(self) -> SpeculationStats:
+        return sum((one.stats for one in self.by_prompt.values()), SpeculationStats())
+
+    @property
+    def verdict(self) -> str:
+        """As of its gain; plain if nothing was drafted; early after too few heats."""
+        if self.gain.error is None:
+            return "early"
+        return self.gain.verdict if self.is_drafted else "plain"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a comparison measured."""
+
+    scores: tuple[Score, ...] = ()
+    """The one that the others are compared with first."""
+    tokens: int = 0
+    """Of the text that all wrote."""
+    n_heats: int = 0
+    verify_ms: Mapping[int, float] = field(default_factory=dict)
+    """Median milliseconds of the target's pass over so many rows, with a draft loaded."""
+    is_sampled: bool = True
+    """Whether that is another text than the reply to the question."""
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        return tuple(self.scores[0].by_prompt) if self.scores else ()
+
+    @property
+    def best(self) -> Score | None:
+        """The contender that drafted and was fastest; None if there was no heat."""
+
+        def rank(one: Score) -> tuple[float, bool]:
+            return one.gain.speed_up, one.who.n_draft_max == AUTO
+
+        return max(filter(_drafts, self.scores[1:]), key=rank, default=None)
+
+    @property
+    def is_certain(self) -> bool:
+        return self.best is not None and self.best.verdict not in {"early", "unclear"}
+
+    def note(
+        self, speeds: Speeds, pair: Pair, engine: EngineSettings, by: Literal["bench", "race"]
+    ) -> None:
+        """Keep what each draft length gained, where no other contender had the same one."""
+        lengths = Counter((one.who.drafter, one.who.n_draft_max) for one in self.scores[1:])
+        for score in filter(_drafts, self.scores[1:]):
+            gain, who = score.gain, score.who
+            is_only = lengths[who.drafter, who.n_draft_max] == 1
+            if score.is_drafted and gain.error is not None and is_only:
+                known = Gain(gain.speed_up, gain.error, who.n_draft_max, by, time.time())
+                speeds.note(setup_of(pair, engine, who.drafter), known)
+
+
+def _drafts(score: Score) -> bool:
+    return score.who.enabled and score.who.n_draft_max != 0
+
+
+def result_of(
+    heats: Sequence[Heat], who: Mapping[str, Speculation], level: float | None = LEVEL
+) -> Result:
+    """What these heats say. A wrong claim of the fastest contender has the probability `level`;
+    with None, no claim is made."""
+    if not heats:
+        return Result()
+    base, *others = who
+    of_prompts: dict[str, list[Heat]] = defaultdict(list)
+    for heat in heats:
+        of_prompts[heat.prompt].append(heat)
+    n_drafting = sum(who[name].n_draft_max != 0 for name in others)
+    each = None if level is None else level / max(n_drafting, 1)
+    widths: dict[int, list[float]] = defaultdict(list)
+    for heat in heats:
+        for name in others:
+            for round_ in heat.legs[name].recording.rounds:
+                if round_.timings.verify_ms is not None:
+                    widths[len(round_.drafted) + 1].append(round_.timings.verify_ms)
+    return Result(
+        tuple(_score(name, who[name], base, of_prompts, each) for name in who),
+        sum(heat.legs[base].tokens for heat in heats),
+        len(heats),
+        {width: median(times) for width, times in sorted(widths.items())},
+    )
+
+
+def _score(
+    name: str,
+    who: Speculation,
+    base: str,
+    of_prompts: Mapping[str, Sequence[Heat]],
+    level: float | None,
+) -> Score:
+    share = None if level is None else level / len(of_prompts)
+    by_prompt = {
+        prompt: _on_prompt(name, base, heats, share) for prompt, heats in of_prompts.items()
+    }
+    if len(by_prompt) == 1:
+        ((_, only),) = by_prompt.items()
+        gain = only.gain
+    else:
+        gain = _over_prompts([one.gain.speed_up for one in by_prompt.values()], level)
+    legs = [heat.legs[name].recording for heats in of_prompts.values() for heat in heats]
+    rounds = [round_ for leg in legs for round_ in leg.rounds]
+    is_unknown = any(token.origin is Origin.UNKNOWN for one in rounds for token in one.tokens)
+    return Score(
+        name,
+        who,
+        gain,
+        by_prompt,
+        is_drafted=is_unknown or any(leg.speculated for leg in legs),
+        longest=None if is_unknown else max((one.depth for one in rounds), default=0),
+        fork=_fork(of_prompts, name, base),
+    )
+
+
+def _on_prompt(name: str, base: str, heats: Sequence[Heat], level: float | None) -> OnPrompt:
+    times, by_repeat = [], dict[int, tuple[int, float]]()
+    for heat in heats:
+        leg, plain = heat.legs[name], heat.legs[base]
+        ms = leg.ms * plain.tokens / leg.tokens
+        times.append((plain.ms, ms))
+        tokens, before = by_repeat.get(heat.repeat, (0, 0.0))
+        by_repeat[heat.repeat] = tokens + plain.tokens, before + ms
+    speed_up = sum(one for one, _ in times) / (sum(other for _, other in times) or 1.0)
+    return OnPrompt(
+        sum(tokens for tokens, _ in by_repeat.values()),
+        sum(ms for _, ms in by_repeat.values()),
+        tuple(per_second(tokens, ms) or 0.0 for tokens, ms in by_repeat.values()),
+        MeasuredGain(speed_up, _error(times, level)),
+        sum((heat.legs[name].recording.stats for heat in heats), SpeculationStats()),
+    )
+
+
+def _over_prompts(gains: Sequence[float], level: float | None) -> MeasuredGain:
+    """Over several prompts, with the error of how much they differ: more heats of one are no
+    further prompts."""
+    gain = geometric_mean(gains)
+    if level is None:
+        return MeasuredGain(gain, None)
+    deviation = stdev(map(log, gains)) / sqrt(len(gains))
+    reach = student_t(len(gains) - 1, 1.0 - level / 2.0) * deviation
+    return MeasuredGain(gain, gain * expm1(min(reach, 3.0)))
+
+
+def _error(values: Sequence[tuple[float, float]], level: float | None) -> float | None:
+    """How far the ratio of the sums may be off, but for a share `level` of cases, by the jackknife:
+    how much it changes if one of the pairs is left out. None for too few."""
+    n = len(values)
+    if n < FEWEST_HEATS or level is None:
+        return None
+    all_of_one, all_of_other = (sum(column) for column in zip(*values, strict=True))
+    left_out = [(all_of_one - one) / (all_of_other - other) for one, other in values]
+    mean = sum(left_out) / n
+    spread = sqrt(sum((one - mean) ** 2 for one in left_out) * (n - 1) / n)
+    return student_t(n - 1, 1.0 - level / 2.0) * spread
+
+
+def _fork(of_prompts: Mapping[str, Sequence[Heat]], name: str, base: str) -> Fork | None:
+    """The first one of the first prompt that has one."""
+    for prompt, heats in of_prompts.items():
+        reply = ""
+        for heat in heats:
+            reply = reply if heat.start else ""
+            ours, plain = heat.legs[name].recording, heat.legs[base].recording
+            fork = first_fork(ours, plain)
+            if fork is not None:
+                shared = "".join(token.text for token in _tokens(ours)[: fork.index])
+                return replace(
+                    fork,
+                    index=heat.start + fork.index,
+                    before=reply + shared,
+                    ours_after=text_of(ours)[len(shared) :],
+                    plain_after=text_of(plain)[len(shared) :],
+                    prompt=prompt,
+                )
+            reply += text_of(plain)
+    return None
+
+
+def first_fork(reply: Recording, plain: Recording) -> Fork | None:
+    """The first token at which two recordings differ; None if there is none.
+
+    The end of a recording that was cut off (cancelled, or the length or context was used up) is not
+    a difference: it says nothing about the next token.
+    """
+    ours, theirs = _tokens(reply), _tokens(plain)
+    if any(token.id is None for token in (*ours, *theirs)):
+        return _fork_of_texts(reply, plain)
+    for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+        if one.id != other.id:
+            return Fork(index, _named(one), _named(other))
+    if len(ours) == len(theirs):
+        return None
+    shared = min(len(ours), len(theirs))
+    shorter, rest = (reply, theirs[shared:]) if len(ours) == shared else (plain, ours[shared:])
+    if not _ended_by_itself(shorter):
+        return None
+    more = _named(rest[0])
+    return Fork(shared, *((None, more) if shorter is reply else (more, None)))
+
+
+def _fork_of_texts(reply: Recording, plain: Recording) -> Fork | None:
+    """The same by text, for an engine that reports no ids and may send several tokens as one."""
+    ours, theirs = _tokens(reply), _tokens(plain)
+    one, other = text_of(reply), text_of(plain)
+    if one == other:
+        return None
+    pairs = enumerate(zip(one, other, strict=False))
+    shared = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+    for text, recording in (one, reply), (other, plain):
+        if shared == len(text) and not _ended_by_itself(recording):
+            return None
+    index, begin, end = _token_at(ours, shared)
+    _, _, end_of_other = _token_at(theirs, shared)
+    return Fork(index, one[begin:end] or None, other[begin:end_of_other] or None)
+
+
+def _token_at(tokens: Sequence[Token], place: int) -> tuple[int, int, int]:
+    """Index, start and end of the token that wrote the character at this place."""
+    begin = 0
+    for index, token in enumerate(tokens):
+        if place < begin + len(token.text):
+            return index, begin, begin + len(token.text)
+        begin += len(token.text)
+    return len(tokens), begin, begin
+
+
+def _ended_by_itself(recording: Recording) -> bool:
+    return recording.end is not None and recording.end.finish_reason is FinishReason.STOP
+
+
+def _tokens(recording: Recording) -> list[Token]:
+    return [token for round_ in recording.rounds for token in round_.tokens]
+
+
+def text_of(recording: Recording) -> str:
+    return "".join(token.text for token in _tokens(recording))
+
+
+def _named(token: Token) -> str | int | None:
+    return token.text or token.id

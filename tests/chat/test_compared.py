@@ -1,0 +1,189 @@
+"""What heats say: speeds, gains, their errors, and the claims that may be made of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from eaglechat.chat.compared import Heat, Leg, Result, result_of
+from eaglechat.engine.bench.looks import LEVEL, Looks, minutes_for, order_of
+from eaglechat.wire.protocol import AUTO, PLAINLY, Speculation
+from eaglechat.wire.records import FinishReason
+from eaglechat.words import comparing
+from tests.chat.records import plainly, recorded, round_of
+
+N_PROMPTS, HEATS, TOKENS, LIMIT_S = 8, 2, 64, 240.0
+PLAIN_RECORDING, DRAFTED = plainly(1, ms=1.0), recorded(round_of(1), reason=FinishReason.LENGTH)
+
+
+def contenders(*lengths: str) -> dict[str, Speculation]:
+    """By their lengths."""
+    whats = {one: one if one == AUTO else int(one) for one in lengths}
+    return {"plain": PLAINLY, **{one: Speculation(n_draft_max=n) for one, n in whats.items()}}
+
+
+def heat_of(prompt: str, repeat: int, ms: Mapping[str, float], start: int = 0) -> Heat:
+    legs = {
+        name: Leg(PLAIN_RECORDING if name == "plain" else DRAFTED, TOKENS, one)
+        for name, one in ms.items()
+    }
+    return Heat(prompt, start, legs, repeat)
+
+
+def simulated(rng: random.Random, truth: Mapping[str, float], spread: float) -> Result:
+    """Whole replies for four minutes at most, on a machine that drifts, is half as fast for a
+    minute, and has noise. What a contender gains varies between the prompts around `truth`, by
+    `spread`."""
+    began, drift, who = rng.uniform(-30.0, LIMIT_S), rng.uniform(-0.3, 0.3), contenders(*truth)
+    gains = [
+        {
+            "plain": 1.0,
+            **{name: gain * math.exp(rng.gauss(0.0, spread)) for name, gain in truth.items()},
+        }
+        for _ in range(N_PROMPTS)
+    ]
+    looks, heats, now, repeat = Looks(1), list[Heat](), 0.0, 0
+    while True:
+        for place in range(N_PROMPTS * HEATS):
+            prompt, ms = place // HEATS, dict[str, float]()
+            for name in order_of([*who], len(heats)):
+                busy = 0.5 if began <= now < began + 60.0 else 1.0
+                speed = 100.0 * busy * (1.0 + drift * now / LIMIT_S) * gains[prompt][name]
+                ms[name] = 1000.0 * TOKENS / speed / math.exp(rng.gauss(0.0, 0.05))
+                now += ms[name] / 1000.0
+                if now > LIMIT_S:
+                    return result_of(heats, who, looks.last())
+            heats.append(heat_of(f"{prompt}", repeat, ms, TOKENS * (place % HEATS)))
+        repeat += 1
+        if repeat == looks.next:
+            result = result_of(heats, who, looks.take())
+            if result.is_certain:
+                return result
+
+
+@pytest.mark.parametrize(
+    ("truth", "spread", "found"),
+    [
+        ({"1": 1.0, "3": 1.0, "8": 1.0, "auto": 1.0}, 0.02, ""),
+        ({"1": 1.0, "3": 1.0, "8": 1.0, "auto": 1.0}, 0.15, ""),
+        ({"3": 1.0}, 0.0, "same"),
+        ({"1": 0.82, "3": 0.78, "8": 0.55, "auto": 0.8}, 0.05, "slower"),
+        ({"1": 1.2, "3": 1.5, "8": 1.3, "auto": 1.4}, 0.1, "faster"),
+    ],
+)
+def test_of_400_benches_at_most_one_in_20_ends_with_a_false_verdict(
+    truth: dict[str, float], spread: float, found: str
+) -> None:
+    rng, verdicts, n_false = random.Random(1), Counter[str](), 0
+    for _ in range(400):
+        best = simulated(rng, truth, spread).best
+        assert best is not None
+        said, true = best.verdict, truth[best.name]
+        right = {"faster": true > 1.0, "slower": true < 1.0, "same": 0.95 <= true <= 1.05}
+        verdicts[said] += 1
+        n_false += not right.get(said, True)
+    assert n_false <= 20, verdicts
+    assert not found or verdicts[found] > 280, verdicts
+
+
+def measured(
+    speeds: Mapping[str, Mapping[str, float]], repeats: int = 2, noise: float = 0.003
+) -> Result:
+    """Speeds by prompt and contender, a little off in each heat."""
+    names = [name for name in next(iter(speeds.values())) if name != "plain"]
+    heats = [
+        heat_of(
+            prompt,
+            repeat,
+            {
+                name: 1000.0 * TOKENS / speed * (1 + noise * (-1) ** (repeat + part + place))
+                for place, (name, speed) in enumerate(by_name.items())
+            },
+            TOKENS * part,
+        )
+        for repeat in range(repeats)
+        for prompt, by_name in speeds.items()
+        for part in range(4)
+    ]
+    return result_of(heats, contenders(*names))
+
+
+@pytest.mark.parametrize(
+    ("chat", "code", "said"),
+    [
+        ({"1": 14, "3": 17}, {"1": 14, "3": 17.2}, "1.7x ±0.4 as fast as plain with length 3. Of"),
+        ({"1": 13.9, "auto": 14}, {"1": 13.9, "auto": 14}, "as fast as plain with auto. Of"),
+        # Two prompts that differ are no evidence for others, however exact each of them is.
+        ({"1": 7, "3": 5}, {"1": 12, "3": 17},
+         "Can't tell: 1x ±18 as fast as plain with length 3. Code: 1.70x ±0.02 as fast as plain; "
+         "chat: slower than plain. Of 1024 tokens of each, over 2 prompts; "),
+        ({"1": 7, "3": 5}, {"1": 7, "3": 5}, "0.70x ±0.01 as fast as plain with length 1. Of"),
+        ({"1": 10.05, "3": 9}, {"1": 10.05, "3": 8}, "Same as plain with length 1. Of"),
+        ({"auto": 10.05, "3": 9}, {"auto": 10.05, "3": 8}, "Same as plain with auto. "),
+    ],
+)  # fmt: skip
+def test_the_sentence_claims_no_noise(
+    chat: dict[str, float], code: dict[str, float], said: str
+) -> None:
+    result = measured({"chat": {"plain": 10, **chat}, "code": {"plain": 10, **code}})
+    names = {name: f"length {name}" for name in ("1", "3")}
+    scores = tuple(
+        dataclasses.replace(one, name=names.get(one.name, one.name)) for one in result.scores
+    )
+    assert said in comparing.sentence(dataclasses.replace(result, scores=scores))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.003, 0.1])
+def test_auto_is_not_advised_where_another_length_was_measured_as_faster(noise: float) -> None:
+    best = measured({"chat": {"plain": 10.0, "1": 10.9, "auto": 10.8}}, noise=noise).best
+    assert best is not None
+    assert best.name == "1"
+
+
+def test_without_a_draft_length_that_drafts_nothing_is_best() -> None:
+    assert measured({"chat": {"plain": 10.0}}).best is None
+    assert measured({"chat": {"plain": 10.0, "0": 10.0}}).best is None
+
+
+def test_a_contender_has_its_speed_in_each_repeat() -> None:
+    result = measured({"chat": {"plain": 10.0, "3": 15.0}}, repeats=3, noise=0.0)
+    (_, three) = result.scores
+    assert three.by_prompt["chat"].speeds == pytest.approx([15.0] * 3)
+    assert three.tokens_per_second == pytest.approx(15.0)
+    assert three.stats.verify_steps == 12
+    assert result.verify_ms == {3: 9.0}
+
+
+def test_a_last_draft_that_exceeds_the_heat_is_no_gain() -> None:
+    """Both wrote a token in the same time."""
+    legs = {"plain": Leg(PLAIN_RECORDING, 20, 200.0), "3": Leg(DRAFTED, 23, 230.0)}
+    result = result_of([Heat("q", 0, legs)], contenders("3"))
+    assert result.scores[1].gain.speed_up == pytest.approx(1.0)
+
+
+def test_repeats_of_one_prompt_are_no_further_prompts() -> None:
+    """What differs between two prompts is not known better after a thousand repeats."""
+    speeds = {"a": {"plain": 10.0, "3": 12.5}, "b": {"plain": 10.0, "3": 16.7}}
+    best = measured(speeds, repeats=1000).best
+    assert best is not None
+    assert best.verdict == "unclear"
+
+
+def test_all_looks_share_one_error_probability() -> None:
+    looks, shares, due = Looks(3), [], []
+    for _ in range(10):
+        due.append(looks.next)
+        shares.append(looks.take())
+    assert due[:4] == [3, 6, 12, 24]
+    assert sum(shares) + looks.last() == pytest.approx(LEVEL)
+    assert looks.last() > LEVEL / 2
+
+
+def test_a_slow_model_gets_the_time_of_two_passes() -> None:
+    assert minutes_for(1000, None, 4) == minutes_for(1000, 10.0, 4) == 4
+    assert minutes_for(5000, 200.0, 4) == 34
