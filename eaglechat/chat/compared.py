@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import expm1, log, sqrt
-from statistics import geometric_mean, median, stdev
+from statistics import geometric_mean, stdev
 from typing import Literal
 
 from eaglechat.chat.recording import Recording
@@ -53,11 +53,21 @@ class Leg:
     tokens: int
     ms: float
 
+    @cached_property
+    def is_unknown(self) -> bool:
+        """Whether the engine does not say what was drafted."""
+        return any(token.origin is Origin.UNKNOWN for token in _tokens(self.recording))
+
+    @cached_property
+    def longest(self) -> int:
+        """The longest draft of a round, in tokens."""
+        return max((round_.depth for round_ in self.recording.rounds), default=0)
+
 
 @dataclass(frozen=True)
 class Heat:
     """A heat that all have finished. `start` is the place of its first token in the reply to the
-    prompt, `repeat` the pass over all prompts in which it ran."""
+    prompt. Heats with the same `repeat` are one measurement: a reply, if replies are whole."""
 
     prompt: str
     start: int
@@ -74,13 +84,18 @@ class OnPrompt:
     ms: float
     """In which the contender would have written as many: a last draft may exceed them."""
     speeds: tuple[float, ...]
-    """Tokens per second in each pass over the prompts."""
+    """Tokens per second in each repeat."""
     gain: MeasuredGain
-    stats: SpeculationStats
+    recordings: tuple[Recording, ...]
+    """Of its heats."""
 
     @property
     def tokens_per_second(self) -> float:
         return per_second(self.tokens, self.ms) or 0.0
+
+    @cached_property
+    def stats(self) -> SpeculationStats:
+        return sum((one.stats for one in self.recordings), SpeculationStats())
 
 
 @dataclass(frozen=True)
@@ -124,8 +139,6 @@ class Result:
     tokens: int = 0
     """Of the text that all wrote."""
     n_heats: int = 0
-    verify_ms: Mapping[int, float] = field(default_factory=dict)
-    """Median milliseconds of the target's pass over so many rows, with a draft loaded."""
     is_sampled: bool = True
     """Whether that is another text than the reply to the question."""
 
@@ -176,17 +189,10 @@ def result_of(
         of_prompts[heat.prompt].append(heat)
     n_drafting = sum(who[name].n_draft_max != 0 for name in others)
     each = None if level is None else level / max(n_drafting, 1)
-    widths: dict[int, list[float]] = defaultdict(list)
-    for heat in heats:
-        for name in others:
-            for round_ in heat.legs[name].recording.rounds:
-                if round_.timings.verify_ms is not None:
-                    widths[len(round_.drafted) + 1].append(round_.timings.verify_ms)
     return Result(
         tuple(_score(name, who[name], base, of_prompts, each) for name in who),
         sum(heat.legs[base].tokens for heat in heats),
         len(heats),
-        {width: median(times) for width, times in sorted(widths.items())},
     )
 
 
@@ -206,16 +212,16 @@ def _score(
         gain = only.gain
     else:
         gain = _over_prompts([one.gain.speed_up for one in by_prompt.values()], level)
-    legs = [heat.legs[name].recording for heats in of_prompts.values() for heat in heats]
-    rounds = [round_ for leg in legs for round_ in leg.rounds]
-    is_unknown = any(token.origin is Origin.UNKNOWN for one in rounds for token in one.tokens)
+    legs = [heat.legs[name] for heats in of_prompts.values() for heat in heats]
+    is_unknown = any(leg.is_unknown for leg in legs)
     return Score(
         name,
         who,
-        gain,
+        # Plain decoding is as fast as itself.
+        gain if name != base else MeasuredGain(gain.speed_up, None),
         by_prompt,
-        is_drafted=is_unknown or any(leg.speculated for leg in legs),
-        longest=None if is_unknown else max((one.depth for one in rounds), default=0),
+        is_drafted=is_unknown or any(leg.recording.speculated for leg in legs),
+        longest=None if is_unknown else max(leg.longest for leg in legs),
         fork=_fork(of_prompts, name, base),
     )
 
@@ -234,7 +240,7 @@ def _on_prompt(name: str, base: str, heats: Sequence[Heat], level: float | None)
         sum(ms for _, ms in by_repeat.values()),
         tuple(per_second(tokens, ms) or 0.0 for tokens, ms in by_repeat.values()),
         MeasuredGain(speed_up, _error(times, level)),
-        sum((heat.legs[name].recording.stats for heat in heats), SpeculationStats()),
+        tuple(heat.legs[name].recording for heat in heats),
     )
 
 

@@ -73,6 +73,8 @@ class Asked:
     """Whether each reply is written to its end, at most `max_tokens`, before the next prompt."""
     repeats: int | None = None
     """Passes over all prompts; None: until it can tell."""
+    fewest_repeats: int = 1
+    """Before it can tell, of whole replies."""
     minutes: float | None = None
     """The longest time; None: as long as a few looks take."""
 
@@ -89,7 +91,7 @@ def contenders(now: Speculation, info: PairInfo, hello: Hello) -> list[Speculati
     nothing would be drafted."""
     can, of = hello.can, partial(msgspec.structs.replace, now, enabled=True)
     if not can.draft_length:
-        return [of()]
+        return [of(n_draft_max=now.n_draft_max or N_DRAFT_MAX_DEFAULT)]
     length = now.n_draft_max or (AUTO if can.own else N_DRAFT_MAX_DEFAULT)
     drafter = AUTO if now.drafter == "none" else now.drafter
     found = [of(n_draft_max=length, drafter=drafter)]
@@ -145,7 +147,7 @@ class Comparison:
         each = self._in_a_row * n_prompts
         first = FIRST_LOOK if self._goes_on else _FIRST_LOOK_AT_SERVER
         # As many heats of each prompt.
-        self._looks = Looks(1 if is_whole else ceil(first / each))
+        self._looks = Looks(asked.fewest_repeats if is_whole else ceil(first / each))
         self.result: Result | None = None
         """None until it is over."""
         self._so_far = Result()
@@ -158,7 +160,7 @@ class Comparison:
                 least, written = _MINUTES_OF_WHOLE_REPLIES, n_prompts * limit
             self.minutes = minutes_for(written * len(who), asked.plain_ms, least)
         self._ends_at = 0.0
-        self._engine, self._asked = engine, asked
+        self._engine, self.asked = engine, asked
         self._seed, self._changed = asked.terms.sampling.draw_seed(), changed
         self._begun: dict[str, tuple[int, ...]] = {}
         """The tokens of the reply to each prompt that all continue."""
@@ -188,9 +190,9 @@ class Comparison:
     @property
     def share(self) -> float | None:
         """Of the passes that were asked for, the share that is over; None: until it can tell."""
-        if self._asked.repeats is None:
+        if self.asked.repeats is None:
             return None
-        return (self._repeat + self._place / len(self._names)) / self._asked.repeats
+        return (self._repeat + self._place / len(self._names)) / self.asked.repeats
 
     @property
     def written(self) -> str:
@@ -208,7 +210,7 @@ class Comparison:
         return self.result or self._so_far
 
     def _measured(self, level: float | None) -> Result:
-        is_sampled = self._asked.terms.sampling.temperature > 0.0
+        is_sampled = self.asked.terms.sampling.temperature > 0.0
         return replace(result_of(self.heats, self.who, level), is_sampled=is_sampled)
 
     def _end(self, result: Result | None = None) -> None:
@@ -221,8 +223,8 @@ class Comparison:
 
     def _pass_ended(self) -> None:
         """End if that was enough."""
-        if self._asked.repeats or len(self.who) == 1:
-            if self._repeat >= (self._asked.repeats or _REPEATS_ALONE):
+        if self.asked.repeats or len(self.who) == 1:
+            if self._repeat >= (self.asked.repeats or _REPEATS_ALONE):
                 self._end()
         elif self._repeat == self._looks.next:
             result = self._measured(self._looks.take())
@@ -235,7 +237,7 @@ class Comparison:
             self._left = order_of([*self.who], len(self.heats))
         self.running = self._left.pop(0)
         seed = (self._seed + len(self.heats)) % (SEED_LIMIT + 1)
-        terms = self._asked.terms
+        terms = self.asked.terms
         self.leg = Recording(
             msgspec.structs.replace(
                 terms,
@@ -248,7 +250,7 @@ class Comparison:
         self._is_full, self.loading, self.prefill = False, None, None
         self._request_id = self._engine.request(
             self.leg.terms.to_chat(
-                self._asked.prompts[self.prompt], self._begun.get(self.prompt, ())
+                self.asked.prompts[self.prompt], self._begun.get(self.prompt, ())
             ),
             self._heard,
         )
@@ -314,7 +316,8 @@ class Comparison:
     def _heat_ended(self) -> None:
         plain, prompt = self.legs[self._base].recording, self.prompt
         begun = self._begun.get(prompt, ())
-        self.heats.append(Heat(prompt, len(begun), self.legs, self._repeat))
+        repeat = self._repeat if self.asked.whole_replies else len(self.heats)
+        self.heats.append(Heat(prompt, len(begun), self.legs, repeat))
         self.legs = {}
         assert plain.end is not None
         is_room = len(begun) + 2 * self.heat_tokens <= self._limit
@@ -322,7 +325,7 @@ class Comparison:
         ids = plain.ids if goes_on and is_room else None
         self._begun[prompt] = (*begun, *ids) if ids else ()
         self._heats_of_prompt += 1
-        if self._asked.whole_replies:
+        if self.asked.whole_replies:
             is_next = not self._begun[prompt]
         else:
             is_next = self._heats_of_prompt == self._in_a_row

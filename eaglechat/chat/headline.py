@@ -33,6 +33,8 @@ class Headline:
     """Tokens per second of plain decoding, where it was measured; a plain reply's own."""
     of: str = ""
     """The quantisation that decodes plainly; empty if it is not known."""
+    most: float | None = None
+    """The most that drafting can gain here, if that is known."""
 
     @property
     def verdict(self) -> GainVerdict | None:

@@ -25,7 +25,7 @@ from eaglechat.engine.llama.placement import (
 )
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context, memory_need
-from eaglechat.hub.local import library
+from eaglechat.hub.local import library, passes
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary, inspect
 from eaglechat.hub.units import format_bytes
@@ -137,6 +137,8 @@ class Doctor:
         """llama.cpp's; none if it could not be loaded."""
         self._lent: list[Device] = []
         """Those of the RPC servers."""
+        self._quantisations: list[str] = []
+        """Those with which drafting could gain more."""
         self._targets: list[tuple[Pair, GGUFHeader]] = []
         """The pairs whose target is here."""
 
@@ -268,7 +270,7 @@ class Doctor:
 
     def pairs(self) -> Iterator[str]:
         remembered = PairLibrary(paths.state_dir())
-        known = remembered.pairs()
+        known, timed = remembered.pairs(), passes.measured(paths.state_dir())
         for index, pair in enumerate(known):
             status = inspect(pair)
             if index < _MOST_PAIRS:
@@ -276,7 +278,17 @@ class Doctor:
                 context = ""
                 if status.loaded_target is not None:
                     context = f"; {self._context(status.loaded_target, status.draft)}"
+                    if found := timed.get(str(status.loaded_target.path)):
+                        context += f"; at most {found.most:.1f}x as fast as plain here"
                 yield f"{pair.name}: {status.problem or f'can run, {drafts}'}{context}"
+            if status.loaded_target is not None:
+                path = str(status.loaded_target.path)
+                if found := passes.better(path, timed):
+                    self._quantisations.append(
+                        f"{pair.name} can be at most {timed[path].most:.1f}x as fast as plain in "
+                        f"{timed[path].quantization}; the same model in {found.quantization} "
+                        f"{found.most:.1f}x, as both were timed when they were loaded"
+                    )
             if status.target is not None:
                 self._targets.append((status.pair, status.target))
             # A pair whose files were moved or not installed is told above, and nothing is broken.
@@ -359,6 +371,7 @@ class Doctor:
             )
         has_gpu = any(device.is_gpu for device in self._devices)
         yield from faster.advice(has_gpu, backend.backends(), self._targets)
+        yield from self._quantisations
 
 
 def _look_at(given: Sequence[Path]) -> int:

@@ -15,7 +15,7 @@ from eaglechat.cli import options
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import CommandError, complain
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine, machine_of
-from eaglechat.hub.local import bandwidth
+from eaglechat.hub.local import bandwidth, passes
 from eaglechat.links.base import (
     ENGINE_DIED,
     FINAL,
@@ -189,6 +189,8 @@ class CommandEngine:
         *_, loaded = self.ask(load, Waiting())
         assert isinstance(loaded, Loaded)
         bandwidth.note(paths.state_dir(), loaded.pair.bandwidth)
+        if not self._settings.engine.command:
+            passes.note(paths.state_dir(), loaded.pair)
         return loaded.pair
 
     def _target(self, pair: Pair) -> str:

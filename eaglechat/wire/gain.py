@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +23,16 @@ def verdict_of(speed_up: float, error: float | None) -> GainVerdict:
     if low > 1.0:
         return "faster"
     return "slower" if high < 1.0 else "unclear"
+
+
+def most(verify_ms: Mapping[int, float], longest: int) -> float | None:
+    """How many times as fast as plain decoding drafts of up to `longest` tokens can be: with one
+    that costs nothing and is always right, a round writes as many tokens as it has rows.
+    `verify_ms` has the times of passes by rows; None if those of one row or of more are not
+    known."""
+    one = verify_ms.get(1)
+    rows = [n for n in verify_ms if 1 < n <= longest + 1]
+    return max(n * one / verify_ms[n] for n in rows) if one and rows else None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat.wire.capabilities import Capabilities, Memory
+from eaglechat.wire.gain import most
 from eaglechat.wire.load_options import LeaveOut, LoadOptions
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
@@ -328,6 +329,8 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     plain_ms: float | None = None
     """Milliseconds of a plain pass in a short context, timed during the load; None if it was
     not."""
+    verify_ms: dict[int, float] = {}
+    """Milliseconds of passes of the target by the number of their rows, timed during the load."""
     bandwidth: Bandwidth | None = None
     """None if it was not timed, and for a target that is small, or partly on GPUs."""
     speculation_off: str | None
@@ -345,6 +348,13 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     def drafter(self) -> DrafterInfo | None:
         """The first; a reply may be drafted by another."""
         return self.drafters[0] if self.drafters else None
+
+    def most(self, n_draft_max: int | Auto) -> float | None:
+        """How many times as fast as plain decoding drafts of this length can be here; None if that
+        was not timed."""
+        longest = max((one.longest for one in self.drafters), default=N_DRAFT_MAX_LIMIT)
+        n = longest if n_draft_max == AUTO else min(n_draft_max, longest)
+        return most(self.verify_ms, n)
 
     @property
     def draft(self) -> ModelInfo | None:

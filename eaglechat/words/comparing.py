@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import geometric_mean
 from typing import Any
 
 from eaglechat.chat.compared import FEWEST_HEATS, Fork, OnPrompt, Result, Score
-from eaglechat.wire.protocol import AUTO, Speculation
-from eaglechat.wire.records import NGRAM
+from eaglechat.wire.capabilities import Capabilities
+from eaglechat.wire.gain import MeasuredGain
+from eaglechat.wire.protocol import AUTO, PLAINLY, Speculation
+from eaglechat.wire.records import NGRAM, per_second
+from eaglechat.wire.stats import SpeculationStats
 from eaglechat.words import wording
 from eaglechat.words.gain import as_far_as_known, figure
 from eaglechat.words.wording import drafter, plural, visible
 
+AS_STARTED = "as started"
+"""The name of the drafting of a server that takes no draft length."""
 _FORK_EXCERPT = 24
 """Characters of the text around the first difference between two replies."""
 
@@ -26,9 +32,11 @@ def name(who: Speculation) -> str:
     return how if who.drafter == AUTO else f"{drafter(who.drafter)} {how}"
 
 
-def named(contenders: Sequence[Speculation]) -> dict[str, Speculation]:
-    """The contenders by name. Shapes and n-grams are in the names if they differ: `tree length 8`,
-    `auto + n-grams`."""
+def named(contenders: Sequence[Speculation], can: Capabilities) -> dict[str, Speculation]:
+    """The contenders by name, on an engine that can do this. Shapes and n-grams are in the names if
+    they differ: `tree length 8`, `auto + n-grams`."""
+    if not can.draft_length:
+        return {name(who) if who == PLAINLY else AS_STARTED: who for who in contenders}
     drafting = [who for who in contenders if who.enabled and who.n_draft_max != 0]
     differ_in_shape = len({who.shape for who in drafting}) > 1
     differ_in_ngram = len({who.ngram for who in drafting}) > 1
@@ -52,9 +60,9 @@ def sentence(result: Result) -> str:
         return f"Too early to tell: {heats} of at least {FEWEST_HEATS}."
     if best.verdict == "plain":
         return wording.sentence(f"{best.name} drafted nothing here: both decoded plainly")
-    gain = wording.sentence(
-        as_far_as_known(best.gain.speed_up, best.gain.error, f"with {best.name}")
-    )
+    how = "the server's own drafting" if best.name == AS_STARTED else best.name
+    found = as_far_as_known(best.gain.speed_up, best.gain.error, f"with {how}")
+    gain = wording.sentence(found)
     other = ", another text than the reply's" if result.is_sampled else ""
     if len(result.prompts) > 1:
         other = f", over {plural(len(result.prompts), 'prompt')}"
@@ -65,46 +73,61 @@ def sentence(result: Result) -> str:
 
 def _apart(result: Result, best: Score) -> str:
     """For which prompts the best contender of each gains or loses, where all together do not."""
-    faster: list[tuple[str, Score]] = []
-    slower = []
-    for prompt in result.prompts:
-        own = max(result.scores[1:], key=lambda one: one.by_prompt[prompt].gain.speed_up)
-        verdict = own.by_prompt[prompt].gain.verdict
-        if verdict == "faster":
-            faster.append((prompt, own))
-        elif verdict == "slower":
-            slower.append(prompt)
+    own = {
+        prompt: max((one.by_prompt[prompt].gain for one in result.scores[1:]), key=_speed_up)
+        for prompt in result.prompts
+    }
+    faster = [prompt for prompt, gain in own.items() if gain.verdict == "faster"]
+    slower = [prompt for prompt, gain in own.items() if gain.verdict == "slower"]
     said = []
     if faster and best.verdict != "faster":
-        gains = [own.by_prompt[prompt].gain for prompt, own in faster]
-        most = max(gains, key=lambda gain: gain.speed_up)
-        up_to = "up to " if len(gains) > 1 else ""
+        most = max((own[prompt] for prompt in faster), key=_speed_up)
+        up_to = "up to " if len(faster) > 1 else ""
         times = f"{up_to}{figure(most.speed_up, most.error)} as fast as plain"
-        said.append(f"{_prompts([prompt for prompt, _ in faster])}: {times}")
+        said.append(f"{_prompts(faster)}: {times}")
     if slower and best.verdict != "slower":
         said.append(f"{_prompts(slower)}: slower than plain")
     return f" {wording.sentence('; '.join(said))}" if said else ""
 
 
-def in_json(result: Result) -> dict[str, Any]:
-    """The figures of a result for `bench --json`."""
+def _speed_up(gain: MeasuredGain) -> float:
+    return gain.speed_up
+
+
+def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
+    """The figures of a result for `bench --json`. `categories` are those of the prompts by
+    name."""
+    by_category: dict[str, list[str]] = {}
+    for prompt in result.prompts:
+        by_category.setdefault(categories[prompt], []).append(prompt)
 
     def figures(on: OnPrompt | Score) -> dict[str, Any]:
-        stats = on.stats
         return {
             "tokens_per_second": on.tokens_per_second,
             "speed_up": on.gain.speed_up,
             "error": on.gain.error,
-            "accepted_of_drafted": stats.accepted / stats.drafted if stats.drafted else None,
-            "accepted_of_tested": stats.acceptance_rate,
-            "mean_accepted_length": stats.mean_accepted_length,
-            "stats": stats,
+            **_acceptance(on.stats),
+            "stats": on.stats,
+        }
+
+    def of_category(category: str, score: Score) -> dict[str, Any]:
+        on = [score.by_prompt[prompt] for prompt in by_category[category]]
+        ms = sum(one.ms for one in on)
+        return {
+            "category": category,
+            "setting": score.name,
+            "samples": len(on),
+            "tokens_per_second": per_second(sum(one.tokens for one in on), ms),
+            "speed_up": geometric_mean(one.gain.speed_up for one in on),
+            **_acceptance(sum((one.stats for one in on), SpeculationStats())),
         }
 
     return {
         "tokens": result.tokens,
         "heats": result.n_heats,
-        "verify_ms": result.verify_ms,
+        "summary": [
+            of_category(category, score) for category in by_category for score in result.scores
+        ],
         "settings": [
             {
                 "setting": score.name,
@@ -118,6 +141,15 @@ def in_json(result: Result) -> dict[str, Any]:
             }
             for score in result.scores
         ],
+    }
+
+
+def _acceptance(stats: SpeculationStats) -> dict[str, float | None]:
+    """By both definitions that are in use."""
+    return {
+        "accepted_of_drafted": stats.accepted / stats.drafted if stats.drafted else None,
+        "accepted_of_tested": stats.acceptance_rate,
+        "mean_accepted_length": stats.mean_accepted_length,
     }
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from eaglechat.hub.local import passes
 from eaglechat.wire.gain import verdict_of
+from eaglechat.wire.protocol import AUTO
 from eaglechat.words.wording import ago
 
 if TYPE_CHECKING:
-    # At run time this would bring the bench.
+    from pathlib import Path
+
     from eaglechat.hub.local.speeds import Gain
+    from eaglechat.wire.protocol import PairInfo
 
 
 def in_words(speed_up: float, error: float | None, how: str = "") -> str:
@@ -37,6 +41,18 @@ def measured_here(gain: Gain, now: float) -> str:
     """The same, with what measured it and when; `now` is in seconds since 1970."""
     by = {"bench": "bench", "race": "Compare", "replies": f"mean of {gain.replies} replies"}
     return f"{in_words(gain.speed_up, gain.error)} ({by[gain.by]}, {ago(gain.at, now)})"
+
+
+def at_most(info: PairInfo, state_dir: Path) -> str:
+    """How much drafting can gain with a pair here, and what would raise that; empty if it was not
+    timed."""
+    most = info.most(AUTO)
+    if most is None:
+        return ""
+    said = f"At most {most:.1f}x as fast as plain here, with a draft that is always right and free"
+    better = passes.better(info.target.path, passes.measured(state_dir))
+    raised = f"; the same model in {better.quantization}: {better.most:.1f}x" if better else ""
+    return f"{said}{raised}."
 
 
 def figure(speed_up: float, error: float | None) -> str:

@@ -28,7 +28,8 @@ def in_short(headline: Headline) -> str:
         return f"same as {plain}"
     if verdict == "unclear":
         return f"can't tell yet: {figure(headline.gain.speed_up, headline.gain.error)}"
-    return f"{times(headline)} {plain}{_slower(headline)}"
+    said = f"{times(headline)} {plain}{_slower(headline)}"
+    return ", ".join(filter(None, (said, of_most(headline))))
 
 
 def times(headline: Headline) -> str:
@@ -36,6 +37,15 @@ def times(headline: Headline) -> str:
     if headline.gain is None or headline.verdict not in ("faster", "slower"):
         return ""
     return figure(headline.gain.speed_up, headline.gain.error).split()[0]
+
+
+def of_most(headline: Headline) -> str:
+    """`of 2.3x at most here`; empty if that is not known, and beside a gain that it says nothing
+    of."""
+    gain, most = headline.gain, headline.most
+    if gain is None or most is None or headline.verdict != "faster" or most <= gain.speed_up:
+        return ""
+    return f"of {most:.1f}x at most here"
 
 
 def beside_times(headline: Headline) -> str:

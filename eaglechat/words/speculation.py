@@ -25,7 +25,7 @@ def _said(session: ChatSession, numbers: Numbers) -> Iterator[tuple[str, str]]:
         return
     known = numbers.headline
     said = f"{headline.times(known)} {headline.beside_times(known)}".strip()
-    yield "speed", ", ".join(filter(None, (said, headline.speed(known))))
+    yield "speed", ", ".join(filter(None, (said, headline.of_most(known), headline.speed(known))))
     if plain := headline.plain_speed(known):
         yield "plain", f"{plain}, measured in plain rounds of this reply"
     yield "kept", numbers.unreported or _kept(numbers.reply)

@@ -76,19 +76,19 @@ def simulated(rng: random.Random, truth: Mapping[str, float], spread: float) -> 
         ({"1": 1.2, "3": 1.5, "8": 1.3, "auto": 1.4}, 0.1, "faster"),
     ],
 )
-def test_of_400_benches_at_most_one_in_20_ends_with_a_false_verdict(
+def test_of_200_benches_at_most_one_in_20_ends_with_a_false_verdict(
     truth: dict[str, float], spread: float, found: str
 ) -> None:
     rng, verdicts, n_false = random.Random(1), Counter[str](), 0
-    for _ in range(400):
+    for _ in range(200):
         best = simulated(rng, truth, spread).best
         assert best is not None
         said, true = best.verdict, truth[best.name]
         right = {"faster": true > 1.0, "slower": true < 1.0, "same": 0.95 <= true <= 1.05}
         verdicts[said] += 1
         n_false += not right.get(said, True)
-    assert n_false <= 20, verdicts
-    assert not found or verdicts[found] > 280, verdicts
+    assert n_false <= 10, verdicts
+    assert not found or verdicts[found] > 140, verdicts
 
 
 def measured(
@@ -116,12 +116,12 @@ def measured(
 @pytest.mark.parametrize(
     ("chat", "code", "said"),
     [
-        ({"1": 14, "3": 17}, {"1": 14, "3": 17.2}, "1.7x ±0.4 as fast as plain with length 3. Of"),
+        ({"1": 14, "3": 17}, {"1": 14, "3": 17.2}, "1.7x ±0.3 as fast as plain with length 3. Of"),
         ({"1": 13.9, "auto": 14}, {"1": 13.9, "auto": 14}, "as fast as plain with auto. Of"),
         # Two prompts that differ are no evidence for others, however exact each of them is.
         ({"1": 7, "3": 5}, {"1": 12, "3": 17},
-         "Can't tell: 1x ±18 as fast as plain with length 3. Code: 1.70x ±0.02 as fast as plain; "
-         "chat: slower than plain. Of 1024 tokens of each, over 2 prompts; "),
+         "Can't tell: 1x ±18 as fast as plain with length 3. Code: 1.70x ±0.01 as fast as plain; "
+         "chat: slower than plain. Of 1,024 tokens of each, over 2 prompts; "),
         ({"1": 7, "3": 5}, {"1": 7, "3": 5}, "0.70x ±0.01 as fast as plain with length 1. Of"),
         ({"1": 10.05, "3": 9}, {"1": 10.05, "3": 8}, "Same as plain with length 1. Of"),
         ({"auto": 10.05, "3": 9}, {"auto": 10.05, "3": 8}, "Same as plain with auto. "),
@@ -156,7 +156,7 @@ def test_a_contender_has_its_speed_in_each_repeat() -> None:
     assert three.by_prompt["chat"].speeds == pytest.approx([15.0] * 3)
     assert three.tokens_per_second == pytest.approx(15.0)
     assert three.stats.verify_steps == 12
-    assert result.verify_ms == {3: 9.0}
+    assert three.longest == 2
 
 
 def test_a_last_draft_that_exceeds_the_heat_is_no_gain() -> None:

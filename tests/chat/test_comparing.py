@@ -56,7 +56,7 @@ def compared(*times: tuple[float, float], drafted: int = 2, who: Speculation = T
         by_itself = plainly(1, 2, 3, ms=plain, reason=FinishReason.LENGTH)
         legs = {"plain": Leg(by_itself, 3, plain), comparing.name(who): Leg(by_drafts, 3, ours)}
         heats.append(Heat("q", 3 * place, legs))
-    return result_of(heats, comparing.named([PLAINLY, who]))
+    return result_of(heats, comparing.named([PLAINLY, who], OWN_ENGINE))
 
 
 def test_a_gain_has_its_error_and_a_slow_moment_that_hits_both_is_none() -> None:
@@ -128,7 +128,7 @@ def comparison(chat: Headless, *who: Speculation, asked: Asked | None = None) ->
     hello = chat.session.hello
     assert asked is not None
     assert hello is not None
-    named = comparing.named([PLAINLY, *who])
+    named = comparing.named([PLAINLY, *who], hello.can)
     running = Comparison(chat.engine, hello, asked, named, lambda: None)
     running.start()
     return running
@@ -278,7 +278,9 @@ def test_a_server_writes_short_replies_from_the_beginning(tmp_path: Path) -> Non
     running = comparison(chat, as_started)
     chat.pump_until(lambda: running.is_over)
     assert {one.begun for one in requests(chat)} == {()}
-    assert running.so_far().scores[1].verdict == "faster"
+    result = running.so_far()
+    assert result.scores[1].verdict == "faster"
+    assert "as fast as plain with the server's own drafting." in comparing.sentence(result)
 
 
 def test_who_can_be_compared() -> None:

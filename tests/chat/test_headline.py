@@ -158,3 +158,20 @@ def test_a_chat_has_the_same_headline_everywhere_and_when_it_is_opened_again(
     assert now.gain.error == pytest.approx(headline.gain.error, rel=1e-2)
     assert again.entries[-1].below() == note
     assert numbers_of(again.session).stretch == numbers.stretch
+
+
+@pytest.mark.parametrize(
+    ("gain", "most", "said"),
+    [
+        (MeasuredGain(1.4, 0.1), 2.34, "1.4x plain F16, of 2.3x at most here"),
+        (MeasuredGain(1.4, 0.1), None, "1.4x plain F16"),
+        # What was timed in a short context says nothing of this.
+        (MeasuredGain(1.4, 0.1), 1.3, "1.4x plain F16"),
+        (MeasuredGain(1.0, 0.01), 2.3, "same as plain F16"),
+        (MeasuredGain(0.7, 0.1), 2.3, "0.7x plain F16, slower"),
+    ],
+)
+def test_a_speed_up_stands_beside_what_can_be_reached(
+    gain: MeasuredGain, most: float | None, said: str
+) -> None:
+    assert words.in_short(Headline("told", 40.0, gain, 29.0, "F16", most)) == said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from eaglechat.cli import loading, main
+from eaglechat.hub.local import fingerprint
 from tests import tiny
 from tests.cli.engines import engine_that
 from tests.cli.run.running import in_this_process
@@ -139,6 +141,51 @@ def test_copies_are_prompts_of_their_own_and_a_shape_that_is_none_is_refused(
     with pytest.raises(SystemExit):
         main([*arguments, "--shape", "bush"])
     assert "'bush' is none of chain, tree" in capsys.readouterr().err
+
+
+def test_a_card_is_printed_in_place_of_the_tables_if_the_machine_was_quiet(
+    arguments: list[str],
+    tiny_files: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(loading, "start_engine", in_this_process)
+    others = 0.0
+    monkeypatch.setattr(
+        fingerprint.Witness, "conditions", lambda _: fingerprint.Conditions(0.1, 1.0, others, 2)
+    )
+    assert main([*arguments, "--card", "--max-tokens", "60"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("# ")
+    for file in tiny_files:
+        assert hashlib.sha256(file.read_bytes()).hexdigest() in printed
+    assert "The median of the repeats" not in printed
+
+    others = 1.5
+    assert main([*arguments, "--card"]) == 1
+    said = capsys.readouterr()
+    assert "no card: other programs kept 1.5 of 2 CPUs busy: end them" in said.err
+    assert "the median of the repeats" in said.out
+
+
+def test_json_lines_are_summed_up_by_category(
+    bench: Callable[..., dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = tmp_path / "mine.jsonl"
+    said = [("qa", "the cat sat"), ("qa", "on the mat"), ("code", "the quick brown fox")]
+    objects = [{"category": category, "prompt": prompt} for category, prompt in said]
+    lines.write_text("".join(f"{json.dumps(one)}\n" for one in objects))
+    summary = bench("--prompts", str(lines), "--repeat", "1")["summary"]
+
+    assert {(row["category"], row["samples"]) for row in summary} == {("qa", 2), ("code", 1)}
+    assert [row["setting"] for row in summary[:3]] == ["plain", "length 0", "length 2"]
+    for row in summary:
+        is_drafting = row["setting"] == "length 2"
+        assert (row["accepted_of_drafted"] is not None) is is_drafting
+        assert (row["accepted_of_tested"] is not None) is is_drafting
+    lines.write_text('{"prompt": "a"}\n{"category": "b"}\n')
+    assert main(["bench", "--prompts", str(lines)]) == 1
+    assert f"{lines}: line 2: " in capsys.readouterr().err
 
 
 def test_a_target_without_a_draft_has_nothing_to_compare(

@@ -53,9 +53,12 @@ def test_a_comparison_continues_one_text_heat_by_heat(
     monkeypatch.setattr("eaglechat.chat.comparing.HEAT_TOKENS", 8)
     greedy = chat(max_tokens=30)
     terms = Terms(sampling=greedy.sampling, max_tokens=greedy.max_tokens)
-    drafting = named([p.PLAINLY, p.Speculation(n_draft_max=3), p.Speculation(n_draft_max=p.AUTO)])
     hello = loaded.link.hello
     assert hello is not None
+    lengths = (3, p.AUTO) if hello.can.draft_length else (3,)
+    drafting = named(
+        [p.PLAINLY, *(p.Speculation(n_draft_max=length) for length in lengths)], hello.can
+    )
     running = Comparison(
         loaded.link, hello, Asked({"q": greedy.messages}, terms), drafting, lambda: None
     )
@@ -71,7 +74,7 @@ def test_a_comparison_continues_one_text_heat_by_heat(
         legs = [leg for heat in running.heats for leg in heat.legs.values()]
         # Without those of plain checks they may be fewer.
         assert all(8 <= leg.recording.stats.tokens <= 24 for leg in legs)
-    assert [score.fork for score in running.so_far().scores] == [None] * 3
+    assert [score.fork for score in running.so_far().scores] == [None] * len(drafting)
 
 
 @of_our_own

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from eaglechat.chat.compared import FEWEST_HEATS
-from eaglechat.hub.local import pairs
+from eaglechat.hub.local import fingerprint, pairs
+from eaglechat.hub.local.fingerprint import Conditions
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.speeds import setup_of
 from eaglechat.tui.navigation import LoadInstead
@@ -88,7 +89,7 @@ async def test_a_draft_length_of_the_command_line_holds_for_every_pair(drive: Dr
 
 
 async def test_the_last_question_is_measured_and_what_was_fastest_used(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("eaglechat.chat.comparing.FIRST_LOOK", FEWEST_HEATS)
     monkeypatch.setattr("eaglechat.chat.comparing.HEAT_TOKENS", 8)
@@ -119,6 +120,15 @@ async def test_the_last_question_is_measured_and_what_was_fastest_used(
         gains = [line.partition("tok/s")[2].strip()[:2] for line in lanes]
         assert gains == ["", "1.", "0."]
         await user.sees("Enter keeps length 3, a lets auto choose.")
+
+        # Drafts of 3 tokens were used, drafts of 8 too, and nothing else ran.
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(Conditions, "is_busy", False)
+        monkeypatch.setattr(fingerprint, "sha256", lambda _: "f" * 64)
+        await user.press("w")
+        await user.sees("The card is in ")
+        (file,) = tmp_path.glob("card-*.md")
+        assert "| length 8 |" in file.read_text()
         await user.press("a", to=ChatScreen)
         assert user.chat.controls.n_draft_max == protocol.AUTO
         assert user.messages == messages

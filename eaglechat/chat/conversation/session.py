@@ -538,8 +538,10 @@ class ChatSession:
             return Headline()
         # Another pair may have written it.
         is_of_pair = self.info is not None and shown.terms.pair == self.pair.name
-        of = self.info.target.quantization if self.info and is_of_pair else ""
-        return headline_of(shown, is_over=is_over, of=of)
+        if self.info is None or not is_of_pair:
+            return headline_of(shown, is_over=is_over)
+        known = headline_of(shown, is_over=is_over, of=self.info.target.quantization)
+        return replace(known, most=self.info.most(protocol.AUTO))
 
     def is_writing(self, turn: Reply) -> bool:
         """Whether this is being written now."""

@@ -15,7 +15,7 @@ import msgspec
 
 from eaglechat import paths
 from eaglechat.chat.compared import Result
-from eaglechat.chat.comparing import Asked, Comparison
+from eaglechat.chat.comparing import Asked, Comparison, contenders
 from eaglechat.chat.recording import Terms
 from eaglechat.chat.refusals import misfit, no_comparison
 from eaglechat.cli import options
@@ -23,10 +23,16 @@ from eaglechat.cli.bench import tables
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
-from eaglechat.engine.bench.prompts import Prompt, builtin_prompts, copy_prompts, parse_prompts
+from eaglechat.engine.bench.prompts import (
+    Prompt,
+    builtin_prompts,
+    copy_prompts,
+    parse_lines,
+    parse_prompts,
+)
+from eaglechat.hub.local.fingerprint import Witness
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.hub.units import format_seconds
-from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.protocol import (
     AUTO,
     PLAINLY,
@@ -38,7 +44,9 @@ from eaglechat.wire.protocol import (
     Shape,
     Speculation,
 )
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.wire.stats import DrafterStats, of_the_draft
+from eaglechat.words.card import FEWEST_REPEATS, Measured, card, shipped_with, why_no_card, why_not
 from eaglechat.words.comparing import in_json, named, sentence
 from eaglechat.words.refusals import sentence_of
 from eaglechat.words.wording import plural
@@ -84,7 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prompts",
         metavar="FILE",
-        help="your own prompts: each after a line “=== name” (default: eight kinds of work); "
+        help="your own prompts: each after a line “=== name”, or as JSON lines with “prompt” and "
+        "“category” (default: eight kinds of work); "
         f"or “{_COPY}”: built-in prompts whose answers repeat much of them",
     )
     parser.add_argument(
@@ -109,6 +118,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
+    parser.add_argument(
+        "--card",
+        action="store_true",
+        help="print a card in Markdown that others can cite, in place of the tables: machine, "
+        "files, protocol, figures and their limits",
+    )
     options.add_setting_options(parser, "engine")
 
 
@@ -144,7 +159,9 @@ def _prompts(chosen: str | None) -> list[Prompt]:
     if chosen == _COPY:
         return copy_prompts()
     try:
-        return parse_prompts(Path(chosen).read_text(encoding="utf-8"))
+        text = Path(chosen).read_text(encoding="utf-8")
+        is_json = chosen.endswith(".jsonl") or text.lstrip().startswith("{")
+        return parse_lines(text) if is_json else parse_prompts(text)
     except UnicodeDecodeError as error:
         raise CommandError(f"{chosen} is not text in UTF-8") from error
     except ValueError as error:
@@ -154,9 +171,11 @@ def _prompts(chosen: str | None) -> list[Prompt]:
 def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt) -> int:
     settings, problems = options.load_settings(args)
     options.report(problems)
-    pair = choose_pair(args, settings)
+    pair, witness = choose_pair(args, settings), Witness()
     with CommandEngine(settings, interrupt, pair.server) as engine:
         info, hello = engine.load(pair), engine.hello
+        if args.card and (reason := why_no_card(hello, info, settings.engine)):
+            raise CommandError(f"no card can be made: {reason}")
         comparison = Comparison(
             engine.link,
             hello,
@@ -166,9 +185,10 @@ def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt
                 info.plain_ms,
                 whole_replies=True,
                 repeats=args.repeat,
+                fewest_repeats=FEWEST_REPEATS if args.card else 1,
                 minutes=args.minutes,
             ),
-            _contenders(args, info, hello, pair.server),
+            _contenders(args, info, hello, settings.to_speculation()),
             lambda: None,
         )
         progress = BenchProgress(comparison)
@@ -183,12 +203,24 @@ def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt
             progress.close()
         failure = comparison.failure
         trouble = str(engine.failure(failure)) if failure is not None else None
+        conditions = witness.conditions()
     result = comparison.so_far()
-    _give_out(args, hello, info, result, pair.name)
+    source = f"of {args.prompts}" if args.prompts else shipped_with(hello)
+    measured = Measured(comparison, info, hello, settings.engine, conditions, source)
+    no_card = why_not(measured) if args.card else None
+    if args.card and no_card is None:
+        print(card(measured))
+    else:
+        _print(args, hello, info, result, pair.name)
+    if args.json:
+        _write(args.json, hello, info, result, prompts)
     if args.prompts is None and trouble is None:
         result.note(Speeds(paths.state_dir()), pair, settings.engine, "bench")
     if interrupt.happened:
         trouble = "stopped"
+    if trouble is None and no_card is not None:
+        complain(f"no card: {no_card}")
+        return FAILED
     if trouble is None:
         return OK
     tables_say = "; the tables show what was measured before that" if result.n_heats else ""
@@ -197,14 +229,15 @@ def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt
 
 
 def _contenders(
-    args: argparse.Namespace, info: PairInfo, hello: Hello, server: ServerSettings | None
+    args: argparse.Namespace, info: PairInfo, hello: Hello, now: Speculation
 ) -> dict[str, Speculation]:
     """By name, the one that the others are compared with first. Raises CommandError if there would
     be nothing to compare."""
-    if server is not None:
-        plain = named([PLAINLY]) if hello.can.plain else {}
-        return {**plain, "as started": Speculation()}
-    lengths: Sequence[int | Auto] = args.n or _LENGTHS
+    if not hello.can.draft_length:
+        plain = [PLAINLY] if hello.can.plain else []
+        return named([*plain, *contenders(now, info, hello)], hello.can)
+    longest = max((one.longest for one in info.drafters), default=N_DRAFT_MAX_LIMIT)
+    lengths = args.n or [n for n in _LENGTHS if n == AUTO or n <= longest]
     if not hello.can.own and (flag := _wrong_flag(args, is_server=False)):
         raise CommandError(f"{flag} is for eaglechat's own engine, not for {hello.engine}")
     ngram, shapes = _open_ngram(args, info), _open_shapes(args, info)
@@ -226,13 +259,13 @@ def _contenders(
         )
         for drafter, ngrams, shape, n in product(drafters, ngram, shapes, lengths)
     ]
-    return named([PLAINLY, *dict.fromkeys(combined)])
+    return named([PLAINLY, *dict.fromkeys(combined)], hello.can)
 
 
-def _give_out(
+def _print(
     args: argparse.Namespace, hello: Hello, info: PairInfo, result: Result, name: str
 ) -> None:
-    """Print what was found and the tables, and write everything as JSON if asked to."""
+    """Print what was found, and the tables."""
     said = sentence(result) if result.best is not None else ""
     for line in tables.lines(name, info, hello, result, said, markdown=args.markdown):
         print(line)
@@ -243,15 +276,20 @@ def _give_out(
         print(f"\n{sentence_of(reason)}")
     elif warning := misfit(drafted, info):
         print(f"\n{sentence_of(warning)}")
-    if args.json:
-        document = {
-            "engine": {"name": hello.engine, "version": hello.llama_cpp or hello.eaglechat},
-            "pair": info,
-            "verdict": said,
-            **in_json(result),
-        }
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
+
+
+def _write(
+    file: Path, hello: Hello, info: PairInfo, result: Result, prompts: Sequence[Prompt]
+) -> None:
+    """Write everything measured as JSON."""
+    document = {
+        "engine": {"name": hello.engine, "version": hello.llama_cpp or hello.eaglechat},
+        "pair": info,
+        "verdict": sentence(result) if result.best is not None else "",
+        **in_json(result, {prompt.name: prompt.category for prompt in prompts}),
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
 
 
 def _open_shapes(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from eaglechat import paths
 from eaglechat.chat.compared import OnPrompt, Result, Score
 from eaglechat.links.crashes import without
 from eaglechat.wire.protocol import AUTO, Hello, PairInfo
@@ -14,7 +15,7 @@ from eaglechat.wire.records import NGRAM
 from eaglechat.wire.stats import of_the_draft, who_drafted
 from eaglechat.words import wording
 from eaglechat.words.bars import bar
-from eaglechat.words.gain import figure, times
+from eaglechat.words.gain import at_most, figure, times
 from eaglechat.words.statistics import of_whole_reply
 
 _SPEED_CELLS, _COST_CELLS = 40, 24
@@ -44,10 +45,13 @@ def lines(
         if score.stats.is_of_whole_reply:
             yield ""
             yield f"{score.name}: {of_whole_reply(score.stats)}; which were tested is not reported"
+    if most := at_most(info, paths.state_dir()):
+        yield ""
+        yield most
     yield ""
     yield "Tokens per second, and the time to verify the batch of a whole draft"
     yield from (["```"] if markdown else [])
-    yield from map(_printable, _chart(result))
+    yield from map(_printable, _chart(result, info))
     yield from (["```"] if markdown else [])
 
 
@@ -89,16 +93,16 @@ def _speed(on: OnPrompt) -> str:
     return f"{median(on.speeds):.1f}" + (f" ±{spread:.1f}" if len(on.speeds) > 1 else "")
 
 
-def _chart(result: Result) -> Iterator[str]:
-    """A line for each contender: its speed as a bar, and the time to verify its batch as
-    another."""
+def _chart(result: Result, info: PairInfo) -> Iterator[str]:
+    """A line for each contender: its speed as a bar, and the time to verify its batch, as it was
+    timed in the load, as another."""
     names = max(len(score.name) for score in result.scores)
     fastest = max(score.tokens_per_second for score in result.scores)
-    slowest_ms = max(result.verify_ms.values(), default=0.0)
+    slowest_ms = max(info.verify_ms.values(), default=0.0)
     for score in result.scores:
         speed, n = score.tokens_per_second, score.who.n_draft_max
         line = f"{score.name:>{names}} {speed:>7.1f} {bar(speed / fastest, _SPEED_CELLS)}"
-        ms = result.verify_ms.get(n + 1) if score.who.enabled and isinstance(n, int) else None
+        ms = info.verify_ms.get(n + 1) if score.who.enabled and isinstance(n, int) else None
         if ms is not None:
             line += f" {ms:>7.2f} ms {bar(ms / slowest_ms, _COST_CELLS)}"
         yield line.rstrip()

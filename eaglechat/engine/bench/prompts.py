@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from importlib.resources import files
+
+import msgspec
 
 from eaglechat.wire.protocol import Message
 
@@ -17,6 +20,13 @@ class Prompt:
 
     name: str
     text: str
+    kind: str = ""
+    """The category that the file names."""
+
+    @property
+    def category(self) -> str:
+        """A prompt without one is a category of its own."""
+        return self.kind or self.name
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -57,4 +67,34 @@ def parse_prompts(text: str) -> list[Prompt]:
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled is not None:
         raise ValueError(f"two prompts are named {doubled!r}")
+    return prompts
+
+
+class _Line(msgspec.Struct):
+    prompt: str
+    category: str = ""
+
+
+def parse_lines(text: str) -> list[Prompt]:
+    """The prompts of JSON lines: objects with a `prompt` and perhaps a `category`; other fields
+    are ignored. Each is named after its category and its number there.
+
+    Raises ValueError naming the number of a line that is no such object.
+    """
+    prompts, counts = [], Counter[str]()
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            found = msgspec.json.decode(line, type=_Line)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"line {number}: {error}") from error
+        if not found.prompt.strip():
+            raise ValueError(f"line {number}: the prompt is empty")
+        category = found.category.strip()
+        counts[category] += 1
+        name = f"{category or 'prompt'} {counts[category]}"
+        prompts.append(Prompt(name, found.prompt, category))
+    if not prompts:
+        raise ValueError("there is no prompt in it")
     return prompts

@@ -185,6 +185,7 @@ class LoadedPair:
             devices=tuple(device.description for device in devices),
             load_ms=(time.perf_counter() - started) * 1000.0,
             plain_ms=_plain_ms(calibrations),
+            verify_ms=_verify_ms(calibrations),
             bandwidth=_bandwidth(calibrations, target_header, options, devices),
             speculation_off=off,
             chains_only=chains_only,
@@ -273,10 +274,14 @@ def _with_limits(
     )
 
 
+def _verify_ms(calibrations: Mapping[str, Calibration]) -> dict[int, float]:
+    """Milliseconds of passes by rows, as calibrated for the first draft model."""
+    first = next(iter(calibrations.values()), NOT_CALIBRATED)
+    return dict(first.verify)
+
+
 def _plain_ms(calibrations: Mapping[str, Calibration]) -> float | None:
-    """Milliseconds of a plain pass, as calibrated for the first draft model."""
-    first = next(iter(calibrations.values()), None)
-    return first.verify[0][1] if first is not None and first.verify else None
+    return _verify_ms(calibrations).get(1)
 
 
 def _bandwidth(

@@ -4,6 +4,8 @@ drafts in turn until it is certain which is faster, or time is up."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
 
 import msgspec
 from rich.cells import cell_len
@@ -13,15 +15,19 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Button, SelectionList, Static
 
+from eaglechat import paths
 from eaglechat.chat.compared import Result
-from eaglechat.chat.comparing import Asked, Comparison, contenders
+from eaglechat.chat.comparing import HEATS_IN_A_ROW, Asked, Comparison, contenders
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.engine.bench.prompts import builtin_prompts
+from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.hub.units import format_seconds
 from eaglechat.links.base import ENGINE_DIED
+from eaglechat.paths import write_atomically
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
-from eaglechat.tui.screens.base import EagleModal, EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.export.formats import free_file
+from eaglechat.tui.screens.base import EagleModal, EagleScreen, TitleBar, TooSmall, Update
 from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.frame import Frame, clickable
@@ -29,9 +35,10 @@ from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import MUTED, Line
 from eaglechat.tui.widgets.tick_list import TickList
 from eaglechat.wire.protocol import AUTO, PLAINLY, Hello, PairInfo, Speculation
-from eaglechat.words import comparing, wording
+from eaglechat.words import comparing, failures, wording
 from eaglechat.words.bars import bar
-from eaglechat.words.gain import figure
+from eaglechat.words.card import Measured, card, shipped_with, why_no_card, why_not
+from eaglechat.words.gain import at_most, figure
 from eaglechat.words.replies import before_writing
 from eaglechat.words.wording import percent, plural
 
@@ -56,11 +63,16 @@ class CompareScreen(EagleScreen[Speculation]):
         self._asked, self._info, self._hello = asked, info, hello
         self._is_of_question = bool(asked.prompts)
         self._now = asked.terms.speculation
-        self._all = comparing.named(contenders(self._now, info, hello))
+        self._all = comparing.named(contenders(self._now, info, hello), hello.can)
         self._who = [*self._all][:1]
         self._comparison: Comparison
+        self._witness: Witness
+        self._conditions: Conditions
+        """While it was measured."""
         self._result: Result | None = None
         """None until it is over."""
+        self._most = ""
+        """What drafting could gain at most."""
         self._pace = FramePace()
 
     def compose(self) -> ComposeResult:
@@ -88,7 +100,7 @@ class CompareScreen(EagleScreen[Speculation]):
         if not self._is_of_question:
             shipped = {prompt.name: prompt.messages for prompt in builtin_prompts()}
             asked = Asked(shipped, asked.terms, asked.plain_ms)
-        self._result = None
+        self._result, self._witness = None, Witness()
         engine, hello = self._services.engine, self._hello
         who = {comparing.name(PLAINLY): PLAINLY, **{name: self._all[name] for name in self._who}}
         self._comparison = Comparison(engine, hello, asked, who, self._follow)
@@ -107,6 +119,8 @@ class CompareScreen(EagleScreen[Speculation]):
 
     def _ended(self) -> None:
         self._result = result = self._comparison.so_far()
+        self._conditions = self._witness.conditions()
+        self._most = at_most(self._info, paths.state_dir())
         if result.scores:
             speeds, engine = self._services.pairs.speeds, self._services.settings.current.engine
             result.note(
@@ -125,6 +139,7 @@ class CompareScreen(EagleScreen[Speculation]):
             "use": self._result is not None,
             "let_auto": self._result is not None and self._hello.can.own,
             "choose": self._result is not None,
+            "card": self._result is not None,
             "forget": self._kept is not None,
         }
         return None if allowed and not can.get(action, True) else allowed
@@ -176,6 +191,34 @@ class CompareScreen(EagleScreen[Speculation]):
             ContendersDialog([*self._all], self._who, self._is_of_question, can_choose), compare
         )
 
+    def action_card(self) -> None:
+        """Write a card of the result to a new file, or say why there is none."""
+        result, engine = self._result, self._services.settings.current.engine
+        if result is None:
+            return
+        source = "the last question of a chat, whose text is not here"
+        if not self._is_of_question:
+            source = f"{shipped_with(self._hello)}, each in {HEATS_IN_A_ROW} heats in turn"
+        measured = Measured(
+            self._comparison, self._info, self._hello, engine, self._conditions, source
+        )
+        reason = why_no_card(self._hello, self._info, engine) or why_not(measured)
+        if reason:
+            self.notify(f"No card: {reason}.", severity="warning")
+            return
+        self.notify("Writing the card: the model files are read for it.")
+        self.in_background(lambda: self._write(measured))
+
+    def _write(self, measured: Measured) -> Iterator[Update]:
+        file = free_file(Path.cwd(), f"card {self._session.pair.name}", "markdown")
+        try:
+            write_atomically(file, card(measured).encode())
+        except OSError as error:
+            said = f"The card was not written: {failures.why(error)} ({file})."
+            yield partial(self.notify, said, severity="warning")
+        else:
+            yield partial(self.notify, f"The card is in {file}.")
+
     def action_back(self) -> None:
         if self._result is None:
             self.leave()
@@ -195,6 +238,8 @@ class CompareScreen(EagleScreen[Speculation]):
         lines = [*self._lanes(so_far)]
         if result is not None and len(result.prompts) > 1:
             lines += [Content(""), *self._by_prompt(result)]
+        if result is not None and self._most:
+            lines += [Content(""), Content.styled(self._most, MUTED)]
         self.query_one("#lanes", Static).update(Content("\n").join(lines))
         self.query_one("#said", Line).show(self._said())
         self.query_one("#advice", Line).show(self._advice())
@@ -241,7 +286,7 @@ class CompareScreen(EagleScreen[Speculation]):
         now = f"{comparison.running} writes"
         if not comparison.leg.rounds and not comparison.heats:
             now = before_writing(comparison.loading, comparison.prefill)
-        limit = plural(comparison.minutes, "minute")
+        limit = plural(round(comparison.minutes), "minute")
         left = format_seconds(comparison.seconds_left)
         prompt = comparison.prompt
         prompt = prompt if self._is_of_question else f"the prompt “{prompt}”"

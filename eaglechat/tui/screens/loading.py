@@ -16,7 +16,7 @@ from textual.widgets import Button, ProgressBar, Static, TextArea
 
 from eaglechat import paths
 from eaglechat.chat.controls import first_speculation
-from eaglechat.hub.local import bandwidth
+from eaglechat.hub.local import bandwidth, passes
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
@@ -148,6 +148,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         elif isinstance(event, protocol.Loaded):
             self._loaded = event.pair
             bandwidth.note(paths.state_dir(), event.pair.bandwidth)
+            if not self._services.settings.current.engine.command:
+                passes.note(paths.state_dir(), event.pair)
             self._hand_over()
         elif isinstance(event, protocol.Error):
             self._fail(event.message, event.code)

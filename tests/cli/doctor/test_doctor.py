@@ -4,12 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from eaglechat import machine
 from eaglechat.cli import main
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import Device
+from eaglechat.hub.local.pairs import builtin_pair, inspect
+from eaglechat.hub.local.passes import Passes
 
 
 @pytest.fixture
@@ -38,6 +41,27 @@ def test_the_doctor_shows_build_devices_and_paths(
         assert str(own / path) in shown
     assert "smollm2-135m: can run, drafted by EAGLE-3; context 8,192 tokens" in shown
     assert len(shown.splitlines()) <= 30
+
+
+@pytest.mark.real
+def test_the_doctor_names_a_quantisation_with_which_drafting_can_gain_more(
+    own: Path, real_files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = builtin_pair()
+    assert pair is not None
+    target = inspect(pair).loaded_target
+    assert target is not None
+    (own / "other.gguf").touch()
+    timed = {
+        str(target.path): Passes("model", 30, 576, "Q4_1", 1.52),
+        str(own / "other.gguf"): Passes("model", 30, 576, "Q4_0", 2.31),
+    }
+    (own / "state").mkdir()
+    (own / "state" / "passes.json").write_bytes(msgspec.json.encode(timed))
+    main(["doctor"])
+    shown = words(capsys)
+    assert "; at most 1.5x as fast as plain here" in shown
+    assert "at most 1.5x as fast as plain in Q4_1; the same model in Q4_0 2.3x" in shown
 
 
 def test_the_doctor_names_what_is_wrong(

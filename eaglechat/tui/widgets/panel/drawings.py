@@ -40,13 +40,15 @@ def speed(known: Headline, width: int, style: Styles, *, is_begun: bool) -> list
     """The speed-up, large if it is a number and fits, and beside it the speeds that it is made of:
     three rows. `is_begun` says whether there is a reply."""
     times = words.times(known)
-    said, plain = words.beside_times(known), words.plain_speed(known)
-    plain = f"plain {plain}" if plain else ""
+    said, own, plain = words.beside_times(known), words.speed(known), words.plain_speed(known)
+    plain, most = f"plain {plain}" if plain else "", words.of_most(known)
+    if times and most:
+        own, plain = f"{own}, {plain.rpartition(' ')[0]}", most
     if not times or 3 * len(times) + len(_GAP) + max(len(said), len(plain)) > width:
         times = ""
         said = words.in_short(known) or ("too few rounds yet" if is_begun else "no reply yet")
     verdict = style(known.verdict if known.verdict in ("faster", "slower") else "value")
-    beside = (said, verdict), (words.speed(known), style("value")), (plain, style("label"))
+    beside = (said, verdict), (own, style("value")), (plain, style("label"))
     return [
         Content.assemble((f"{_in_large(times, row)}{_GAP}" if times else "", verdict), text)
         for row, text in zip(_LARGE, beside, strict=True)

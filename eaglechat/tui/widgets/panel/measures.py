@@ -23,7 +23,8 @@ _WHY_ROWS, _STRIP_ROWS = 4, 2
 _TOOLTIPS = {
     "speed": "Tokens per second of this reply against plain decoding, since the draft length was "
     "last set by hand, and the error (95%). Plain decoding is measured in a few rounds of the same "
-    "reply that draft nothing.",
+    "reply that draft nothing. “At most here” is what a draft would give that costs nothing and is "
+    "always right: this quantisation's passes over several tokens were timed when it was loaded.",
     "chart": "Tokens per second over this reply, oldest at the left. The line is plain decoding; "
     "the highest column is three times as fast, or more. It is grey where nothing was drafted, and "
     "until it is known whether drafting is faster.",

@@ -1,0 +1,62 @@
+"""How much drafting can gain with the targets that were loaded on this machine, from the passes
+that each load timed: passes.json in the state directory."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from eaglechat.paths import changing, write_atomically
+from eaglechat.wire.protocol import AUTO, PairInfo
+
+
+class Passes(msgspec.Struct, frozen=True):
+    """Of a target, as its latest load timed it."""
+
+    name: str
+    n_layers: int
+    n_embd: int
+    quantization: str
+    most: float
+    """Times as fast as plain decoding, with a draft that costs nothing and is always right."""
+
+    def is_of_the_same_model(self, other: Passes) -> bool:
+        return (self.name, self.n_layers, self.n_embd) == (other.name, other.n_layers, other.n_embd)
+
+
+def measured(state_dir: Path) -> dict[str, Passes]:
+    """By the path of the target."""
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(_file(state_dir).read_bytes(), type=dict[str, Passes])
+    return {}
+
+
+def note(state_dir: Path, info: PairInfo) -> None:
+    """Keep what a load timed, if it did. What cannot be written is timed again."""
+    most, target = info.most(AUTO), info.target
+    if most is None:
+        return
+    found = Passes(target.name, target.n_layers, target.n_embd, target.quantization, most)
+    with suppress(OSError), changing(_file(state_dir)):
+        known = {**measured(state_dir), target.path: found}
+        write_atomically(_file(state_dir), msgspec.json.format(msgspec.json.encode(known)))
+
+
+def better(path: str, known: dict[str, Passes]) -> Passes | None:
+    """The quantisation of the same model with which drafting can gain the most here, if that is
+    more than with the target at `path` and its file is still there."""
+    own = known.get(path)
+    if own is None:
+        return None
+    others = (
+        other
+        for file, other in known.items()
+        if other.is_of_the_same_model(own) and other.most > own.most and Path(file).exists()
+    )
+    return max(others, key=lambda other: other.most, default=None)
+
+
+def _file(state_dir: Path) -> Path:
+    return state_dir / "passes.json"

@@ -1,0 +1,191 @@
+"""The card of a measurement: what it says, in which order, and when there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from eaglechat.chat.compared import Result
+from eaglechat.chat.comparing import Asked
+from eaglechat.chat.recording import Terms
+from eaglechat.hub.local import fingerprint, passes
+from eaglechat.hub.local.fingerprint import Conditions, Witness
+from eaglechat.settings.model import EngineSettings
+from eaglechat.wire import protocol
+from eaglechat.wire.capabilities import OWN_ENGINE
+from eaglechat.wire.gain import most
+from eaglechat.wire.protocol import AUTO, Sampling
+from eaglechat.words import gain
+from eaglechat.words.card import Measured, card, why_no_card, why_not
+from tests.chat.test_compared import measured
+from tests.tui.scripted_reports import pair_info
+
+HELLO = protocol.Hello(
+    protocol=protocol.PROTOCOL_VERSION, can=OWN_ENGINE, eaglechat="1.2", llama_cpp="b9 (abc)",
+    devices=(),
+)  # fmt: skip
+QUIET = Conditions(load_before=0.1, load_after=1.9, others=0.05, n_cpus=2)
+RESULT = measured(
+    {
+        "chat": {"plain": 10.0, "2": 14.0, "auto": 9.0},
+        "code": {"plain": 10.0, "2": 14.2, "auto": 12.0},
+        "maths": {"plain": 10.0, "2": 14.1, "auto": 10.0},
+    },
+    repeats=3,
+)
+
+
+def measurement(tmp_path: Path, result: Result = RESULT, **changes: Any) -> Measured:
+    """A measurement of a pair whose files are in the folder."""
+    for name in ("t.gguf", "d.gguf"):
+        (tmp_path / name).write_bytes(name.encode())
+    info = pair_info(str(tmp_path / "t.gguf"), str(tmp_path / "d.gguf"), None)
+    asked = Asked({}, Terms(sampling=Sampling(temperature=0.0), max_tokens=256), whole_replies=True)
+    comparison: Any = SimpleNamespace(
+        asked=asked, heat_tokens=64, failure=None, so_far=lambda: result
+    )
+    known = Measured(comparison, info, HELLO, EngineSettings(), QUIET, "of mine.jsonl")
+    return replace(known, **changes)
+
+
+def test_a_card_has_what_was_measured_on_how_the_figures_and_their_limits(tmp_path: Path) -> None:
+    known = measurement(tmp_path)
+    assert why_not(known) is None
+    text = card(known)
+
+    parts = re.findall("^## (.*)$", text, re.MULTILINE)
+    assert parts == ["Fingerprint", "Protocol", "Numbers", "Not to be quoted for"]
+    for name in ("t.gguf", "d.gguf"):
+        assert f"SHA-256 `{hashlib.sha256(name.encode()).hexdigest()}`" in text
+    for said in (
+        "| llama.cpp | b9 (abc) |", "`t.gguf`, Q4_1, 98.0 MB", "EAGLE-3, `d.gguf`, Q8_0",
+        "2 threads", "3 prompts (of mine.jsonl)", "at most 256 tokens, temperature 0",
+        "36 heats of 64 tokens", "each reply written 3 times by each", "load of the machine 0.10 "
+        "before and 1.90 after; other programs took 0.05 of 2 CPUs",
+        "| plain | 10.0 | ", "| chat | 10.0 | 1.40 | 0.90 |", "with auto: the error has 1 within",
+        "sampled replies",
+    ):  # fmt: skip
+        assert said in text, said
+    (row,) = [line for line in text.splitlines() if line.startswith("| 2 |")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1:4] == ["14.1", "0%", "1.41x ±0.04"]
+    # A round of the test drafts two tokens, and the first is tested and rejected.
+    assert cells[4:] == ["0.00", "1.00", "0.00", "0.00", "none"]
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(line.endswith("|") for line in tables)
+
+
+@pytest.mark.parametrize(
+    ("result", "changes", "why"),
+    [
+        (RESULT, {"conditions": replace(QUIET, others=0.9)}, "kept 0.9 of 2 CPUs busy: end them"),
+        (measured({"q": {"plain": 10.0, "3": 14.0}}), {}, "3 was not used: the longest draft had"),
+        (measured({"q": {"plain": 10.0, "2": 14.0}}, repeats=1), {}, "measured once"),
+        (Result(), {}, "too little was measured"),
+    ],
+)  # fmt: skip
+def test_what_proves_nothing_has_no_card(
+    tmp_path: Path, result: Result, changes: dict[str, Any], why: str
+) -> None:
+    assert why in (why_not(measurement(tmp_path, result, **changes)) or "")
+
+
+def test_a_failure_and_an_engine_elsewhere_have_no_card(tmp_path: Path) -> None:
+    known = measurement(tmp_path)
+    known.comparison.failure = protocol.Error(id=1, code="decode", message="no memory")
+    assert why_not(known) == "the measurement failed: no memory"
+    here = EngineSettings()
+    assert why_no_card(HELLO, known.info, here) is None
+    remote = msgspec.structs.replace(here, command=("ssh", "box"))
+    assert "run eaglechat on that machine" in (why_no_card(HELLO, known.info, remote) or "")
+    served = msgspec.structs.replace(known.info, server="http://box")
+    assert "of a server" in (why_no_card(HELLO, served, here) or "")
+
+
+def test_what_other_programs_take_is_what_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, busy, own = 0.0, 100.0, 10.0
+    monkeypatch.setattr(fingerprint.time, "monotonic", lambda: now)
+    monkeypatch.setattr(fingerprint, "_busy_s", lambda: busy)
+    monkeypatch.setattr(fingerprint, "_own_s", lambda: own)
+    witness = Witness()
+    now, busy, own = 10.0, 125.0, 28.0
+    assert witness.conditions().others == pytest.approx(0.7)
+
+
+def test_a_gpu_has_its_power_limit_and_its_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA RTX 9, 280.00 W, 4, 16'\necho 'no devices'\n")
+    program.chmod(0o755)
+    assert fingerprint.gpus() == ["NVIDIA RTX 9, power limit 280.00 W, PCIe 4.0 x16"]
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert fingerprint.gpus() == []
+
+
+def test_a_cpu_has_its_name_and_its_governor(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nmodel name\t: Best CPU\n")
+    for cpu in ("cpu0", "cpu1"):
+        folder = tmp_path / "sys/devices/system/cpu" / cpu / "cpufreq"
+        folder.mkdir(parents=True)
+        (folder / "scaling_governor").write_text("powersave\n")
+    said = dict(fingerprint.machine(tmp_path))
+    assert said["CPU"].startswith("Best CPU, ")
+    assert said["Governor"] == "powersave"
+
+
+TIMES = {1: 5.6, 2: 8.8, 4: 10.7, 8: 15.4}
+"""Milliseconds by rows."""
+
+
+@pytest.mark.parametrize(
+    ("times", "longest", "found"),
+    [
+        (TIMES, 1, 2 * 5.6 / 8.8),
+        (TIMES, 3, 4 * 5.6 / 10.7),
+        (TIMES, 7, 8 * 5.6 / 15.4),
+        (TIMES, 16, 8 * 5.6 / 15.4),
+        ({1: 5.6}, 16, None),
+        ({2: 5.6, 4: 9.0}, 16, None),
+        ({1: 5.6, 8: 9.0}, 3, None),
+    ],
+)
+def test_a_round_writes_at_most_as_many_tokens_as_it_has_rows(
+    times: dict[int, float], longest: int, found: float | None
+) -> None:
+    assert most(times, longest) == (None if found is None else pytest.approx(found))
+
+
+def test_another_quantisation_that_was_timed_here_raises_what_can_be_gained(tmp_path: Path) -> None:
+    def load(name: str, quantization: str, times: dict[int, float]) -> protocol.PairInfo:
+        file = tmp_path / name
+        file.write_bytes(b"")
+        info = pair_info(str(file), "d.gguf", None)
+        model = msgspec.structs.replace(info.target, quantization=quantization)
+        info = msgspec.structs.replace(info, target=model, verify_ms=times)
+        passes.note(tmp_path, info)
+        return info
+
+    slow = load("q4_1.gguf", "Q4_1", {1: 7.2, 2: 14.0, 4: 20.0})
+    assert gain.at_most(slow, tmp_path).endswith("with a draft that is always right and free.")
+    fast = load("q4_0.gguf", "Q4_0", {1: 5.6, 2: 8.8, 4: 10.7})
+    assert gain.at_most(slow, tmp_path) == (
+        "At most 1.4x as fast as plain here, with a draft that is always right and free; the same "
+        "model in Q4_0: 2.1x."
+    )
+    assert "the same model" not in gain.at_most(fast, tmp_path)
+    (tmp_path / "q4_0.gguf").unlink()
+    assert "the same model" not in gain.at_most(slow, tmp_path)
+    untimed = msgspec.structs.replace(slow, verify_ms={})
+    passes.note(tmp_path, untimed)
+    assert gain.at_most(untimed, tmp_path) == ""
+    assert slow.most(AUTO) == pytest.approx(4 * 7.2 / 20.0)
