@@ -17,6 +17,7 @@ from functools import partial
 from types import MappingProxyType
 
 from eaglechat.engine.auto.calibration import Calibration
+from eaglechat.engine.auto.kept import Kept
 from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.cache import CacheState
 from eaglechat.engine.clock import ms_since
@@ -62,13 +63,15 @@ class Generator:
         models: Sequence[Drafter] = (),
         calibrations: Mapping[str, Calibration] = MappingProxyType({}),
         checkpoint_bytes: int = CHECKPOINTS_MIB << 20,
+        kept: Kept | None = None,
     ) -> None:
         """The first of `models` drafts until another is faster or asked for. `calibrations` are by
-        their names; empty stands for n-grams alone."""
+        their names; empty stands for n-grams alone. `kept` has what auto learnt in earlier starts.
+        """
         self._target = target
         self._drafters = GuardedDrafters(models, can_draft=target.n_rollback != 0)
         self._cache = CacheState(target, self._drafters, checkpoint_bytes)
-        self._planner = Planner(self._drafters, calibrations)
+        self._planner = Planner(self._drafters, calibrations, kept)
         self._reading_ms = 0.0
         """Milliseconds that reading prompts has taken."""
         self._learning_ms = 0.0
@@ -76,6 +79,10 @@ class Generator:
 
     def close(self) -> None:
         self._cache.close()
+
+    def keep(self) -> None:
+        """Keep what auto has learnt for the next start."""
+        self._planner.keep()
 
     @property
     def cached(self) -> Sequence[int]:

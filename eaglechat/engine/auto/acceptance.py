@@ -11,7 +11,7 @@ chains are the first guess for trees.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import accumulate
@@ -52,29 +52,34 @@ class Counts:
         self.sums = [value * factor for value in self.sums]
         self.tries = [tries * factor for tries in self.tries]
 
+    def recall(self, sums: Sequence[float], tries: Sequence[float]) -> None:
+        """Go on from these. Raises ValueError if they are not of so many places."""
+        if not len(sums) == len(tries) == len(self.sums):
+            raise ValueError(f"{len(sums)} sums and {len(tries)} tries of {len(self.sums)} places")
+        self.sums, self.tries = [*sums], [*tries]
+
     def mean(self, place: int, guess: float) -> float:
         """The mean at a place, beginning with `guess`."""
         return (self.sums[place] + _WEIGHT * guess) / (self.tries[place] + _WEIGHT)
 
 
-class AcceptanceByProbability:
+class AcceptanceByProbability(Counts):
     """Acceptance rates of a drafter by its own probability."""
 
     def __init__(self) -> None:
-        self._counts = Counts(PROBABILITY_STEPS)
+        super().__init__(PROBABILITY_STEPS)
 
     def note(self, probability: float, accepted: bool) -> None:
         """The target was asked about a token of this probability."""
-        self._counts.add(probability_step(probability), accepted)
+        self.add(probability_step(probability), accepted)
 
     def by_probability(self) -> tuple[float, ...]:
         """P(accepted | all before it on the path were) for each step of the drafter's probability.
         A higher step never has a lower rate."""
-        counts = self._counts
         pools: list[tuple[float, float, int]] = []
         for place in range(PROBABILITY_STEPS):
-            wins = counts.sums[place] + _WEIGHT * (place + 0.5) / PROBABILITY_STEPS
-            pool = (wins, counts.tries[place] + _WEIGHT, 1)
+            wins = self.sums[place] + _WEIGHT * (place + 0.5) / PROBABILITY_STEPS
+            pool = (wins, self.tries[place] + _WEIGHT, 1)
             # Adjacent steps in the wrong order are pooled, so the one with fewer tries gives way.
             while pools and pools[-1][0] / pools[-1][1] > pool[0] / pool[1]:
                 before = pools.pop()
@@ -83,23 +88,17 @@ class AcceptanceByProbability:
         return tuple(wins / tries for wins, tries, steps in pools for _ in range(steps))
 
 
-class AcceptanceByLength(ABC):
-    """Acceptance of drafts of one shape. Arrays have one value for each place in a draft."""
+class _OfShape:
+    """Acceptance of drafts of one shape. Arrays have one value for each place in a draft.
+
+    `note` learns from a round of this shape that was to draft `n_wanted` tokens. `chances` are
+    P(accepted), plus `deviations` standard errors; `depths` those of drafts that end at a place.
+    """
 
     def __init__(self) -> None:
         self._accepted, self._kept = Counts(N_DRAFT_MAX_LIMIT), Counts(N_DRAFT_MAX_LIMIT)
-
-    @abstractmethod
-    def chances(self, deviations: float = 0.0) -> Array:
-        """P(accepted), plus `deviations` standard errors."""
-
-    @abstractmethod
-    def depths(self) -> Array:
-        """The depth of a draft that ends at this place."""
-
-    @abstractmethod
-    def note(self, n_wanted: int, round_: Round) -> None:
-        """Learn from a round of this shape that was to draft `n_wanted` tokens."""
+        self.counts = [self._accepted, self._kept]
+        """All that it has learnt."""
 
     def kept(self) -> Array:
         """P(drafted | all before it were): a drafter may end a draft early."""
@@ -114,7 +113,7 @@ class AcceptanceByLength(ABC):
             self._kept.add(place, place < n_drafted)
 
 
-class ChainAcceptance(AcceptanceByLength):
+class ChainAcceptance(_OfShape):
     """A place learns only when the target was asked about it: a rejected second token says nothing
     of the third."""
 
@@ -122,6 +121,7 @@ class ChainAcceptance(AcceptanceByLength):
         super().__init__()
         self._long_run = Counts(1, _SLOWLY)
         self._long_run.sums[0], self._long_run.tries[0] = _FIRST * _WEIGHT, _WEIGHT
+        self.counts.append(self._long_run)
 
     def note(self, n_wanted: int, round_: Round) -> None:
         """A draft that ended early counts as rejected at the place where it ended, so the rates are
@@ -162,13 +162,14 @@ class ChainAcceptance(AcceptanceByLength):
         return np.arange(1.0, N_DRAFT_MAX_LIMIT + 1.0)
 
 
-class TreeAcceptance(AcceptanceByLength):
+class TreeAcceptance(_OfShape):
     """Begins with the chances that follow from the rates of chains."""
 
     def __init__(self, chain: ChainAcceptance) -> None:
         super().__init__()
         self._chain = chain
         self._depths = Counts(N_DRAFT_MAX_LIMIT)
+        self.counts.append(self._depths)
 
     def note(self, n_wanted: int, round_: Round) -> None:
         path = round_.path

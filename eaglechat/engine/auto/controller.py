@@ -14,13 +14,12 @@ lead to the same choices.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from eaglechat.engine.auto.acceptance import (
-    AcceptanceByLength,
     AcceptanceByProbability,
     ChainAcceptance,
     TreeAcceptance,
@@ -28,6 +27,7 @@ from eaglechat.engine.auto.acceptance import (
 )
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.costs import NOISE, Array, Costs, context_bucket
+from eaglechat.engine.auto.kept import Learnt
 from eaglechat.engine.auto.plan import CHAIN, TREE, Allowed, Arm, Plan, probability_step
 from eaglechat.engine.drafters.base import Proposal, common_prefix
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Round
@@ -35,13 +35,16 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Rou
 LOSS_SHARE = 0.02
 """A reply may fall behind plain decoding by this share of its time, plus the extra time of its one
 most expensive round."""
+_AHEAD_TOKENS = 128
+"""A reply may lose at its beginning what so many plain tokens would let it lose, unless an earlier
+one lost that: else one rejected draft would end drafting until the reply is long."""
 _UNSURE = 0.0025
 """The ledger holds estimates, which may be wrong by this share of the reply's plain decoding
 time."""
 CLEARLY = 1.03
 """Another arm, or another draft model, replaces the one in use if it is expected to be this many
 times as fast: less is noise."""
-_TRIAL_SHARE, _TRIAL_CREDIT = 0.005, 2.0
+_TRIAL_SHARE, _TRIAL_CREDIT = 0.005, 1.5
 """The time that trials may lose: this share of the time of all replies, plus a starting credit of
 this many plain tokens."""
 _KNOWN_WELL = 0.02
@@ -52,8 +55,10 @@ _EARLY_TOKENS, _EARLY_LOOK_UP = 100, 3
 """In so many plain tokens' time from its beginning, a reply takes no more looked-up tokens a round:
 the rows of a long wrong guess would cost a short reply more than `LOSS_SHARE`."""
 _KEPT = 4
-"""Rounds for which a plan that drafts is kept: on a GPU, making one takes time that counts. Plain
-plans are kept four times as long."""
+"""Rounds for which a plan is kept: on a GPU, making one takes time that counts. Where plain
+decoding is the fastest, it is kept four times as long."""
+_WORTH_KEEPING = 32
+"""After so many rounds, what was learnt is kept on disk again."""
 _PLAIN = Arm(CHAIN, 0)
 _USUAL_REPLY = 256
 """An assumption: over so many tokens of a reply, reading a conversation again for another draft
@@ -63,25 +68,49 @@ model has to pay."""
 class Controller:
     """Learns from all replies of a loaded pair."""
 
-    def __init__(self, calibration: Calibration = NOT_CALIBRATED) -> None:
-        self._costs = Costs(calibration) if calibration.verify else None
+    def __init__(
+        self, calibration: Calibration = NOT_CALIBRATED, learnt: Learnt | None = None
+    ) -> None:
+        """`learnt` is from an earlier start. Raises ValueError if it is of other drafts."""
+        self._costs = Costs(calibration, learnt) if calibration.verify else None
         self._longest, self._in_one_pass = calibration.longest, calibration.in_one_pass
         self._of_draft, self._of_lookups = AcceptanceByProbability(), AcceptanceByProbability()
         chain = ChainAcceptance()
-        self._by_length: tuple[AcceptanceByLength, ...] = (chain, TreeAcceptance(chain))
-        """By shape."""
+        tree = TreeAcceptance(chain)
+        self._by_shape = chain, tree
+        self._counts = [self._of_draft, self._of_lookups, *chain.counts, *tree.counts]
+        if learnt is not None:
+            for counts, (sums, tries) in zip(self._counts, learnt.counts, strict=True):
+                counts.recall(sums, tries)
+                counts.scale(learnt.certainty)
+        self._is_new = learnt is None
+        """Whether nothing is known of this drafter."""
+        self._rounds = 0
+        """Rounds since what was learnt was last asked for."""
         self._arm = _PLAIN
         self._state = AutoDraft(0, AutoReason.PLAIN_CHECK, (), 0.0, 0.0, 0.0)
         """What the latest choice rests on."""
         self._all_ms = self._tried_ms = 0.0
+        self._lost_ms = self._plain_ms = self._owed_ms = 0.0
         self.new_reply()
 
     def new_reply(self) -> None:
-        """A reply begins, with an empty ledger."""
+        """A reply begins, with an empty ledger. What earlier replies have lost beyond their share,
+        it may not lose in advance."""
+        self._owed_ms = max(0.0, self._owed_ms + self._lost_ms - LOSS_SHARE * self._plain_ms)
         self._lost_ms = self._dearest_ms = self._plain_ms = 0.0
         self._begins = True
         self._plan: Plan | None = None
         self._keep_for = self._unseen = 0
+
+    def learnt(self) -> Learnt | None:
+        """What to keep for the next start; None if it is hardly more than what was kept last."""
+        if self._costs is None or self._rounds < _WORTH_KEEPING:
+            return None
+        self._rounds = 0
+        verify, doubts, draft = map(_rounded, self._costs.learnt())
+        counts = tuple((_rounded(one.sums), _rounded(one.tries)) for one in self._counts)
+        return Learnt(counts, verify, doubts, draft)
 
     def hoped_ms(self, n_past: int, n_again: int, shapes: Sequence[int]) -> float:
         """Milliseconds of a reply of usual length behind `n_past` tokens, if `n_again` of them have
@@ -93,7 +122,7 @@ class Controller:
         if self._costs is None:
             return math.inf
         self._forecast(self._costs, context_bucket(n_past), shapes)
-        hope = 0.0 if self._all_ms > 0.0 else 1.0
+        hope = 1.0 if self._is_new else 0.0
         speeds = _speeds([of.chances(deviations=hope) for of in self._in_play], self._times)
         best = float(speeds[list(shapes), : self._longest + 1].max())
         # A row of the widest batch that is timed: those of a prompt take no longer.
@@ -141,8 +170,8 @@ class Controller:
             self._state = state
             by_probability = self._of_draft.by_probability()
             plan = replace(plan, worth=worth, by_probability=by_probability, state=state)
-        self._plan = plan if reason is AutoReason.BEST else None
-        self._keep_for = _KEPT if arm.n > 0 else 4 * _KEPT
+        self._plan = plan if reason in (AutoReason.BEST, AutoReason.LEDGER) else None
+        self._keep_for = 4 * _KEPT if self._arm.n == 0 else _KEPT
         return plan
 
     def plain_check(self) -> Plan:
@@ -198,10 +227,16 @@ class Controller:
         return max(better, key=hoped.__getitem__, default=best)
 
     def _affords(self, arm: Arm, best: Arm, catch_up: float, allowed: Allowed) -> bool:
-        """Whether the credit for trials and the ledger bear a trial of `arm` instead of `best`."""
-        loss = float(self._times[arm] * (1.0 - self._rates[arm] / self._rates[best])) + catch_up
+        """Whether the credit for trials and the ledger bear that a trial of `arm` instead of `best`
+        writes only one token."""
+        loss = float(self._times[arm] - 1.0 / self._rates[best]) + catch_up
         budget = _TRIAL_SHARE * self._all_ms + _TRIAL_CREDIT * self._times[_PLAIN]
-        return bool(self._tried_ms + loss <= budget) and self._bears(arm, allowed, catch_up)
+        if self._tried_ms + loss > budget:
+            return False
+        if best.n > 0 and allowed.plain:
+            # What may be lost in advance is for drafts of the best length.
+            return self._lost_ms + self._loss(arm) + catch_up <= LOSS_SHARE * self._plain_ms
+        return self._bears(arm, allowed, catch_up)
 
     def _bears(self, arm: Arm, allowed: Allowed, catch_up: float = 0.0) -> bool:
         """Whether the ledger can bear that a round of this arm writes only one token."""
@@ -238,7 +273,8 @@ class Controller:
 
     def _allowed_ms(self, loss: float) -> float:
         """Milliseconds that the reply may have lost after a round that loses `loss`."""
-        return LOSS_SHARE * self._plain_ms + max(loss, self._dearest_ms)
+        ahead = LOSS_SHARE * _AHEAD_TOKENS * float(self._times[_PLAIN]) - self._owed_ms
+        return max(LOSS_SHARE * self._plain_ms, ahead) + max(loss, self._dearest_ms)
 
     def observe(
         self, plan: Plan, round_: Round, found: Proposal, n_waiting: int, draft_ms: float
@@ -263,7 +299,7 @@ class Controller:
         costs.see_verify(n_drafted + 1, bucket, verify_ms)
         verify = costs.verify(bucket)
         if plan.n == 0:
-            for of_shape in self._by_length:
+            for of_shape in self._by_shape:
                 of_shape.age(rounds)
         # Expected, not measured, times: a delay by other work is not the fault of drafting.
         took = float(verify[n_drafted])
@@ -273,12 +309,13 @@ class Controller:
             steps = plan.n if self._in_one_pass else round_.depth + (n_drafted < plan.n)
             n_siblings = n_drafted - round_.depth
             costs.see_draft(steps, n_waiting, draft_ms, n_siblings)
-            self._by_length[plan.shape].note(plan.n, round_)
+            self._by_shape[plan.shape].note(plan.n, round_)
             for probability, accepted in tested(round_):
                 self._of_draft.note(probability, accepted)
             took += costs.of_draft(steps, n_waiting, n_siblings)
         as_plain = (n_tokens + rounds - 1) * float(verify[0])
         self._all_ms += as_plain
+        self._is_new, self._rounds = False, self._rounds + rounds
         if plan.is_trial:
             self._tried_ms += max(0.0, took - n_tokens / float(self._rates[self._arm]))
         if plan.state is not None:
@@ -289,7 +326,7 @@ class Controller:
 
     def _forecast(self, costs: Costs, bucket: int, shapes: Sequence[int]) -> None:
         """Compute the expected milliseconds, and tokens a millisecond, of each arm."""
-        self._in_play = self._by_length[: max(shapes) + 1]
+        self._in_play = self._by_shape[: max(shapes) + 1]
         self._verify = costs.verify(bucket)
         self._drafting = [costs.draft(of.depths()) for of in self._in_play]
         self._times = np.stack(
@@ -310,6 +347,10 @@ class Controller:
             float(((verify[k + 1 :] - verify[k]) / np.arange(1, n - k + 1)).min()) for k in range(n)
         ]
         return (0.0,) * needed + tuple(best * ms for ms in further[needed:])
+
+
+def _rounded(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(round(float(value), 4) for value in values)
 
 
 def _times(verify: Array, draft: Array, kept: Array, *, in_one_pass: bool = False) -> Array:

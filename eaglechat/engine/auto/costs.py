@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eaglechat.engine.auto.calibration import CALIBRATED_DRAFT, Calibration
+from eaglechat.engine.auto.kept import Learnt
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 Array = npt.NDArray[np.float64]
@@ -28,21 +29,25 @@ _OUTLIER = 3.0
 on the machine delayed it."""
 _DOUBT = 0.3
 """Relative standard error of a calibrated time, before any round has confirmed it."""
+_ANOTHER_MACHINE = 0.7
+"""How far two batch widths may be apart from what was learnt of them, in logarithms, for it to hold
+for this machine: one takes twice as long, compared with the other."""
 _DRIFT = 0.005
 """Relative standard deviation of the change of a true time in one round: 4% in 64 rounds."""
 _GUESS = 0.1
-"""Used until measured. One more verify row, or one draft step: this share of a plain decode. One
-waiting row: this share of a draft step."""
-_SIBLING = 0.25
-"""Used until measured. One more token on a level of a tree: this share of a draft step."""
+"""Used until measured. One more verify row, or one draft step: this share of a plain decode."""
+_ROW, _SIBLING = 0.3, 0.25
+"""Used until rounds have shown it. One waiting row, and one more token on a level of a tree: these
+shares of a draft step."""
 
 _WIDTHS = np.arange(1, N_DRAFT_MAX_LIMIT + 2)
 _ALIKE = np.sqrt(np.minimum.outer(_WIDTHS, _WIDTHS) / np.maximum.outer(_WIDTHS, _WIDTHS))
 _ALIKE[0, :] = _ALIKE[:, 0] = 0.0
-_SHARED = 1.0 + _ALIKE
-"""How much an error at one batch width says about another: their covariance, in units of the
-variance of one part. All widths share 1, the speed of the machine; two widths above 1 share up to
-1 more, the closer they are."""
+"""How much an error at one batch width says about another, beside the speed of the machine, which
+all share: two widths above 1 share up to 1, the closer they are."""
+_TIMED = 0.5
+"""The doubt about how a width that was timed compares with one row, as a share of the doubt about
+one that was not."""
 
 
 def context_bucket(n_past: int) -> int:
@@ -53,9 +58,9 @@ def context_bucket(n_past: int) -> int:
 class _Filter:
     """A Kalman filter: estimates numbers that drift, from noisy weighted sums of them."""
 
-    def __init__(self, mean: Array, covariance: Array) -> None:
-        self.mean, self.covariance = mean, _DOUBT**2 * covariance
-        self._drift = _DRIFT**2 * covariance
+    def __init__(self, mean: Array, covariance: Array, drift: Array) -> None:
+        """The covariances of the errors of `mean`, and of what the numbers change by in a round."""
+        self.mean, self.covariance, self._drift = mean, covariance, drift
 
     def age(self, rounds: int) -> None:
         self.covariance += rounds * self._drift
@@ -75,17 +80,48 @@ class Costs:
     a token of a chain, or a level of a tree. In a draft of one pass it is a row.
     """
 
-    def __init__(self, calibration: Calibration) -> None:
-        """The calibration has at least the time of width 1."""
+    def __init__(self, calibration: Calibration, learnt: Learnt | None = None) -> None:
+        """The calibration has at least the time of width 1. `learnt` is from an earlier start."""
         self._table = _table(calibration.verify)
+        timed = [width - 1 for width, _ in calibration.verify]
+        doubt = np.ones(len(_WIDTHS))
+        doubt[timed] = _TIMED
+        self._shared = 1.0 + _ALIKE * np.outer(doubt, doubt)
+        """Covariance of what the calibration says of widths, in units of `_DOUBT` squared."""
+        self._first = np.zeros(len(_WIDTHS)), _DOUBT**2 * self._shared
+        """What the filter of a first context begins with."""
         self._contexts: dict[int, _Filter] = {}
         self._left_at: dict[int, int] = {}
         self._bucket = self._rounds = 0
         begin, step, share = _draft_times(calibration, _GUESS * self._table[0])
-        row = calibration.catch_up_row or _GUESS * share
-        sibling = calibration.sibling or _SIBLING * share
-        doubted = np.array([begin, max(step, share), row, sibling])
-        self._draft = _Filter(np.array([begin, step, row, sibling]), np.diag(doubted**2))
+        row, sibling = _ROW * share, _SIBLING * share
+        doubted = np.diag(np.array([begin, max(step, share), row, sibling]) ** 2)
+        parts = np.array([begin, step, row, sibling])
+        self._draft = _Filter(parts, _DOUBT**2 * doubted, _DRIFT**2 * doubted)
+        if learnt is not None:
+            self._recall(learnt, timed)
+
+    def _recall(self, learnt: Learnt, timed: list[int]) -> None:
+        """Go on from what was learnt, unless the machine is another one by now: then batches of the
+        widths at the indices `timed` take other times, compared with each other. How fast it is
+        altogether, the calibration knows best."""
+        off = np.log(np.array(learnt.verify) / self._table)
+        if np.ptp(off[timed]) > _ANOTHER_MACHINE:
+            return
+        stale = (1.0 - learnt.certainty) * _DOUBT
+        doubt = np.diag(np.square(learnt.doubts)) + stale**2 * self._shared + _DOUBT**2
+        _, covariance = self._first
+        gain = np.linalg.solve(covariance + doubt, covariance).T
+        self._first = gain @ off, covariance - gain @ covariance
+        usual, parts = np.array([1.0, CALIBRATED_DRAFT, 2.0, 0.0]), np.array(learnt.draft)
+        if usual @ parts > 0.0:
+            self._draft.mean = parts * float(usual @ self._draft.mean) / float(usual @ parts)
+
+    def learnt(self) -> tuple[Array, Array, Array]:
+        """Milliseconds of verifying a batch in the latest context, their relative standard errors
+        compared with that of one row, and the parts of a draft."""
+        covariance = self._at(self._bucket).covariance
+        return self.verify(self._bucket), _doubts(covariance), self._draft.mean
 
     def see_verify(self, width: int, bucket: int, ms: float) -> None:
         """Verifying a batch of `width` rows took `ms` in a context of this bucket."""
@@ -106,9 +142,7 @@ class Costs:
 
     def hoped(self, bucket: int) -> Array:
         """`verify`, with each width one standard error cheaper relative to width 1."""
-        covariance = self._at(bucket).covariance
-        variance = np.diag(covariance) + covariance[0, 0] - 2.0 * covariance[0]
-        cheaper: Array = np.exp(-np.sqrt(np.maximum(variance, 0.0)))
+        cheaper: Array = np.exp(-_doubts(self._at(bucket).covariance))
         return self.verify(bucket) * cheaper
 
     def plain_error(self, bucket: int) -> float:
@@ -132,16 +166,24 @@ class Costs:
     def _at(self, bucket: int) -> _Filter:
         """The filter of a bucket. A new one begins with the estimates of the nearest bucket."""
         if bucket not in self._contexts:
-            near = min(self._contexts, key=lambda other: abs(other - bucket), default=None)
-            self._contexts[bucket] = _Filter(np.zeros(len(_WIDTHS)), _SHARED)
-            if near is not None:
-                known = self._contexts[near]
-                self._contexts[bucket].mean = known.mean.copy()
-                self._contexts[bucket].covariance = known.covariance + 4.0 * NOISE**2 * _SHARED
+            mean, covariance = self._first
+            if self._contexts:
+                near = self._contexts[min(self._contexts, key=lambda other: abs(other - bucket))]
+                mean, covariance = near.mean, near.covariance + 4.0 * NOISE**2 * self._shared
+            # Copies: a filter changes its arrays.
+            new = _Filter(mean.copy(), covariance.copy(), _DRIFT**2 * self._shared)
+            self._contexts[bucket] = new
         elif bucket != self._bucket:
             self._contexts[bucket].age(self._rounds - self._left_at.get(bucket, 0))
         self._bucket, self._left_at[bucket] = bucket, self._rounds
         return self._contexts[bucket]
+
+
+def _doubts(covariance: Array) -> Array:
+    """Relative standard errors of the times of all widths, compared with that of one row."""
+    variance = np.diag(covariance) + covariance[0, 0] - 2.0 * covariance[0]
+    doubts: Array = np.sqrt(np.maximum(variance, 0.0))
+    return doubts
 
 
 def _draft_times(calibration: Calibration, guess: float) -> tuple[float, float, float]:

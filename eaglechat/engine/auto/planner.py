@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.controller import CLEARLY, Controller
+from eaglechat.engine.auto.kept import Kept
 from eaglechat.engine.auto.plain_checks import PlainChecks
 from eaglechat.engine.auto.plan import Allowed, Plan, shapes_open
 from eaglechat.engine.drafters.base import Limits, Proposal
@@ -27,10 +28,17 @@ T = TypeVar("T")
 class Planner:
     """Plans the rounds of all replies of a loaded pair."""
 
-    def __init__(self, drafters: GuardedDrafters, calibrations: Mapping[str, Calibration]) -> None:
-        """`calibrations` are by the name of a draft model; empty stands for n-grams alone."""
+    def __init__(
+        self,
+        drafters: GuardedDrafters,
+        calibrations: Mapping[str, Calibration],
+        kept: Kept | None = None,
+    ) -> None:
+        """`calibrations` are by the name of a draft model; empty stands for n-grams alone. `kept`
+        has what earlier starts have learnt; None starts from nothing."""
         self._drafters = drafters
         self._calibrations = calibrations
+        self._kept, self._recalls = kept, kept is not None
         self._controllers: dict[str, Controller] = {}
         """What auto has learnt, by the name of the draft model in use."""
         self._fastest = ""
@@ -122,6 +130,12 @@ class Planner:
             self._ask(lambda one: one.observe(plan, round_, found, n_waiting, draft_ms), None)
         self._checks.add(round_)
 
+    def keep(self) -> None:
+        """Keep on disk what was learnt of the draft model in use."""
+        learnt = self._ask(Controller.learnt, None)
+        if self._kept is not None and learnt is not None:
+            self._kept.keep(self._drafters.model_name, learnt)
+
     def failure(self) -> str | None:
         """What has failed since this was last asked."""
         failure, self._failure = self._failure, None
@@ -136,10 +150,11 @@ class Planner:
         try:
             if name not in self._controllers:
                 calibration = self._calibrations.get(name, NOT_CALIBRATED)
-                self._controllers[name] = Controller(calibration)
+                learnt = self._kept.recall(name) if self._kept and self._recalls else None
+                self._controllers[name] = Controller(calibration, learnt)
             return question(self._controllers[name])
         except Exception as error:
             self._controllers.pop(name, None)
-            self._has_failed = True
+            self._has_failed, self._recalls = True, False
             self._failure = f"the automatic draft length failed: {type(error).__name__}: {error}"
             return otherwise

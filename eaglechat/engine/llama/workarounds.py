@@ -94,7 +94,7 @@ def remember(files: Sequence[Path], left_out: tuple[LeaveOut, ...], crash: str) 
     next load crashes once more."""
     names = tuple(map(str, files))
     new = Workaround(
-        files=names, key=_key(names), left_out=left_out, crash=crash, since=date.today()
+        files=names, key=key_of(names), left_out=left_out, crash=crash, since=date.today()
     )
     with suppress(OSError), paths.changing(_memory()):
         kept = [one for one in remembered() if one.files != names][1 - _MOST_REMEMBERED :]
@@ -105,7 +105,7 @@ def remembered() -> list[Workaround]:
     """What is in force: that of files and a llama.cpp which are still the same. Oldest first."""
     with suppress(OSError, ValueError, RecursionError):
         known = msgspec.json.decode(_memory().read_bytes(), type=list[Workaround])
-        return [one for one in known if one.key == _key(one.files)]
+        return [one for one in known if one.key == key_of(one.files)]
     return []
 
 
@@ -118,9 +118,10 @@ def _memory() -> Path:
     return paths.state_dir() / "crashes.json"
 
 
-def _key(files: Sequence[str]) -> str:
-    """Other builds, devices and files, also of the same names, have other keys."""
-    facts = [_machine(), *(_facts(Path(file)) for file in files)]
+def key_of(files: Sequence[str | Path], *more: object) -> str:
+    """Other builds, devices and files, also of the same names, have other keys; so has what differs
+    in `more`."""
+    facts = [_machine(), *(_facts(Path(file)) for file in files), *more]
     return f"{zlib.crc32(repr(facts).encode()):08x}"
 
 

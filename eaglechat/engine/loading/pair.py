@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration, calibrate
+from eaglechat.engine.auto.kept import Kept
 from eaglechat.engine.drafters.base import Drafter, Opening
 from eaglechat.engine.drafters.pairing import (
     KINDS,
@@ -18,7 +19,7 @@ from eaglechat.engine.drafters.pairing import (
     why_no_heads,
     without_stripped_blocks,
 )
-from eaglechat.engine.llama import backend
+from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.placement import (
     Device,
@@ -173,7 +174,13 @@ class LoadedPair:
         if off is None and self._calibrates:
             calibrations = _calibrations(context, models)
         report.stage("context", 1.0)
-        self.generator = Generator(context, models, calibrations, options.checkpoints_mib << 20)
+        self.generator = Generator(
+            context,
+            models,
+            calibrations,
+            options.checkpoints_mib << 20,
+            _kept(headers, options, n_threads, target) if calibrations else None,
+        )
         owned.callback(self.generator.close)
         self.prompter = Prompter(target)
         return PairInfo(
@@ -256,6 +263,16 @@ def _calibrations(target: Context, models: Sequence[Drafter]) -> dict[str, Calib
         model.set_export(True)
         measured[model.name] = calibrate(target, model)
     return measured
+
+
+def _kept(
+    headers: Sequence[GGUFHeader | None], options: LoadOptions, n_threads: int, target: Model
+) -> Kept:
+    """What auto has learnt of the same files, run in the same way; how much fits into the context
+    does not matter."""
+    same = msgspec.structs.replace(options, n_threads=n_threads, n_ctx=0, checkpoints_mib=0)
+    files = [header.path for header in headers if header is not None]
+    return Kept(workarounds.key_of(files, same, target.left_out))
 
 
 def _with_limits(

@@ -63,6 +63,7 @@ def write_reply(
             case ReplyEnd():
                 prompter.note_reply(prompt, reply)
                 say(Done(id=request.id, end=record, stats=stats))
+    pair.generator.keep()
 
 
 def rendered(request: Render, pair: LoadedPair) -> Rendered:

@@ -50,6 +50,19 @@ BF16 = curve(w1=7.3, w2=8.9, w4=11.2, w8=14.1, w16=17.0)
 Q4_0 = curve(w1=15.0, w2=23.0, w4=26.0, w8=46.0)
 
 
+# Milliseconds of SmolLM2-135M's passes on two cores, by rows: kernels take four or eight at a time.
+_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16)
+STEPS = {
+    kind: curve(**{f"w{rows}": at for rows, at in zip(_ROWS, ms, strict=True)})
+    for kind, ms in {
+        "Q4_0": (5.6, 8.8, 10.9, 10.7, 14.4, 16.5, 18.4, 15.4, 19.3, 20.4, 21.7),
+        "Q4_K_M": (7.1, 10.7, 12.9, 14.4, 18.8, 20.5, 22.9, 20.8, 24.7, 26.5, 31.1),
+        "Q8_0": (7.2, 14.4, 18.1, 20.9, 24.6, 26.0, 27.6, 25.2, 29.0, 30.6, 30.5),
+        "F16": (8.5, 12.7, 13.6, 15.0, 17.0, 17.0, 19.3, 23.1, 23.3, 28.0, 30.6),
+    }.items()
+}
+
+
 def edits(position: int) -> int:
     """In each 80 tokens of text, the first 60 are copied."""
     return max(0, 60 - position % 80)
@@ -140,6 +153,11 @@ def fixed_choices(pair: Simulated) -> list[Fixed]:
     ]
 
 
+def on_steps(kind: str, rate: float, seed: int) -> Simulated:
+    """A pair whose passes take what those of `STEPS` take."""
+    return Simulated(STEPS[kind], steady(rate), draft_step=0.9, seed=seed)
+
+
 def total_ms(replies: list[Reply]) -> float:
     return sum(reply.ms for reply in replies)
 
@@ -155,11 +173,9 @@ def calibrated(
     return Calibration(
         verify=tuple(
             (width, pair.verify(width, 0) * (plain if width == 1 else wider))
-            for width in CALIBRATED_WIDTHS
+            for width in sorted(CALIBRATED_WIDTHS)
         ),
         draft=draft_ms(min(CALIBRATED_DRAFT, pair.longest)) * drafts,
-        catch_up_row=pair.catch_up_row * drafts,
-        sibling=pair.sibling * pair.draft_step * drafts,
         longest_draft=draft_ms(pair.longest) * drafts if pair.in_one_pass else None,
         longest=pair.longest,
         in_one_pass=pair.in_one_pass,

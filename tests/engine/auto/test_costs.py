@@ -19,7 +19,7 @@ CHAIN = np.arange(1.0, 17.0)
 def calibrated(slowed: float = 1.0) -> Costs:
     """Calibrated with the times of widths above 1 multiplied by `slowed`."""
     verify = tuple((width, ms * (slowed if width > 1 else 1.0)) for width, ms in TRUE.items())
-    return Costs(Calibration(verify, draft=0.5 * (CALIBRATED_DRAFT + 1), catch_up_row=0.05))
+    return Costs(Calibration(verify, draft=0.5 * (CALIBRATED_DRAFT + 1)))
 
 
 def test_without_a_contradiction_the_calibration_stands() -> None:
