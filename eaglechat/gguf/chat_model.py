@@ -11,6 +11,7 @@ _PROJECTOR = (
 )
 _CONTROL = "a control vector, which changes a model's style: choose the model"
 _VOCABULARY = "a vocabulary without weights: choose the whole model"
+_WORDLESS = "a model without a vocabulary, which reads no text: choose a language model"
 _EMBEDDING = "an embedding model, which turns texts into vectors: choose a language model"
 _RERANKER = "a reranker, which scores texts: choose a language model"
 _ENCODER = "an encoder, which reads and does not write: choose a language model"
@@ -77,6 +78,8 @@ def why_no_chat_model(header: GGUFHeader) -> str | None:
         _EMBEDDING: pooling > 0 or "bert" in arch or "embed" in arch,
         _ENCODER: header.get("{arch}.attention.causal") is False,
         _OLLAMA: any(name.startswith(_SENSES) for name in names),
+        # llama.cpp would end the process at the first text.
+        _WORDLESS: header.text("tokenizer.ggml.model") in ("none", "no_vocab"),
         # Of a file on the Hub only the beginning may be known, which has no tensors.
         _VOCABULARY: bool(header.data_start) and not (names or header.tensors_elsewhere),
     }

@@ -42,6 +42,7 @@ WHOLE = "token_embd.weight"
         ("controlvector", {}, ["direction.1"], "control vector"),
         ("llama", {}, [], "vocabulary"),
         ("llama", {"general.type": "vocab"}, [], "vocabulary"),
+        ("llama", {"tokenizer.ggml.model": "none"}, [WHOLE], "without a vocabulary"),
         *((arch, {}, [WHOLE], "embedding") for arch in (
             "bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert",
             "modern-bert", "eurobert", "some-new-bert", "gemma-embedding", "llama-embed",
