@@ -92,13 +92,16 @@ class Camera:
             self.frames.append(Frame(time.monotonic() - self._begun, rows))
 
     async def until(self, condition: Callable[[], object], *, film: bool = False) -> None:
-        end = time.monotonic() + PATIENCE_S
+        """Wait; what is not filmed is cut out of the film."""
+        begun = time.monotonic()
         while not condition():
-            if time.monotonic() > end:
+            if time.monotonic() > begun + PATIENCE_S:
                 raise TimeoutError(self.text)
             await self.pilot.pause(FRAME_S)
             if film:
                 self.shoot()
+        if not film:
+            self._begun += time.monotonic() - begun
 
     async def command(self, id: str) -> None:
         await self.pilot.press(*pressed(keys_of(id)[0]))
@@ -161,7 +164,7 @@ async def running(
 
 async def moving() -> None:
     """A reply streams, the headline changes as the length is turned, and a comparison ends it."""
-    async with running((112, 36), max_tokens=320) as camera:
+    async with running((112, 36), max_tokens=220) as camera:
         chat = await camera.chat()
         await camera.command("chat.auto")
         await camera.pilot.pause(0.5)
@@ -172,7 +175,7 @@ async def moving() -> None:
             camera.shoot()
         await camera.pilot.press("enter")
         for n_tokens, turned in (
-            (90, ["chat.auto"]), (160, ["chat.more"] * 5), (220, ["chat.auto"]),
+            (60, ["chat.auto"]), (110, ["chat.more"] * 5), (160, ["chat.auto"]),
         ):  # fmt: skip
             await camera.until(lambda n=n_tokens: _tokens(chat) > n, film=True)
             for command in turned:
@@ -183,7 +186,7 @@ async def moving() -> None:
         await camera.pilot.pause(1.5)
         camera.shoot()
         await camera.command("chat.compare")
-        await camera.until(lambda: "heat 6" in camera.text, film=True)
+        await camera.until(lambda: "heat 4" in camera.text, film=True)
         await camera.until(lambda: "of each" in camera.text)
         await camera.pilot.pause(0.5)
         camera.shoot()
@@ -229,7 +232,7 @@ async def download() -> None:
     async with running((100, 30), with_chat=False, desk=desk) as camera:
         await camera.until(lambda: "● smollm2-135m" in camera.text)
         await camera.command("app.downloads")
-        await camera.until(lambda: "Pause" in camera.text)
+        await camera.until(lambda: "Space pauses" in camera.text)
         camera.save("download")
 
 
