@@ -53,15 +53,14 @@ def with_part(document: str, part: str) -> str:
 
 
 def settings() -> str:
-    """A table for each table of config.toml."""
+    """A list for each table of config.toml."""
     lines: list[str] = []
     for table, docs in groupby(describe(), key=lambda doc: doc.table):
-        lines += [f"## `[{table}]`", "", "| Key, flag | Default | Value | Meaning |"]
-        lines.append("| --- | --- | --- | --- |")
+        lines += [f"## `[{table}]`", ""]
         for doc in docs:
             names = ", ".join(f"`{name}`" for name in (doc.key, doc.flag) if name)
-            default = f"`{json.dumps(doc.default)}`"
-            lines.append(_row([names, default, _values(doc), doc.description]))
+            values = f"{_values(doc)}; `{json.dumps(doc.default)}`"
+            lines.append(f"- {names} ({values}): {doc.description}")
         lines.append("")
     return "\n".join(lines)
 
@@ -75,8 +74,8 @@ def _values(doc: SettingDoc) -> str:
 
 
 def keys() -> str:
-    """A table for each place, each command in the first that has it, and the commands without a
-    key."""
+    """A list for each place, each command in the first that has it, and the commands without a
+    key. What each does, `F1` says."""
     lines: list[str] = []
     told: set[str] = set()
     for title, scopes in KEY_TABLES.items():
@@ -85,7 +84,7 @@ def keys() -> str:
         lines += [
             f"## {title}",
             "",
-            *(f"- {_keys(one)}: {one.help} (`{one.id}`)" for one in commands),
+            *(f"- {_keys(one)}: {one.title} (`{one.id}`)" for one in commands),
             "",
         ]
     typed = [f"`{one.id}` (`{SLASH}{one.slash_name}`)" for one in COMMANDS if not one.all_keys]
@@ -98,10 +97,6 @@ def _keys(command: Command) -> str:
     shown = [name_of(key) for key in command.all_keys if "\\" not in key]
     typed = [] if command.slash_name is None else [f"{SLASH}{command.slash_name}"]
     return ", ".join(f"`{one}`" for one in (*shown, *typed))
-
-
-def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def servers() -> str:

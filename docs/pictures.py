@@ -166,8 +166,6 @@ async def moving() -> None:
     """A reply streams, the headline changes as the length is turned, and a comparison ends it."""
     async with running((112, 36), max_tokens=220) as camera:
         chat = await camera.chat()
-        await camera.command("chat.auto")
-        await camera.pilot.pause(0.5)
         camera.begin()
         camera.shoot()
         for character in FILMED:
@@ -175,7 +173,7 @@ async def moving() -> None:
             camera.shoot()
         await camera.pilot.press("enter")
         for n_tokens, turned in (
-            (60, ["chat.auto"]), (110, ["chat.more"] * 5), (160, ["chat.auto"]),
+            (80, ["chat.more"] * 2), (150, ["chat.auto"]),
         ):  # fmt: skip
             await camera.until(lambda n=n_tokens: _tokens(chat) > n, film=True)
             for command in turned:

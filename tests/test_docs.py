@@ -126,7 +126,7 @@ def test_every_flag_of_a_command_is_explained_in_its_section(command: str) -> No
 
 
 def test_every_setting_s_flag_is_on_the_settings_page() -> None:
-    flags = set(re.findall(r"^\| `\w+`, `(--[a-z-]+)` \|", _text(DOCS / "settings.md"), re.M))
+    flags = set(re.findall(r"^- `\w+`, `(--[a-z-]+)` ", _text(DOCS / "settings.md"), re.M))
     assert {doc.flag for doc in describe()} - {""} <= flags
 
 
