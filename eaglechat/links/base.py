@@ -118,6 +118,8 @@ class Link:
         """The ids of pending requests that have been cancelled."""
         self._watchers: list[Watcher] = []
         self._inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
+        self.wake: Callable[[], None] = lambda: None
+        """Called, in any thread, when something has come for `pump`."""
 
     # What a kind of link adds
 
@@ -153,8 +155,13 @@ class Link:
     def _opened(self) -> queue.SimpleQueue[_News]:
         """Start the engine; returns the inbox that it fills. Raises EngineStartError."""
         inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
-        inbox.put(Starting())
-        self.open_engine(inbox.put)
+
+        def say(news: _News) -> None:
+            inbox.put(news)
+            self.wake()
+
+        say(Starting())
+        self.open_engine(say)
         return inbox
 
     def request(self, message: AnsweredRequest, listener: Listener) -> int:
@@ -181,6 +188,7 @@ class Link:
 
     def _refuse(self, request_id: int, code: str, message: str) -> None:
         self._inbox.put(Error(id=request_id, code=code, message=message))
+        self.wake()
 
     def send(self, message: Set | Cancel) -> None:
         """Send what has no answer; does nothing if the engine is gone."""
@@ -304,6 +312,7 @@ class Link:
     def _answer_pending(self, inbox: queue.SimpleQueue[_News], message: str) -> None:
         for request_id in self._pending:
             inbox.put(Error(id=request_id, code=ENGINE_DIED, message=message))
+        self.wake()
 
     def _tell(self, news: Lifecycle) -> None:
         for watcher in tuple(self._watchers):

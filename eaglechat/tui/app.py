@@ -45,7 +45,7 @@ from eaglechat.tui.screens.dialogs import ConfirmDialog
 from eaglechat.tui.screens.palette import EverythingProvider
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.services.away import Away
-from eaglechat.tui.services.engine import FRAMES_PER_SECOND, EngineService
+from eaglechat.tui.services.engine import EngineService
 from eaglechat.tui.services.services import OlderChats, Services, Typeahead
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
@@ -55,7 +55,7 @@ from eaglechat.wire.protocol import Auto, PairInfo
 if TYPE_CHECKING:
     from eaglechat.tui.screens.more import MoreScreen
 
-INSTALL_LOOKS_PER_SECOND = 3
+INSTALL_LOOKS_PER_SECOND = 1
 COLUMNS_AFTER_S = 0.4
 """The leader's key shows its columns when no second key has come for so long."""
 UNSAVED = (
@@ -115,7 +115,11 @@ class EagleApp(App[None]):
         chats = ChatStore(chats_file, self._say_of_chats)
         settings_service = SettingsService(self, settings, config_file)
         self.services = Services(
-            engine=EngineService(engine, lambda: not settings_service.current.engine.command),
+            engine=EngineService(
+                engine,
+                lambda: not settings_service.current.engine.command,
+                ask_for_tick=self._ask_for_tick,
+            ),
             settings=settings_service,
             pairs=pairs,
             n_draft_max=n_draft_max,
@@ -191,7 +195,6 @@ class EagleApp(App[None]):
     def on_mount(self) -> None:
         self._follow_termination()
         self.services.away.show("")
-        self.set_interval(1 / FRAMES_PER_SECOND, self._follow_engine)
         self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self._announce_installs)
         self.theme_changed_signal.subscribe(self, self._keep_theme)
         self.services.settings.changed.subscribe(self, self._follow_settings)
@@ -221,10 +224,14 @@ class EagleApp(App[None]):
         if self._driver is not None:
             self._driver.write(sequence)
 
+    def _ask_for_tick(self) -> None:
+        with suppress(RuntimeError):  # the app ended meanwhile
+            self.call_later(self._follow_engine)
+
     def _follow_engine(self) -> None:
         # While the app closes, its screens have no widgets left.
-        if self.is_running:
-            self.services.engine.tick()
+        if self.is_running and (wait_s := self.services.engine.tick()):
+            self.set_timer(wait_s, self._follow_engine)
 
     def action_suspend(self) -> None:
         if sys.platform == "win32" or self.is_headless:

@@ -145,6 +145,7 @@ class ScriptedEngine(Link):
                     job.answers_now |= message.answer_now
         elif not isinstance(message, protocol.Shutdown):
             self._jobs.append(_Job(message))
+        self.wake()
 
     def end_engine(self, patience_s: float) -> None:
         self._forget()
@@ -156,6 +157,8 @@ class ScriptedEngine(Link):
     def pump(self, wait_s: float = 0.0) -> None:
         self.work()
         super().pump(wait_s)
+        if self._jobs:
+            self.wake()
 
     # The test's levers
 

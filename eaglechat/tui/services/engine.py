@@ -1,4 +1,4 @@
-"""The engine or server that the app talks to, whose answers are delivered at frame rate."""
+"""The engine or server that the app talks to, whose answers are delivered frame by frame."""
 
 from __future__ import annotations
 
@@ -33,34 +33,39 @@ from eaglechat.wire.protocol import (
 )
 from eaglechat.wire.rpc import RpcServer, ask_all
 
-FRAMES_PER_SECOND = 30
-
 
 class EngineService:
     """The link in use: the one to the engine of the settings, or one to a server. Listeners are
-    called by `tick`, once a frame."""
+    called by `tick`, a frame's answers at once."""
 
     def __init__(
         self,
         link: Link,
         is_here: Callable[[], bool],
         connect: Callable[[ServerSettings], Link] | None = None,
+        ask_for_tick: Callable[[], object] = lambda: None,
     ) -> None:
         """`is_here` says whether the engine of the settings runs on this machine; `connect` makes
-        the link to a server."""
+        the link to a server. `ask_for_tick` is called in any thread when answers have come, and
+        then not again before `tick`, which it has to call soon in the app's thread."""
         self._own = self._link = link
         self._server: ServerSettings | None = None
         self._is_here = is_here
         self._connect = connect or _server_link
         self._watchers: list[Watcher] = []
         self._pace = FramePace()
+        self._ask_for_tick, self._is_tick_asked = ask_for_tick, False
         self.loaded: PairInfo | None = None
         """The pair in the engine's memory; None if there is none, and while one is being loaded."""
         self._latest: object = None
         """The last Load or Unload. Ids would not do: each link counts its own."""
         self.lent = 0
         """Bytes free on the RPC servers of the settings, as last reported."""
+        self._follow(link)
+
+    def _follow(self, link: Link) -> None:
         link.watch(lambda news: self._note(link, news))
+        link.wake = self._wake
 
     def use(self, server: ServerSettings | None) -> None:
         """Use this server from now on, or with None the engine of the settings.
@@ -74,7 +79,7 @@ class EngineService:
             # The models in this machine's memory will not be used now.
             self.unload()
             link = self._connect(server)
-            link.watch(lambda news: self._note(link, news))
+            self._follow(link)
             self._link, self._server, self.loaded = link, server, None
 
     def leave_server(self) -> None:
@@ -158,12 +163,22 @@ class EngineService:
 
         return unwatch
 
-    def tick(self) -> None:
-        """Deliver the answers since the last frame, if a frame is due."""
-        if self._pace.is_due():
-            self._own.pump()
-            if self._link is not self._own:
-                self._link.pump()
+    def _wake(self) -> None:
+        if not self._is_tick_asked:
+            self._is_tick_asked = True
+            self._ask_for_tick()
+
+    def tick(self) -> float:
+        """Deliver the answers since the last frame, or none if the next frame is not due yet.
+        Returns the seconds until it is."""
+        if wait_s := self._pace.wait_s():
+            return wait_s
+        # What comes from here on asks for another tick.
+        self._is_tick_asked = False
+        self._own.pump()
+        if self._link is not self._own:
+            self._link.pump()
+        return 0.0
 
     def close(self) -> None:
         """End the engine. Takes a second at most."""

@@ -8,11 +8,12 @@ from collections.abc import Callable
 DRAWING_SHARE = 0.04
 """The part of a core that may be spent on drawing what the engine writes."""
 FEWEST_PER_SECOND = 4.0
+MOST_PER_SECOND = 30.0
 
 
 class FramePace:
-    """Says when the next frame is due, so that drawing takes at most `DRAWING_SHARE` of a core;
-    there are at least FEWEST_PER_SECOND."""
+    """Says when the next frame is due, so that drawing takes at most `DRAWING_SHARE` of a core, or
+    FEWEST_PER_SECOND where that is more; there are at most MOST_PER_SECOND."""
 
     def __init__(
         self,
@@ -24,9 +25,14 @@ class FramePace:
 
     def is_due(self) -> bool:
         """Whether enough time has passed for the last frame's cost. If so, a frame begins now."""
+        return self.wait_s() == 0.0
+
+    def wait_s(self) -> float:
+        """Seconds until the next frame is due. If that is 0, it begins now."""
         now, spent = self._clock(), self._cpu_time()
-        wait = min((spent - self._spent) / DRAWING_SHARE, 1 / FEWEST_PER_SECOND)
-        if now - self._drawn < wait:
-            return False
+        cost = (spent - self._spent) / DRAWING_SHARE
+        due = self._drawn + max(1 / MOST_PER_SECOND, min(cost, 1 / FEWEST_PER_SECOND))
+        if now < due:
+            return due - now
         self._drawn, self._spent = now, spent
-        return True
+        return 0.0

@@ -1,10 +1,15 @@
-"""The app's engine, or a server in its place: what is loaded is what the one in use has."""
+"""The app's engine, or a server in its place: what is loaded is what the one in use has, and when
+its answers are fetched."""
 
 from __future__ import annotations
 
+import pytest
+
+from eaglechat.links.base import Died
 from eaglechat.settings.servers import ServerSettings
+from eaglechat.tui.services import pace
 from eaglechat.tui.services.engine import EngineService
-from eaglechat.wire.protocol import Load
+from eaglechat.wire.protocol import Load, Unload
 from tests.tui.scripted import ScriptedEngine
 
 
@@ -28,3 +33,63 @@ def test_a_load_that_a_server_overtook_is_not_what_is_loaded() -> None:
         server.pump()
     assert service.loaded is not None
     assert service.loaded.target.path == "/served.gguf"
+
+
+def test_a_frame_is_asked_for_once_when_there_is_news_and_never_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pace, "FEWEST_PER_SECOND", 1e9)
+    monkeypatch.setattr(pace, "MOST_PER_SECOND", 1e9)
+    own, server = ScriptedEngine(), ScriptedEngine()
+    asked: list[None] = []
+    service = EngineService(own, lambda: True, lambda _: server, lambda: asked.append(None))
+
+    def told() -> bool:
+        """Whether a frame was asked for since the last one, which is drawn if so."""
+        was_asked = asked == [None]
+        assert len(asked) <= 1
+        asked.clear()
+        if was_asked:
+            service.tick()
+        return was_asked
+
+    def until_quiet() -> None:
+        while told():
+            pass
+
+    assert not told()
+    service.start()
+    assert told()
+    until_quiet()
+    heard: list[object] = []
+    service.request(Unload(), heard.append)
+    until_quiet()
+    assert len(heard) == 1
+    own.die("gone")
+    own.die("gone again")
+    assert told()
+    assert not told()
+    # What is refused at once is an answer too, and so is what a server says.
+    service.request(Load(target="/own.gguf"), heard.append)
+    assert told()
+    assert len(heard) == 2
+    service.use(ServerSettings(name="box", url="http://box"))
+    until_quiet()
+    service.start()
+    until_quiet()
+    server.tell(Died(None, ()))
+    assert told()
+    assert not told()
+
+
+def test_a_frame_that_is_not_due_yet_keeps_what_came_for_the_next() -> None:
+    own = ScriptedEngine()
+    asked: list[None] = []
+    service = EngineService(own, lambda: True, ask_for_tick=lambda: asked.append(None))
+    news: list[object] = []
+    service.watch(news.append)
+    service.start()
+    while wait_s := service.tick():
+        assert wait_s <= 1 / pace.FEWEST_PER_SECOND
+        assert asked == [None]
+    assert len(news) == 2
