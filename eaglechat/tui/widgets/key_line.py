@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
-from textual.app import ComposeResult
-from textual.screen import Screen
-from textual.widgets import Footer
-from textual.widgets._footer import FooterKey
+from textual import events
+from textual.content import Content
+from textual.widget import Widget
 
 from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.registry import BY_ID, keys_of, short_key_of
-
-_AROUND = 3
-"""Cells of an offer besides its key and its label."""
 
 
 @dataclass(frozen=True)
@@ -33,57 +28,80 @@ class Offer:
 
     @property
     def shown_key(self) -> str:
-        return short_key_of(self.id, in_turn=self.by_turn_key)
+        return f" {short_key_of(self.id, in_turn=self.by_turn_key)} "
+
+    @property
+    def width(self) -> int:
+        return len(self.shown_key) + len(self.label) + 1
 
 
-@runtime_checkable
-class Offering(Protocol):
-    """A screen that says itself what stands in the bottom line."""
+class KeyLine(Widget):
+    """As many offers as there is room for: a key that is cut in the middle says nothing. A click on
+    one presses its key."""
 
-    def offers(self) -> Sequence[Offer]: ...
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    KeyLine {
+        dock: bottom;
+        height: 1;
+        background: $panel;
+        pointer: pointer;
+    }
+    """
 
+    def __init__(self, offers: Callable[[], Sequence[Offer]] | None = None) -> None:
+        """`offers` says what stands there; without it, that are the commands with a label."""
+        super().__init__()
+        self._offers = offers or self._with_a_label
+        self._drawn: Sequence[Offer] = ()
 
-def offers_of(screen: Screen[object]) -> Sequence[Offer]:
-    """What stands in the bottom line of a screen: what it says, or the commands with a label."""
-    if isinstance(screen, Offering):
-        return screen.offers()
-    return [
-        Offer(active.command.id, active.command.footer)
-        for active in active_commands(screen)
-        if active.command.footer and active.enabled
-    ]
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, lambda _screen: self._follow())
 
+    def on_resize(self) -> None:
+        self._follow()
 
-class KeyLine(Footer):
-    """Textual's footer recomposes whenever the focus moves; this one only if its keys changed."""
+    def _follow(self) -> None:
+        if self.is_attached and (fitting := self._fitting()) != self._drawn:
+            self._drawn = fitting
+            self.refresh()
 
-    def __init__(self) -> None:
-        super().__init__(show_command_palette=False)
-        self._drawn: Sequence[Offer] | None = None
-
-    def compose(self) -> ComposeResult:
-        if not self._bindings_ready:
-            return
-        self._drawn = self._fitting()
-        for offer in self._drawn:
-            command = BY_ID[offer.id]
-            yield FooterKey(
-                offer.key, offer.shown_key, offer.label, command.call(), tooltip=command.help
-            ).data_bind(compact=Footer.compact)
-
-    async def recompose(self) -> None:
-        if self.is_attached and self._fitting() != self._drawn:
-            await super().recompose()
-
-    async def on_resize(self) -> None:
-        await self.recompose()
+    def _with_a_label(self) -> Sequence[Offer]:
+        return [
+            Offer(active.command.id, active.command.footer)
+            for active in active_commands(self.screen)
+            if active.command.footer and active.enabled
+        ]
 
     def _fitting(self) -> Sequence[Offer]:
-        """What there is room for: a key that is cut in the middle says nothing."""
         offers, room = [], self.app.size.width
-        for offer in offers_of(self.screen):
-            room -= len(offer.shown_key) + len(offer.label) + _AROUND
+        for offer in self._offers():
+            room -= offer.width
             if room < 0:
                 break
             offers.append(offer)
         return offers
+
+    def render(self) -> Content:
+        return Content.assemble(
+            *(
+                part
+                for offer in self._drawn
+                for part in ((offer.shown_key, "bold $footer-key-foreground"), f"{offer.label} ")
+            )
+        )
+
+    def _at(self, column: int) -> Offer | None:
+        for offer in self._drawn:
+            if column < offer.width:
+                return offer
+            column -= offer.width
+        return None
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        offer = self._at(event.x)
+        self.tooltip = BY_ID[offer.id].help if offer is not None else None
+
+    def on_click(self, event: events.Click) -> None:
+        if (offer := self._at(event.x)) is not None:
+            self.app.simulate_key(offer.key)

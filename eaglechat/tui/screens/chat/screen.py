@@ -194,7 +194,7 @@ class ChatScreen(PromptScreen[None]):
                 yield completions
                 yield prompt
             yield SpeculationPanel(id="panel")
-        yield KeyLine()
+        yield KeyLine(self.offers)
         yield TooSmall()
 
     def on_mount(self) -> None:
