@@ -63,6 +63,14 @@ class Control:
         """What it does: the description of its setting."""
         return find(self.table, self.name).description
 
+    def word(self, value: Any) -> str:
+        """A value as it is shown: `on`, `0.70`, `auto`."""
+        return "on" if value else "off"
+
+    def value(self, word: str) -> Any:
+        """The value that is shown as this word."""
+        return word == "on"
+
 
 @dataclass(frozen=True)
 class RangeControl(Control):
@@ -75,8 +83,17 @@ class RangeControl(Control):
     has_auto: bool = False
     """It can be auto."""
 
-    def show(self, value: float) -> str:
-        return f"{value:.{self.decimals}f}"
+    def word(self, value: Any) -> str:
+        return AUTO if value == AUTO else f"{value:.{self.decimals}f}"
+
+    def value(self, word: str) -> Any:
+        return AUTO if word == AUTO else float(word) if self.decimals else int(word)
+
+    def steps(self, value: float) -> tuple[str, ...]:
+        """The words of `value` and of every whole step, in their order."""
+        count = round((self.maximum - self.minimum) / self.step)
+        values = {value, *(round(self.minimum + i * self.step, 6) for i in range(count + 1))}
+        return tuple(dict.fromkeys(map(self.word, sorted(values))))
 
     def fitting(self, value: float) -> float:
         """The nearest value in the range; a whole number if no decimals are shown."""
@@ -89,6 +106,12 @@ class ChoiceControl(Control):
     """A control with one of several words."""
 
     words: tuple[str, ...] = ()
+
+    def word(self, value: Any) -> str:
+        return str(value)
+
+    def value(self, word: str) -> Any:
+        return word
 
 
 ENABLED = Control("enabled", "speculation")

@@ -116,6 +116,7 @@ class LibrarySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 View = Literal["live", "read", "trace"]
+PanelPlace = Literal["beside", "below"]
 
 
 class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +134,14 @@ class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     show_panel: Annotated[
         bool, Meta(description="Show the speculation panel.", extra={"flag": ""})
     ] = True
+    panel: Annotated[
+        PanelPlace,
+        Meta(
+            description="Where the panel is: beside the chat, from 100 columns; or below it, from "
+            "80.",
+            extra={"flag": ""},
+        ),
+    ] = "beside"
     inspect: Annotated[
         bool,
         Meta(

@@ -9,9 +9,7 @@ from eaglechat.chat.controls import (
     THINKING,
     Control,
     Controls,
-    RangeControl,
 )
-from eaglechat.wire.protocol import AUTO
 from eaglechat.words.wording import DRAFTERS
 
 _LABELS = {
@@ -29,14 +27,8 @@ def label(control: Control) -> str:
 
 def in_force(control: Control, controls: Controls, since: str) -> str:
     """“From the next {since} on: temp 0.80.” `since` is “round” or “reply”."""
-    value = getattr(controls, control.name)
-    if isinstance(value, bool):
-        shown = "on" if value else "off"
-    elif isinstance(control, RangeControl) and value != AUTO:
-        shown = control.show(value)
-    else:
-        shown = DRAFTERS.get(value, value)
-    return f"From the next {since} on: {label(control)} {shown}."
+    word = control.word(getattr(controls, control.name))
+    return f"From the next {since} on: {label(control)} {DRAFTERS.get(word, word)}."
 
 
 def without_effect(control: Control, *, only_ngrams: bool) -> str:

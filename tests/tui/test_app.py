@@ -17,10 +17,8 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.compare import CompareScreen, ContendersDialog
 from eaglechat.tui.screens.dialogs import MessageDialog
 from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import Measures
-from eaglechat.tui.widgets.panel.segments import Segments
-from eaglechat.tui.widgets.panel.slider import Slider
-from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import Capabilities
@@ -352,8 +350,7 @@ async def test_without_a_drafter_the_panel_has_only_what_n_grams_follow(
     async with drive(start=pair_of_files(models / "target.gguf", None)) as user:
         await user.on(ChatScreen)
         await user.sees("No draft model: n-grams only")
-        every = [*user.chat.query(Segments), *user.chat.query(Slider), *user.chat.query(Tick)]
-        shown = {one.id for one in every if one.display}
+        shown = {one.id for one in user.chat.query(Knob) if one.display}
         assert shown == {"n_draft_max", "enabled", "ngram", "temperature"}
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from eaglechat.settings import Settings, SpeculationSettings, load
 from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
+from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
-from eaglechat.tui.widgets.panel.segments import Segments
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO
@@ -50,7 +50,7 @@ async def test_auto_goes_on_and_off_in_the_middle_of_a_reply(drive: Drive) -> No
 async def test_auto_is_a_word_in_the_row_of_lengths_by_key_and_mouse(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
-        row = user.chat.query_one("#n_draft_max", Segments)
+        row = user.chat.query_one("#n_draft_max", Knob)
         row.focus()
         await user.press("home")
         assert user.chat.controls.n_draft_max == AUTO
@@ -109,7 +109,7 @@ async def test_the_row_of_lengths_has_the_choice_and_the_context_says_why(drive:
 
 
 async def test_the_panel_stands_whole_under_auto(drive: Drive) -> None:
-    async with drive(size=PANEL_FROM, n_draft_max=AUTO) as user:
+    async with drive(size=PANEL_FROM["beside"], n_draft_max=AUTO) as user:
         await user.open_chat()
         await user.ask("hello")
         panel = user.chat.query_one(SpeculationPanel)

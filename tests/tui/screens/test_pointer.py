@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from eaglechat.settings import InterfaceSettings, Settings
+from eaglechat.settings.model import PanelPlace
 from eaglechat.tui.screens.chat.screen import PANEL_FROM
-from eaglechat.tui.widgets.panel.segments import Segments
-from eaglechat.tui.widgets.panel.slider import Slider
-from eaglechat.tui.widgets.panel.tick import Tick
+from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.wire.protocol import AUTO
 from tests.tui.driving import Driver
 
@@ -17,25 +17,28 @@ Drive = Callable[..., Driver]
 
 
 @pytest.mark.parametrize(
-    "size",
+    ("size", "panel"),
     [
-        PANEL_FROM,
-        (80, 24),
-        pytest.param((120, 40), marks=pytest.mark.slow),
+        (PANEL_FROM["beside"], "beside"),
+        ((80, 24), "beside"),
+        (PANEL_FROM["below"], "below"),
+        pytest.param((120, 40), "beside", marks=pytest.mark.slow),
     ],
 )
-async def test_controls_never_move_under_the_pointer(drive: Drive, size: tuple[int, int]) -> None:
-    async with drive(size=size, n_draft_max=AUTO) as user:
+async def test_controls_never_move_under_the_pointer(
+    drive: Drive, size: tuple[int, int], panel: PanelPlace
+) -> None:
+    settings = Settings(interface=InterfaceSettings(panel=panel))
+    async with drive(size=size, n_draft_max=AUTO, settings=settings) as user:
         await user.open_chat()
-        if size < PANEL_FROM:
+        if size < PANEL_FROM[panel]:
             await user.press("f2")
-        every = [user.chat.query(kind) for kind in (Segments, Slider, Tick)]
         # This pair's template has no switches for thinking.
-        controls = [one for of_kind in every for one in of_kind if one.display]
+        controls = [one for one in user.chat.query(Knob) if one.display]
         assert len(controls) == 5
         await user.until(lambda: all(user.inside(one.region) for one in controls), "the controls")
         before = [one.region for one in controls]
-        row = user.chat.query_one("#n_draft_max", Segments)
+        row = user.chat.query_one("#n_draft_max", Knob)
 
         for length in (0, 1, 2):
             row.action_step(1)
@@ -52,7 +55,7 @@ async def test_controls_never_move_under_the_pointer(drive: Drive, size: tuple[i
 async def test_after_a_click_on_a_control_typing_goes_to_the_prompt(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
-        row = user.chat.query_one("#n_draft_max", Segments)
+        row = user.chat.query_one("#n_draft_max", Knob)
         await user.pilot.click("#n_draft_max", offset=(row.render().plain.index("5"), 0))
         before = user.chat.controls
         assert before.n_draft_max == 5
@@ -65,14 +68,14 @@ async def test_after_a_click_on_a_control_typing_goes_to_the_prompt(drive: Drive
         assert user.chat.controls.n_draft_max == before.n_draft_max
 
 
-async def test_a_slider_that_tab_reached_is_turned_by_its_keys_and_leaves_letters_to_the_prompt(
+async def test_a_knob_that_tab_reached_is_turned_by_its_keys_and_leaves_letters_to_the_prompt(
     drive: Drive,
 ) -> None:
     async with drive() as user:
         await user.open_chat()
         await user.click("#more")
         await user.until(lambda: user.chat.query_one("#p_min").display, "what is behind more")
-        user.chat.query_one("#p_min", Slider).focus()
+        user.chat.query_one("#p_min", Knob).focus()
         await user.press("right", "right")
         assert user.chat.controls.p_min == pytest.approx(0.1)
         await user.type("why")

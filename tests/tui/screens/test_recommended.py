@@ -10,7 +10,7 @@ import pytest
 from eaglechat.settings import load
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.settings import SettingsScreen
-from eaglechat.tui.widgets.panel.slider import Slider
+from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.wire import protocol
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
@@ -33,10 +33,9 @@ def asked_with(user: Driver) -> protocol.Sampling:
 async def test_the_panel_says_whose_temperature_it_is(drive: Drive) -> None:
     async with drive(size=(120, 40)) as user:
         await user.open_chat()
-        await user.sees("0.60 model's")
+        await user.sees("[0.60] +  model's")
 
-        slider = user.chat.query_one("#temperature", Slider)
-        slider.action_step(1)
+        user.chat.query_one("#temperature", Knob).action_step(1)
         await user.until(lambda: user.chat.controls.temperature == 0.65, "a turned control")
         await user.until(lambda: "model's" not in user.text, "the user's own temperature")
         await user.ask("Hello")

@@ -12,6 +12,7 @@ from textual.widgets import OptionList
 
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
+from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.screens.base import TooSmall
 from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
 from eaglechat.tui.screens.help import HelpScreen
@@ -24,15 +25,14 @@ from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.more import MoreScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.settings import SettingsScreen
+from eaglechat.tui.widgets.panel.knob import Knob
+from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
-from eaglechat.tui.widgets.panel.segments import Segments
-from eaglechat.tui.widgets.panel.slider import Slider
-from eaglechat.tui.widgets.panel.tick import Tick
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.words.numbers import numbers_of
 from tests.ggufs import write_target
-from tests.tui.driving import Driver
+from tests.tui.driving import WIDE, Driver
 from tests.tui.scripted_desk import ScriptedDesk, entry, facts
 
 Drive = Callable[..., Driver]
@@ -49,7 +49,7 @@ DIALOGS = (
 
 
 async def test_the_panel_stands_whole_beside_the_chat_where_there_is_room(drive: Drive) -> None:
-    async with drive(size=PANEL_FROM) as user:
+    async with drive(size=PANEL_FROM["beside"]) as user:
         await user.open_chat()
         await user.ask("hello")
         panel = user.chat.query_one(SpeculationPanel)
@@ -65,9 +65,43 @@ async def test_a_chat_that_opens_has_its_panel_from_the_first_frame(
     drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ChatScreen, "on_resize", lambda _screen, _event: None)
-    async with drive(size=PANEL_FROM) as user:
+    async with drive(size=PANEL_FROM["beside"]) as user:
         await user.open_chat()
         assert user.chat.query_one(SpeculationPanel).display
+
+
+@pytest.mark.parametrize("size", [PANEL_FROM["below"], (120, 36), WIDE])
+async def test_the_panel_can_stand_below_the_chat(drive: Drive, size: tuple[int, int]) -> None:
+    below = Settings(interface=InterfaceSettings(panel="below"))
+    async with drive(size=size, settings=below) as user:
+        await user.open_chat()
+        await user.ask("hello")
+        panel, status = user.chat.query_one(SpeculationPanel), user.chat.query_one(StatusLine)
+
+        def is_below() -> bool:
+            under = panel.region.y >= user.prompt.region.bottom
+            return under and panel.region.width == user.app.size.width == size[0]
+
+        await user.until(is_below, "the panel below the prompt")
+        assert not status.display
+        assert user.chat.transcript.size.height >= 10
+        # It is as high as it has rows: nothing of it is cut off, and nothing scrolls.
+        shown = [one for one in panel.query(Knob) if one.display]
+        assert all(user.inside(one.region) for one in (*shown, panel.query_one(Measures)))
+        assert panel.max_scroll_y == 0
+        await user.press("f2")
+        await user.until(lambda: status.display and not panel.display, "the status line")
+        await user.press("f2")
+        await user.until(is_below, "the panel again")
+        user.app.services.settings.change("interface", "panel", "beside")
+        beside = size >= PANEL_FROM["beside"]
+        width = 42 if beside else 0
+        await user.until(lambda: panel.region.width == width, "where it is by itself")
+        assert panel.display == beside
+        user.app.services.settings.change("interface", "panel", "below")
+        await user.until(is_below, "the panel below again")
+        await user.pilot.resize_terminal(size[0], 33)
+        await user.until(lambda: status.display and not panel.display, "too low for it")
 
 
 async def test_the_panel_folds_into_a_status_line_at_80x24(drive: Drive) -> None:
@@ -87,7 +121,7 @@ async def test_the_panel_folds_into_a_status_line_at_80x24(drive: Drive) -> None
         panel = user.chat.query_one(SpeculationPanel)
         await user.press("f2")
         await user.sees("CONTROL")
-        for control in (*panel.query(Slider), *panel.query(Segments), *panel.query(Tick)):
+        for control in panel.query(Knob):
             assert not control.display or user.inside(control.region)
         assert not panel.region.overlaps(status.region)
         assert user.inside(user.prompt.region)
@@ -219,7 +253,7 @@ async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(
         await user.click_text("pair-00")
         await user.on(PlanScreen)
         await user.sees("org/pair-00-GGUF is not on the Hub.")
-        await user.click("#back")
+        await user.click_text("Esc back")
         await user.on(MenuScreen)
         await user.click_text("smollm2-135m")
         await user.on(ChatScreen)

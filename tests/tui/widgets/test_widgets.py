@@ -1,4 +1,4 @@
-"""The panel's drawings, its slider and its rows of words, and the prompt."""
+"""The panel's drawings, its knobs, and the prompt."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from textual.app import App, ComposeResult
 from textual.content import Content
 from textual.style import Style
 
+from eaglechat.chat.controls import TEMPERATURE
 from eaglechat.chat.headline import Headline
 from eaglechat.tui.widgets.panel.drawings import change_marks, chart, speed, speeds_over, why
 from eaglechat.tui.widgets.panel.knob import Knob
-from eaglechat.tui.widgets.panel.segments import Segments
-from eaglechat.tui.widgets.panel.slider import Slider
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason
@@ -53,66 +52,77 @@ def test_what_auto_chooses_is_no_change() -> None:
 
 
 class Bench(App[None]):
-    """A slider and a prompt."""
+    """A knob of each look, and a prompt."""
+
+    CSS = "Knob { height: 1; }"
 
     def __init__(self) -> None:
         super().__init__()
-        self.values: list[float | str] = []
+        self.values: list[str] = []
         self.sent: list[str] = []
 
     def compose(self) -> ComposeResult:
-        yield Slider("n", minimum=0, maximum=16, step=1, value=3, show="{:.0f}".format)
+        yield Knob("n", left_out=LENGTHS[10:], id="words")
+        yield Knob("temp", "number", id="number")
+        yield Knob("n-grams", "switch", id="switch")
         yield Prompt(id="prompt")
 
     def on_knob_changed(self, event: Knob.Changed) -> None:
-        self.values.append(event.value)
+        assert event.word == event.knob.chosen
+        self.values.append(event.word)
 
     def on_prompt_sent(self, event: Prompt.Sent) -> None:
         self.sent.append(event.text)
         event.prompt.take()
 
 
-async def test_a_slider_follows_keys_click_drag_and_wheel() -> None:
+LENGTHS = ("auto", *map(str, range(17)))
+TURNS = {
+    "words": (
+        ("right", "4"), ("home", "auto"), ("left", ""), ("right up", "0 1"), ("end", "14"),
+        ("1 2", "1 12"), ("right", "13"), ("1 6", "1"), ("at auto", "auto"), ("at auto", ""),
+        ("at n", ""), ("end enter", "14 auto"), ("wheel up", "0"), ("wheel down", "auto"),
+    ),
+    "number": (
+        ("right", "0.75"), ("left left", "0.73 0.70"), ("end", "5.00"), ("right", ""),
+        ("home", "0.00"), ("at -", ""), ("at +", "0.05"), ("at -", "0.00"), ("wheel up", "0.05"),
+        ("7", ""), ("at temp", ""),
+    ),
+    "switch": (
+        ("space", "on"), ("enter", "off"), ("right", "on"), ("up", ""), ("left", "off"),
+        ("at [", "on"), ("at grams", "off"), ("wheel up", "on"), ("wheel up", ""),
+    ),
+}  # fmt: skip
+"""By the look of a knob: what its user does, and the words that it then takes."""
+
+
+@pytest.mark.parametrize("look", TURNS)
+async def test_a_knob_follows_keys_clicks_the_wheel_and_typed_numbers(look: str) -> None:
     app = Bench()
-    async with app.run_test(size=(40, 10)) as pilot:
-        slider = app.query_one(Slider)
-        slider.styles.height = 1
+    async with app.run_test(size=(60, 12)) as pilot:
+        knob = app.query_one(f"#{look}", Knob)
+        if look == "words":
+            knob.show(LENGTHS, "3", now="2", usable=16)
+            assert knob.render().plain.rstrip() == "n        auto 0 1 <2> [3] 4 5 6 7 8 …"
+        elif look == "number":
+            knob.show(TEMPERATURE.steps(0.73), "0.73", note="model's")
+            assert knob.render().plain == "temp     - [0.73] +  model's"
+        else:
+            assert knob.render().plain == "[ ] n-grams"
+        knob.focus()
         await pilot.pause()
-        slider.focus()
-        await pilot.press("right", "up", "left", "end", "right", "home", "left")
-        assert app.values == [4, 5, 4, 16, 0]
-        track_end = slider.content_size.width - 6
-        await pilot.click(Slider, offset=(track_end, 0))
-        assert slider.value == 16
-        await pilot.mouse_down(Slider, offset=(track_end, 0))
-        await pilot.hover(Slider, offset=(9, 0))
-        assert slider.value == 0
-        await pilot.mouse_up(Slider, offset=(9, 0))
-        await pilot.hover(Slider, offset=(track_end, 0))
-        assert slider.value == 0
-
-
-async def test_segments_follow_keys_clicks_the_wheel_and_typed_numbers() -> None:
-    app: App[None] = App()
-    async with app.run_test(size=(60, 10)) as pilot:
-        words = ("auto", *map(str, range(17)))
-        row = Segments("n", left_out=words[10:], id="n", tooltip="")
-        await app.mount(row)
-        row.styles.height = 1
-        row.show(words, "3", now="2", usable=16)
-        await pilot.pause()
-        assert row.render().plain.rstrip() == "n        auto 0 1 <2> [3] 4 5 6 7 8 …"
-        row.focus()
-        for keys, word in (
-            (["right"], "4"), (["home"], "auto"), (["left"], "auto"), (["right", "up"], "1"),
-            (["end"], "14"), (["1", "2"], "12"), (["right"], "13"), (["1", "6"], "1"),
-        ):  # fmt: skip
-            await pilot.press(*keys)
-            assert row.chosen == word
-        await pilot.click(Segments, offset=(10, 0))
-        assert row.chosen == "auto"
-        await pilot.click(Segments, offset=(8, 0))
-        assert row.chosen == "auto"
+        for does, words in TURNS[look]:
+            app.values.clear()
+            where, _, what = does.partition(" ")
+            if where == "at":
+                await pilot.click(knob, offset=(knob.render().plain.index(what), 0))
+            elif where == "wheel":
+                kind = events.MouseScrollUp if what == "up" else events.MouseScrollDown
+                knob.post_message(kind(knob, 0, 0, 0, 0, 0, shift=False, meta=False, ctrl=False))
+            else:
+                await pilot.press(*does.split())
+            await pilot.pause()
+            assert app.values == words.split(), does
 
 
 async def test_keys_that_come_in_a_burst_keep_their_order() -> None:
@@ -125,17 +135,11 @@ async def test_keys_that_come_in_a_burst_keep_their_order() -> None:
         await until(pilot, lambda: app.sent == ["a\nb"])
 
 
-async def test_a_slider_shows_a_value_between_its_steps_and_beyond_its_end() -> None:
-    app = Bench()
-    async with app.run_test(size=(40, 10)) as pilot:
-        slider = app.query_one(Slider)
-        for value in (3.5, 20.0):
-            slider.value = value
-            assert slider.render().plain.endswith(f" {value:.0f}")
-        assert app.values == []
-        slider.focus()
-        await pilot.press("left")
-        assert slider.value == 16
+def test_a_number_has_its_steps_and_the_value_between_them_or_beyond_their_end() -> None:
+    assert len(TEMPERATURE.steps(1.0)) == 101
+    assert TEMPERATURE.steps(0.731)[14:17] == ("0.70", "0.73", "0.75")
+    assert TEMPERATURE.steps(20.0)[-2:] == ("5.00", "20.00")
+    assert TEMPERATURE.steps(0.7001).count("0.70") == 1
 
 
 @pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "ctrl+enter", "alt+enter"])

@@ -61,7 +61,7 @@ from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.http.address import same_server
 from eaglechat.paths import write_atomically
-from eaglechat.settings.model import View
+from eaglechat.settings.model import PanelPlace, View
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.command import Command
@@ -99,8 +99,8 @@ SAVES_PER_SECOND = 1
 MOST_FILES_OFFERED = 60
 NUMBERS_EVERY_S = 0.25
 """While a reply is written, the figures are drawn with a frame of its text, so often at most."""
-PANEL_FROM = (100, 34)
-"""The least width and height, in cells, of a terminal that shows the panel beside the chat."""
+PANEL_FROM: dict[PanelPlace, tuple[int, int]] = {"beside": (100, 34), "below": (80, 34)}
+"""The least width and height, in cells, of a terminal that has room for the panel there."""
 _NO_TURNS = "Nothing has been asked in this chat yet."
 _EDITING = "Editing: {prompt.send} sends it, {chat.stop} cancels"
 _QUEUED = "Sent when the reply ends; {chat.stop} keeps it here"
@@ -232,9 +232,14 @@ class ChatScreen(PromptScreen[None]):
             self.show_numbers()
 
     def _fit(self, size: Size) -> None:
-        """Show the parts of the panel that a terminal of this size has room for."""
-        width, height = size
-        self.set_class(width < PANEL_FROM[0] or height < PANEL_FROM[1], "-folded")
+        """Put the panel where the settings want it if a terminal of this size has room there."""
+        place = self.services.settings.current.interface.panel
+        width, height = PANEL_FROM[place]
+        is_folded = size.width < width or size.height < height
+        self.set_class(is_folded, "-folded")
+        # In both it is as wide as the screen.
+        self.set_class(is_folded or place == "below", "-panel-flat")
+        self.set_class(not is_folded and place == "below", "-panel-below")
 
     @property
     def transcript(self) -> Transcript:
@@ -302,7 +307,8 @@ class ChatScreen(PromptScreen[None]):
             self._late_numbers = None
         session = self.session
         numbers = numbers_of(session)
-        self.query_one("#panel", SpeculationPanel).show(numbers)
+        is_flat = self.has_class("-panel-flat")
+        self.query_one("#panel", SpeculationPanel).show(numbers, is_close=is_flat)
         self.query_one("#status", StatusLine).show(numbers)
         is_told = wording.not_reported(session.hello, "own") is None
         self.query_one(Legend).are_rejected_known = is_told
@@ -362,6 +368,9 @@ class ChatScreen(PromptScreen[None]):
             self.refresh_bindings()
         if interface.show_panel != change.before.interface.show_panel:
             self.set_class(not interface.show_panel, "-panel-hidden")
+        if interface.panel != change.before.interface.panel:
+            self._fit(self.size)
+            self.show_numbers()
 
     # Opening, leaving and saving chats
 

@@ -20,7 +20,7 @@ from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.widgets.filter import Rows
 from eaglechat.tui.widgets.frame import Frame, clickable
-from eaglechat.tui.widgets.panel.tick import Tick
+from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words import failures
@@ -64,7 +64,7 @@ class ExportScreen(EagleModal[None]):
                 for choice in _CHOICES
             ]
             yield Rows(*rows, id="formats")
-            yield Tick("with the reasoning", False, id="reasoning")
+            yield Knob("with the reasoning", "switch", id="reasoning")
             yield Static("Folder", classes="muted")
             yield Input(_here(), id="folder", compact=True)
         yield TooSmall()
@@ -81,7 +81,7 @@ class ExportScreen(EagleModal[None]):
     @on(Input.Submitted)
     def _write(self) -> None:
         choice = _CHOICES[self.query_one("#formats", OptionList).highlighted or 0]
-        with_reasoning = self.query_one(Tick).value
+        with_reasoning = self.query_one(Knob).chosen == "on"
         folder = self.query_one(Input).value
         self.in_background(lambda: self._export(choice, with_reasoning, folder))
 

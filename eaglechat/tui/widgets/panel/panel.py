@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
-from textual.widget import Widget
-from textual.widgets import Checkbox, Static
+from textual.widgets import Static
 
 from eaglechat.chat.controls import (
     CONTROLS,
@@ -23,18 +24,13 @@ from eaglechat.chat.controls import (
     TEMPERATURE,
     THINKING,
     Control,
-    Controls,
-    RangeControl,
     control_named,
     recommended_for,
 )
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.widgets.panel.knob import Knob
+from eaglechat.tui.widgets.panel.knob import LABEL_CELLS, OFF_AND_ON, Knob, Look
 from eaglechat.tui.widgets.panel.measures import Measures
-from eaglechat.tui.widgets.panel.segments import Segments
-from eaglechat.tui.widgets.panel.slider import Slider
-from eaglechat.tui.widgets.panel.tick import Tick
-from eaglechat.tui.widgets.readouts import Reading
+from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.words import wording
@@ -66,119 +62,89 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         """The user turned a control to this value."""
 
         turned: Control
-        value: bool | float | str
+        value: Any
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._controls: Controls | None = None
+        self._numbers: Numbers | None = None
 
     def compose(self) -> ComposeResult:
         yield Measures(id="measures", classes="group")
         with Vertical(id="controls", classes="group"):
             yield Static("CONTROL", classes="heading")
-            yield self._row(DRAFTER)
-            yield self._row(N_DRAFT_MAX)
+            yield from _knobs(DRAFTER, N_DRAFT_MAX)
             with Horizontal(id="switches"):
-                yield from (self._tick(control) for control in (ENABLED, NGRAM))
-            yield self._slider(TEMPERATURE)
-            yield from (self._row(control) for control in (THINKING, EFFORT))
+                yield from _knobs(ENABLED, NGRAM, look="switch")
+            yield from _knobs(TEMPERATURE, look="number")
+            yield from _knobs(THINKING, EFFORT)
             yield Static("thinking: the template has no switch", classes="label", id="no-switch")
-            yield Tick("more", False, id="more", tooltip="Shape and p_min: seldom turned.")
-            yield self._row(SHAPE)
-            yield self._slider(P_MIN)
-            yield Reading(
-                "ctx",
-                id="context",
-                tooltip=with_keys(
-                    "Tokens in the target's KV cache, and its size. {chat.context} says more."
-                ),
+            yield Knob("more", "switch", id="more", tooltip="Shape and p_min: seldom turned.")
+            yield from _knobs(SHAPE)
+            yield from _knobs(P_MIN, look="number")
+            context = Line(id="context", classes="label")
+            context.tooltip = with_keys(
+                "Tokens in the target's KV cache, and its size. {chat.context} says more."
             )
+            yield context
 
-    def _row(self, control: Control) -> Segments:
-        return Segments(
-            label(control),
-            names=wording.DRAFTERS,
-            left_out=_RARE_LENGTHS,
-            id=control.name,
-            tooltip=_tooltip(control),
-        )
-
-    def _tick(self, control: Control) -> Tick:
-        return Tick(label(control), False, id=control.name, tooltip=_tooltip(control))
-
-    def _slider(self, control: RangeControl) -> Slider:
-        return Slider(
-            label(control),
-            minimum=control.minimum,
-            maximum=control.maximum,
-            step=control.step,
-            value=control.minimum,
-            show=control.show,
-            id=control.name,
-            tooltip=_tooltip(control),
-        )
+    def knob(self, control: Control) -> Knob:
+        return self.query_one(f"#{control.name}", Knob)
 
     def has_in_sight(self, control: Control) -> bool:
         """Whether it shows what this control is."""
-        return self.display and self.query_one(f"#{control.name}").display
+        return self.display and self.knob(control).display
 
-    def show(self, numbers: Numbers) -> None:
-        """Bring every reading up to date."""
+    def show(self, numbers: Numbers, *, is_close: bool) -> None:
+        """Bring every reading up to date. `is_close` leaves out empty rows."""
+        self._numbers = numbers
         self._show_controls(numbers)
-        is_low = self.screen.has_class("-folded")
-        self.query_one(Measures).show(numbers, is_close=is_low)
-        self.query_one("#context", Reading).show(numbers.room)
+        self.query_one(Measures).show(numbers, is_close=is_close)
+        self.query_one("#context", Line).show(f"{'ctx':{LABEL_CELLS}}{numbers.room}")
 
     def _show_controls(self, numbers: Numbers) -> None:
-        """Move the controls without posting anything."""
-        controls = numbers.controls
-        length = str(controls.n_draft_max)
-        auto = numbers.auto
-        now = str(auto.length) if auto is not None and auto.length is not None else ""
-        usable = _LENGTHS.index(str(numbers.longest)) + 1
-        self.query_one("#n_draft_max", Segments).show(_LENGTHS, length, now=now, usable=usable)
-        self.query_one("#drafter", Segments).show(numbers.drafters, controls.drafter)
+        """Turn the knobs without posting anything."""
+        controls, auto = numbers.controls, numbers.auto
+        for control in (ENABLED, NGRAM):
+            self.knob(control).show(OFF_AND_ON, control.word(getattr(controls, control.name)))
         for choice in (SHAPE, THINKING, EFFORT):
-            self.query_one(f"#{choice.name}", Segments).show(
-                choice.words, getattr(controls, choice.name)
-            )
-        if controls != self._controls:
-            self._controls = controls
-            with self.prevent(Checkbox.Changed):
-                for tick in (ENABLED, NGRAM):
-                    self.query_one(f"#{tick.name}", Tick).value = getattr(controls, tick.name)
-                for slider in (TEMPERATURE, P_MIN):
-                    self.query_one(f"#{slider.name}", Slider).value = getattr(controls, slider.name)
-        is_more = self.query_one("#more", Tick).value
+            self.knob(choice).show(choice.words, getattr(controls, choice.name))
+        for number in (TEMPERATURE, P_MIN):
+            value = getattr(controls, number.name)
+            is_own = value == recommended_for(number, numbers.recommended)
+            note = "model's" if is_own else ""
+            self.knob(number).show(number.steps(value), number.word(value), note=note)
+        self.knob(DRAFTER).show(numbers.drafters, controls.drafter)
+        now = str(auto.length) if auto is not None and auto.length is not None else ""
+        length, usable = N_DRAFT_MAX.word(controls.n_draft_max), numbers.longest + 2
+        self.knob(N_DRAFT_MAX).show(_LENGTHS, length, now=now, usable=usable)
+
+        is_more = self.query_one("#more", Knob).chosen == OFF_AND_ON[1]
         hidden = {*numbers.without_effect, *(() if is_more else (SHAPE.name, P_MIN.name))}
         for control in (*CONTROLS, THINKING, EFFORT):
-            self.query_one(f"#{control.name}").display = control.name not in hidden
+            self.knob(control).display = control.name not in hidden
         self.query_one("#more").display = not {SHAPE.name, P_MIN.name} <= numbers.without_effect
-        own = recommended_for(TEMPERATURE, numbers.recommended)
-        self.query_one("#temperature", Slider).own = own
-        self.query_one("#drafter").display = len(numbers.drafters) > _ONE_DRAFTER
+        self.knob(DRAFTER).display = len(numbers.drafters) > _ONE_DRAFTER
         no_switch = numbers.reasoning.marked and not numbers.reasoning.on_off
         self.query_one("#no-switch").display = no_switch and not numbers.reasoning.efforts
 
-    @on(Checkbox.Changed)
-    def _ticked(self, event: Checkbox.Changed) -> None:
-        event.stop()
-        if event.checkbox.id == "more":
-            for control in (SHAPE, P_MIN):
-                self.query_one(f"#{control.name}").display = event.value
-        else:
-            self._turned(event.checkbox, event.value)
-
     @on(Knob.Changed)
-    def _knob_changed(self, event: Knob.Changed) -> None:
+    def _knob_turned(self, event: Knob.Changed) -> None:
         event.stop()
-        value = event.value
-        is_number = isinstance(value, str) and value.isdecimal()
-        self._turned(event.knob, int(value) if is_number else value)
+        if event.knob.id != "more":
+            control = control_named(event.knob.id or "")
+            self.post_message(self.Turned(control, control.value(event.word)))
+        elif self._numbers is not None:
+            self._show_controls(self._numbers)
 
-    def _turned(self, knob: Widget, value: bool | float | str) -> None:
-        self.post_message(self.Turned(control_named(knob.id or ""), value))
 
-
-def _tooltip(control: Control) -> str:
-    return with_keys(f"{control.explanation} {_HINTS.get(control.name, '')}".rstrip())
+def _knobs(*controls: Control, look: Look = "words") -> Iterator[Knob]:
+    for control in controls:
+        hint = with_keys(_HINTS.get(control.name, ""))
+        yield Knob(
+            label(control),
+            look,
+            names=wording.DRAFTERS,
+            left_out=_RARE_LENGTHS,
+            id=control.name,
+            tooltip=f"{control.explanation} {hint}".rstrip(),
+        )

@@ -96,7 +96,7 @@ async def test_the_choices_can_be_read_without_colour(drive: Drive) -> None:
         await user.ask("Why?")
         await user.command("chat.export")
         await user.on(ExportScreen)
-        await user.sees("▐ ▌ with the reasoning")
+        await user.sees("[ ] with the reasoning")
         assert user.app.screen.query_one(OptionList).size.height == 4
         await user.press("tab", "space")
-        await user.sees("▐X▌ with the reasoning")
+        await user.sees("[X] with the reasoning")
