@@ -41,7 +41,7 @@ from eaglechat.tui.commands.search import Entry
 from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, Resume
 from eaglechat.tui.safe_lines import SafeLines
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, open_screen
-from eaglechat.tui.screens.dialogs import ConfirmDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.palette import EverythingProvider
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.services.away import Away
@@ -240,7 +240,7 @@ class EagleApp(App[None]):
             self.action_suspend_process()
 
     async def action_quit(self) -> None:
-        self._unless_lost(self._quit, "Quit")
+        self._unless_lost(self._quit, "quits")
 
     def _quit(self) -> None:
         self._leave_all()
@@ -296,11 +296,11 @@ class EagleApp(App[None]):
 
         open_screen(self, LoadingScreen(self.services, pair, loaded))
 
-    def _unless_lost(self, then: Callable[[], None], agree: str = "Leave") -> None:
+    def _unless_lost(self, then: Callable[[], None], does: str = "leaves it") -> None:
         """Call `then`, which leaves the open chat; if the chat is not saved, ask the user first."""
         if any(one.is_unsaved for one in self.screen_stack if isinstance(one, EagleScreen)):
-            dialog = ConfirmDialog("Unsaved chat", with_keys(UNSAVED), agree)
-            open_screen(self, dialog, lambda _agreed: then())
+            question = Ask("Unsaved chat", with_keys(UNSAVED), does)
+            open_screen(self, question, lambda _yes: then())
         else:
             then()
 

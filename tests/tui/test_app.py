@@ -15,7 +15,7 @@ from eaglechat.hub.local.speeds import setup_of
 from eaglechat.tui.navigation import LoadInstead
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.compare import CompareScreen, ContendersDialog
-from eaglechat.tui.screens.dialogs import MessageDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import Measures
@@ -311,7 +311,7 @@ async def test_engine_death_keeps_the_chat_and_loads_again(drive: Drive) -> None
 async def test_speculation_off_says_why(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
-        await user.sees("▐X▌ speculation")
+        await user.sees("[X] speculation")
 
         def rows_of_why() -> list[bool]:
             return ["WHY" in line for line in user.text.splitlines()]
@@ -320,7 +320,7 @@ async def test_speculation_off_says_why(drive: Drive) -> None:
         await user.press("f3")
         await user.until(lambda: " Off " in user.text, "that it is off")
         assert rows_of_why() == why
-        await user.sees("▐ ▌ speculation")
+        await user.sees("[ ] speculation")
         await user.press("f3")
         await user.press("f7", "f7", "f7")
         await user.sees("Off: n_draft_max is 0")
@@ -360,7 +360,7 @@ async def test_a_bad_pair_in_the_menu_says_why_and_is_not_loaded(
     (models / "draft.gguf").write_text("not a model")
     async with drive(size=(80, 24)) as user:
         await user.sees("cannot run")
-        await user.press("enter", to=MessageDialog)
+        await user.press("enter", to=Ask)
         await user.sees("not a GGUF file")
         assert not user.engine.sent
         await user.press("escape", to=MenuScreen)

@@ -29,7 +29,7 @@ from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
 from eaglechat.tui.screens.compare import CompareScreen
-from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen
@@ -183,7 +183,7 @@ async def test_hostile_text_is_drawn_everywhere_and_reaches_the_terminal_nowhere
             await check(user)
         for id, screen in (
             ("chat.inspect", InsideScreen), ("chat.prompt", SeenScreen),
-            ("chat.context", MessageDialog), ("chat.export", ExportScreen),
+            ("chat.context", Ask), ("chat.export", ExportScreen),
             ("chat.role", RolesScreen), ("chat.compare", CompareScreen),
         ):  # fmt: skip
             await user.chat.run_action(BY_ID[id].call())
@@ -233,8 +233,8 @@ async def test_hostile_text_is_drawn_everywhere_and_reaches_the_terminal_nowhere
         await user.sees("end" if size[0] > 100 else "hostile")
         await check(user)
         await user.press("escape", to=MenuScreen)
-        user.app.push_screen(ConfirmDialog(HOSTILE, HOSTILE, "Do it"))
-        await user.on(ConfirmDialog)
+        user.app.push_screen(Ask(HOSTILE, HOSTILE, "does it"))
+        await user.on(Ask)
         await check(user)
     (chat,) = saved_chats(tmp_path)
     store_in(tmp_path).rename(chat.name, WRITTEN)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Scope = Literal[
-    "app", "menu", "list", "downloads", "library", "dialog",
+    "app", "menu", "list", "downloads", "library", "dialog", "ask",
     "chat", "prompt", "compare", "seen", "inside", "chats", "find",
     "roles",
 ]  # fmt: skip
@@ -17,6 +17,7 @@ PLACES: tuple[frozenset[Scope], ...] = (
     frozenset({"app", "dialog", "list", "library"}),
     frozenset({"app", "dialog", "list", "roles"}),
     frozenset({"app", "dialog", "downloads"}),
+    frozenset({"app", "dialog", "ask"}),
     frozenset({"app", "dialog", "prompt"}),
     frozenset({"app", "chat", "prompt"}),
     frozenset({"app", "compare"}),

@@ -30,7 +30,7 @@ _TAKEN = {
     "ctrl+left_square_bracket": "Esc",
 }
 """Keys for which terminals send the same as for the other."""
-_NOTHING_TYPED: set[Scope] = {"downloads", "inside", "compare"}
+_NOTHING_TYPED: set[Scope] = {"ask", "downloads", "inside", "compare"}
 
 
 def read_keymap(

@@ -98,6 +98,8 @@ LISTS = (
 DIALOGS = (
     _c("dialog.back", "Back", "Back; in Compare, stop measuring", "dialog find compare", "escape",
        footer="stop, back"),
+    _c("dialog.agree", "Yes", "Do what the dialog asks about", "ask", "y",
+       words="ok agree confirm"),
 )
 
 CHAT = (

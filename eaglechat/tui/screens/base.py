@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from textual import events
 from textual.app import App, ComposeResult
@@ -17,6 +17,7 @@ from textual.widgets._toast import ToastRack
 
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.widgets.filter import Filter
+from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.notices import Notices
 from eaglechat.tui.widgets.prompt.prompt import Prompt
@@ -218,9 +219,30 @@ class PromptScreen(EagleScreen[Result]):
 
 
 class EagleModal(ModalScreen[Result], EagleScreen[Result]):
-    """A dialog of this app."""
+    """A dialog of this app: a frame, on whose border stands what can be done."""
 
     BINDINGS = bindings_of("dialog")
+    HEADING: ClassVar[str] = ""
+    KEYS: ClassVar[str] = "{dialog.back} back"
+
+    def compose(self) -> ComposeResult:
+        with Frame(classes="dialog") as frame:
+            frame.border_title = self.HEADING
+            frame.border_subtitle = clickable(self.KEYS)
+            yield from self.content()
+        yield TooSmall()
+
+    def content(self) -> ComposeResult:
+        """What stands in the frame."""
+        raise NotImplementedError
+
+    def head(self, title: str) -> None:
+        """Put another title on the border."""
+        self.query_one(Frame).border_title = title
+
+    def offer(self, keys: str) -> None:
+        """Name other keys on the border."""
+        self.query_one(Frame).border_subtitle = clickable(keys)
 
     def action_back(self) -> None:
         self.dismiss()

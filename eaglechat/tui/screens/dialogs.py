@@ -1,103 +1,76 @@
-"""Dialogs that any screen opens: a question before something is done, a message, a line of text."""
+"""Dialogs with a text: one that is read, and one that is a question."""
 
 from __future__ import annotations
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, VerticalScroll
-from textual.widgets import Button, Input, Static
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Input, Static
 
-from eaglechat.tui.commands.bindings import moves
-from eaglechat.tui.commands.registry import ENTER, TAB
-from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.widgets.frame import Frame, clickable
-
-OTHER_BUTTON = moves({"left,right": "other"})
+from eaglechat.tui.commands.bindings import bindings_of, moves
+from eaglechat.tui.commands.registry import ENTER
+from eaglechat.tui.screens.base import EagleModal, Result
 
 
-class ConfirmDialog(EagleModal[bool]):
-    """Asks before something is done that cannot be undone, or may not work. Dismisses with True if
-    the user agreed; `agree` is the label of that button, and Cancel has the focus."""
+class TextDialog(EagleModal[Result]):
+    """A text to read, which scrolls."""
 
-    BINDINGS = OTHER_BUTTON
+    def content(self) -> ComposeResult:
+        with VerticalScroll(classes="dialog-text"):
+            yield Static(id="text", markup=False)
 
-    def __init__(self, title: str, text: str, agree: str) -> None:
+    @property
+    def scroll(self) -> VerticalScroll:
+        return self.query_one(VerticalScroll)
+
+    def show(self, text: str | Content) -> None:
+        self.query_one("#text", Static).update(text)
+
+
+class Ask(TextDialog[str]):
+    """Says something, and asks: whether to do what `does` names, such as “deletes it”, or for a
+    line of text, which begins as `written`. Dismisses with the answer, or None.
+
+    A yes has a key of its own: the key that led here, pressed twice, only closes the question.
+    """
+
+    BINDINGS = [*bindings_of("ask"), *moves({"enter": "back"})]
+
+    def __init__(self, title: str, text: str, does: str = "", written: str | None = None) -> None:
         super().__init__()
-        self._title, self._text, self._agree = title, text, agree
+        self._title, self._text, self._does, self._written = title, text, does, written
 
     @property
     def says(self) -> object:
-        return self._title, self._text, self._agree
+        return self._title, self._text, self._does
 
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog") as dialog:
-            dialog.border_title = self._title
-            dialog.border_subtitle = clickable(
-                f"{TAB} moves, {ENTER} presses, {{dialog.back}} cancels"
-            )
-            with VerticalScroll(classes="dialog-text", can_focus=False):
-                yield Static(self._text, markup=False)
-            with Horizontal(classes="buttons"):
-                yield Button(self._agree, id="agree", variant="error", compact=True)
-                yield Button("Cancel", id="cancel", compact=True)
-        yield TooSmall()
-
-    def on_mount(self) -> None:
-        self.query_one("#cancel").focus()
-
-    def action_other(self) -> None:
-        self.focus_next(Button)
-
-    @on(Button.Pressed)
-    def _pressed(self, event: Button.Pressed) -> None:
-        self.dismiss(True if event.button.id == "agree" else None)
-
-
-class MessageDialog(EagleModal[None]):
-    """A title, a text, and a button that closes it."""
-
-    def __init__(self, title: str, text: str) -> None:
-        super().__init__()
-        self._title, self._text = title, text
-
-    @property
-    def says(self) -> object:
-        return self._title, self._text
-
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog") as dialog:
-            dialog.border_title = self._title
-            with VerticalScroll(classes="dialog-text"):
-                yield Static(self._text, markup=False)
-            with Horizontal(classes="buttons"):
-                yield Button("Close", id="close", variant="primary", compact=True)
-        yield TooSmall()
-
-    def on_mount(self) -> None:
-        self.query_one("#close").focus()
-
-    @on(Button.Pressed)
-    def _close(self) -> None:
-        self.dismiss()
-
-
-class AskDialog(EagleModal[str]):
-    """Asks for a line of text, which begins as `written`; dismisses with what it is then."""
-
-    def __init__(self, title: str, text: str, written: str) -> None:
-        super().__init__()
-        self._title, self._text, self._written = title, text, written
-
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog") as dialog:
-            dialog.border_title = self._title
-            dialog.border_subtitle = clickable(f"{ENTER} takes it, {{dialog.back}} back")
+    def content(self) -> ComposeResult:
+        if self._written is not None:
             yield Input(self._written, compact=True)
-            yield Static(self._text, classes="muted", markup=False)
-        yield TooSmall()
+        yield from super().content()
 
     def on_mount(self) -> None:
-        self.query_one(Input).focus()
+        self.head(self._title)
+        self.show(self._text)
+        if self._written is not None:
+            self.query_one(Input).focus()
+            self.offer(f"{ENTER} takes it, {{dialog.back}} back")
+        else:
+            self.scroll.focus()
+            self.offer(
+                f"{{dialog.agree}} {self._does}, {{dialog.back}} cancels"
+                if self._does
+                else f"{ENTER} closes"
+            )
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "agree":
+            return bool(self._does)
+        return super().check_action(action, parameters)
+
+    def action_agree(self) -> None:
+        self.dismiss(self._does)
 
     @on(Input.Submitted)
     def _take(self, event: Input.Submitted) -> None:

@@ -9,7 +9,6 @@ from typing import Any, get_args
 from rich.table import Table
 from rich.text import Text
 from textual import on
-from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
@@ -17,10 +16,8 @@ from textual.widgets.option_list import Option
 from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.command import Group
 from eaglechat.tui.commands.search import Entry
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.screens.palette import found, keys_in_words, run_of
-from eaglechat.tui.widgets.filter import Filter, Rows
-from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.words.wording import GLOSSARY
 
 TERM_CELLS = 16
@@ -28,11 +25,12 @@ TERM_CELLS = 16
 _NO_GROUP = "Keys"
 
 
-class HelpScreen(EagleModal[Entry]):
+class HelpScreen(ListDialog[Entry]):
     """The active commands of a screen with their keys, and a glossary. Dismisses with what was
     chosen to be run."""
 
-    CSS_PATH = "help.tcss"
+    HEADING = "Help"
+    PLACEHOLDER = "search keys, commands, settings and words"
 
     def __init__(self, about: Screen[Any]) -> None:
         super().__init__()
@@ -40,31 +38,19 @@ class HelpScreen(EagleModal[Entry]):
         self.entries: list[Entry] = []
         """What is listed."""
 
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog", id="help") as dialog:
-            dialog.border_title = "Help"
-            rows = Rows(id="list")
-            words = Filter(rows, id="filter")
-            words.placeholder = "search keys, commands, settings and words"
-            yield words
-            yield rows
-        yield TooSmall()
-
     def on_mount(self) -> None:
         self._list()
-        self.query_one(Filter).focus()
 
     @on(Input.Changed)
     def _list(self) -> None:
-        query = self.query_one(Filter).value
+        query = self.words.value
         groups: dict[str, list[Entry]] = self._groups()
         if query.strip():
             groups = {"": [entry for _, entry in found(self.app, self._about, query)]}
         self.entries = [entry for group in groups.values() for entry in group]
-        rows = self.query_one("#list", OptionList)
-        rows.clear_options()
-        rows.add_options(_options(groups))
-        rows.action_first()
+        self.rows.clear_options()
+        self.rows.add_options(_options(groups))
+        self.rows.action_first()
         self._say_what_enter_does()
 
     def _groups(self) -> dict[str, list[Entry]]:
@@ -80,15 +66,15 @@ class HelpScreen(EagleModal[Entry]):
 
     @on(OptionList.OptionHighlighted)
     def _say_what_enter_does(self) -> None:
-        chosen = self.query_one(Filter).chosen
+        chosen = self.words.chosen
         runs = chosen is not None and self.entries[chosen].run is not None
         said = "{list.choose} runs it, {dialog.back} closes" if runs else "{dialog.back} closes"
-        self.query_one("#help").border_subtitle = clickable(said)
+        self.offer(said)
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def _choose(self) -> None:
-        chosen = self.query_one(Filter).chosen
+        chosen = self.words.chosen
         if chosen is not None and self.entries[chosen].run is not None:
             self.dismiss(self.entries[chosen])
 

@@ -1,4 +1,4 @@
-"""A dialog with a list: typing filters its rows, and a line says something about them."""
+"""A dialog with a list, a line that says something about it, and mostly a filter above it."""
 
 from __future__ import annotations
 
@@ -7,32 +7,29 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from eaglechat.tui.screens.base import EagleModal, Result, TooSmall
+from eaglechat.tui.screens.base import EagleModal, Result
 from eaglechat.tui.widgets.filter import Filter, Rows
-from eaglechat.tui.widgets.frame import Frame, clickable
 
 
 class ListDialog(EagleModal[Result]):
     """A screen of its own fills the rows, and says what is chosen."""
 
-    LIST_TITLE: ClassVar[str]
     KEYS: ClassVar[str] = "{list.choose} chooses, {dialog.back} back"
-    """What can be done, on the border."""
     PLACEHOLDER: ClassVar[str] = "type to filter"
+    """What stands in the empty filter; empty: there is no filter, and the list has the focus."""
     SAYS: ClassVar[str] = ""
     """What the line says at first."""
 
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog list-dialog") as dialog:
-            dialog.border_title = self.LIST_TITLE
-            dialog.border_subtitle = clickable(self.KEYS)
-            rows = Rows(id="list")
+    def content(self) -> ComposeResult:
+        rows = Rows(id="list")
+        if self.PLACEHOLDER:
             words = Filter(rows, id="filter")
             words.placeholder = self.PLACEHOLDER
             yield words
-            yield Static(self.SAYS, id="said", markup=False)
-            yield rows
-        yield TooSmall()
+        said = Static(self.SAYS, id="said", markup=False)
+        said.display = bool(self.SAYS)
+        yield said
+        yield rows
 
     @property
     def words(self) -> Filter:
@@ -43,13 +40,10 @@ class ListDialog(EagleModal[Result]):
         return self.query_one(Rows)
 
     def on_mount(self) -> None:
-        self.words.focus()
-
-    def offer(self, keys: str) -> None:
-        """Name other keys on the border."""
-        self.query_one(Frame).border_subtitle = clickable(keys)
+        (self.words if self.PLACEHOLDER else self.rows).focus()
 
     def say(self, text: str, *, bad: bool = False) -> None:
         said = self.query_one("#said", Static)
         said.update(text)
+        said.display = bool(text)
         said.set_class(bad, "problem")

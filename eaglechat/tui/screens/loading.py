@@ -21,10 +21,9 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
 from eaglechat.links.crashes import starts_again
-from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.screens.base import EagleModal, PromptScreen, TooSmall, Update
+from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
+from eaglechat.tui.screens.base import EagleModal, PromptScreen, Update
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
 from eaglechat.words import wording
@@ -87,34 +86,34 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         cancelled, so that the choice of an earlier one stops."""
 
     def compose(self) -> ComposeResult:
-        with Frame(id="loading", classes="dialog"):
-            pair = self._pair
-            if pair.server is not None:
-                model = pair.model or "the one it has"
-                lines: tuple[str, ...] = (f"server  {pair.server.url}", f"model   {model}")
-            else:
-                lines = (f"target  {pair.target.name}",)
-                # Without a file, the target may draft with heads of its own.
-                lines += (f"draft   {pair.draft.name}",) if pair.draft else ()
-            if (gain := self._services.gain(pair)) is not None:
-                lines += (f"speed   {measured_here(gain, time.time())}",)
-            for line in lines:
-                yield Static(line, classes="muted", markup=False)
-            yield Static("", id="restarts", classes="muted", markup=False)
-            yield Static("", id="stage", markup=False)
-            yield ProgressBar(total=1.0, show_eta=False, id="progress")
-            with VerticalScroll(id="trouble"):
-                yield Static("", id="what-happened", classes="problem", markup=False)
-                yield Static("", id="what-to-do", markup=False)
-            with Horizontal(classes="buttons"):
-                yield Button("Try again", id="again", variant="primary", compact=True)
-                yield Button("Without the draft", id="alone", compact=True)
-                yield Button("Cancel", id="cancel", compact=True)
+        yield from super().compose()
         yield Prompt(
             id="prompt",
             placeholder=with_keys("Type ahead: {prompt.send} sends it once the models are loaded"),
         )
-        yield TooSmall()
+
+    def content(self) -> ComposeResult:
+        pair = self._pair
+        if pair.server is not None:
+            model = pair.model or "the one it has"
+            lines: tuple[str, ...] = (f"server  {pair.server.url}", f"model   {model}")
+        else:
+            lines = (f"target  {pair.target.name}",)
+            # Without a file, the target may draft with heads of its own.
+            lines += (f"draft   {pair.draft.name}",) if pair.draft else ()
+        if (gain := self._services.gain(pair)) is not None:
+            lines += (f"speed   {measured_here(gain, time.time())}",)
+        for line in lines:
+            yield Static(line, classes="muted", markup=False)
+        yield Static("", id="restarts", classes="muted", markup=False)
+        yield Static("", id="stage", markup=False)
+        yield ProgressBar(total=1.0, show_eta=False, id="progress")
+        with VerticalScroll(id="trouble"):
+            yield Static("", id="what-happened", classes="problem", markup=False)
+            yield Static("", id="what-to-do", markup=False)
+        with Horizontal(classes="buttons"):
+            yield Button("Try again", id="again", variant="primary", compact=True)
+            yield Button("Without the draft", id="alone", compact=True)
 
     def on_mount(self) -> None:
         self._services.away.show(f"loading {self._pair.name}")
@@ -170,9 +169,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     def _send_later(self, is_sent: bool) -> None:
         self._sent_text = self.prompt.text if is_sent else None
-        self.query_one("#loading").border_subtitle = (
-            "Your question will be sent once the models are loaded" if is_sent else ""
-        )
+        said = "Your question will be sent once the models are loaded" if is_sent else None
+        self.prompt.border_title = said
 
     @on(events.ScreenResume)
     def _hand_over(self) -> None:
@@ -200,7 +198,6 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         shown.update(lines)
         shown.display = bool(lines)
 
-    @on(Button.Pressed, "#cancel")
     def action_back(self) -> None:
         # A question that was meant for these models is not sent to others.
         self._send_later(False)
@@ -227,10 +224,10 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     def _load(self) -> None:
         self.remove_class("-failed")
         self.set_class(self._pair.draft is not None, "-with-draft")
-        self._title("Connecting to" if self._pair.server else "Loading")
+        self.head(f"{'Connecting to' if self._pair.server else 'Loading'} {self._pair.name}")
+        self.offer("{dialog.back} cancels")
         self._restarts.clear()
         self._show_restarts()
-        self.query_one("#cancel", Button).label = "Cancel"
         self._progress("engine", 0.0)
         try:
             self._services.engine.use(self._pair.server)
@@ -291,18 +288,15 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self.query_one("#stage", Static).update(said)
         self.query_one("#progress", ProgressBar).update(progress=fraction)
 
-    def _title(self, doing: str) -> None:
-        self.query_one("#loading").border_title = f"{doing} {self._pair.name}"
-
     def _fail(self, message: str, code: str) -> None:
         self._request_id = 0
         code = "server" if self._pair.server else code
         self.add_class("-failed")
-        self._title("Cannot load")
+        self.head(f"Cannot load {self._pair.name}")
+        self.offer(f"{TAB} moves, {ENTER} presses, {{dialog.back}} back")
         # The message says the same, and the buttons need the room.
         self.query_one("#restarts").display = False
         self.query_one("#what-happened", Static).update(wording.sentence(message))
         advice = _WHAT_TO_DO.get(code, "The engine's log says more.")
         self.query_one("#what-to-do", Static).update(advice)
-        self.query_one("#cancel", Button).label = "Back"
         self.query_one("#again").focus()

@@ -13,8 +13,7 @@ from textual.widgets import OptionList, Static
 from eaglechat.tui.commands.bindings import Active, active_commands, moves
 from eaglechat.tui.commands.command import LEADER, Group
 from eaglechat.tui.commands.registry import SEARCH_KEY, key_of, name_of
-from eaglechat.tui.screens.base import EagleModal, EagleScreen, TooSmall
-from eaglechat.tui.widgets.frame import ScrolledFrame, clickable
+from eaglechat.tui.screens.base import EagleModal, EagleScreen
 from eaglechat.tui.widgets.readouts import MUTED
 
 _AROUND = 8
@@ -46,25 +45,23 @@ class MoreScreen(EagleModal[None]):
         self._state = {one.command.id: about.state_of(one.command.id) for one in held}
         self._dim = about.without_object
 
-    def compose(self) -> ComposeResult:
-        with ScrolledFrame(classes="dialog", id="more", can_focus=False) as dialog:
-            dialog.border_title = f"{key_of('app.leader')}, then"
-            dialog.border_subtitle = clickable(
-                f"{name_of(SEARCH_KEY)} searches everything, {{dialog.back}} back"
-            )
-            shown = {group: held for group, held in self._groups.items() if held}
-            rows = {group: self._rows(held) for group, held in shown.items()}
-            widths = [_GAP + max(row.cell_length for row in commands) for commands in rows.values()]
-            with Grid(id="columns") as columns:
-                fitting = _columns(widths, self.app.size.width - _AROUND)
-                columns.styles.grid_size_columns = len(fitting)
-                columns.styles.grid_columns = " ".join(map(str, fitting))
-                columns.styles.width = sum(fitting)
-                for group, commands in rows.items():
-                    with Vertical(classes="group"):
-                        yield Static(group, classes="heading")
-                        yield Column(*commands, id=f"group-{group}", compact=True)
-        yield TooSmall()
+    def content(self) -> ComposeResult:
+        shown = {group: held for group, held in self._groups.items() if held}
+        rows = {group: self._rows(held) for group, held in shown.items()}
+        widths = [_GAP + max(row.cell_length for row in commands) for commands in rows.values()]
+        with Grid(id="columns") as columns:
+            fitting = _columns(widths, self.app.size.width - _AROUND)
+            columns.styles.grid_size_columns = len(fitting)
+            columns.styles.grid_columns = " ".join(map(str, fitting))
+            columns.styles.width = sum(fitting)
+            for group, commands in rows.items():
+                with Vertical(classes="group"):
+                    yield Static(group, classes="heading")
+                    yield Column(*commands, id=f"group-{group}", compact=True)
+
+    def on_mount(self) -> None:
+        self.head(f"{key_of('app.leader')}, then")
+        self.offer(f"{name_of(SEARCH_KEY)} searches everything, {{dialog.back}} back")
 
     def _rows(self, held: list[Active]) -> list[Content]:
         keys = [_named(one) for one in held]

@@ -29,7 +29,7 @@ class RolesScreen(ListDialog[RoleChoice]):
 
     BINDINGS = bindings_of("roles")
 
-    LIST_TITLE = "Roles"
+    HEADING = "Roles"
 
     def __init__(self, directory: Path, typed: str = "") -> None:
         """The filter begins with `typed`."""

@@ -15,10 +15,8 @@ from textual.widgets.option_list import Option
 from eaglechat.settings import SettingDoc, describe
 from eaglechat.settings.description import WrongValueError, parse, wanted, written
 from eaglechat.tui.commands.bindings import moves
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.filter import Filter, Rows
-from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED, Line
 from eaglechat.words.wording import VISIBLE_WHITESPACE
 
@@ -31,7 +29,7 @@ _WORDS_CELLS = 48
 """The longest row of words that fits beside a name in 80 columns."""
 
 
-class SettingsScreen(EagleModal[None]):
+class SettingsScreen(ListDialog[None]):
     """Every setting of `settings.describe()`. Typing filters them; the help is of the highlighted
     one."""
 
@@ -45,19 +43,15 @@ class SettingsScreen(EagleModal[None]):
         self._edited: SettingDoc | None = None
         """The setting whose value is being typed."""
 
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog", id="settings") as dialog:
-            dialog.border_title = f"Settings, saved in {self._settings.file}"
-            rows = Rows(id="rows")
-            yield Filter(rows, id="filter")
-            yield rows
-            with Vertical(id="about"):
-                yield Input(id="value", compact=True)
-                yield Line(id="problem", classes="problem")
-                yield Static(id="meaning", classes="muted", markup=False)
-        yield TooSmall()
+    def content(self) -> ComposeResult:
+        yield from super().content()
+        with Vertical(id="about"):
+            yield Input(id="value", compact=True)
+            yield Line(id="problem", classes="problem")
+            yield Static(id="meaning", classes="muted", markup=False)
 
     def on_mount(self) -> None:
+        self.head(f"Settings, saved in {self._settings.file}")
         self._show_rows()
         self._end_edit()
 
@@ -65,7 +59,7 @@ class SettingsScreen(EagleModal[None]):
 
     @on(Input.Changed, "#filter")
     def _show_rows(self) -> None:
-        rows, words = self.query_one("#rows", OptionList), self.query_one(Filter).words
+        rows, words = self.rows, self.words.words
         before, table = self._highlighted, ""
         rows.clear_options()
         for doc in self._docs.values():
@@ -93,7 +87,7 @@ class SettingsScreen(EagleModal[None]):
         return Content.assemble((f"  {doc.key:{_NAME_CELLS}}", ""), *self._control(doc))
 
     def _control(self, doc: SettingDoc) -> Iterator[tuple[str, str]]:
-        value, words = self._value(doc), self._words(doc)
+        value, words = self._value(doc), self._choices(doc)
         if not words:
             text = "" if value is None else written(value).translate(VISIBLE_WHITESPACE)
             yield (text, "bold") if text else (self._unset(doc), MUTED)
@@ -103,7 +97,7 @@ class SettingsScreen(EagleModal[None]):
             for word in words:
                 yield (f"[{word}]", "bold") if word == value else (f" {word} ", MUTED)
 
-    def _words(self, doc: SettingDoc) -> tuple[str, ...]:
+    def _choices(self, doc: SettingDoc) -> tuple[str, ...]:
         """All the values of a setting that takes only a few."""
         if doc.name == "interface.theme":
             return tuple(sorted(self.app.available_themes))
@@ -140,7 +134,7 @@ class SettingsScreen(EagleModal[None]):
 
     @property
     def _highlighted(self) -> SettingDoc | None:
-        option = self.query_one("#rows", OptionList).highlighted_option
+        option = self.rows.highlighted_option
         return self._docs.get(option.id) if option is not None and option.id else None
 
     @on(OptionList.OptionHighlighted)
@@ -166,7 +160,7 @@ class SettingsScreen(EagleModal[None]):
         field.cursor_position = len(field.value)
         self.add_class("-editing")
         field.focus()
-        self._show_keys("{list.choose} applies, {dialog.back} leaves it as it was")
+        self.offer("{list.choose} applies, {dialog.back} leaves it as it was")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "step":
@@ -177,11 +171,11 @@ class SettingsScreen(EagleModal[None]):
         """Take the next of a few values, or the one before; type one where there are many."""
         doc = self._highlighted
         assert doc is not None
-        words = self._words(doc)
-        if not words:
+        choices = self._choices(doc)
+        if not choices:
             self._edit(doc)
             return
-        word = words[(words.index(self._value(doc)) + by) % len(words)]
+        word = choices[(choices.index(self._value(doc)) + by) % len(choices)]
         self._take(doc, word == "on" if doc.kind is bool else word)
 
     @on(Input.Submitted, "#value")
@@ -208,16 +202,13 @@ class SettingsScreen(EagleModal[None]):
 
     def _take(self, doc: SettingDoc, value: Any) -> None:
         self._settings.change(doc.table, doc.key, value)
-        self.query_one("#rows", OptionList).replace_option_prompt(doc.name, self._row(doc))
+        self.rows.replace_option_prompt(doc.name, self._row(doc))
 
     def _end_edit(self) -> None:
         self._edited = None
         self.remove_class("-editing", "-wrong")
-        self.query_one(Filter).focus()
-        self._show_keys("{list.choose} changes, ← → other value, {dialog.back} closes")
-
-    def _show_keys(self, keys: str) -> None:
-        self.query_one("#settings").border_subtitle = clickable(keys)
+        self.words.focus()
+        self.offer("{list.choose} changes, ← → other value, {dialog.back} closes")
 
     def action_back(self) -> None:
         if self._edited is not None:

@@ -21,7 +21,7 @@ from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
 from eaglechat.tui.screens.compare import CompareScreen
-from eaglechat.tui.screens.dialogs import AskDialog, ConfirmDialog, MessageDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen
@@ -33,7 +33,7 @@ from eaglechat.tui.screens.more import SEARCH_KEY, MoreScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.screens.settings import SettingsScreen
-from eaglechat.tui.widgets.panel.slider import Slider
+from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from tests.tui.driving import Driver, pressed
 from tests.tui.scripted_desk import Halting, ScriptedDesk, entry, on_its_way
@@ -105,13 +105,12 @@ async def to_dead_chat(user: Driver) -> None:
     await user.sees("engine stopped")
 
 
-async def to_slider(user: Driver) -> None:
+async def to_knob(user: Driver) -> None:
     await to_chat(user)
     user.chat.remove_class("-panel-open")
     await user.command("chat.pane")
-    slider = user.chat.query_one("#temperature", Slider)
-    slider.value = 0.5
-    user.app.screen.set_focus(slider)
+    user.chat.action_control("temperature", 0.5)
+    user.app.screen.set_focus(user.chat.query_one("#temperature", Knob))
 
 
 async def to_comparison(user: Driver) -> None:
@@ -159,14 +158,14 @@ async def to_plan(user: Driver) -> None:
 
 async def to_confirm(user: Driver) -> None:
     await to_menu(user)
-    user.app.push_screen(ConfirmDialog("Sure?", "It may not work.", "Do it"))
-    await user.on(ConfirmDialog)
+    user.app.push_screen(Ask("Sure?", "It may not work.", "does it"))
+    await user.on(Ask)
 
 
 async def to_message(user: Driver) -> None:
     await to_menu(user)
-    user.app.push_screen(MessageDialog("So it is", "Nothing to be done."))
-    await user.on(MessageDialog)
+    user.app.push_screen(Ask("So it is", "Nothing to be done."))
+    await user.on(Ask)
 
 
 async def to_inside(user: Driver) -> None:
@@ -191,8 +190,8 @@ async def to_find(user: Driver) -> None:
 
 async def to_ask(user: Driver) -> None:
     await to_menu(user)
-    user.app.push_screen(AskDialog("Rename", "Its title.", "old"))
-    await user.on(AskDialog)
+    user.app.push_screen(Ask("Rename", "Its title.", written="old"))
+    await user.on(Ask)
 
 
 async def to_export(user: Driver) -> None:
@@ -223,7 +222,7 @@ PLACES: dict[str, Way] = {
     "chat": to_chat,
     "reply": to_reply,
     "dead chat": to_dead_chat,
-    "slider": to_slider,
+    "knob": to_knob,
     "comparison": to_comparison,
     "running comparison": to_running_comparison,
     "seen": to_seen,

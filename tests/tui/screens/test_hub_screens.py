@@ -18,7 +18,7 @@ from eaglechat.hub.errors import GatedError
 from eaglechat.hub.local.installed import Status
 from eaglechat.hub.local.pair import Pair
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.dialogs import ConfirmDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
@@ -102,7 +102,7 @@ async def test_a_plan_is_shown_before_anything_is_downloaded(
         assert desk.started == []
         await user.press("escape", to=MenuScreen)
         await user.press("enter")
-        await user.sees("Resume")
+        await user.sees("Enter resumes")
         await user.press("enter", to=DownloadsScreen)
         assert desk.started == ["small"]
 
@@ -211,7 +211,7 @@ async def test_what_an_earlier_session_left_is_offered(drive: Drive, desk: Scrip
         await user.command("app.downloads")
         await user.sees("unfinished, 1.1 GB here")
         await user.press("enter")
-        await user.sees("Resume")
+        await user.sees("Enter resumes")
         await user.press("enter")
         await user.until(lambda: desk.started == ["small"], "the download")
 
@@ -231,7 +231,7 @@ async def test_a_pair_larger_than_the_memory_asks_before_it_is_loaded(
             devices=(),
             memory=small,
         )
-        await user.press("enter", to=ConfirmDialog)
+        await user.press("enter", to=Ask)
         await user.sees("more than this machine's 1 B")
         await user.press("enter", to=MenuScreen)
         assert not user.engine.requests(protocol.Load)
@@ -256,7 +256,7 @@ async def test_thirty_pairs_by_keyboard_alone_and_by_mouse_in_a_small_terminal(
         await user.press("home")
         await user.click_text("pair-03")
         await user.sees("pair-03-Q4_K_M.gguf")
-        await user.click("#back")
+        await user.click_text("Esc back")
         await user.on(MenuScreen)
 
         await user.type("17", "enter")

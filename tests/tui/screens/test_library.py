@@ -11,7 +11,7 @@ import pytest
 from eaglechat.hub.local.library import LocalModel, look_at
 from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen
 from tests.ggufs import write_target
@@ -71,11 +71,11 @@ async def test_a_deletion_says_whose_the_file_is_or_who_deletes_it(
         await user.on(LibraryScreen)
         await user.sees("2 models")
         await user.press("ctrl+d")
-        await user.on(ConfirmDialog)
+        await user.on(Ask)
         dialog = user.app.screen
-        assert isinstance(dialog, ConfirmDialog)
+        assert isinstance(dialog, Ask)
         assert f"{format_bytes(mine.size_bytes)}  {mine.path}" in str(dialog.says)
         await user.sees("LM Studio loses it too.")
         await user.press("escape", "down", "ctrl+d")
-        await user.on(MessageDialog)
+        await user.on(Ask)
         await user.sees("which is only read here; `ollama rm")

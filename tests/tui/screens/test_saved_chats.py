@@ -10,7 +10,7 @@ import pytest
 
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.dialogs import ConfirmDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
 from tests.chat.headless import saved_chats, store_in
@@ -111,13 +111,13 @@ async def test_a_chat_the_disk_does_not_take_is_left_when_its_user_agrees(
         await user.ask("hello")
         await user.sees("This chat cannot be saved")
         await user.press(key)
-        await user.on(ConfirmDialog)
+        await user.on(Ask)
         await user.press("escape")
         await user.on(ChatScreen)
         assert user.chat.session.turns
         await user.press(key)
-        await user.on(ConfirmDialog)
-        await user.press("left", "enter")
+        await user.on(Ask)
+        await user.press("y")
         await user.until(lambda: not user.app.is_running or not _turns(user), "the chat was left")
 
 

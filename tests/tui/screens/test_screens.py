@@ -14,7 +14,7 @@ from eaglechat import paths
 from eaglechat.settings import InterfaceSettings, Settings, describe, load
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.wire import protocol
@@ -84,7 +84,7 @@ async def test_each_setting_has_a_line_and_its_whole_help(
 ) -> None:
     async with drive(size=size) as user:
         await user.open_settings()
-        rows = user.app.screen.query_one("#rows", OptionList)
+        rows = user.app.screen.query_one("#list", OptionList)
         meaning = user.app.screen.query_one("#meaning", Static)
         seen = []
         for doc in describe():
@@ -101,7 +101,7 @@ async def test_files_of_your_own(drive: Drive, models: Path) -> None:
     async with drive(size=(80, 24)) as user:
         await user.type(f"{models}/dra")
         await user.sees_row("draft.gguf", "cannot run")
-        await user.press("enter", to=MessageDialog)
+        await user.press("enter", to=Ask)
         await user.sees("is a draft (architecture eagle3)")
         await user.press("escape", "ctrl+u")
         await user.type(str(models))
@@ -241,12 +241,12 @@ async def test_a_second_question_is_asked_and_the_same_one_is_not_asked_twice(
     async with drive() as user:
         await user.open_chat()
         for title in ("Delete a?", "Delete b?", "Delete b?"):
-            dialog = ConfirmDialog(title, f"{title} It is gone then.", "Delete")
-            user.chat.open(dialog, lambda _agreed, title=title: agreed.append(title))
+            dialog = Ask(title, f"{title} It is gone then.", "deletes it")
+            user.chat.open(dialog, lambda _yes, title=title: agreed.append(title))
         await user.sees("Delete b? It is gone")
-        await user.press("tab", "enter")
+        await user.press("y")
         await user.until(lambda: agreed == ["Delete b?"], "the second")
         await user.sees("Delete a? It is gone")
-        await user.press("tab", "enter")
+        await user.press("y")
         await user.until(lambda: agreed == ["Delete b?", "Delete a?"], "the first")
         await user.on(ChatScreen)

@@ -73,5 +73,5 @@ async def test_plan(drive: Drive, snapshot: Any) -> None:
         await user.sees_row("small", "3.0 GB")
         await user.choose("entry:small", to=PlanScreen)
         await user.sees("GPU memory")
-        await user.sees("Resume")
+        await user.sees("Enter resumes")
         assert shown(user) == snapshot

@@ -8,18 +8,14 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from rich.cells import cell_len, set_cell_size
-from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.inspecting import CandidateToken, Inside, Position, look_inside
 from eaglechat.chat.recording import Recording
 from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.screens.base import EagleModal, TooSmall
-from eaglechat.tui.widgets.frame import Frame, clickable
+from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.records import FinishReason, Origin, Round, Token
 from eaglechat.words.bars import bar
@@ -34,10 +30,10 @@ _TIMES = {"draft_ms": "draft", "process_ms": "process", "verify_ms": "verify",
           "sample_ms": "sample", "total_ms": "total"}  # fmt: skip
 
 
-class InsideScreen(EagleModal[None]):
+class InsideScreen(TextDialog[None]):
     """Shows one round of a reply at a time; keys go to the rounds before and after it."""
 
-    CSS_PATH = "inside.tcss"
+    KEYS = "← → other rounds, {dialog.back} back"
     BINDINGS = [
         *bindings_of("inside"),
         *moves({"left": "go(-1)", "right": "go(1)", "home": "first", "end": "last"}, priority=True),
@@ -60,15 +56,8 @@ class InsideScreen(EagleModal[None]):
         """The token of the reply being written whose round is shown as soon as it is there."""
         self._drawn: object = None
 
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog", id="inside") as dialog:
-            dialog.border_subtitle = clickable("← → other rounds, {dialog.back} back")
-            with VerticalScroll(id="inside-text"):
-                yield Static(id="inside-round")
-        yield TooSmall()
-
     def on_mount(self) -> None:
-        self.query_one("#inside-text").focus()
+        self.scroll.focus()
         self._show(self._index)
         self.set_interval(1 / LOOKS_PER_SECOND, self._follow)
 
@@ -124,8 +113,8 @@ class InsideScreen(EagleModal[None]):
             return
         ends = [*accumulate(len(one.tokens) for one in rounds)]
         if is_written and (not ends or ends[-1] <= self._awaited):
-            self.query_one("#inside", Vertical).border_title = "Inside a round"
-            self.query_one("#inside-round", Static).update(
+            self.head("Inside a round")
+            self.show(
                 f"Answering again, with the target's candidates: {ends[-1] if ends else 0:,} of "
                 f"{self._awaited + 1:,} tokens to this round."
             )
@@ -139,14 +128,13 @@ class InsideScreen(EagleModal[None]):
             return
         self._index = min(max(index, 0), len(rounds) - 1)
         self._show_title()
-        self.query_one("#inside-round", Static).update(self._drawn_round(rounds[self._index]))
-        self.query_one("#inside-text", VerticalScroll).scroll_home(animate=False)
+        self.show(self._drawn_round(rounds[self._index]))
+        self.scroll.scroll_home(animate=False)
         self.refresh_bindings()
 
     def _show_title(self) -> None:
-        dialog, so_far = self.query_one("#inside", Vertical), " so far" * self._is_written
-        n_rounds = len(self._recording.rounds)
-        dialog.border_title = f"Round {self._index + 1:,} of {n_rounds:,}{so_far}"
+        so_far = " so far" * self._is_written
+        self.head(f"Round {self._index + 1:,} of {len(self._recording.rounds):,}{so_far}")
 
     def _drawn_round(self, round_: Round) -> Content:
         inside = look_inside(round_)

@@ -71,7 +71,7 @@ from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, OpenMenu
 from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall, Update
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
-from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.roles import RoleChoice, RolesScreen
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.services.services import Services
@@ -559,7 +559,7 @@ class ChatScreen(PromptScreen[None]):
         """Show which turns the context holds, and which one leaves it next."""
         said = context.in_words(self._context_use(self.prompt.text))
         of_reply = speculation.in_words(self.session, numbers_of(self.session))
-        self.open(MessageDialog("Context", "\n\n".join(filter(None, (said, of_reply)))))
+        self.open(Ask("Context", "\n\n".join(filter(None, (said, of_reply)))))
 
     def _context_use(self, text: str) -> ContextUse:
         edited = self.editing.question if self.editing is not None else None
@@ -967,8 +967,8 @@ class ChatScreen(PromptScreen[None]):
         if reason is not None:
             self.notify(reason, severity="warning")
         else:
-            dialog = ConfirmDialog("Open this address?", shown_address(event.address), "Open")
-            self.open(dialog, lambda _agreed: self.app.open_url(event.address))
+            question = Ask("Open this address?", shown_address(event.address), "opens it")
+            self.open(question, lambda _yes: self.app.open_url(event.address))
 
     def action_inspect(self) -> None:
         turns, selected = self.session.turns, self.transcript.selected

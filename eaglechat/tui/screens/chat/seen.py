@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
 from eaglechat.chat.conversation.session import STAND_IN
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.screens.base import EagleModal, TooSmall
+from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Rendered
 from eaglechat.words.wording import one_decimal, plural
@@ -19,30 +17,26 @@ from eaglechat.words.wording import one_decimal, plural
 _CONTROL = "bold $text-accent on $accent-muted"
 
 
-class SeenScreen(EagleModal[None]):
+class SeenScreen(TextDialog[None]):
     """Shows a prompt below a sentence about it."""
 
-    CSS_PATH = "seen.tcss"
+    HEADING = "What the model sees"
+    KEYS = "{chat.copy} copies, {dialog.back} back"
     BINDINGS = bindings_of("seen")
 
     def __init__(self, prompt: Rendered, summary: str) -> None:
         super().__init__()
         self._prompt, self._summary = prompt, summary
 
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog", id="seen") as dialog:
-            dialog.border_title = "What the model sees"
-            dialog.border_subtitle = clickable("{chat.copy} copies, {dialog.back} back")
-            yield Static(self._summary, classes="muted", markup=False)
-            with VerticalScroll(id="seen-text"):
-                yield Static(self._drawn())
-        yield TooSmall()
+    def content(self) -> ComposeResult:
+        yield Static(self._summary, classes="muted", markup=False)
+        yield from super().content()
 
     def on_mount(self) -> None:
-        text = self.query_one("#seen-text", VerticalScroll)
-        text.focus()
+        self.show(self._drawn())
+        self.scroll.focus()
         # The question that is being asked is at the end.
-        self.call_after_refresh(text.scroll_end, animate=False)
+        self.call_after_refresh(self.scroll.scroll_end, animate=False)
 
     def action_copy(self) -> None:
         seen = "".join(run.text for run in self._prompt.runs)

@@ -7,20 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on
-from textual.app import ComposeResult
 from textual.content import Content
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, key_of
-from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
+from eaglechat.tui.screens.base import Update
 from eaglechat.tui.screens.hub.plan import PlanScreen
+from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.filter import Rows
-from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words.bars import bar
 
@@ -45,14 +43,18 @@ _NAME = 24
 _NOTHING = "No downloads in progress. Choose a pair in the menu to download it."
 
 
-class DownloadsScreen(EagleModal[Pair]):
+class DownloadsScreen(ListDialog[Pair]):
     """Dismisses with a pair to load, or None. Downloads go on when it is closed.
 
     The pair named `loads` is loaded as soon as it is installed, if the screen is still open.
     """
 
-    CSS_PATH = "downloads.tcss"
-
+    HEADING = "Downloads"
+    KEYS = (
+        "{downloads.pause} pauses or resumes, {list.remove} cancels, "
+        f"{ENTER} loads, {{dialog.back}} back"
+    )
+    PLACEHOLDER = ""
     BINDINGS = bindings_of("downloads")
 
     def __init__(self, services: Services, loads: str = "") -> None:
@@ -63,19 +65,7 @@ class DownloadsScreen(EagleModal[Pair]):
         self._shown: dict[str, InstallSnapshot] = {}
         self._drawn: dict[str, Content] = {}
 
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog", id="downloads") as dialog:
-            dialog.border_title = "Downloads"
-            dialog.border_subtitle = clickable(
-                "{downloads.pause} pauses or resumes, {list.remove} cancels, "
-                f"{ENTER} loads, {{dialog.back}} back"
-            )
-            yield Static(_NOTHING, id="nothing", classes="muted", markup=False)
-            yield Rows(id="list")
-        yield TooSmall()
-
     def on_mount(self) -> None:
-        self.query_one("#list").focus()
         self.set_interval(1 / DRAWS_PER_SECOND, self._draw)
         self._services.models_changed.subscribe(self, self._find_unfinished)
         self._find_unfinished()
@@ -94,7 +84,7 @@ class DownloadsScreen(EagleModal[Pair]):
     # Drawing
 
     def _draw(self) -> None:
-        options = self.query_one("#list", OptionList)
+        options = self.rows
         width = max(options.scrollable_content_region.width - 2, 40)
         self._shown = {install.name: install for install in self._services.desk.snapshots()}
         rows = {name: _row(install, width) for name, install in self._shown.items()}
@@ -117,13 +107,13 @@ class DownloadsScreen(EagleModal[Pair]):
         if awaited is not None and awaited.pair is not None and self.is_on_top:
             self.dismiss(awaited.pair)
         options.display = bool(rows)
-        self.query_one("#nothing").display = not rows
+        self.say("" if rows else _NOTHING)
 
     @property
     def _chosen(self) -> tuple[InstallSnapshot | None, CatalogueEntry | None]:
         """The highlighted row: an install of this session, or a pair that an earlier session left
         unfinished."""
-        option = self.query_one("#list", OptionList).highlighted_option
+        option = self.rows.highlighted_option
         name = option.id or "" if option else ""
         install = self._shown.get(name)
         unfinished = self._unfinished.get(name)

@@ -25,7 +25,7 @@ from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.screens.base import Update
-from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED
@@ -40,7 +40,7 @@ _NEWER = ("newer on the Hub · ", "$text-accent")
 class LibraryScreen(ListDialog[Pair]):
     """Dismisses with a pair to load, or None. Typing filters."""
 
-    LIST_TITLE = "Models on this machine"
+    HEADING = "Models on this machine"
     KEYS = "{list.choose} loads, {menu.drafts} drafts, {library.newer} newer, {list.remove} deletes"
     SAYS = "Scanning the folders…"
     BINDINGS = bindings_of("library")
@@ -115,17 +115,17 @@ class LibraryScreen(ListDialog[Pair]):
             said = consequences(planned, self._known_pairs, n_chats)
             yield partial(self._confirm, model, planned, said)
         except OSError as error:
-            why = MessageDialog(f"{model.name} stays", wording.sentence(str(error.strerror)))
+            why = Ask(f"{model.name} stays", wording.sentence(str(error.strerror)))
             yield partial(self.open, why)
 
     def _confirm(self, model: LocalModel, planned: Removal, said: Sequence[str]) -> None:
         frees = f"This frees {format_bytes(planned.freed_bytes)}."
         text = "\n".join([frees, *said, "", *what_goes(planned)])
 
-        def delete(_agreed: bool) -> None:
+        def delete(_yes: str) -> None:
             self.in_background(lambda: self._delete(model, planned))
 
-        self.open(ConfirmDialog("Delete this model?", text, "Delete"), delete)
+        self.open(Ask("Delete this model?", text, "deletes it"), delete)
 
     def _delete(self, model: LocalModel, planned: Removal) -> Iterator[Update]:
         try:

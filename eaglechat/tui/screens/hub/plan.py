@@ -6,11 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from textual import on
-from textual.app import ComposeResult
-from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.widgets import Button, Static
 
 from eaglechat import paths
 from eaglechat.hub import fit
@@ -19,11 +15,11 @@ from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.base import Lifecycle, Ready
+from eaglechat.tui.commands.bindings import moves
 from eaglechat.tui.commands.registry import ENTER
-from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
-from eaglechat.tui.screens.dialogs import OTHER_BUTTON
+from eaglechat.tui.screens.base import Update
+from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words import drafting
 
@@ -32,35 +28,27 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.install import Plan
 
 
-class PlanScreen(EagleModal[bool]):
+_ASKING = "Asking the Hub for the files…"
+
+
+class PlanScreen(TextDialog[bool]):
     """Dismisses with True if the installation was started."""
 
-    CSS_PATH = "plan.tcss"
-
-    BINDINGS = OTHER_BUTTON
+    BINDINGS = moves({"enter": "go"})
 
     def __init__(self, services: Services, entry: CatalogueEntry) -> None:
         super().__init__()
         self._services = services
         self._entry = entry
         self._plan: Plan | None = None
+        self._described = Content("")
         self._facts: Facts | None = None
-
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog", id="plan") as dialog:
-            dialog.border_title = f"Install {self._entry.name}"
-            dialog.border_subtitle = clickable(f"{ENTER} presses, {{dialog.back}} back")
-            with VerticalScroll(id="plan-text"):
-                yield Static("Asking the Hub for the files…", id="what", markup=False)
-                yield Static("", id="memory", markup=False)
-                yield Static("", id="trouble", classes="problem", markup=False)
-            with Horizontal(classes="buttons"):
-                yield Button("Download", id="go", variant="primary", compact=True, disabled=True)
-                yield Button("Back", id="back", compact=True)
-        yield TooSmall()
+        self._trouble = ""
+        self._is_busy = False
 
     def on_mount(self) -> None:
-        self.query_one("#back").focus()
+        self.head(f"Install {self._entry.name}")
+        self.scroll.focus()
         self._unwatch = self._services.engine.watch(self._follow_engine)
         self._ask()
 
@@ -70,29 +58,22 @@ class PlanScreen(EagleModal[bool]):
     def _follow_engine(self, news: Lifecycle) -> None:
         if isinstance(news, Ready):
             # Now it is known how much memory there is.
-            self._show_memory()
+            self._draw()
 
-    def action_other(self) -> None:
-        self.focus_next(Button)
-
-    @on(Button.Pressed, "#back")
-    def _back(self) -> None:
-        self.dismiss()
-
-    @on(Button.Pressed, "#go")
-    def _go(self) -> None:
-        self.query_one("#trouble", Static).update("")
-        plan = self._plan
+    def action_go(self) -> None:
+        plan, self._trouble = self._plan, ""
         if plan is None:
             self._ask()
-            return
-        self.query_one("#go", Button).disabled = True
-        self.in_background(lambda: self._start(plan))
+        elif not self._is_busy:
+            self._is_busy = True
+            self._draw()
+            self.in_background(lambda: self._start(plan))
 
     def _ask(self) -> None:
-        self.query_one("#go", Button).disabled = True
-        self.query_one("#what", Static).update("Asking the Hub for the files…")
-        self.in_background(self._ask_hub)
+        if not self._is_busy:
+            self._is_busy = True
+            self._draw()
+            self.in_background(self._ask_hub)
 
     # In the background
 
@@ -121,41 +102,44 @@ class PlanScreen(EagleModal[bool]):
     # What came of it
 
     def _take_plan(self, plan: Plan, free: int, endpoint: str) -> None:
-        self._plan = plan
-        self.query_one("#what", Static).update(_description(plan, free, endpoint))
-        go = self.query_one("#go", Button)
-        go.label = "Resume" if 0 < plan.bytes_missing < plan.bytes_total else "Download"
-        go.disabled = False
-        go.focus()
+        self._plan, self._described = plan, _description(plan, free, endpoint)
+        self._is_busy = False
+        self._draw()
 
     def _take_facts(self, facts: Facts) -> None:
         self._facts = facts
-        self._show_memory()
+        self._draw()
 
-    def _show_memory(self) -> None:
-        """The memory, by model, and what drafts."""
+    def _fail(self, sentence: str) -> None:
+        self._trouble, self._is_busy = sentence, False
+        self._draw()
+
+    def _draw(self) -> None:
+        """The files, the memory by model and what drafts, and what went wrong."""
+        plan = self._plan
+        asking = Content("" if self._trouble else _ASKING)
+        parts = [asking if plan is None else self._described, self._memory()]
+        parts.append(Content.styled(self._trouble, "$text-error"))
+        self.show(Content("\n").join(part for part in parts if part))
+        does = "tries again" if self._trouble else "downloads"
+        if plan is not None and not self._trouble and 0 < plan.bytes_missing < plan.bytes_total:
+            does = "resumes"
+        can = "" if self._is_busy else f"{ENTER} {does}, "
+        self.offer(f"{can}{{dialog.back}} back")
+
+    def _memory(self) -> Content:
         facts = self._facts
         if facts is None or facts.memory is None:
-            return
+            return Content("")
         machine = self._services.engine.machine
         judged = fit.judge(facts.memory, machine)
         speed = fit.estimate(facts.reads, facts.memory, machine, measured(paths.state_dir()))
         drafters = facts.drafters or ()
         shares = drafting.shares(facts.memory, drafters)
         drafted = f"Drafted by: {drafting.badge(drafters)}.\n" if drafters else ""
-        memory = self.query_one("#memory", Static)
         said = f"{drafted}Memory: {judged.text}. With KV caches: {shares}."
-        memory.update(f"{said}\nSpeed: {speed}." if speed else said)
-        memory.set_class(judged.fits is False, "problem")
-
-    def _fail(self, sentence: str) -> None:
-        self.query_one("#trouble", Static).update(sentence)
-        if self._plan is None:
-            self.query_one("#what", Static).update("")
-        go = self.query_one("#go", Button)
-        go.label = "Try again"
-        go.disabled = False
-        go.focus()
+        said = f"{said}\nSpeed: {speed}." if speed else said
+        return Content.styled(said, "$text-error" if judged.fits is False else "")
 
 
 def _description(plan: Plan, free: int, endpoint: str) -> Content:

@@ -38,7 +38,6 @@ from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.frame import Frame
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words import ways, wording
 
@@ -87,7 +86,7 @@ Step = Repos | Models | Drafts
 class SearchScreen(ListDialog[Pair]):
     """Dismisses with a pair to load, which it may have installed, or None."""
 
-    LIST_TITLE = "Search the Hub"
+    HEADING = "Search the Hub"
     KEYS = "{list.choose} chooses, {dialog.back} a step back"
     PLACEHOLDER = _WORDS
     SAYS = _ASK
@@ -106,7 +105,7 @@ class SearchScreen(ListDialog[Pair]):
     def on_mount(self) -> None:
         self.words.value = self._typed_before
         if (of := self._of) is not None:
-            self.query_one(Frame).border_title = "Find drafts"
+            self.head("Find drafts")
             self.words.placeholder = "type to filter"
             # The rows are laid out for the list's width, which it has then.
             self.call_after_refresh(self._ask, "Looking for drafts…", lambda: self._find_drafts(of))

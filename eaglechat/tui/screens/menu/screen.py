@@ -29,7 +29,7 @@ from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import TAB, with_keys
 from eaglechat.tui.navigation import LoadInstead, Resume
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall, Update
-from eaglechat.tui.screens.dialogs import ConfirmDialog, MessageDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu import files, rows, sections
 from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.servers import ServerNews, ServerWatch
@@ -481,12 +481,11 @@ class MenuScreen(EagleScreen[None]):
         problem = (known.status or inspect(pair)).problem
         title = f"{pair.name} cannot run here"
         if problem:
-            self.open(MessageDialog(title, wording.sentence(problem)))
+            self.open(Ask(title, wording.sentence(problem)))
         elif known.problem:
             advice = with_keys("A smaller engine.n_ctx ({app.settings}) needs less.")
             text = f"{wording.sentence(known.problem)} {advice}"
-            dialog = ConfirmDialog(title, text, "Load anyway")
-            self.open(dialog, lambda _agreed: self._load(pair))
+            self.open(Ask(title, text, "loads it anyway"), lambda _yes: self._load(pair))
         else:
             self._load(pair)
 

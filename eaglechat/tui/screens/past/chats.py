@@ -18,7 +18,7 @@ from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.export.formats import Format
 from eaglechat.tui.screens.base import Update
-from eaglechat.tui.screens.dialogs import AskDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.services import Services
@@ -35,7 +35,7 @@ Row = ChatSummary | Hit
 class ChatsScreen(ListDialog[SavedChat]):
     """Dismisses with the chat to continue, or None. Typing finds titles and passages."""
 
-    LIST_TITLE = "Past chats"
+    HEADING = "Past chats"
     KEYS = "{list.choose} opens, {chats.rename} renames, {list.remove} deletes, {app.leader} more"
     PLACEHOLDER = "search titles and messages"
     SAYS = "Reading the chats…"
@@ -226,7 +226,8 @@ class ChatsScreen(ListDialog[SavedChat]):
         chat = self._chat
         if chat is not None:
             text = "Title; if empty, the first question."
-            self.open(AskDialog("Rename the chat", text, chat.title), partial(self._rename, chat))
+            question = Ask("Rename the chat", text, written=chat.title)
+            self.open(question, partial(self._rename, chat))
 
     def _rename(self, chat: ChatSummary, title: str) -> None:
         if (record := self._record_of(chat)) is not None:

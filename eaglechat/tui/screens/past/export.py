@@ -16,10 +16,9 @@ from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.tui.commands.registry import ENTER, TAB
 from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import Format, free_file, render, write
-from eaglechat.tui.screens.base import EagleModal, TooSmall, Update
+from eaglechat.tui.screens.base import Update
+from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services import clipboard
-from eaglechat.tui.widgets.filter import Rows
-from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
@@ -43,44 +42,38 @@ _CHOICES = (
 )
 
 
-class ExportScreen(EagleModal[None]):
+class ExportScreen(ListDialog[None]):
     """Exports a chat to a new file, or to the clipboard."""
 
-    CSS_PATH = "export.tcss"
+    HEADING = "Export the chat"
+    KEYS = f"{ENTER} writes the file, {TAB} moves, {{dialog.back}} back"
+    PLACEHOLDER = ""
 
     def __init__(self, read: Callable[[], SavedChat], format: Format | None = None) -> None:
         """With a `format` the chat is exported at once, into the current directory."""
         super().__init__()
         self._read, self._format = read, format
 
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog", id="export") as dialog:
-            dialog.border_title = "Export the chat"
-            dialog.border_subtitle = clickable(
-                f"{ENTER} writes the file, {TAB} moves, {{dialog.back}} back"
-            )
-            rows = [
-                Content.assemble((f"{choice.name:<20}", "bold"), (choice.explanation, MUTED))
-                for choice in _CHOICES
-            ]
-            yield Rows(*rows, id="formats")
-            yield Knob("with the reasoning", "switch", id="reasoning")
-            yield Static("Folder", classes="muted")
-            yield Input(_here(), id="folder", compact=True)
-        yield TooSmall()
+    def content(self) -> ComposeResult:
+        yield from super().content()
+        yield Knob("with the reasoning", "switch", id="reasoning")
+        yield Static("Folder", classes="muted")
+        yield Input(_here(), id="folder", compact=True)
 
     def on_mount(self) -> None:
-        formats = self.query_one("#formats", OptionList)
+        self.rows.add_options(
+            Content.assemble((f"{choice.name:<20}", "bold"), (choice.explanation, MUTED))
+            for choice in _CHOICES
+        )
         named = (place for place, one in enumerate(_CHOICES) if one.format == self._format)
-        formats.highlighted = next(named, 0)
-        formats.focus()
+        self.rows.highlighted = next(named, 0)
         if self._format is not None:
             self._write()
 
     @on(OptionList.OptionSelected)
     @on(Input.Submitted)
     def _write(self) -> None:
-        choice = _CHOICES[self.query_one("#formats", OptionList).highlighted or 0]
+        choice = _CHOICES[self.rows.highlighted or 0]
         with_reasoning = self.query_one(Knob).chosen == "on"
         folder = self.query_one(Input).value
         self.in_background(lambda: self._export(choice, with_reasoning, folder))

@@ -11,7 +11,7 @@ from textual.widgets import Input, OptionList
 
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.dialogs import AskDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.past.chats import ROWS_AT_ONCE, ChatsScreen
 from tests.chat.headless import left_chat, saved_chats, store_in
@@ -79,7 +79,7 @@ async def test_a_chat_is_renamed_pinned_deleted_and_brought_back(
         await to_list(user)
         await user.press("down", "down")
         await user.command("chats.rename")
-        await user.on(AskDialog)
+        await user.on(Ask)
         field = user.app.screen.query_one(Input)
         assert field.value == "Why is the sky blue?"
         field.value = "The sky"
@@ -121,7 +121,7 @@ async def test_the_open_chat_is_renamed_and_not_deleted(
         await user.command("list.remove")
         await user.sees("This chat is open.")
         await user.command("chats.rename")
-        await user.on(AskDialog)
+        await user.on(Ask)
         user.app.screen.query_one(Input).value = "renamed"
         await user.press("enter")
         await user.on(ChatsScreen)

@@ -60,7 +60,7 @@ async def test_a_long_prompt_scrolls_and_begins_with_its_end(drive: Drive) -> No
         user.prompt.load_text("\n".join(f"line {i}" for i in range(200)))
         await user.command("chat.prompt")
         await user.sees("line 199")
-        text = user.app.screen.query_one("#seen-text", VerticalScroll)
+        text = user.app.screen.query_one(VerticalScroll)
         await user.press("home")
         await user.sees("line 0")
         await user.press("pagedown")

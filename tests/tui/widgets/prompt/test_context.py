@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eaglechat.tui.screens.dialogs import MessageDialog
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.wire import protocol
 from tests.tui.driving import Driver
 
@@ -16,7 +16,7 @@ async def test_the_context_is_shown_by_turn(drive: Drive) -> None:
         await user.open_chat()
         await user.ask("why is the sky blue?")
         await user.command("chat.context")
-        await user.on(MessageDialog)
+        await user.on(Ask)
         await user.sees("of 8,192 tokens are used")
         await user.sees("why is the sky blue?")
         await user.sees("tested)")
