@@ -43,11 +43,10 @@ shares of a draft step."""
 _WIDTHS = np.arange(1, N_DRAFT_MAX_LIMIT + 2)
 _ALIKE = np.sqrt(np.minimum.outer(_WIDTHS, _WIDTHS) / np.maximum.outer(_WIDTHS, _WIDTHS))
 _ALIKE[0, :] = _ALIKE[:, 0] = 0.0
-"""How much an error at one batch width says about another, beside the speed of the machine, which
-all share: two widths above 1 share up to 1, the closer they are."""
-_TIMED = 0.5
-"""The doubt about how a width that was timed compares with one row, as a share of the doubt about
-one that was not."""
+_SHARED = 1.0 + _ALIKE
+"""How much an error at one batch width says about another: their covariance, in units of the
+variance of one part. All widths share 1, the speed of the machine; two widths above 1 share up to
+1 more, the closer they are."""
 
 
 def context_bucket(n_past: int) -> int:
@@ -83,12 +82,7 @@ class Costs:
     def __init__(self, calibration: Calibration, learnt: Learnt | None = None) -> None:
         """The calibration has at least the time of width 1. `learnt` is from an earlier start."""
         self._table = _table(calibration.verify)
-        timed = [width - 1 for width, _ in calibration.verify]
-        doubt = np.ones(len(_WIDTHS))
-        doubt[timed] = _TIMED
-        self._shared = 1.0 + _ALIKE * np.outer(doubt, doubt)
-        """Covariance of what the calibration says of widths, in units of `_DOUBT` squared."""
-        self._first = np.zeros(len(_WIDTHS)), _DOUBT**2 * self._shared
+        self._first = np.zeros(len(_WIDTHS)), _DOUBT**2 * _SHARED
         """What the filter of a first context begins with."""
         self._contexts: dict[int, _Filter] = {}
         self._left_at: dict[int, int] = {}
@@ -99,7 +93,7 @@ class Costs:
         parts = np.array([begin, step, row, sibling])
         self._draft = _Filter(parts, _DOUBT**2 * doubted, _DRIFT**2 * doubted)
         if learnt is not None:
-            self._recall(learnt, timed)
+            self._recall(learnt, [width - 1 for width, _ in calibration.verify])
 
     def _recall(self, learnt: Learnt, timed: list[int]) -> None:
         """Go on from what was learnt, unless the machine is another one by now: then batches of the
@@ -109,7 +103,7 @@ class Costs:
         if np.ptp(off[timed]) > _ANOTHER_MACHINE:
             return
         stale = (1.0 - learnt.certainty) * _DOUBT
-        doubt = np.diag(np.square(learnt.doubts)) + stale**2 * self._shared + _DOUBT**2
+        doubt = np.diag(np.square(learnt.doubts)) + stale**2 * _SHARED + _DOUBT**2
         _, covariance = self._first
         gain = np.linalg.solve(covariance + doubt, covariance).T
         self._first = gain @ off, covariance - gain @ covariance
@@ -169,9 +163,9 @@ class Costs:
             mean, covariance = self._first
             if self._contexts:
                 near = self._contexts[min(self._contexts, key=lambda other: abs(other - bucket))]
-                mean, covariance = near.mean, near.covariance + 4.0 * NOISE**2 * self._shared
+                mean, covariance = near.mean, near.covariance + 4.0 * NOISE**2 * _SHARED
             # Copies: a filter changes its arrays.
-            new = _Filter(mean.copy(), covariance.copy(), _DRIFT**2 * self._shared)
+            new = _Filter(mean.copy(), covariance.copy(), _DRIFT**2 * _SHARED)
             self._contexts[bucket] = new
         elif bucket != self._bucket:
             self._contexts[bucket].age(self._rounds - self._left_at.get(bucket, 0))
