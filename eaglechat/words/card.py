@@ -4,10 +4,10 @@ what they say nothing of."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, geometric_mean, stdev
 
 from eaglechat import paths
 from eaglechat.chat.compared import Result, Score
@@ -36,6 +36,8 @@ class Measured:
     conditions: Conditions
     prompts: str
     """Where they are from, in words."""
+    categories: Mapping[str, str] = field(default_factory=dict)
+    """Of the prompts by name; one that has none is a category of its own."""
 
     @property
     def result(self) -> Result:
@@ -94,7 +96,7 @@ def card(measured: Measured) -> str:
         "\n".join(f"- {line}" for line in _protocol(measured)),
         "## Numbers",
         _table([*_numbers(measured.result)]),
-        *_by_prompt(measured.result),
+        *_by_category(measured),
         *filter(None, [at_most(measured.info, paths.state_dir())]),
         "## Not to be quoted for",
         "\n".join(f"- {line}" for line in _limits(measured)),
@@ -104,8 +106,9 @@ def card(measured: Measured) -> str:
 
 def _head(measured: Measured) -> str:
     today = time.strftime("%d %B %Y").lstrip("0")
-    target = measured.info.target
-    names = [target.name, *(wording.drafter(one.kind) for one in measured.info.drafters)]
+    # A model's own name may be one that nobody knows.
+    target = Path(measured.info.target.path).stem
+    names = [target, *(wording.drafter(one.kind) for one in measured.info.drafters)]
     by = f"Measured by eaglechat {measured.hello.eaglechat} on {today}."
     return f"# {' + '.join(names)}\n\n{comparing.sentence(measured.result)} {by}"
 
@@ -161,7 +164,7 @@ def _protocol(measured: Measured) -> Iterator[str]:
 
 def _numbers(result: Result) -> Iterator[Sequence[str]]:
     yield (
-        "", "tokens/s", "spread of repeats", "times plain", "accepted by place",
+        "", "tokens/s", "standard deviation / mean", "times plain (95%)", "accepted by place",
         "mean accepted length", "accepted / tested", "accepted / drafted",
         "first difference from plain",
     )  # fmt: skip
@@ -191,19 +194,27 @@ def _difference(score: Score) -> str:
     return f"token {score.fork.index + 1} of {score.fork.prompt}"
 
 
-def _by_prompt(result: Result) -> Iterator[str]:
-    if len(result.prompts) < 2:
+def _by_category(measured: Measured) -> Iterator[str]:
+    result = measured.result
+    plain, *others = result.scores
+    prompts: dict[str, list[str]] = {}
+    for prompt in result.prompts:
+        prompts.setdefault(measured.categories.get(prompt, prompt), []).append(prompt)
+    if len(prompts) < 2:
         return
-    head = ["prompt", "plain tokens/s", *(f"times plain, {one.name}" for one in result.scores[1:])]
     rows = [
         [
-            prompt,
-            f"{result.scores[0].by_prompt[prompt].tokens_per_second:.1f}",
-            *(f"{one.by_prompt[prompt].gain.speed_up:.2f}" for one in result.scores[1:]),
+            category,
+            f"{fmean(plain.by_prompt[one].tokens_per_second for one in own):.1f}",
+            *(
+                f"{geometric_mean(score.by_prompt[one].gain.speed_up for one in own):.2f}"
+                for score in others
+            ),
         ]
-        for prompt in result.prompts
+        for category, own in prompts.items()
     ]
-    yield _table([head, *rows])
+    names = [f"times plain, {score.name}" for score in others]
+    yield _table([["", "plain tokens/s", *names], *rows])
 
 
 def _limits(measured: Measured) -> Iterator[str]:

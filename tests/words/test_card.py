@@ -51,7 +51,8 @@ def measurement(tmp_path: Path, result: Result = RESULT, **changes: Any) -> Meas
     comparison: Any = SimpleNamespace(
         asked=asked, heat_tokens=64, failure=None, so_far=lambda: result
     )
-    known = Measured(comparison, info, HELLO, EngineSettings(), QUIET, "of mine.jsonl")
+    categories = {"chat": "talk", "code": "work", "maths": "work"}
+    known = Measured(comparison, info, HELLO, EngineSettings(), QUIET, "of mine.jsonl", categories)
     return replace(known, **changes)
 
 
@@ -69,8 +70,8 @@ def test_a_card_has_what_was_measured_on_how_the_figures_and_their_limits(tmp_pa
         "2 threads", "3 prompts (of mine.jsonl)", "at most 256 tokens, temperature 0",
         "36 heats of 64 tokens", "each reply written 3 times by each", "load of the machine 0.10 "
         "before and 1.90 after; other programs took 0.05 of 2 CPUs",
-        "| plain | 10.0 | ", "| chat | 10.0 | 1.40 | 0.90 |", "with auto: the error has 1 within",
-        "sampled replies",
+        "| plain | 10.0 | ", "| talk | 10.0 | 1.40 | 0.90 |", "| work | 10.0 | 1.41 | 1.10 |",
+        "with auto: the error has 1 within", "sampled replies",
     ):  # fmt: skip
         assert said in text, said
     (row,) = [line for line in text.splitlines() if line.startswith("| 2 |")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -206,14 +206,15 @@ def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt
         conditions = witness.conditions()
     result = comparison.so_far()
     source = f"of {args.prompts}" if args.prompts else shipped_with(hello)
-    measured = Measured(comparison, info, hello, settings.engine, conditions, source)
+    categories = {prompt.name: prompt.category for prompt in prompts}
+    measured = Measured(comparison, info, hello, settings.engine, conditions, source, categories)
     no_card = why_not(measured) if args.card else None
     if args.card and no_card is None:
         print(card(measured))
     else:
         _print(args, hello, info, result, pair.name)
     if args.json:
-        _write(args.json, hello, info, result, prompts)
+        _write(args.json, hello, info, result, categories)
     if args.prompts is None and trouble is None:
         result.note(Speeds(paths.state_dir()), pair, settings.engine, "bench")
     if interrupt.happened:
@@ -279,14 +280,14 @@ def _print(
 
 
 def _write(
-    file: Path, hello: Hello, info: PairInfo, result: Result, prompts: Sequence[Prompt]
+    file: Path, hello: Hello, info: PairInfo, result: Result, categories: Mapping[str, str]
 ) -> None:
     """Write everything measured as JSON."""
     document = {
         "engine": {"name": hello.engine, "version": hello.llama_cpp or hello.eaglechat},
         "pair": info,
         "verdict": sentence(result) if result.best is not None else "",
-        **in_json(result, {prompt.name: prompt.category for prompt in prompts}),
+        **in_json(result, categories),
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
