@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import platformdirs
 
@@ -43,8 +44,21 @@ def tidy_environment(environment: MutableMapping[str, str]) -> None:
         is_no_number = name in _NUMBERS and not value.isdecimal()
         if not value or is_relative or is_no_number:
             del environment[name]
+        elif name in _FOLDERS:
+            environment[name] = str(expanded(value).absolute())
+        elif name == "HF_ENDPOINT" and not _is_read(value):
+            # Whole, it would end the import of huggingface_hub; the client says what is wrong.
+            environment[name] = value.rpartition("://")[2]
         else:
-            environment[name] = str(expanded(value).absolute()) if name in _FOLDERS else value
+            environment[name] = value
+
+
+def _is_read(address: str) -> bool:
+    """Whether an address can be taken apart."""
+    try:
+        return urlsplit(address).port != 0
+    except ValueError:
+        return False
 
 
 def expanded(path: str | Path) -> Path:

@@ -125,6 +125,7 @@ def test_the_home_of_nobody_is_a_folder_of_that_name(monkeypatch: pytest.MonkeyP
         ("OLLAMA_MODELS", " /abs/models\n", "/abs/models"),
         ("HF_HOME", "rel", "/here/rel"),
         ("HF_ENDPOINT", "https://mirror", "https://mirror"),
+        *(("HF_ENDPOINT", f"http://{rest}", rest) for rest in ("h:99999", "h:x", "[::1", "h:1\a")),
         *((name, f" {quote}/abs{quote} ", "/abs") for quote in "\"'" for name in (
             "HF_ENDPOINT", "HF_HOME", "OLLAMA_MODELS", "XDG_CACHE_HOME",
         )),
