@@ -4,7 +4,8 @@ Verification is sample-and-match. The batch [last token, *proposal] gives a row 
 each token. The target's sampler draws its own token from the first row; while the token it draws is
 a proposed one, the row behind that one is next. So every token is drawn from the target's own
 distribution, whatever was proposed and at any temperature. Source: llama.cpp's
-examples/speculative-simple.
+examples/speculative-simple. Above temperature 0 the draft draws with the target's noise (noise.py),
+so that its tokens are those which the target draws more often.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ class Generator:
         found = look_up(cache.tokens, id_last, bounds)
         look_up_ms = ms_since(looking_up) if bounds.n_max > 0 else 0.0
         plan = planner.choose(want, found, n_past, room)
-        proposal = plan.taken or drafters.draft(n_past, id_last, plan.limits(want))
+        proposal = plan.taken or drafters.draft(n_past, id_last, plan.limits(want, reply.noise))
         proposed_ms, proposed = ms_since(started), drafters.spent
 
         verify_ms = cache.decode(id_last, proposal)
@@ -249,7 +250,7 @@ class Generator:
             is_plain_check=plan.is_plain_check,
         )
         learning = time.perf_counter()
-        planner.observe(plan, round_, found, n_waiting, proposed_ms)
+        planner.observe(plan, round_, proposal, found, n_waiting, proposed_ms)
         self._learning_ms = ms_since(learning)
         return round_
 

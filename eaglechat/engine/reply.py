@@ -12,9 +12,10 @@ import msgspec
 from eaglechat.engine.drafters.base import Proposal
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
+from eaglechat.engine.noise import Noise
 from eaglechat.engine.templates.dialect import ANSWER_ONLY, ReplyParts
 from eaglechat.wire.part_stream import PartStream, Segment, joined
-from eaglechat.wire.protocol import SEED_LIMIT, Sampling
+from eaglechat.wire.protocol import Sampling
 from eaglechat.wire.records import (
     LAST_TOKEN,
     FinishReason,
@@ -147,9 +148,10 @@ class ReplyState:
         for token in parts.begun if parts else ():
             self._text.push(self._written(token))
         self._recent = list(prompt[-REPEAT_LAST_N:])
+        self._n_prompt = len(prompt)
         self._n_tokens = 0
         self._tail: list[Segment] = []
-        self._sampler = self._make_sampler(seed)
+        self._sampler = self._make_sampler()
 
     @property
     def tokens_left(self) -> int:
@@ -163,7 +165,18 @@ class ReplyState:
             return
         self._sampling = msgspec.structs.replace(self._sampling, temperature=temperature)
         self._sampler.close()
-        self._sampler = self._make_sampler((self._seed + self._n_tokens) % (SEED_LIMIT + 1))
+        self._sampler = self._make_sampler()
+
+    @property
+    def _place(self) -> int:
+        """That of the next token in the whole text, whatever of it has left the context."""
+        return self._n_prompt + self._n_tokens
+
+    @property
+    def noise(self) -> Noise | None:
+        """What the next tokens are drawn with; None at temperature 0."""
+        temperature = self._sampling.temperature
+        return Noise(self._seed, self._place, temperature) if temperature > 0.0 else None
 
     def verify(
         self, proposal: Proposal, context_left: int
@@ -181,12 +194,13 @@ class ReplyState:
         n_tested, at = 0, LAST_TOKEN
         while True:
             children = proposal.children(at)
+            row, place = 1 + at, self._place
             if self._top:
                 drafted = [proposal.ids[index] for index in children]
-                id, seen = self._sampler.look(self._target, 1 + at, self._top, drafted)
+                id, seen = self._sampler.look(self._target, row, place, self._top, drafted)
                 likely.append(seen)
             else:
-                id = self._sampler.sample(self._target, 1 + at)
+                id = self._sampler.sample(self._target, row, place)
             n_tested += bool(children)
             child = next((index for index in children if proposal.ids[index] == id), None)
             drafter = proposal.drafter if child is not None else None
@@ -253,7 +267,7 @@ class ReplyState:
             self.finish = FinishReason.LENGTH
         return text, part
 
-    def _make_sampler(self, seed: int) -> Sampler:
+    def _make_sampler(self) -> Sampler:
         sampling = self._sampling
         sampler = Sampler(
             self._target.model,
@@ -262,7 +276,7 @@ class ReplyState:
             top_p=sampling.top_p,
             min_p=sampling.min_p,
             repeat_penalty=sampling.repeat_penalty,
-            seed=seed,
+            seed=self._seed,
         )
         for token in self._recent[-REPEAT_LAST_N:]:
             sampler.accept(token)

@@ -312,7 +312,7 @@ class _Chat:
             # Its last token was decoded for its features.
             self.ended = True
             return
-        token = self._sampler.sample(context, row)
+        token = self._sampler.sample(context, row, len(self.tokens))
         ends = self._model.is_end(token)
         if self._reply_starts is None and self._slot is not None:
             asked = len(self.tokens) - self._question_starts

@@ -1,5 +1,5 @@
-"""How likely the target accepts a draft token: given the drafter's own probability of it, and given
-its place in the draft, for chains and for trees.
+"""How likely the target accepts a draft token: given how sure the drafter is of it, and given its
+place in the draft, for chains and for trees.
 
 Counts fade, so the latest rounds weigh most.
 
@@ -196,12 +196,12 @@ class TreeAcceptance(_OfShape):
         return np.array([self._depths.mean(place, depth) for place, depth in enumerate(guesses)])
 
 
-def tested(round_: Round) -> list[tuple[float, bool]]:
-    """For each token that the target was asked about: the drafter's probability of it, and whether
+def tested(round_: Round, sureness: Sequence[float]) -> list[tuple[float, bool]]:
+    """For each token that the target was asked about: how sure the drafter was of it, and whether
     it was accepted."""
     path = round_.path
     return [
-        (round_.drafted[index].probability or 0.0, index in path)
+        (sureness[index], index in path)
         for parent in [LAST_TOKEN, *path][: round_.n_tested]
         for index in round_.children(parent)
     ]

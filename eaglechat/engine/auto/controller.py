@@ -276,12 +276,18 @@ class Controller:
         ahead = LOSS_SHARE * _AHEAD_TOKENS * float(self._times[_PLAIN]) - self._owed_ms
         return max(LOSS_SHARE * self._plain_ms, ahead) + max(loss, self._dearest_ms)
 
-    def observe(
-        self, plan: Plan, round_: Round, found: Proposal, n_waiting: int, draft_ms: float
+    def observe(  # noqa: PLR0917
+        self,
+        plan: Plan,
+        round_: Round,
+        proposal: Proposal,
+        found: Proposal,
+        n_waiting: int,
+        draft_ms: float,
     ) -> None:
-        """Learn from the round that followed `plan`, and enter it in the ledger. `found` is what
-        n-grams had found, taken or not; `n_waiting` rows waited for the draft model. Of the round's
-        time, `draft_ms` went by until its proposal was made."""
+        """Learn from the round that followed `plan` and verified `proposal`, and enter it in the
+        ledger. `found` is what n-grams had found, taken or not; `n_waiting` rows waited for the
+        draft model. Of the round's time, `draft_ms` went by until its proposal was made."""
         verify_ms = round_.timings.total_ms - draft_ms
         n_drafted, n_tokens = len(round_.drafted), len(round_.tokens)
         if self._costs is None:
@@ -310,7 +316,7 @@ class Controller:
             n_siblings = n_drafted - round_.depth
             costs.see_draft(steps, n_waiting, draft_ms, n_siblings)
             self._by_shape[plan.shape].note(plan.n, round_)
-            for probability, accepted in tested(round_):
+            for probability, accepted in tested(round_, proposal.sureness):
                 self._of_draft.note(probability, accepted)
             took += costs.of_draft(steps, n_waiting, n_siblings)
         as_plain = (n_tokens + rounds - 1) * float(verify[0])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from eaglechat.engine.drafters.base import Limits, Proposal
+from eaglechat.engine.noise import Noise
 from eaglechat.wire.protocol import Shape, Speculation
 from eaglechat.wire.records import AutoDraft
 
@@ -47,7 +48,7 @@ class Plan:
     """For the token at each index of the draft, the lowest chance of acceptance that pays for
     verifying it; empty if all are verified."""
     by_probability: tuple[float, ...] = ()
-    """The acceptance rate for each step of the draft's own probability."""
+    """The acceptance rate for each step of how sure the draft is."""
     is_chosen: bool = False
     """Whether the controller chose it, and learns from the round."""
     state: AutoDraft | None = None
@@ -60,17 +61,18 @@ class Plan:
     def arm(self) -> Arm:
         return Arm(self.shape, self.n)
 
-    def limits(self, want: Speculation) -> Limits:
-        """Bounds of what the draft model proposes."""
+    def limits(self, want: Speculation, noise: Noise | None = None) -> Limits:
+        """Bounds of what the draft model proposes, if the target draws with this noise."""
         is_worth = self.keeps if self.worth else None
-        return Limits(self.n, want.n_min, want.p_min, is_worth, is_tree=self.shape == TREE)
+        is_tree = self.shape == TREE
+        return Limits(self.n, want.n_min, want.p_min, is_worth, is_tree=is_tree, noise=noise)
 
-    def keeps(self, probabilities: Sequence[float], n_others: int) -> bool:
-        """Whether verifying one more token pays: the last one of a path with these probabilities,
-        beside `n_others` tokens. As `Limits.is_worth`."""
+    def keeps(self, sureness: Sequence[float], n_others: int) -> bool:
+        """Whether verifying one more token pays: the last one of a path of which the drafter is so
+        sure, beside `n_others` tokens. As `Limits.is_worth`."""
         survival = 1.0
-        for probability in probabilities:
-            survival *= self.by_probability[probability_step(probability)]
+        for one in sureness:
+            survival *= self.by_probability[probability_step(one)]
         return survival >= self.worth[n_others]
 
 

@@ -120,14 +120,21 @@ class Planner:
             plan = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), Plan(n_most))
         return Plan(len(found), taken=found, is_chosen=plan.is_chosen) if found else plan
 
-    def observe(
-        self, plan: Plan, round_: Round, found: Proposal, n_waiting: int, draft_ms: float
+    def observe(  # noqa: PLR0917
+        self,
+        plan: Plan,
+        round_: Round,
+        proposal: Proposal,
+        found: Proposal,
+        n_waiting: int,
+        draft_ms: float,
     ) -> None:
-        """The round that followed a plan was written. `n_waiting` rows waited for the draft model
-        before it, and it took `draft_ms` until its proposal was made."""
+        """The round that followed a plan and verified `proposal` was written. `n_waiting` rows
+        waited for the draft model before it, and it took `draft_ms` until its proposal was made."""
         # The times of a round in which a drafter failed say nothing about others.
         if plan.is_chosen and not self._drafters.has_failed:
-            self._ask(lambda one: one.observe(plan, round_, found, n_waiting, draft_ms), None)
+            seen = (plan, round_, proposal, found, n_waiting, draft_ms)
+            self._ask(lambda one: one.observe(*seen), None)
         self._checks.add(round_)
 
     def keep(self) -> None:

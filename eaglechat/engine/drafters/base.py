@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.noise import Noise
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.wire.errors import ProcessError
 from eaglechat.wire.load_options import LoadOptions
@@ -26,6 +28,27 @@ from eaglechat.wire.records import LAST_TOKEN, children, depths
 MOST_WAITING = 32
 """Under an automatic length, a draft model takes in its waiting rows once there are more than this:
 a trial of drafting pays for those that wait."""
+DRAFT_TEMPERATURE = 0.5
+"""A draft draws at this share of the target's temperature, where the target draws most of the same
+tokens: a draft is less sure of its likeliest token than the target is."""
+_LEAST = 1e-30
+"""A probability that counts as more than none."""
+
+
+class Guess(NamedTuple):
+    """A token that may stand at a place."""
+
+    id: int
+    probability: float
+    """The drafter's own, given the tokens before it."""
+    sureness: float
+    """The same with the noise that the target draws with, which says better whether the target
+    draws this token. Equal at temperature 0."""
+
+
+Drafting = Generator[Sequence[tuple[int, float]], int, None]
+"""Gives a place's likeliest tokens with their probabilities, the likeliest first, and is sent the
+one that the next place follows."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +65,28 @@ class Proposal:
     """For each token, the index of the one it follows; LAST_TOKEN for the first of a path."""
     drafter: str = ""
     """Name of the drafter, as the records of a round have it."""
+    sureness: Sequence[float] = ()
+    """For each token, see `Guess`."""
 
     @classmethod
-    def chain(cls, ids: Sequence[int], probabilities: Sequence[float], drafter: str) -> Proposal:
-        return cls(ids, probabilities, range(LAST_TOKEN, LAST_TOKEN + len(ids)), drafter)
+    def of(
+        cls, guesses: Sequence[Guess], drafter: str, parents: Sequence[int] | None = None
+    ) -> Proposal:
+        """Without `parents`, a chain."""
+        if parents is None:
+            parents = range(LAST_TOKEN, LAST_TOKEN + len(guesses))
+        ids = [guess.id for guess in guesses]
+        probabilities = [guess.probability for guess in guesses]
+        return cls(ids, probabilities, parents, drafter, [guess.sureness for guess in guesses])
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def first(self, n: int) -> Proposal:
         """Its first `n` tokens."""
-        return Proposal(self.ids[:n], self.probabilities[:n], self.parents[:n], self.drafter)
+        return Proposal(
+            self.ids[:n], self.probabilities[:n], self.parents[:n], self.drafter, self.sureness[:n]
+        )
 
     @property
     def is_chain(self) -> bool:
@@ -95,26 +129,45 @@ class Limits:
     p_min: float = 0.0
     """A proposal ends before the first token to which the drafter gives less than this."""
     is_worth: Callable[[Sequence[float], int], bool] | None = None
-    """Whether verifying one more token pays. Arguments: the drafter's probabilities along the path
-    that ends with this token, and the number of tokens proposed beside it."""
+    """Whether verifying one more token pays. Arguments: how sure the drafter is of each token on
+    the path that ends with this one, and the number of tokens proposed beside it."""
     is_tree: bool = False
     """Whether tokens may have siblings, if the drafter can propose trees."""
+    noise: Noise | None = None
+    """What the target draws with; None at temperature 0."""
 
-    def pays(self, probabilities: Sequence[float], n_others: int) -> bool:
+    def pays(self, sureness: Sequence[float], n_others: int) -> bool:
         """Whether verifying the last token of a path pays; arguments as for `is_worth`."""
-        return self.is_worth is None or self.is_worth(probabilities, n_others)
+        return self.is_worth is None or self.is_worth(sureness, n_others)
 
-    def chain(self, guesses: Iterable[tuple[int, float]], drafter: str) -> Proposal:
-        """As many of these tokens as the limits keep; each comes with its probability. No further
-        guess is asked for than the first that is not kept."""
-        ids: list[int] = []
-        probabilities: list[float] = []
-        for id, probability in islice(guesses, self.n_max):
-            if probability < self.p_min or not self.pays([*probabilities, probability], len(ids)):
-                break
-            ids.append(id)
-            probabilities.append(probability)
-        return Proposal.chain(ids, probabilities, drafter)
+    def guesses(self, likeliest: Sequence[tuple[int, float]], n_before: int) -> list[Guess]:
+        """The likeliest tokens of a place behind `n_before` drafted ones, each with its
+        probability; the surest first."""
+        if self.noise is None:
+            return [Guess(id, share, share) for id, share in likeliest]
+        ids, shares = zip(*likeliest, strict=True)
+        noise = DRAFT_TEMPERATURE * self.noise.behind(n_before, ids)
+        odds = np.exp(noise - noise.max()) * np.maximum(shares, _LEAST)
+        guesses = map(Guess, ids, shares, (odds / odds.sum()).tolist())
+        return sorted(guesses, key=lambda guess: -guess.sureness)
+
+    def chain(self, drafting: Drafting, drafter: str) -> Proposal:
+        """As many tokens as the limits keep. No further place is asked for than the first whose
+        token is not kept."""
+        kept: list[Guess] = []
+        path: list[float] = []
+        with suppress(StopIteration):
+            likeliest = next(drafting)
+            while True:
+                guess = self.guesses(likeliest, len(kept))[0]
+                path.append(guess.sureness)
+                if guess.sureness < self.p_min or not self.pays(path, len(kept)):
+                    break
+                kept.append(guess)
+                if len(kept) == self.n_max:
+                    break
+                likeliest = drafting.send(guess.id)
+        return Proposal.of(kept, drafter)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ token that follows, so the draft can go on behind any number of positions that i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits, Opening, Proposal
+from eaglechat.engine.drafters.base import Drafting, Limits, Opening, Proposal
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.pairing import Block, block_of
 from eaglechat.engine.drafters.rows import RowDrafter
@@ -82,7 +81,7 @@ class DflashDrafter(RowDrafter):
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
         self.take_in()
         self._fill_in(n_past, id_last, min(limits.n_max, self._longest))
-        return limits.chain(self._drafted(), self.name)
+        return limits.chain(self._drafting(), self.name)
 
     def _fill_in(self, n_past: int, id_last: int, n_max: int) -> None:
         """Decode a block that drafts `n_max` tokens, and drop its keys and values."""
@@ -97,20 +96,23 @@ class DflashDrafter(RowDrafter):
         finally:
             self.draft.forget(TRUNK, n_past)
 
-    def _drafted(self) -> Iterator[tuple[int, float]]:
-        """The tokens of the block just decoded, each with its probability."""
+    def _drafting(self) -> Drafting:
+        """The places of the block just decoded."""
         if self._block.variant == "dflash2":
             yield from self._selected()
             return
         for row in range(self._block.first, len(self._batch)):
-            [(token, probability)] = self._likeliest.top_k(self.draft.logits(row), 1)
+            likeliest = self._likeliest.top_k(self.draft.logits(row))
             if self._block.has_confidence:
-                # Copied to the whole width of a state.
-                probability = float(self.draft.state(row)[0, 0])
-            yield token, probability
+                (first, share), *others = likeliest
+                # That of the likeliest token; copied to the whole width of a state.
+                confidence = float(self.draft.state(row)[0, 0])
+                scale = (1.0 - confidence) / (1.0 - share) if share < 1.0 else 1.0
+                likeliest = [(first, confidence), *((id, scale * share) for id, share in others)]
+            yield likeliest
 
-    def _selected(self) -> Iterator[tuple[int, float]]:
-        """The greedy path through a lattice, each token with its share among the candidates.
+    def _selected(self) -> Drafting:
+        """A path through a lattice; the probabilities are shares among the candidates.
 
         Row i has k candidates for place i, and for each candidate of the row before, as many
         scores: log-odds of each candidate behind that one. The scores of the first place are the
@@ -120,9 +122,11 @@ class DflashDrafter(RowDrafter):
         chosen = 0
         for row in self.draft.states(len(self._batch))[1:]:
             scores = row[k * (1 + chosen) : k * (2 + chosen)]
-            chosen = int(scores.argmax())
-            odds = np.exp(scores - scores[chosen])
-            yield int(row[chosen]), float(1.0 / odds.sum())
+            odds = np.exp(scores - scores.max())
+            order = np.argsort(-scores, kind="stable")
+            ids, shares = row[order].astype(int).tolist(), (odds / odds.sum())[order].tolist()
+            token = yield list(zip(ids, shares, strict=True))
+            chosen = int(order[ids.index(token)])
 
 
 def open_drafter(opening: Opening) -> DflashDrafter:

@@ -20,12 +20,19 @@ pull request 42764.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import MOST_WAITING, Limits, Opening, Proposal, shifted
+from eaglechat.engine.drafters.base import (
+    MOST_WAITING,
+    Drafting,
+    Limits,
+    Opening,
+    Proposal,
+    shifted,
+)
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.pairing import eagle_of
 from eaglechat.engine.drafters.rows import PendingRow, RowDrafter
@@ -232,7 +239,7 @@ class Eagle3Drafter(RowDrafter):
         self._take_in(following, n_quiet=n_quiet)
         if self._trees is not None and limits.is_tree and self.grows_trees:
             return self._trees.grow(limits, n_past, len(self._batch) - 1)
-        return limits.chain(self._guesses(n_past), self.name)
+        return limits.chain(self._drafting(n_past), self.name)
 
     def _take_in(self, following: Sequence[int], *, n_quiet: int) -> None:
         """Write as many waiting rows into the draft's KV cache as there are tokens in `following`,
@@ -284,13 +291,12 @@ class Eagle3Drafter(RowDrafter):
             raise ProcessError(f"the draft's encoder failed (llama.cpp status {status})")
         return self.draft.states(len(features))
 
-    def _guesses(self, position: int) -> Iterator[tuple[int, float]]:
-        """Token after token behind the last row of the batch just decoded, each with its
-        probability; the pair of the first one stands at `position`."""
+    def _drafting(self, position: int) -> Drafting:
+        """Place after place behind the last row of the batch just decoded; the pair of the first
+        one stands at `position`."""
         row = len(self._batch) - 1
         while True:
-            [(token, probability)] = self._likeliest.top_k(self.draft.logits(row), 1, row)
-            yield token, probability
+            token = yield self._likeliest.top_k(self.draft.logits(row), row)
             state = self._norms.of_states(self.draft.state(row))
             self._batch.clear()
             self._batch.add_tokens([token], position, self._seq_id, output=True, states=state)

@@ -28,10 +28,9 @@ class Likeliest:
         self._vocabulary: npt.NDArray[np.intp] | None = None
         self._candidates: Floats = np.empty(0, dtype=np.float32)
 
-    def top_k(self, logits: Floats, count: int, row: int = 0) -> list[tuple[int, float]]:
-        """The `count` likeliest tokens of a row with logits [n_vocab], at most `_TOP_K`, likeliest
-        first, each with its share among the `_TOP_K` likeliest. Raises ProcessError if no logit is
-        finite."""
+    def top_k(self, logits: Floats, row: int = 0) -> list[tuple[int, float]]:
+        """The `_TOP_K` likeliest tokens of a row with logits [n_vocab], likeliest first, each with
+        its share among them. Raises ProcessError if no logit is finite."""
         vocabulary, candidates = self._of_vocabulary(logits, row)
         top = likeliest(candidates, _TOP_K)
         if top is None:
@@ -40,7 +39,7 @@ class Likeliest:
             raise ProcessError("the draft computed no finite logits")
         odds = np.exp(candidates[top] - candidates[top[0]])
         shares = (odds / odds.sum()).tolist()
-        return list(zip(vocabulary[top[:count]].tolist(), shares, strict=False))
+        return list(zip(vocabulary[top].tolist(), shares, strict=True))
 
     def _of_vocabulary(self, logits: Floats, row: int) -> tuple[npt.NDArray[np.intp], Floats]:
         """The tokens of the draft's vocabulary and their logits; valid until the next call."""

@@ -8,10 +8,10 @@ nothing of the target but its tokens.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 
-from eaglechat.engine.drafters.base import Drafter, Limits, Opening, Proposal, shifted
+from eaglechat.engine.drafters.base import Drafter, Drafting, Limits, Opening, Proposal, shifted
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.llama.branches import TRUNK
 from eaglechat.engine.llama.objects import Batch, Context
@@ -97,10 +97,10 @@ class ModelDrafter(Drafter):
 
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
         self._take_in(self.draft.n_batch - 1)
-        return limits.chain(self._guesses(n_past, id_last), self.name)
+        return limits.chain(self._drafting(n_past, id_last), self.name)
 
-    def _guesses(self, n_past: int, token: int) -> Iterator[tuple[int, float]]:
-        """Token after token behind `token`, each with its probability."""
+    def _drafting(self, n_past: int, token: int) -> Drafting:
+        """Place after place behind `token`."""
         self._batch.clear()
         # What a round accepted behind the last draft goes with the first step.
         self._batch.add_tokens(self._tokens[self._taken :], self._taken, TRUNK, output=False)
@@ -110,10 +110,7 @@ class ModelDrafter(Drafter):
             self._decode()
             self._taken = n_past
             self._ahead.append(token)
-            [(token, probability)] = self._likeliest.top_k(self.draft.logits(row), 1)
-            if token >= self._n_vocab:
-                return
-            yield token, probability
+            token = yield self._likeliest.top_k(self.draft.logits(row)[: self._n_vocab])
             self._batch.clear()
 
     def accept(self, path: Sequence[int]) -> None:

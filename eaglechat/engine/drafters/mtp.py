@@ -15,11 +15,11 @@ last token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits, Opening, Proposal
+from eaglechat.engine.drafters.base import Drafting, Limits, Opening, Proposal
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.pairing import ASSISTANT, STATES_OF_ALL_ROWS
 from eaglechat.engine.drafters.rows import RowDrafter
@@ -130,17 +130,17 @@ class MtpDrafter(RowDrafter):
         return self._before is not None
 
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        guess = self._guesses if self._n_heads == 1 else self._guesses_of_heads
-        return limits.chain(guess(n_past, id_last), self.name)
+        draft = self._by_one_head if self._n_heads == 1 else self._by_heads
+        return limits.chain(draft(n_past, id_last), self.name)
 
     def accept(self, path: Sequence[int]) -> None:
         kept = [self._batch_start, *(self._batch_start + 1 + index for index in path)]
         first = max(self._batch_start, 0)
         self._rows.keep_path(first, [row - first for row in kept if row >= first])
 
-    def _guesses(self, position: int, token: int) -> Iterator[tuple[int, float]]:
-        """Token after token behind `token`, each with its probability, by one head, which reads its
-        own state of the one before."""
+    def _by_one_head(self, position: int, token: int) -> Drafting:
+        """Place after place behind `token` by one head, which reads its own state of the one
+        before."""
         # The last token is drafted from in the batch of the waiting pairs if both fit in one.
         if not self._is_merged or len(self._rows) >= self.draft.n_batch:
             self.take_in()
@@ -152,14 +152,13 @@ class MtpDrafter(RowDrafter):
         while True:
             self._batch.add_tokens([token], position, TRUNK, output=True, states=state)
             self._decode()
-            [(token, probability)] = self._likeliest.top_k(self.draft.logits(row), 1)
-            yield token, probability
+            token = yield self._likeliest.top_k(self.draft.logits(row))
             state = self.draft.state(row).copy()
             self._batch.clear()
             row, position = 0, position if self._is_assistant else position + 1
 
-    def _guesses_of_heads(self, n_past: int, id_last: int) -> Iterator[tuple[int, float]]:
-        """A token by each head. A head has a KV cache of its own for the drafted positions, so each
+    def _by_heads(self, n_past: int, id_last: int) -> Drafting:
+        """A place by each head. A head has a KV cache of its own for the drafted positions, so each
         reads the whole chain so far."""
         self.take_in()
         tokens, states = [id_last], self._last_state()
@@ -170,9 +169,7 @@ class MtpDrafter(RowDrafter):
             # row.
             self._batch.add_tokens(tokens, n_past, TRUNK, output=True, states=states)
             self._decode()
-            [(token, probability)] = self._likeliest.top_k(self.draft.logits(last), 1)
-            yield token, probability
-            tokens.append(token)
+            tokens.append((yield self._likeliest.top_k(self.draft.logits(last))))
             states = np.concatenate([states, self.draft.state(last)])
 
     def _begin(self, head: int) -> None:

@@ -8,11 +8,11 @@ transformers' PromptLookupCandidateGenerator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits, Proposal
+from eaglechat.engine.drafters.base import Drafting, Limits, Proposal
 from eaglechat.wire.records import NGRAM
 
 _SHORTEST, _LONGEST = 2, 12
@@ -47,13 +47,13 @@ def look_up(tokens: Sequence[int], id_last: int, limits: Limits) -> Proposal:
             break
         places, length = longer, length + 1
 
-    def following() -> Iterator[tuple[int, float]]:
+    def following() -> Drafting:
         nonlocal places
         for n in range(limits.n_max if len(places) else 0):
             tokens = text[places + n]
             agreeing = places[tokens == tokens[-1]]
             text[end + n] = tokens[-1]
-            yield int(tokens[-1]), len(agreeing) / (len(places) + 1.0 / (length + n))
+            yield [(int(tokens[-1]), len(agreeing) / (len(places) + 1.0 / (length + n)))]
             places = agreeing
 
     found = limits.chain(following(), NGRAM)

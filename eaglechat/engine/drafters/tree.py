@@ -1,9 +1,10 @@
 """A dynamic tree of draft tokens, as EAGLE-2 (arXiv 2406.16858) grows it.
 
 The chance that the target accepts a token is estimated as the product of the draft's probabilities
-along its path. Level by level, those tokens of the level that are among the `n` likeliest so far
-are decoded in one batch, which gives their children. The `n` likeliest of all levels are the tree.
-A level costs one decode of the draft, as a step of a chain does.
+along its path, which above temperature 0 are those with the target's noise. Level by level, those
+tokens of the level that are among the `n` likeliest so far are decoded in one batch, which gives
+their children. The `n` likeliest of all levels are the tree. A level costs one decode of the draft,
+as a step of a chain does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Limits, Proposal, decode
+from eaglechat.engine.drafters.base import Guess, Limits, Proposal, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import TRUNK, Branches
@@ -25,9 +26,9 @@ from eaglechat.wire.records import LAST_TOKEN
 class Node:
     """A token that may be drafted."""
 
-    id: int
+    guess: Guess
     path: tuple[float, ...]
-    """The draft's probabilities along the path, this token's last."""
+    """How sure the draft is of each token on the path, this one last."""
     chance: float
     """Their product."""
     parent: Node | None
@@ -70,7 +71,7 @@ class TreeGrower:
             for place, node in enumerate(going_on):
                 assert node.branch is not None
                 self._batch.add_tokens(
-                    [node.id],
+                    [node.guess.id],
                     n_past + depth,
                     node.branch,
                     output=True,
@@ -86,20 +87,19 @@ class TreeGrower:
             nodes = _likeliest([*nodes, *frontier], limits)
             depth += 1
         places = {id(node): place for place, node in enumerate(nodes)}
-        return Proposal(
-            [node.id for node in nodes],
-            [node.path[-1] for node in nodes],
-            [LAST_TOKEN if node.parent is None else places[id(node.parent)] for node in nodes],
+        return Proposal.of(
+            [node.guess for node in nodes],
             self._name,
+            [LAST_TOKEN if node.parent is None else places[id(node.parent)] for node in nodes],
         )
 
     def _children(self, node: Node | None, row: int, state: Floats, limits: Limits) -> list[Node]:
         path, chance = (node.path, node.chance) if node else ((), 1.0)
-        some = self._likeliest.top_k(self._draft.logits(row), limits.n_max, row)
+        some = limits.guesses(self._likeliest.top_k(self._draft.logits(row), row), len(path))
         return [
-            Node(id, (*path, share), chance * share, node, state)
-            for id, share in some
-            if share >= limits.p_min and share > 0.0
+            Node(guess, (*path, guess.sureness), chance * guess.sureness, node, state)
+            for guess in some[: limits.n_max]
+            if guess.sureness >= limits.p_min and guess.sureness > 0.0
         ]
 
     def _placed(

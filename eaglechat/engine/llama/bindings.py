@@ -29,6 +29,7 @@ from eaglechat.wire.errors import NativeLibraryError
 REQUIREMENT = "llama-cpp-python >= 0.3.36, < 0.4"
 
 Floats = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.integer[Any]]
 
 # libgomp's threads spin for milliseconds before they sleep. When other processes need the cores,
 # they spin for a thread that does not run. Plain tokens/s of the built-in pair, two threads on two
@@ -139,7 +140,6 @@ _SYMBOLS = {
     "batch_set_output": _quick("llama_batch_ext_set_output_logits", _BOOL, _PTR, _I32, _BOOL),
     "process": _slow("llama_process", _I32, _PTR, _INT, _PTR),
     "synchronize": _slow("llama_synchronize", None, _PTR),
-    "sample": _slow("llama_sampler_sample", _I32, _PTR, _PTR, _I32),
     "logits_ith": _quick("llama_get_logits_ith", _PTR, _PTR, _I32),
     "set_embeddings": _quick("llama_set_embeddings", None, _PTR, _BOOL),
     "embeddings": _slow("llama_get_embeddings", _PTR, _PTR),
@@ -507,32 +507,21 @@ def floats(address: int | None, shape: tuple[int, ...]) -> Floats | None:
 
 
 _CANDIDATE = np.dtype([("id", "i4"), ("logit", "f4"), ("p", "f4")])
+"""struct llama_token_data."""
 
 
-class Candidates:
-    """The tokens that a sampler chooses from: struct llama_token_data_array."""
-
-    def __init__(self, ids: npt.NDArray[np.intp], logits: Floats, *, is_sorted: bool) -> None:
-        """`ids` [n] and `logits` [n]; the likeliest comes first if `is_sorted`."""
-        self._rows = np.zeros(len(ids), dtype=_CANDIDATE)
-        self._rows["id"], self._rows["logit"] = ids, logits
-        data = ctypes.cast(self._rows.__array_interface__["data"][0], api.llama_token_data_p)
-        self._array = api.llama_token_data_array(data, len(ids), -1, is_sorted)
-
-    def draw(self, sampler: int) -> int:
-        """Choose a token, as llama_sampler_sample does."""
-        api.llama_sampler_apply(sampler, ctypes.byref(self._array))
-        token = int(self._array.data[self._array.selected].id)
-        api.llama_sampler_accept(sampler, token)
-        return token
-
-    @property
-    def left(self) -> tuple[list[int], list[float]]:
-        """The ids that the filters left, and their probabilities: 0 if nothing was drawn."""
-        size = self._array.size
-        rows: Any = ctypes.cast(self._array.data, ctypes.POINTER(api.llama_token_data * size))
-        found = np.frombuffer(rows.contents, dtype=self._rows.dtype)
-        return found["id"].tolist(), found["p"].tolist()
+def apply_sampler(sampler: int, ids: Ids, logits: Floats, *, is_sorted: bool) -> tuple[Ids, Floats]:
+    """The tokens that a sampler leaves of `ids` [n] with `logits` [n], and their logits then. The
+    likeliest comes first if `is_sorted`."""
+    rows = np.zeros(len(ids), dtype=_CANDIDATE)
+    rows["id"], rows["logit"] = ids, logits
+    data = ctypes.cast(rows.__array_interface__["data"][0], api.llama_token_data_p)
+    array = api.llama_token_data_array(data, len(ids), -1, is_sorted)
+    api.llama_sampler_apply(sampler, ctypes.byref(array))
+    address: Any = ctypes.cast(array.data, ctypes.c_void_p).value
+    left: Any = (ctypes.c_char * (array.size * _CANDIDATE.itemsize)).from_address(address)
+    found = np.frombuffer(left, dtype=_CANDIDATE).copy()
+    return found["id"], found["logit"]
 
 
 def position_cell() -> tuple[Any, int]:

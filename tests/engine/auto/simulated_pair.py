@@ -25,6 +25,7 @@ from eaglechat.engine.auto.plan import (
     Plan,
     shapes_open,
 )
+from eaglechat.engine.drafters import base as drafters
 from eaglechat.engine.drafters.base import MOST_WAITING, Proposal
 from eaglechat.wire.protocol import Shape
 from eaglechat.wire.records import (
@@ -234,7 +235,8 @@ def write(
         round_ = round_of(plan, reply.tokens, n_past, guesses, ms=took_ms, by_hand=_by_hand(driver))
         accepted = round_.n_accepted
         if controller is not None:
-            controller.observe(plan, round_, looked_up, waiting, draft_ms * draft_delay)
+            proposal = proposal_of(guesses)
+            controller.observe(plan, round_, proposal, looked_up, waiting, draft_ms * draft_delay)
             reply.states.append(plan.state)
         plain_ms = pair.verify(1, n_past)
         reply.dearest_loss_ms = max(reply.dearest_loss_ms, verify_ms + draft_ms - plain_ms)
@@ -290,9 +292,15 @@ def round_of(
     )
 
 
+def proposal_of(guesses: Sequence[Guess]) -> Proposal:
+    """What is learnt from of a draft."""
+    return Proposal(sureness=[guess.path[-1] if guess.path else 1.0 for guess in guesses])
+
+
 def _proposal(found: Sequence[tuple[bool, float]], position: int) -> Proposal:
     ids = [position + place if hit else -1 - place for place, (hit, _) in enumerate(found)]
-    return Proposal.chain(ids, [probability for _, probability in found], NGRAM)
+    probabilities = [probability for _, probability in found]
+    return Proposal.of([*map(drafters.Guess, ids, probabilities, probabilities)], NGRAM)
 
 
 def _by_hand(driver: Driver) -> int | None:

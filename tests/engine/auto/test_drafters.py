@@ -14,7 +14,7 @@ from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.protocol import AUTO, Speculation
 from tests.engine.auto.pairs import calibrated, gpu, steady
-from tests.engine.auto.simulated_pair import Simulated, round_of
+from tests.engine.auto.simulated_pair import Simulated, proposal_of, round_of
 
 TOKENS = 150
 AUTOMATIC = Speculation(n_draft_max=AUTO)
@@ -77,7 +77,7 @@ class Chat:
             kept = [one for one in guesses if limits.pays(one.path, len(one.path) - 1)]
             draft_ms, verify_ms = pair.draft_step * len(guesses), pair.verify(len(kept) + 1, 0)
             round_ = round_of(plan, n_written, 40 + n_written, kept, ms=draft_ms + verify_ms)
-            planner.observe(plan, round_, nothing, 1, draft_ms)
+            planner.observe(plan, round_, proposal_of(kept), nothing, 1, draft_ms)
             n_written += len(round_.tokens)
 
 

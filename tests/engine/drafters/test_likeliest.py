@@ -27,19 +27,20 @@ def test_the_likeliest_token_and_its_share_of_the_ten_likeliest(
 ) -> None:
     logits = logits_of(spread, n_candidates)
     top = np.sort(logits[np.isfinite(logits)])[-10:].astype(np.float64)
-    (first, share), *_ = some = Likeliest().top_k(logits, 3)
+    (first, share), *_ = some = Likeliest().top_k(logits)
     assert logits[first] == logits.max()
     assert share == pytest.approx(1.0 / np.exp(top - top[-1]).sum(), rel=1e-6)
-    assert [logits[token] for token, _ in some] == np.sort(logits)[:-4:-1].tolist()
+    assert [logits[token] for token, _ in some] == np.sort(logits)[::-1][: len(top)].tolist()
+    assert sum(share for _, share in some) == pytest.approx(1.0)
 
 
 def test_it_is_used_again_and_again() -> None:
     likeliest = Likeliest()
     logits = logits_of(3.0)
-    [first] = likeliest.top_k(logits, 1)
+    first, *_ = likeliest.top_k(logits)
     token = int(np.flatnonzero(np.isfinite(logits))[0])
     logits[token] = 99.0
-    assert likeliest.top_k(logits, 1) == [(token, pytest.approx(1.0))]
+    assert likeliest.top_k(logits)[0] == (token, pytest.approx(1.0))
     assert first[0] != token
 
 
@@ -48,4 +49,4 @@ def test_logits_without_a_finite_one_are_refused(logit: float) -> None:
     """A broken draft says so instead of drafting nonsense."""
     logits = np.full(N_VOCAB, logit, dtype=np.float32)
     with pytest.raises(ProcessError, match="no finite logits"):
-        Likeliest().top_k(logits, 3)
+        Likeliest().top_k(logits)

@@ -46,7 +46,7 @@ def following(
             state = draft.state(0)[0].copy()
             state = state if norms.output is None else rms(state) * norms.output
             decode(draft, own, token, position, state)
-        return Likeliest().top_k(draft.logits(0), 1)[0]
+        return Likeliest().top_k(draft.logits(0))[0]
 
 
 def encoded(draft: Context, batch: Batch, features: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eaglechat.engine.bench.prompts import builtin_prompts
-from eaglechat.engine.drafters.base import Proposal, common_prefix
+from eaglechat.engine.drafters.base import Guess, Proposal, common_prefix
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import Speculation
@@ -49,7 +49,7 @@ def test_a_tree_that_contains_a_chain_accepts_no_less(
     @given(trees(), st.lists(st.sampled_from(_IDS), min_size=17, max_size=17), st.integers(0, 15))
     def holds(tree: Proposal, sampled: list[int], end: int) -> None:
         path = tree.path(end % len(tree))
-        chain = Proposal.chain([tree.ids[i] for i in path], [0.5] * len(path), "eagle3")
+        chain = Proposal.of([Guess(tree.ids[i], 0.5, 0.5) for i in path], "eagle3")
         assert accepted(chain, sampled) == common_prefix(chain.ids, sampled)
         assert accepted(tree, sampled) >= accepted(chain, sampled)
 

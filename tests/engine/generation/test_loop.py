@@ -48,9 +48,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     def script(text: str) -> None:
         ids = [tiny.EOS if letter == "$" else tiny.TOKENS.index(letter) for letter in text]
         left = iter(ids)
-        monkeypatch.setattr(
-            Sampler, "sample", lambda _self, _context, _row: next(left, tiny.TOKENS.index("x"))
-        )
+        monkeypatch.setattr(Sampler, "sample", lambda *_: next(left, tiny.TOKENS.index("x")))
 
     return script
 
@@ -119,7 +117,7 @@ def test_an_end_inside_an_accepted_draft_drops_what_follows(
 
     monkeypatch.setattr(rig.drafter, "propose", remember)
     monkeypatch.setattr(
-        Sampler, "sample", lambda _self, _context, row: [*drafts[-1], tiny.EOS][row]
+        Sampler, "sample", lambda _self, _context, row, _place: [*drafts[-1], tiny.EOS][row]
     )
     monkeypatch.setattr(Model, "is_end", lambda _self, id: id == [*drafts[-1], tiny.EOS][letter])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.drafters.base import Proposal
+from eaglechat.engine.drafters.base import Guess, Proposal
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Context, Model
@@ -250,7 +250,7 @@ def verdict_on(
     rows: list[int] = []
     left = iter(sampled)
 
-    def sample(_self: Sampler, _context: Context, row: int) -> int:
+    def sample(_self: Sampler, _context: Context, row: int, _place: int) -> int:
         rows.append(row)
         return next(left)
 
@@ -301,7 +301,7 @@ def test_a_tree_is_walked_along_what_the_target_samples(
 
 
 def test_a_chain_is_a_tree_without_siblings(rig: Rig, prompt: tuple[int, ...]) -> None:
-    chain = Proposal.chain([5, 6, 7], [0.5, 0.4, 0.3], "eagle3")
+    chain = Proposal.of([Guess(id, 0.5, 0.5) for id in (5, 6, 7)], "eagle3")
     assert [chain.children(parent) for parent in (LAST_TOKEN, 0, 1, 2)] == [[0], [1], [2], []]
     assert chain.is_chain
     rounds = rig.reply(prompt).rounds

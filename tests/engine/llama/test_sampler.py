@@ -1,4 +1,5 @@
-"""Only the likeliest tokens are handed to llama.cpp's samplers: it draws what it would from all."""
+"""Only the likeliest tokens are handed to llama.cpp's samplers: what is drawn is what would be from
+all."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eaglechat.engine.llama import sampler
-from eaglechat.engine.llama.bindings import libllama
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler, likeliest
 from eaglechat.wire.errors import DecodeError
@@ -54,7 +54,7 @@ def test_logits_that_are_no_numbers_are_an_error(  # noqa: PLR0917
     lists: bool,
 ) -> None:
     """A token that the model never writes has -inf, which is right."""
-    monkeypatch.setattr(sampler, "LARGE_VOCABULARY", 0 if lists else 1 << 30)
+    monkeypatch.setattr(sampler, "_MOST_LISTED", 256 if lists else 0)
     settings = {
         "temperature": temperature, "top_k": top_k, "top_p": 1.0, "min_p": 0.0,
         "repeat_penalty": repeat_penalty, "seed": 1,
@@ -69,12 +69,12 @@ def test_logits_that_are_no_numbers_are_an_error(  # noqa: PLR0917
         row = context.logits(1)
         row[slice(None) if where == "everywhere" else 17] = broken
         if where == "at one token" and broken == -np.inf:
-            assert drawn.sample(context, 1) != 17
+            assert drawn.sample(context, 1, 2) != 17
             return
         with pytest.raises(DecodeError, match="logits are not numbers"):
-            drawn.sample(context, 1)
+            drawn.sample(context, 1, 2)
         with pytest.raises(DecodeError, match="logits are not numbers"):
-            drawn.look(context, 1, 3, [])
+            drawn.look(context, 1, 2, 3, [])
 
 
 @pytest.fixture(scope="module")
@@ -95,22 +95,19 @@ def test_the_same_tokens_are_drawn_as_from_the_whole_vocabulary(
     repeat_penalty: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sampler, "LARGE_VOCABULARY", 8_000)
     with Model(large) as model, Context(model, n_ctx=256, n_batch=8, n_threads=1) as context:
         settings = {
             "temperature": temperature, "top_k": top_k, "top_p": 0.95, "min_p": 0.001,
             "repeat_penalty": repeat_penalty, "seed": 7,
         }  # fmt: skip
-        with (
-            Batch(context) as batch,
-            Sampler(model, **settings) as listed,
-            Sampler(model, **settings) as whole,
-        ):
-            token = 1
-            for position in range(80):
-                decode(context, batch, [token], position)
-                token = listed.sample(context, 0)
-                assert token == libllama.sample(whole.pointer, context.pointer, 0)
+        with Batch(context) as batch, Sampler(model, **settings) as listed:
+            monkeypatch.setattr(sampler, "_MOST_LISTED", 0)
+            with Sampler(model, **settings) as whole:
+                token = 1
+                for position in range(80):
+                    decode(context, batch, [token], position)
+                    token = listed.sample(context, 0, position)
+                    assert token == whole.sample(context, 0, position)
 
 
 def test_a_top_k_beyond_32_bits_is_the_whole_vocabulary(large: Path) -> None:
@@ -122,5 +119,5 @@ def test_a_top_k_beyond_32_bits_is_the_whole_vocabulary(large: Path) -> None:
         drawn = set()
         for seed in range(5):
             with Sampler(model, top_k=2**32 + 1, seed=seed, **settings) as sampler:
-                drawn.add(sampler.sample(context, 0))
+                drawn.add(sampler.sample(context, 0, 1))
         assert len(drawn) > 1
