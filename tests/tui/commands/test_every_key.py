@@ -265,8 +265,10 @@ def desk(models: Path) -> ScriptedDesk:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_key_that_is_shown_does_something_or_says_why_not(
-    drive: Drive, desk: ScriptedDesk, place: str
+    drive: Drive, desk: ScriptedDesk, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    # Some keys write a file where the app runs.
+    monkeypatch.chdir(tmp_path)
     async with drive(size=(80, 24), desk=desk) as user:
         exits: list[str] = []
         user.app.exit = lambda *_: exits.append("exit")  # type: ignore[assignment]
