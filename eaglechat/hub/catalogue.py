@@ -175,7 +175,11 @@ def read(path: Path) -> tuple[list[CatalogueEntry], list[CatalogueProblem]]:
     except FileNotFoundError:
         return [], []
     except (OSError, ValueError, RecursionError) as error:
-        return [], [CatalogueProblem(path, "", f"cannot be read ({error})")]
+        return [], [
+            CatalogueProblem(
+                path, "", f"cannot be read ({getattr(error, 'strerror', None) or error})"
+            )
+        ]
     problems = [
         CatalogueProblem(path, key, "unknown; pairs are written as [[pair]]")
         for key in raw.keys() - {"pair"}

@@ -149,7 +149,7 @@ def read_theme(file: Path) -> LoadedTheme | Problem:
     except _BadValueError as bad:
         return _problem(file, bad.key, bad.reason, bad.value)
     except (OSError, ValueError, RecursionError) as error:
-        return _problem(file, "", f"cannot be read ({error})")
+        return _problem(file, "", f"cannot be read ({getattr(error, 'strerror', None) or error})")
 
 
 def _problem(file: Path, key: str, reason: str, value: Any = None) -> Problem:

@@ -372,9 +372,10 @@ class Hub:
         try:
             session = get_session()
         except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
+            why = str(getattr(error, "strerror", None) or error).rstrip(".")
             raise HubError(
-                f"No connection to the Hub can be made: {str(error).rstrip('.')}; check ALL_PROXY, "
-                "HTTPS_PROXY and SSL_CERT_FILE."
+                f"No connection to the Hub can be made: {why}; check ALL_PROXY, HTTPS_PROXY and "
+                "SSL_CERT_FILE."
             ) from error
         # huggingface_hub's default is to wait for ever.
         session.timeout = httpx2.Timeout(self.timeouts.read, connect=self.timeouts.connect)

@@ -185,8 +185,11 @@ def test_a_connection_that_cannot_be_made_names_the_variables(
     monkeypatch.setenv(name, value)
     close_session()
     for ask in (lambda: hub.repo("u/r"), lambda: hub.search("qwen"), lambda: hub.peek(FILE)):
-        with pytest.raises(HubError, match="check ALL_PROXY, HTTPS_PROXY and SSL_CERT_FILE"):
+        with pytest.raises(
+            HubError, match="check ALL_PROXY, HTTPS_PROXY and SSL_CERT_FILE"
+        ) as said:
             ask()
+        assert "Errno" not in str(said.value)
 
 
 def test_a_token_that_is_none_is_one_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
