@@ -51,6 +51,9 @@ def tidy_environment(environment: MutableMapping[str, str]) -> None:
             environment[name] = value.rpartition("://")[2]
         else:
             environment[name] = value
+    # huggingface_hub asks the Hub which agents there are, to tell it whether one of them runs this
+    # program, and fails over an answer that is none.
+    environment.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
 def _is_read(address: str) -> bool:

@@ -143,3 +143,4 @@ def test_a_variable_that_names_no_folder_counts_as_unset(
     environment = {name: value}
     tidy_environment(environment)
     assert environment.get(name) == stays
+    assert environment["HF_HUB_DISABLE_TELEMETRY"] == "1"
