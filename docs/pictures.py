@@ -163,7 +163,7 @@ async def running(
 
 
 async def moving() -> None:
-    """A reply streams, the headline changes as the length is turned, and a comparison ends it."""
+    """A reply streams, the headline changes as the length is turned, and a comparison begins."""
     async with running((112, 36), max_tokens=220) as camera:
         chat = await camera.chat()
         camera.begin()
@@ -184,10 +184,7 @@ async def moving() -> None:
         await camera.pilot.pause(1.5)
         camera.shoot()
         await camera.command("chat.compare")
-        await camera.until(lambda: "heat 4" in camera.text, film=True)
-        await camera.until(lambda: "of each" in camera.text)
-        await camera.pilot.pause(0.5)
-        camera.shoot()
+        await camera.until(lambda: "heat 6" in camera.text, film=True)
         camera.save_film("eaglechat")
 
 
