@@ -97,7 +97,7 @@ def card(measured: Measured) -> str:
         "## Numbers",
         _table([*_numbers(measured.result)]),
         *_by_category(measured),
-        *filter(None, [at_most(measured.info, paths.state_dir())]),
+        *filter(None, [at_most(measured.info, paths.state_dir(), measured.result.best)]),
         "## Not to be quoted for",
         "\n".join(f"- {line}" for line in _limits(measured)),
     ]

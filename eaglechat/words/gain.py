@@ -13,6 +13,7 @@ from eaglechat.words.wording import ago
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from eaglechat.chat.compared import Score
     from eaglechat.hub.local.speeds import Gain
     from eaglechat.wire.protocol import PairInfo
 
@@ -43,11 +44,11 @@ def measured_here(gain: Gain, now: float) -> str:
     return f"{in_words(gain.speed_up, gain.error)} ({by[gain.by]}, {ago(gain.at, now)})"
 
 
-def at_most(info: PairInfo, state_dir: Path) -> str:
+def at_most(info: PairInfo, state_dir: Path, best: Score | None = None) -> str:
     """How much drafting can gain with a pair here, and what would raise that; empty if it was not
-    timed."""
+    timed, or if the `best` that was measured shows that it was timed on a busier machine."""
     most = info.most(AUTO)
-    if most is None:
+    if most is None or (best is not None and best.gain.speed_up > most):
         return ""
     said = f"At most {most:.1f}x as fast as plain here, with a draft that is always right and free"
     better = passes.better(info.target.path, passes.measured(state_dir))

@@ -20,7 +20,7 @@ from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import OWN_ENGINE
-from eaglechat.wire.gain import most
+from eaglechat.wire.gain import MeasuredGain, most
 from eaglechat.wire.protocol import AUTO, Sampling
 from eaglechat.words import gain
 from eaglechat.words.card import Measured, card, why_no_card, why_not
@@ -184,6 +184,12 @@ def test_another_quantisation_that_was_timed_here_raises_what_can_be_gained(tmp_
         "model in Q4_0: 2.1x."
     )
     assert "the same model" not in gain.at_most(fast, tmp_path)
+    load("again.gguf", "Q4_1", {1: 7.2, 2: 9.0, 4: 12.0})
+    assert "the same model in Q4_0" in gain.at_most(slow, tmp_path)
+    # Timed while the machine was busier than later, when more than that was measured.
+    assert RESULT.best is not None
+    faster = replace(RESULT.best, gain=MeasuredGain(1.5, 0.1))
+    assert gain.at_most(slow, tmp_path, RESULT.best) != "" == gain.at_most(slow, tmp_path, faster)
     (tmp_path / "q4_0.gguf").unlink()
     assert "the same model" not in gain.at_most(slow, tmp_path)
     untimed = msgspec.structs.replace(slow, verify_ms={})

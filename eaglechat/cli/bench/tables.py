@@ -45,7 +45,7 @@ def lines(
         if score.stats.is_of_whole_reply:
             yield ""
             yield f"{score.name}: {of_whole_reply(score.stats)}; which were tested is not reported"
-    if most := at_most(info, paths.state_dir()):
+    if most := at_most(info, paths.state_dir(), result.best):
         yield ""
         yield most
     yield ""

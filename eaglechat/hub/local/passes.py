@@ -11,6 +11,9 @@ import msgspec
 from eaglechat.paths import changing, write_atomically
 from eaglechat.wire.protocol import AUTO, PairInfo
 
+_CLEARLY = 1.1
+"""Times as much: two loads of one file time its passes a little differently."""
+
 
 class Passes(msgspec.Struct, frozen=True):
     """Of a target, as its latest load timed it."""
@@ -46,14 +49,17 @@ def note(state_dir: Path, info: PairInfo) -> None:
 
 def better(path: str, known: dict[str, Passes]) -> Passes | None:
     """The quantisation of the same model with which drafting can gain the most here, if that is
-    more than with the target at `path` and its file is still there."""
+    clearly more than with the target at `path` and its file is still there."""
     own = known.get(path)
     if own is None:
         return None
     others = (
         other
         for file, other in known.items()
-        if other.is_of_the_same_model(own) and other.most > own.most and Path(file).exists()
+        if other.is_of_the_same_model(own)
+        and other.quantization != own.quantization
+        and other.most > _CLEARLY * own.most
+        and Path(file).exists()
     )
     return max(others, key=lambda other: other.most, default=None)
 

@@ -120,7 +120,7 @@ class CompareScreen(EagleScreen[Speculation]):
     def _ended(self) -> None:
         self._result = result = self._comparison.so_far()
         self._conditions = self._witness.conditions()
-        self._most = at_most(self._info, paths.state_dir())
+        self._most = at_most(self._info, paths.state_dir(), result.best)
         if result.scores:
             speeds, engine = self._services.pairs.speeds, self._services.settings.current.engine
             result.note(
@@ -239,7 +239,7 @@ class CompareScreen(EagleScreen[Speculation]):
         if result is not None and len(result.prompts) > 1:
             lines += [Content(""), *self._by_prompt(result)]
         if result is not None and self._most:
-            lines += [Content(""), Content.styled(self._most, MUTED)]
+            lines += [Content(""), Content.styled(f" {self._most}", MUTED)]
         self.query_one("#lanes", Static).update(Content("\n").join(lines))
         self.query_one("#said", Line).show(self._said())
         self.query_one("#advice", Line).show(self._advice())
