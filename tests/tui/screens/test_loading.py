@@ -350,7 +350,7 @@ async def test_a_load_that_crashes_to_the_end_leaves_room_for_a_way_out(drive: D
             await user.sees(said)
         await user.sees("and the GPU too")
         await user.sees("Try again")
-        await user.sees("Back")
+        await user.sees("Esc back")
 
 
 async def test_a_long_paste_typed_while_a_pair_loads_is_asked_whole(drive: Drive) -> None:
