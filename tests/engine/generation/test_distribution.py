@@ -176,7 +176,8 @@ def test_replies_of_each_kind_are_drawn_from_it_too(
         exact = outcomes(model, prompt, sampling)
     with files.loaded() as pair:
         counts = sample(pair.reply, prompt, sampling, length=N_TOKENS + 1)
-    assert g_test(counts, exact) < WORST_Z
+    # The Gemma target is so sure that 16 outcomes are likely enough.
+    assert g_test(counts, exact, at_least=10) < WORST_Z
 
 
 # --- the tests above can fail ---
