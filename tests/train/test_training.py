@@ -60,12 +60,10 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> TrainingOutcome:
 
 
 def test_a_predictable_target_is_drafted_almost_without_fail(outcome: TrainingOutcome) -> None:
-    three, five = outcome.after
-    assert three.n_draft_max == 3
-    assert three.stats.mean_accepted_length is not None
-    assert three.stats.mean_accepted_length > 3.7
-    assert five.stats.mean_accepted_length is not None
-    assert five.stats.mean_accepted_length > 5.2
+    assert [run.n_draft_max for run in outcome.after] == [3, 5]
+    for run in outcome.after:
+        assert run.stats.acceptance_rate is not None
+        assert run.stats.acceptance_rate > 0.9
 
 
 def test_the_file_says_what_it_is_and_how_it_was_made(outcome: TrainingOutcome) -> None:
