@@ -193,6 +193,8 @@ class EagleApp(App[None]):
         return f"{super().get_key_display(binding.with_key(keys_of('app.leader')[0]))} {shown}"
 
     def on_mount(self) -> None:
+        # A request for a tick can be lost: with Textual 8.2.6 a reply then never came.
+        self.set_interval(0.25, self._follow_engine)
         self._follow_termination()
         self.services.away.show("")
         self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self._announce_installs)
