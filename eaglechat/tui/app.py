@@ -193,8 +193,6 @@ class EagleApp(App[None]):
         return f"{super().get_key_display(binding.with_key(keys_of('app.leader')[0]))} {shown}"
 
     def on_mount(self) -> None:
-        # A request for a tick can be lost: with Textual 8.2.6 a reply then never came.
-        self.set_interval(0.25, self._follow_engine)
         self._follow_termination()
         self.services.away.show("")
         self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self._announce_installs)
@@ -233,7 +231,8 @@ class EagleApp(App[None]):
     def _follow_engine(self) -> None:
         # While the app closes, its screens have no widgets left.
         if self.is_running and (wait_s := self.services.engine.tick()):
-            self.set_timer(wait_s, self._follow_engine)
+            # A timer of Textual's that is due before it begins to wait never fires.
+            asyncio.get_running_loop().call_later(wait_s, self._ask_for_tick)
 
     def action_suspend(self) -> None:
         if sys.platform == "win32" or self.is_headless:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.compare import CompareScreen, ContendersDialog
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu.screen import MenuScreen
+from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.tui.widgets.transcript.transcript import Transcript
@@ -193,6 +195,16 @@ async def test_a_comparison_ends_with_the_engine_the_pair_or_the_app(
         else:
             await user.press("ctrl+q")
     await user.until_closed()
+
+
+async def test_a_frame_that_is_due_in_a_moment_is_drawn(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = itertools.cycle([1e-9, 0.0])
+    monkeypatch.setattr(FramePace, "wait_s", lambda _pace: next(waits))
+    async with drive() as user:
+        await user.open_chat()
+        await user.ask("hello")
 
 
 def asked(user: Driver) -> list[str]:
