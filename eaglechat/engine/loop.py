@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from eaglechat.engine.auto.calibration import Calibration
 from eaglechat.engine.auto.kept import Kept
+from eaglechat.engine.auto.plan import Seen
 from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.cache import CacheState
 from eaglechat.engine.clock import ms_since
@@ -250,7 +251,7 @@ class Generator:
             is_plain_check=plan.is_plain_check,
         )
         learning = time.perf_counter()
-        planner.observe(plan, round_, proposal, found, n_waiting, proposed_ms)
+        planner.observe(Seen(plan, round_, proposal, found, n_waiting, proposed_ms))
         self._learning_ms = ms_since(learning)
         return round_
 

@@ -28,9 +28,9 @@ from eaglechat.engine.auto.acceptance import (
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.costs import NOISE, Array, Costs, context_bucket
 from eaglechat.engine.auto.kept import Learnt
-from eaglechat.engine.auto.plan import CHAIN, TREE, Allowed, Arm, Plan, probability_step
+from eaglechat.engine.auto.plan import CHAIN, TREE, Allowed, Arm, Plan, Seen, probability_step
 from eaglechat.engine.drafters.base import Proposal, common_prefix
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Round
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason
 
 LOSS_SHARE = 0.02
 """A reply may fall behind plain decoding by this share of its time, plus the extra time of its one
@@ -276,19 +276,10 @@ class Controller:
         ahead = LOSS_SHARE * _AHEAD_TOKENS * float(self._times[_PLAIN]) - self._owed_ms
         return max(LOSS_SHARE * self._plain_ms, ahead) + max(loss, self._dearest_ms)
 
-    def observe(  # noqa: PLR0917
-        self,
-        plan: Plan,
-        round_: Round,
-        proposal: Proposal,
-        found: Proposal,
-        n_waiting: int,
-        draft_ms: float,
-    ) -> None:
-        """Learn from the round that followed `plan` and verified `proposal`, and enter it in the
-        ledger. `found` is what n-grams had found, taken or not; `n_waiting` rows waited for the
-        draft model. Of the round's time, `draft_ms` went by until its proposal was made."""
-        verify_ms = round_.timings.total_ms - draft_ms
+    def observe(self, seen: Seen) -> None:
+        """Learn from a round, and enter it in the ledger."""
+        plan, round_, found = seen.plan, seen.round, seen.found
+        verify_ms = round_.timings.total_ms - seen.draft_ms
         n_drafted, n_tokens = len(round_.drafted), len(round_.tokens)
         if self._costs is None:
             self._costs = Costs(Calibration(verify=((1, verify_ms),)))
@@ -314,11 +305,11 @@ class Controller:
             # them, if they were one pass.
             steps = plan.n if self._in_one_pass else round_.depth + (n_drafted < plan.n)
             n_siblings = n_drafted - round_.depth
-            costs.see_draft(steps, n_waiting, draft_ms, n_siblings)
+            costs.see_draft(steps, seen.n_waiting, seen.draft_ms, n_siblings)
             self._by_shape[plan.shape].note(plan.n, round_)
-            for probability, accepted in tested(round_, proposal.sureness):
+            for probability, accepted in tested(round_, seen.proposal.sureness):
                 self._of_draft.note(probability, accepted)
-            took += costs.of_draft(steps, n_waiting, n_siblings)
+            took += costs.of_draft(steps, seen.n_waiting, n_siblings)
         as_plain = (n_tokens + rounds - 1) * float(verify[0])
         self._all_ms += as_plain
         self._is_new, self._rounds = False, self._rounds + rounds

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from eaglechat.engine.drafters.base import Limits, Proposal
 from eaglechat.engine.noise import Noise
 from eaglechat.wire.protocol import Shape, Speculation
-from eaglechat.wire.records import AutoDraft
+from eaglechat.wire.records import AutoDraft, Round
 
 CHAIN, TREE = 0, 1
 _NOTHING = Proposal()
@@ -103,3 +103,19 @@ class Allowed:
             return False
         fits = max(self.n_min, 1) <= plan.n <= self.n_most and plan.shape in self.shapes
         return fits or (plan.n == 0 and self.plain)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of a plan."""
+
+    plan: Plan
+    round: Round
+    proposal: Proposal
+    """What was verified."""
+    found: Proposal
+    """What n-grams had found, taken or not."""
+    n_waiting: int
+    """The rows that waited for the draft model before the round."""
+    draft_ms: float
+    """Of the round's time, what went by until its proposal was made."""

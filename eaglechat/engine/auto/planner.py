@@ -16,11 +16,11 @@ from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.controller import CLEARLY, Controller
 from eaglechat.engine.auto.kept import Kept
 from eaglechat.engine.auto.plain_checks import PlainChecks
-from eaglechat.engine.auto.plan import Allowed, Plan, shapes_open
+from eaglechat.engine.auto.plan import Allowed, Plan, Seen, shapes_open
 from eaglechat.engine.drafters.base import Limits, Proposal
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.wire.protocol import AUTO, Speculation
-from eaglechat.wire.records import NGRAM, Round
+from eaglechat.wire.records import NGRAM
 
 T = TypeVar("T")
 
@@ -120,22 +120,12 @@ class Planner:
             plan = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), Plan(n_most))
         return Plan(len(found), taken=found, is_chosen=plan.is_chosen) if found else plan
 
-    def observe(  # noqa: PLR0917
-        self,
-        plan: Plan,
-        round_: Round,
-        proposal: Proposal,
-        found: Proposal,
-        n_waiting: int,
-        draft_ms: float,
-    ) -> None:
-        """The round that followed a plan and verified `proposal` was written. `n_waiting` rows
-        waited for the draft model before it, and it took `draft_ms` until its proposal was made."""
+    def observe(self, seen: Seen) -> None:
+        """The round that followed a plan was written."""
         # The times of a round in which a drafter failed say nothing about others.
-        if plan.is_chosen and not self._drafters.has_failed:
-            seen = (plan, round_, proposal, found, n_waiting, draft_ms)
-            self._ask(lambda one: one.observe(*seen), None)
-        self._checks.add(round_)
+        if seen.plan.is_chosen and not self._drafters.has_failed:
+            self._ask(lambda one: one.observe(seen), None)
+        self._checks.add(seen.round)
 
     def keep(self) -> None:
         """Keep on disk what was learnt of the draft model in use."""

@@ -23,6 +23,7 @@ from eaglechat.engine.auto.plan import (
     Allowed,
     Arm,
     Plan,
+    Seen,
     shapes_open,
 )
 from eaglechat.engine.drafters import base as drafters
@@ -236,7 +237,8 @@ def write(
         accepted = round_.n_accepted
         if controller is not None:
             proposal = proposal_of(guesses)
-            controller.observe(plan, round_, proposal, looked_up, waiting, draft_ms * draft_delay)
+            drafted_ms = draft_ms * draft_delay
+            controller.observe(Seen(plan, round_, proposal, looked_up, waiting, drafted_ms))
             reply.states.append(plan.state)
         plain_ms = pair.verify(1, n_past)
         reply.dearest_loss_ms = max(reply.dearest_loss_ms, verify_ms + draft_ms - plain_ms)

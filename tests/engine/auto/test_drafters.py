@@ -8,6 +8,7 @@ from itertools import permutations
 
 import pytest
 
+from eaglechat.engine.auto.plan import Seen
 from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.drafters.base import Limits, Proposal, Spent
 from eaglechat.engine.drafters.guard import GuardedDrafters
@@ -77,7 +78,7 @@ class Chat:
             kept = [one for one in guesses if limits.pays(one.path, len(one.path) - 1)]
             draft_ms, verify_ms = pair.draft_step * len(guesses), pair.verify(len(kept) + 1, 0)
             round_ = round_of(plan, n_written, 40 + n_written, kept, ms=draft_ms + verify_ms)
-            planner.observe(plan, round_, proposal_of(kept), nothing, 1, draft_ms)
+            planner.observe(Seen(plan, round_, proposal_of(kept), nothing, 1, draft_ms))
             n_written += len(round_.tokens)
 
 
