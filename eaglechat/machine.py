@@ -122,6 +122,15 @@ def memory(root: Path = _ROOT) -> Memory:
     )
 
 
+def cpu_info(field: str, root: Path = _ROOT) -> str:
+    """A field of the first processor, empty where Linux does not tell it."""
+    for line in _read(root / "proc/cpuinfo").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == field:
+            return value.strip()
+    return ""
+
+
 def cpu_quota(root: Path = _ROOT) -> float | None:
     """How many CPUs' worth of time control groups grant this process; None without a limit."""
     quotas = []

@@ -3,7 +3,6 @@ what they say nothing of."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,11 +104,10 @@ def card(measured: Measured) -> str:
 
 
 def _head(measured: Measured) -> str:
-    today = time.strftime("%d %B %Y").lstrip("0")
     # A model's own name may be one that nobody knows.
     target = Path(measured.info.target.path).stem
     names = [target, *(wording.drafter(one.kind) for one in measured.info.drafters)]
-    by = f"Measured by eaglechat {measured.hello.eaglechat} on {today}."
+    by = f"Measured by eaglechat {measured.hello.eaglechat} on {wording.today()}."
     return f"# {' + '.join(names)}\n\n{comparing.sentence(measured.result)} {by}"
 
 
@@ -226,12 +224,12 @@ def _limits(measured: Measured) -> Iterator[str]:
         yield f"another temperature than {terms.sampling.temperature:g}"
     yield "several users at once, long contexts, or the time until the first token"
     if len(result.prompts) == 1:
-        yield "other prompts: it was one"
+        yield "other prompts: only one was measured"
     else:
-        yield "one kind of text: the error is of all prompts together"
+        yield "a single kind of text: the error covers all prompts together"
     unclear = [score.name for score in result.scores[1:] if score.verdict in ("unclear", "early")]
     if unclear:
-        yield f"a gain or a loss with {', '.join(unclear)}: the error has 1 within it"
+        yield f"a gain or a loss with {', '.join(unclear)}: 1.0 lies within the error"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

@@ -96,6 +96,12 @@ def pair_in_short(info: PairInfo | None, name: str) -> str:
     return f"{name} · {info.target.quantization}{' + '.join(['', *drafts]) or ', no draft'}"
 
 
+def today() -> str:
+    """`9 March 2026`."""
+    now = datetime.date.today()
+    return f"{now.day} {now:%B %Y}"
+
+
 def ago(then: float, now: float) -> str:
     """How long before `now` something was, both in seconds since 1970; its date after a week."""
     minutes = max(0.0, now - then) / 60

@@ -71,7 +71,7 @@ def test_a_card_has_what_was_measured_on_how_the_figures_and_their_limits(tmp_pa
         "36 heats of 64 tokens", "each reply written 3 times by each", "load of the machine 0.10 "
         "before and 1.90 after; other programs took 0.05 of 2 CPUs",
         "| plain | 10.0 | ", "| talk | 10.0 | 1.40 | 0.90 |", "| work | 10.0 | 1.41 | 1.10 |",
-        "with auto: the error has 1 within", "sampled replies",
+        "with auto: 1.0 lies within the error", "sampled replies",
     ):  # fmt: skip
         assert said in text, said
     (row,) = [line for line in text.splitlines() if line.startswith("| 2 |")]

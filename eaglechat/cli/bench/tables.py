@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from statistics import median
 
@@ -28,8 +27,7 @@ def lines(
     name: str, info: PairInfo, hello: Hello, result: Result, said: str, *, markdown: bool
 ) -> Iterator[str]:
     """`name` is the pair's; `said` is the result in a sentence, if there is one."""
-    today = time.strftime("%d %B %Y").lstrip("0")
-    yield f"{wording.pair_in_short(info, name)}, {_ran_on(info, hello)}, {today}"
+    yield f"{wording.pair_in_short(info, name)}, {_ran_on(info, hello)}, {wording.today()}"
     if not result.scores:
         yield "Nothing was measured."
         return

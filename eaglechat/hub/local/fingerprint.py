@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from eaglechat.machine import cpu_info
+
 _ROOT = Path("/")
 _BLOCK = 1 << 20
 _SMI_S = 10.0
@@ -73,7 +75,7 @@ def machine(root: Path = _ROOT) -> Iterator[tuple[str, str]]:
     """The machine in pairs of a name and what it is; what the system does not tell is left out."""
     yield "System", f"{platform.system()} {platform.release()}, {platform.machine()}"
     n_cpus = psutil.cpu_count() or 1
-    name = _cpu_name(root) or platform.processor()
+    name = cpu_info("model name", root) or platform.processor()
     yield "CPU", f"{name}, {n_cpus} logical CPUs".removeprefix(", ")
     governors = {
         file.read_text().strip()
@@ -81,15 +83,6 @@ def machine(root: Path = _ROOT) -> Iterator[tuple[str, str]]:
     }
     if governors:
         yield "Governor", ", ".join(sorted(governors))
-
-
-def _cpu_name(root: Path) -> str:
-    with suppress(OSError):
-        for line in (root / "proc/cpuinfo").read_text(errors="replace").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
-    return ""
 
 
 def gpus() -> list[str]:

@@ -29,6 +29,7 @@ from eaglechat.gguf.memory import f16_bytes
 from eaglechat.hub.local.cache import free_bytes
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes
+from eaglechat.machine import cpu_info
 from eaglechat.paths import reencoded_dir, write_atomically
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
@@ -217,21 +218,9 @@ def _note(measured: _Measured, packaged: str) -> str:
 
 def _machine() -> str:
     """What the speeds depend on besides the files: the processor, and llama.cpp's build."""
-    return f"{_cpuinfo('model name') or platform.processor()} {version('llama-cpp-python')}"
+    return f"{cpu_info('model name') or platform.processor()} {version('llama-cpp-python')}"
 
 
 def _has_bf16() -> bool:
-    flags = _cpuinfo("flags").split()
+    flags = cpu_info("flags").split()
     return "avx512_bf16" in flags or "amx_bf16" in flags
-
-
-def _cpuinfo(field: str) -> str:
-    """A field of the first processor, empty where Linux does not tell it."""
-    with suppress(OSError):
-        for line in (
-            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        ):
-            name, _, value = line.partition(":")
-            if name.strip() == field:
-                return value.strip()
-    return ""

@@ -50,7 +50,7 @@ class KeyLine(Widget):
     """
 
     def __init__(self, offers: Callable[[], Sequence[Offer]] | None = None) -> None:
-        """`offers` says what stands there; without it, that are the commands with a label."""
+        """`offers` says what stands there; without it, the commands that have a label do."""
         super().__init__()
         self._offers = offers or self._with_a_label
         self._drawn: Sequence[Offer] = ()
