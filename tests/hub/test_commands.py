@@ -270,6 +270,7 @@ def test_the_end_of_input_is_no_agreement_to_delete(
         (("pull", "org/tiny-GGUF", "--type", "q4_0"), 2, "--type is for drafts that are converted"),
         (("remove", "nothing"), 1, "is not on this machine"),
         (("remove", "~nobody-of-this-name/m.gguf"), 1, "is not on this machine"),
+        (("remove", __file__), 1, "is no model by this name"),
         (("remove", "smollm2-135m"), 1, "is built in"),
     ],
 )

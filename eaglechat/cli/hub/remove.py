@@ -68,6 +68,8 @@ def _not_here(name: str) -> str:
     if name == BUILTIN_NAME:
         package = BUILTIN_TARGET_PACKAGE.replace("_", "-")
         return f"{name} is built in: `pip uninstall {package}` removes its target"
+    if Path(name).exists():
+        return f"{name} is no model by this name: name it as `eaglechat models` lists it"
     return f"{name} is not on this machine; `eaglechat models` lists what is"
 
 
