@@ -3,14 +3,13 @@ against."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
 import pytest
 
 from eaglechat.engine.drafters.base import Drafter, Limits, Opening
@@ -26,13 +25,14 @@ from eaglechat.wire.protocol import Set, Shape, Speculation
 from eaglechat.wire.records import KvType, Round
 from tests import tiny_kinds
 from tests.engine.drafters.by_hand import Driver
-from tests.engine.rig import GREEDY, N_THREADS, Reply, decode
+from tests.engine.rig import GREEDY, N_THREADS, Reply
 from tests.tiny_kinds import F, N, repaired_tokens, wrong_tokens
 
 WRONG = 0.25
 """The share of tokens after which the drafters of a pair that is not mixed are wrong."""
-NEAR = 0.02
-"""Logits closer than this are a near-tie. Another batch or another CPU moves them by 0.003."""
+
+
+Draft = Literal["sidecar", "assistant", "eagle3", "model"] | tiny_kinds.Variant
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,26 @@ class Kind:
     mix: float
     """What lets the history decide, and leaves a part of the drafts."""
     drafters: tuple[str, ...]
+    draft: Draft | None = None
+    """What the draft's file holds; None if the heads are in the target's."""
     heads: int = 0
-    is_sidecar: bool = False
-    """Whether the heads are in a file of their own."""
-    block: tiny_kinds.Variant | None = None
-    is_model: bool = False
-    """Whether a whole model drafts."""
 
     @property
     def is_hybrid(self) -> bool:
         return self.target == "qwen35"
 
+    @property
+    def can_shift(self) -> bool:
+        """Not with a recurrent state; and an assistant reads the target's keys."""
+        return not self.is_hybrid and self.draft != "assistant"
+
     def longest(self, drafter: str) -> int:
         """The most tokens that a drafter proposes: a hybrid target can take back eight."""
-        if drafter == "mtp":
-            return self.heads if self.heads > 1 else 8 if self.is_hybrid else 16
-        return {"dspark": 8, "model": 8 if self.is_hybrid else 16}.get(drafter, 7)
+        if drafter == "mtp" and self.heads > 1:
+            return self.heads
+        if drafter in ("dflash", "dspark", "dflash2"):
+            return 8 if self.draft == "dspark" else 7
+        return 8 if self.is_hybrid else 16
 
     def wrong_after(self, drafter: str) -> frozenset[int]:
         """The tokens after which it is wrong in a pair that is not mixed."""
@@ -75,45 +79,53 @@ class Kind:
         if self.heads > 1:
             of_heads["heads"] = self.heads
         target, draft = folder / "target.gguf", folder / "draft.gguf"
-        if self.target == "gemma4":
-            tiny_kinds.write_gemma4(target, **of_target)
-            return target, tiny_kinds.write_gemma4_assistant(draft, **of_heads)
         make = getattr(tiny_kinds, f"write_{self.target}")
         make(target, **(of_heads if self.heads else of_target))
-        if self.is_sidecar:
-            return target, make(draft, mtp_only=True, **of_heads)
-        if self.is_model:
-            # Of a hybrid's family, whose state could not be taken back, none can draft.
-            of_draft: dict[str, Any] = {"wrong": WRONG}
-            if mixed:
-                of_draft = {} if self.is_hybrid else {"mix": 0.2}
-            return target, tiny_kinds.write_llama(draft, **of_draft)
-        if self.block is None:
-            return target, None
-        wrong = 0.0 if mixed else WRONG
-        return target, tiny_kinds.write_dflash(
-            draft, variant=self.block, wrong=wrong, from_features=True
-        )
+        match self.draft:
+            case "sidecar":
+                return target, make(draft, mtp_only=True, **of_heads)
+            case "assistant":
+                return target, tiny_kinds.write_gemma4_assistant(draft, **of_heads)
+            case "eagle3":
+                return target, tiny_kinds.write_eagle3(
+                    draft, **({**of_heads, "mix": 0.5} if mixed else of_heads)
+                )
+            case "model":
+                # Of a hybrid's family, whose state could not be taken back, none can draft.
+                by_history = {} if self.is_hybrid else {"mix": 0.2}
+                return target, tiny_kinds.write_llama(
+                    draft, **(by_history if mixed else {"wrong": WRONG})
+                )
+            case None:
+                return target, None
+            case variant:
+                wrong = 0.0 if mixed else WRONG
+                return target, tiny_kinds.write_dflash(
+                    draft, variant=variant, wrong=wrong, from_features=True
+                )
 
 
 KINDS = {
+    "llama, eagle3": Kind("llama", 0.25, ("eagle3",), "eagle3"),
+    "qwen35, eagle3": Kind("qwen35", 0.25, ("eagle3", "mtp"), "eagle3", heads=1),
     "hy_v3": Kind("hy_v3", 0.35, ("mtp",), heads=1),
     "hy_v3, 2 heads": Kind("hy_v3", 0.35, ("mtp",), heads=2),
     "qwen35": Kind("qwen35", 0.25, ("mtp",), heads=1),
-    "hy_v3, sidecar": Kind("hy_v3", 0.35, ("mtp",), heads=1, is_sidecar=True),
-    "gemma4, assistant": Kind("gemma4", 0.15, ("mtp",)),
-    "llama, dflash": Kind("llama", 0.25, ("dflash",), block="dflash"),
-    "llama, dspark": Kind("llama", 0.25, ("dspark",), block="dspark"),
-    "llama, dflash2": Kind("llama", 0.25, ("dflash2",), block="dflash2"),
-    "llama, model": Kind("llama", 0.25, ("model",), is_model=True),
-    "qwen35, model": Kind("qwen35", 0.25, ("model", "mtp"), heads=1, is_model=True),
-    "qwen35, dflash": Kind("qwen35", 0.25, ("dflash", "mtp"), heads=1, block="dflash"),
+    "hy_v3, sidecar": Kind("hy_v3", 0.35, ("mtp",), "sidecar", heads=1),
+    "gemma4, assistant": Kind("gemma4", 0.15, ("mtp",), "assistant"),
+    "llama, dflash": Kind("llama", 0.25, ("dflash",), "dflash"),
+    "llama, dspark": Kind("llama", 0.25, ("dspark",), "dspark"),
+    "llama, dspark-bonus": Kind("llama", 0.25, ("dspark",), "dspark-bonus"),
+    "llama, dflash2": Kind("llama", 0.25, ("dflash2",), "dflash2"),
+    "llama, model": Kind("llama", 0.25, ("model",), "model"),
+    "qwen35, model": Kind("qwen35", 0.25, ("model", "mtp"), "model", heads=1),
+    "qwen35, dflash": Kind("qwen35", 0.25, ("dflash", "mtp"), "dflash", heads=1),
     "hy_v3, 3 heads": Kind("hy_v3", 0.35, ("mtp",), heads=3),
-    "hy_v3, sidecar of 2": Kind("hy_v3", 0.35, ("mtp",), heads=2, is_sidecar=True),
-    "qwen35, sidecar": Kind("qwen35", 0.25, ("mtp",), heads=1, is_sidecar=True),
+    "hy_v3, sidecar of 2": Kind("hy_v3", 0.35, ("mtp",), "sidecar", heads=2),
+    "qwen35, sidecar": Kind("qwen35", 0.25, ("mtp",), "sidecar", heads=1),
 }
 
-QUICK = ("hy_v3", "llama, dspark", "llama, model", "qwen35, dflash")
+QUICK = ("llama, eagle3", "hy_v3", "llama, dspark", "llama, model", "qwen35, dflash")
 """The kinds that are not left to the slow tests."""
 
 
@@ -132,10 +144,10 @@ RANDOM = [(7 * i * i + 3 * i) % N for i in range(400)]
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A loaded pair; closed by `Files.loaded`."""
+class Writes:
+    """Something that writes replies."""
 
-    loaded: LoadedPair
+    generator: Generator
 
     def reply(
         self,
@@ -144,24 +156,25 @@ class Pair:
         drafter: str = "auto",
         n: int | str = 3,
         ngram: bool = False,
+        enabled: bool = True,
+        p_min: float = 0.0,
         shape: Shape = "chain",
         length: int = 24,
-        changes: dict[int, Set] | None = None,
-        rounds: int | None = None,
+        changes: Mapping[int, Set] | None = None,
+        cancel_at: Callable[[Reply], bool] = lambda _so_far: False,
         **options: Any,
     ) -> Reply:
-        """`changes` are made behind the rounds of these numbers; behind as many as `rounds` the
-        reply is cancelled. Other options are those of `Generator.reply`."""
+        """`changes` are made behind the rounds of these numbers; once `cancel_at` says of the reply
+        so far that it is enough, the reply is cancelled. Other options are those of
+        `Generator.reply`."""
         options = {"sampling": GREEDY, "seed": 1, **options}
-        speculation = Speculation(n_draft_max=n, ngram=ngram, drafter=drafter, shape=shape)
+        speculation = Speculation(
+            enabled=enabled, n_draft_max=n, p_min=p_min, ngram=ngram, drafter=drafter, shape=shape
+        )
         live = Live(speculation, options["sampling"].temperature)
         events: list[ReplyEvent] = []
-
-        def is_enough() -> bool:
-            return rounds is not None and len(Reply(tuple(events)).rounds) >= rounds
-
-        stream = self.loaded.generator.reply(prompt, live=live, max_tokens=length, **options)
-        with cancelling.by(is_enough):
+        stream = self.generator.reply(prompt, live=live, max_tokens=length, **options)
+        with cancelling.by(lambda: cancel_at(Reply(tuple(events)))):
             for event in stream:
                 events.append(event)
                 if changes and isinstance(event, Round) and event.index in changes:
@@ -170,12 +183,18 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Opened:
+class Pair(Writes):
+    """A loaded pair; closed by `Files.loaded`."""
+
+    loaded: LoadedPair
+
+
+@dataclass(frozen=True)
+class Opened(Writes):
     """A target and one drafter of it, below the loop; closed by `Files.opened`."""
 
     target: Context
     drafter: Drafter
-    generator: Generator
 
     def driver(self, batch: Batch, n_max: int = 16) -> Driver:
         return Driver(self.target, self.drafter.draft, self.drafter, batch, Limits(n_max))
@@ -191,8 +210,16 @@ class Files:
 
     @contextmanager
     def opened(
-        self, drafter: str, *, n_ctx: int = 512, n_batch: int = 128, kv_type: KvType = "f16"
+        self,
+        drafter: str,
+        *,
+        n_ctx: int = 512,
+        n_batch: int = 128,
+        n_ubatch: int = 128,
+        kv_type: KvType = "f16",
+        wrap: Callable[[Drafter], Any] = lambda made: made,
     ) -> Iterator[Opened]:
+        """The loop gets what `wrap` makes of the drafter."""
         # With flash attention, a value depends a little on how many rows are decoded together.
         flash: FlashAttention = "off" if kv_type == "f16" else "on"
         headers = check_pair(self.target, self.draft)
@@ -210,68 +237,24 @@ class Files:
                     model,
                     n_ctx=n_ctx,
                     n_batch=n_batch,
+                    n_ubatch=n_ubatch,
                     n_threads=N_THREADS,
                     n_rollback=N_ROLLBACK,
                     n_outputs=17,
+                    n_seq=16 if drafter == "eagle3" and not self.kind.is_hybrid else 1,
                     flash_attention=flash,
                     kv_type=kv_type,
                 )
             )
             opening = Opening(stack, target, draft, header, options, N_THREADS)
-            made = DRAFTERS[found.kind].open(opening)
-            generator = stack.enter_context(closing(Generator(target, [made])))
-            yield Opened(target, made, generator)
+            made = wrap(DRAFTERS[found.kind].open(opening))
+            yield Opened(stack.enter_context(closing(Generator(target, [made]))), target, made)
 
     @contextmanager
     def loaded(self, *, n_ctx: int = 512, n_batch: int = 128) -> Iterator[Pair]:
         options = LoadOptions(n_ctx=n_ctx, n_batch=n_batch, n_threads=N_THREADS)
         with closing(LoadedPair(check_pair(self.target, self.draft), options)) as pair:
-            yield Pair(pair)
-
-
-class Plain:
-    """Decodes with the target alone, a token at a time."""
-
-    def __init__(self, context: Context, batch: Batch) -> None:
-        self._context, self._batch = context, batch
-        self._random = np.random.default_rng(26)
-
-    def reply(self, prompt: Sequence[int], length: int = 24) -> list[int] | None:
-        """The likeliest tokens; None if one of them is so by less than NEAR."""
-        self._context.forget(0, 0)
-        decode(self._context, self._batch, prompt, 0)
-        reply: list[int] = []
-        row = len(prompt) - 1
-        while True:
-            logits = np.array(self._context.logits(row))
-            second, first = np.argsort(logits)[-2:]
-            if logits[first] - logits[second] < NEAR:
-                return None
-            reply.append(int(first))
-            if len(reply) == length:
-                return reply
-            decode(self._context, self._batch, reply[-1:], len(prompt) + len(reply) - 1)
-            row = 0
-
-    def ask(
-        self, held: Sequence[int] = (), n_tokens: int = 20, length: int = 24
-    ) -> tuple[list[int], list[int]]:
-        """A question behind `held`, with all before it, and the reply to it. None of the reply's
-        tokens is a near-tie, which any rounding decides."""
-        while True:
-            question = self._random.integers(0, N, n_tokens).tolist()
-            prompt = [*held, *question]
-            reply = self.reply(prompt, length)
-            if reply is not None:
-                return prompt, reply
-
-
-@contextmanager
-def plain(target: Path) -> Iterator[Plain]:
-    with ExitStack() as stack:
-        model = stack.enter_context(Model(target))
-        context = stack.enter_context(Context(model, n_ctx=512, n_batch=512, n_threads=N_THREADS))
-        yield Plain(context, stack.enter_context(Batch(context)))
+            yield Pair(pair.generator, pair)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from tests.tiny_kinds.cycle import (
     wrong_tokens,
 )
 from tests.tiny_kinds.dflash import Variant, write_dflash
+from tests.tiny_kinds.eagle3 import write_eagle3
 from tests.tiny_kinds.gemma4 import write_gemma4, write_gemma4_assistant
 from tests.tiny_kinds.llama import write_llama
 from tests.tiny_kinds.mtp import write_hy_v3, write_qwen35
@@ -32,6 +33,7 @@ __all__ = [
     "accepted",
     "repaired_tokens",
     "write_dflash",
+    "write_eagle3",
     "write_gemma4",
     "write_gemma4_assistant",
     "write_hy_v3",

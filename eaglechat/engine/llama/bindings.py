@@ -77,8 +77,6 @@ WRAPPER_VERSION: str = llama_cpp.__version__
 
 _I32, _U32, _BOOL, _PTR = ctypes.c_int32, ctypes.c_uint32, ctypes.c_bool, ctypes.c_void_p
 _SIZE, _TEXT, _INT, _IDS = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(_I32)
-_CTX, _MODEL = "P13llama_context", "PK11llama_model"
-_MS_CTX, _MS_MODEL = "llama_context@@", "llama_model@@"
 
 
 class _Embedding(ctypes.Structure):
@@ -120,12 +118,24 @@ def _slow(name: str, result: Any, *arguments: Any) -> _Function:
     return _Function((name,), result, arguments, is_quick=False)
 
 
+_MANGLED = {
+    "context": ("P13llama_context", "PEAUllama_context@@"),
+    "model": ("PK11llama_model", "PEBUllama_model@@"),
+    _U32: ("j", "I"), _I32: ("i", "H"), _BOOL: ("b", "_N"),
+}  # fmt: skip
+"""Types of arguments as the Itanium and the MSVC ABI mangle them."""
+
+
 def _cpp(
-    name: str, itanium: str, msvc: str, result: Any, *arguments: Any, is_quick: bool = True
+    name: str, msvc: str, result: Any, of: str, *more: Any, is_quick: bool = True
 ) -> _Function:
-    """A function of llama-ext.h; `itanium` and `msvc` are its types as the two ABIs mangle them."""
-    names = (f"_Z{len(name)}{name}{itanium}", f"?{name}@@YA{msvc}@Z", name)
-    return _Function(names, result, arguments, is_quick)
+    """A function of llama-ext.h, whose first argument is a context or a model; `msvc` is its result
+    as MSVC mangles it."""
+    itanium, arguments = map("".join, zip(*(_MANGLED[one] for one in (of, *more)), strict=True))
+    # MSVC writes the number of a longer type instead of repeating it.
+    arguments = arguments.replace("_N_N", "_N1")
+    names = (f"_Z{len(name)}{name}{itanium}", f"?{name}@@YA{msvc}{arguments}@Z", name)
+    return _Function(names, result, (_PTR, *more), is_quick)
 
 
 _SYMBOLS = {
@@ -138,54 +148,26 @@ _SYMBOLS = {
     "batch_set_embd": _quick("llama_batch_ext_set_embd_token", _BOOL, _PTR, _I32, _Embedding),
     "batch_set_pos": _quick("llama_batch_ext_set_pos", _BOOL, _PTR, _I32, _PTR),
     "batch_set_output": _quick("llama_batch_ext_set_output_logits", _BOOL, _PTR, _I32, _BOOL),
-    "process": _slow("llama_process", _I32, _PTR, _INT, _PTR),
-    "synchronize": _slow("llama_synchronize", None, _PTR),
     "logits_ith": _quick("llama_get_logits_ith", _PTR, _PTR, _I32),
-    "set_embeddings": _quick("llama_set_embeddings", None, _PTR, _BOOL),
     "embeddings": _slow("llama_get_embeddings", _PTR, _PTR),
     "seq_rm": _quick("llama_memory_seq_rm", _BOOL, _PTR, _I32, _I32, _I32),
     "seq_cp": _quick("llama_memory_seq_cp", None, _PTR, _I32, _I32, _I32, _I32),
     "seq_add": _quick("llama_memory_seq_add", None, _PTR, _I32, _I32, _I32, _I32),
     "seq_pos_max": _quick("llama_memory_seq_pos_max", _I32, _PTR, _I32),
-    "can_shift": _quick("llama_memory_can_shift", _BOOL, _PTR),
-    "state_size": _slow("llama_state_seq_get_size_ext", _SIZE, _PTR, _I32, _U32),
     "state_get": _slow("llama_state_seq_get_data_ext", _SIZE, _PTR, _PTR, _SIZE, _I32, _U32),
     "state_set": _slow("llama_state_seq_set_data_ext", _SIZE, _PTR, _TEXT, _SIZE, _I32, _U32),
-    "set_layer_inputs": _cpp(
-        "llama_set_embeddings_layer_inp", f"{_CTX}jb", f"XPEAU{_MS_CTX}I_N", None, _PTR, _U32, _BOOL
-    ),
-    "layer_inputs": _cpp(
-        "llama_get_embeddings_layer_inp", f"{_CTX}j", f"PEAMPEAU{_MS_CTX}I", _PTR, _PTR, _U32
-    ),
-    "set_nextn": _cpp(
-        "llama_set_embeddings_nextn", f"{_CTX}bb", f"XPEAU{_MS_CTX}_N1", None, _PTR, _BOOL, _BOOL
-    ),
-    "nextn": _cpp(
-        "llama_get_embeddings_nextn", _CTX, f"PEAMPEAU{_MS_CTX}", _PTR, _PTR, is_quick=False
-    ),
-    "nextn_ith": _cpp(
-        "llama_get_embeddings_nextn_ith", f"{_CTX}i", f"PEAMPEAU{_MS_CTX}H", _PTR, _PTR, _I32
-    ),
-    "set_nextn_head": _cpp(
-        "llama_set_nextn_layer_offset", f"{_CTX}i", f"XPEAU{_MS_CTX}H", None, _PTR, _I32
-    ),
-    "target_layers": _cpp(
-        "llama_model_target_layer_ids", _MODEL, f"PEBHPEBU{_MS_MODEL}", _IDS, _PTR
-    ),
-    "target_layers_n": _cpp(
-        "llama_model_target_layer_ids_n", _MODEL, f"IPEBU{_MS_MODEL}", _U32, _PTR
-    ),
-    "selector_top_k": _cpp(
-        "llama_model_dflash_selector_top_k", _MODEL, f"HPEBU{_MS_MODEL}", _I32, _PTR
-    ),
-    "model_devices_n": _cpp("llama_model_n_devices", _MODEL, f"HPEBU{_MS_MODEL}", _I32, _PTR),
+    "set_layer_inputs": _cpp("llama_set_embeddings_layer_inp", "X", None, "context", _U32, _BOOL),
+    "layer_inputs": _cpp("llama_get_embeddings_layer_inp", "PEAM", _PTR, "context", _U32),
+    "set_nextn": _cpp("llama_set_embeddings_nextn", "X", None, "context", _BOOL, _BOOL),
+    "nextn": _cpp("llama_get_embeddings_nextn", "PEAM", _PTR, "context", is_quick=False),
+    "nextn_ith": _cpp("llama_get_embeddings_nextn_ith", "PEAM", _PTR, "context", _I32),
+    "set_nextn_head": _cpp("llama_set_nextn_layer_offset", "X", None, "context", _I32),
+    "target_layers": _cpp("llama_model_target_layer_ids", "PEBH", _IDS, "model"),
+    "target_layers_n": _cpp("llama_model_target_layer_ids_n", "I", _U32, "model"),
+    "selector_top_k": _cpp("llama_model_dflash_selector_top_k", "H", _I32, "model"),
+    "model_devices_n": _cpp("llama_model_n_devices", "H", _I32, "model"),
     "model_device": _cpp(
-        "llama_model_get_device",
-        f"{_MODEL}i",
-        f"PEAUggml_backend_device@@PEBU{_MS_MODEL}H",
-        _PTR,
-        _PTR,
-        _I32,
+        "llama_model_get_device", "PEAUggml_backend_device@@", _PTR, "model", _I32
     ),
 }
 

@@ -372,14 +372,14 @@ class Context(Owned):
         if self.head is not None:
             self.head.begin(is_read=batch.is_read)
         self._readable = self._extracted
-        status = int(libllama.process(self.pointer, 1, batch.pointer))
+        status = int(api.llama_process(self.pointer, 1, batch.pointer))
         # A GPU backend returns at once. Without waiting, its time would count to the sampling.
-        libllama.synchronize(self.pointer)
+        api.llama_synchronize(self.pointer)
         return status
 
     def encode(self, batch: Batch) -> int:
         """Run the encoder, which makes draft states of features in EAGLE-3; llama.cpp's status."""
-        return int(libllama.process(self.pointer, 0, batch.pointer))
+        return int(api.llama_process(self.pointer, 0, batch.pointer))
 
     def forget(self, seq_id: int, start: int, end: int = -1) -> bool:
         """Drop a sequence's positions from `start` up to `end`, or all of them from `start` on.
@@ -395,7 +395,7 @@ class Context(Owned):
     @property
     def can_shift(self) -> bool:
         """Whether `shift` works. Not with a recurrent state, which keeps what it has read."""
-        return self.model.keeps_whole_history and bool(libllama.can_shift(self._memory))
+        return self.model.keeps_whole_history and bool(api.llama_memory_can_shift(self._memory))
 
     def shift(self, seq_id: int, start: int, end: int) -> None:
         """Drop the positions from `start` up to `end` and move those from `end` on to `start`.
@@ -407,7 +407,7 @@ class Context(Owned):
 
     def recurrent_size(self, seq_id: int) -> int:
         """The bytes of the recurrent part of a sequence's state."""
-        return int(libllama.state_size(self.pointer, seq_id, _PARTIAL_ONLY))
+        return int(api.llama_state_seq_get_size_ext(self.pointer, seq_id, _PARTIAL_ONLY))
 
     def save_recurrent(self, seq_id: int) -> bytes:
         """The recurrent part of a sequence's state; empty if llama.cpp cannot save it."""
@@ -457,7 +457,7 @@ class Context(Owned):
 
     def export_final_states(self) -> None:
         """Let each decode export the states after the output norm; every row is then an output."""
-        libllama.set_embeddings(self.pointer, True)
+        api.llama_set_embeddings(self.pointer, True)
 
     def final_states(self, n_rows: int) -> Floats:
         """A view [n_rows, n_embd] of the last decode's states after the output norm."""

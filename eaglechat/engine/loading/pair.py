@@ -83,10 +83,11 @@ class LoadedPair:
 
         Raises ModelLoadError, InitError, Cancelled, PromptError (no valid template).
         """
-        self._calibrates = calibrates
         with ExitStack() as owned:
             report = _Progress(headers, on_progress)
-            self.info = self._load(owned, headers, options, leave_out, report)
+            self.info = self._load(
+                owned, headers, options, leave_out, report, calibrates=calibrates
+            )
             self._owned = owned.pop_all()
 
     def _load(
@@ -96,6 +97,8 @@ class LoadedPair:
         options: LoadOptions,
         leave_out: tuple[LeaveOut, ...] | None,
         report: _Progress,
+        *,
+        calibrates: bool,
     ) -> PairInfo:
         """Load everything into `owned`, which frees it in the reverse order."""
         started = time.perf_counter()
@@ -151,32 +154,33 @@ class LoadedPair:
                 "the target is a recurrent or hybrid model: its state cannot follow several paths "
                 "at once"
             )
-        models: list[Drafter] = []
-        drafters: list[DrafterInfo] = []
-        calibrations: dict[str, Calibration] = {}
         why = None if "mtp" in [one.kind for one in found] else why_no_heads(target_header)
         undrafted: dict[DrafterKind, str] = {"mtp": why} if why else {}
-        if off is None:
-            for one in found:
-                model = target if draft is None or one.file is None else draft
-                header = one.file or target_header
-                try:
-                    opening = Opening(owned, context, model, header, options, n_threads)
-                    models.append(KINDS[one.kind].open(opening))
-                    drafters.append(_drafter_info(one, model))
-                except ModelLoadError as error:
-                    # The user asked for a draft, but not for what the target brings.
-                    if one.file is not None:
-                        raise
-                    undrafted[one.kind] = str(error)
+        opened: list[tuple[Pairing, Model, Drafter]] = []
+        for one in found if off is None else ():
+            model = target if draft is None or one.file is None else draft
+            header = one.file or target_header
+            try:
+                opening = Opening(owned, context, model, header, options, n_threads)
+                opened.append((one, model, KINDS[one.kind].open(opening)))
+            except ModelLoadError as error:
+                # The user asked for a draft, but not for what the target brings.
+                if one.file is not None:
+                    raise
+                undrafted[one.kind] = str(error)
+        drafters = [drafter for *_, drafter in opened]
         # After that: heads that share the target's KV cache would find it emptied.
         _warm_up(context)
-        if off is None and self._calibrates:
-            calibrations = _calibrations(context, models)
+        calibrations: dict[str, Calibration] = {}
+        if off is None and calibrates:
+            calibrations = _calibrations(context, drafters)
+        # As calibrated for the first.
+        verify_ms = dict(next(iter(calibrations.values()), NOT_CALIBRATED).verify)
+        most = N_DRAFT_MAX_LIMIT if context.n_rollback is None else context.n_rollback
         report.stage("context", 1.0)
         self.generator = Generator(
             context,
-            models,
+            drafters,
             calibrations,
             options.checkpoints_mib << 20,
             _kept(headers, options, n_threads, target) if calibrations else None,
@@ -185,15 +189,23 @@ class LoadedPair:
         self.prompter = Prompter(target)
         return PairInfo(
             target=_info(target_header, target),
-            drafters=_with_limits(drafters, models, calibrations, context.n_rollback),
+            drafters=tuple(
+                DrafterInfo(
+                    kind=one.kind,
+                    file=_info(one.file, model) if one.file is not None else None,
+                    layers=model.target_layers if one.file is not None else (),
+                    longest=min(most, calibrations.get(drafter.name, NOT_CALIBRATED).longest),
+                )
+                for one, model, drafter in opened
+            ),
             undrafted=undrafted,
             n_ctx=context.n_ctx,
             n_threads=n_threads,
             devices=tuple(device.description for device in devices),
             load_ms=(time.perf_counter() - started) * 1000.0,
-            plain_ms=_plain_ms(calibrations),
-            verify_ms=_verify_ms(calibrations),
-            bandwidth=_bandwidth(calibrations, target_header, options, devices),
+            plain_ms=verify_ms.get(1),
+            verify_ms=verify_ms,
+            bandwidth=_bandwidth(verify_ms, target_header, options, devices),
             speculation_off=off,
             chains_only=chains_only,
             reasoning=self.prompter.reasoning,
@@ -245,13 +257,6 @@ def _check_options(options: LoadOptions, target: GGUFHeader, draft: GGUFHeader |
         check_kv_type(draft, options.draft_kv_type, options.flash_attention)
 
 
-def _drafter_info(found: Pairing, model: Model) -> DrafterInfo:
-    if found.file is None:
-        return DrafterInfo(kind=found.kind)
-    file = _info(found.file, model)
-    return DrafterInfo(kind=found.kind, file=file, layers=model.target_layers)
-
-
 def _calibrations(target: Context, models: Sequence[Drafter]) -> dict[str, Calibration]:
     """What batches and drafts cost with each draft model, or with none."""
     if not models:
@@ -275,49 +280,21 @@ def _kept(
     return Kept(workarounds.key_of(files, same, target.left_out))
 
 
-def _with_limits(
-    drafters: Sequence[DrafterInfo],
-    models: Sequence[Drafter],
-    calibrations: Mapping[str, Calibration],
-    n_rollback: int | None,
-) -> tuple[DrafterInfo, ...]:
-    """The drafters, with the most tokens that each drafts and the target can take back."""
-    most = N_DRAFT_MAX_LIMIT if n_rollback is None else n_rollback
-    return tuple(
-        msgspec.structs.replace(
-            one, longest=min(most, calibrations.get(model.name, NOT_CALIBRATED).longest)
-        )
-        for one, model in zip(drafters, models, strict=True)
-    )
-
-
-def _verify_ms(calibrations: Mapping[str, Calibration]) -> dict[int, float]:
-    """Milliseconds of passes by rows, as calibrated for the first draft model."""
-    first = next(iter(calibrations.values()), NOT_CALIBRATED)
-    return dict(first.verify)
-
-
-def _plain_ms(calibrations: Mapping[str, Calibration]) -> float | None:
-    return _verify_ms(calibrations).get(1)
-
-
 def _bandwidth(
-    calibrations: Mapping[str, Calibration],
+    verify_ms: Mapping[int, float],
     target: GGUFHeader,
     options: LoadOptions,
     devices: Sequence[Device],
 ) -> Bandwidth | None:
     """None for a target that is partly on GPUs or on other machines, and for a small one."""
     gpus = offload_devices(devices)
-    first = next(iter(calibrations.values()), None)
     is_split = bool(gpus) and options.n_gpu_layers > 0
-    if first is None or is_split or options.rpc_servers or target.size_bytes < _SAYS_BANDWIDTH:
+    if is_split or options.rpc_servers or target.size_bytes < _SAYS_BANDWIDTH:
         return None
-    ms = dict(first.verify)
     speeds = {
-        n_tokens: 1000.0 * n_bytes / ms[n_tokens]
+        n_tokens: 1000.0 * n_bytes / verify_ms[n_tokens]
         for n_tokens in (1, _A_FEW)
-        if n_tokens in ms and (n_bytes := weights_read(target, n_tokens))
+        if n_tokens in verify_ms and (n_bytes := weights_read(target, n_tokens))
     }
     if 1 not in speeds:
         return None
@@ -339,32 +316,31 @@ def _warm_up(target: Context) -> None:
 
 
 class _Progress:
-    """Turns the progress of each stage into that of the load; a stage weighs its bytes."""
+    """Turns the progress of each stage into that of the load; a stage weighs its bytes, and the
+    context a tenth of all."""
 
     def __init__(
         self, headers: tuple[GGUFHeader, GGUFHeader | None], on_progress: OnProgress
     ) -> None:
         sizes = [header.size_bytes if header else 0 for header in headers]
-        context = sum(sizes) * 0.1
-        total = sum(sizes) + context
-        self._spans = {
-            "target": (0.0, sizes[0] / total),
-            "draft": (sizes[0] / total, sum(sizes) / total),
-            "context": (sum(sizes) / total, 1.0),
-        }
+        self._sizes = {"target": sizes[0], "draft": sizes[1], "context": sum(sizes) * 0.1}
         self._on_progress, self._is_cancelled = on_progress, asked()
-        self._stage, self._reported = "target", -1.0
+        self._done = self._reported = 0.0
+        self._stage = ""
 
     def stage(self, stage: str, fraction: float = 0.0) -> None:
         """Raises Cancelled."""
         check()
-        self._stage, self._reported = stage, -1.0
+        if stage != self._stage:
+            self._done += self._sizes.get(self._stage, 0.0)
+            self._stage = stage
+        self._reported = -1.0
         self.within_stage(fraction)
 
     def within_stage(self, fraction: float) -> bool:
         """Whether to go on."""
-        start, end = self._spans[self._stage]
-        done = start + (end - start) * fraction
+        done = self._done + self._sizes[self._stage] * fraction
+        done /= sum(self._sizes.values())
         # llama.cpp reports every tensor; every percent is enough.
         if done - self._reported >= 0.01 or fraction >= 1.0:
             self._reported = done

@@ -12,18 +12,12 @@ import pytest
 from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.wire.errors import InitError, ProcessError
+from eaglechat.wire.errors import InitError
 from tests import tiny
 from tests.engine.drafters.by_hand import Driver, Models, by_hand, prompt_of
 from tests.engine.rig import N_THREADS, decode, open_contexts
 
 LONG = "the quick brown fox " * 12
-
-
-@pytest.fixture
-def driver(tiny_models: Models) -> Iterator[Driver]:
-    with by_hand(tiny_models) as driver:
-        yield driver
 
 
 # --- the two contexts ---
@@ -95,24 +89,6 @@ def test_closing_again_or_after_the_target_is_harmless_and_use_after_it_an_error
 # --- a prompt ---
 
 
-def test_how_a_prompt_is_cut_and_when_it_is_taken_in_makes_no_difference(
-    tiny_models: Models,
-) -> None:
-    """Also if a chunk is larger than the draft's batch."""
-
-    def drafts(chunk: int, *, take_in: bool, n_batch_draft: int = 32) -> list[object]:
-        with by_hand(tiny_models, Limits(8), n_batch_draft=n_batch_draft) as driver:
-            driver.prefill(prompt_of(driver.target.model, LONG), chunk=chunk, take_in=take_in)
-            assert (driver.drafter.waiting == 1) is take_in
-            return [driver.round() for _ in range(10)]
-
-    at_once = drafts(13, take_in=False, n_batch_draft=256)
-    for chunk in (256, 40, 7):
-        assert drafts(chunk, take_in=False) == at_once
-    for chunk in (40, 7, 1):
-        assert drafts(chunk, take_in=True) == at_once
-
-
 def test_a_conversation_resumed_behind_the_draft_window_drafts_on(tiny_models: Models) -> None:
     with by_hand(tiny_models, window=8) as driver:
         prompt = prompt_of(driver.target.model, LONG)
@@ -128,58 +104,7 @@ def test_a_conversation_resumed_behind_the_draft_window_drafts_on(tiny_models: M
         assert driver.drafter.known == driver.n_past
 
 
-def test_a_decode_that_was_not_seen_is_noticed(driver: Driver) -> None:
-    target, drafter, batch = driver.target, driver.drafter, driver.batch
-    prompt = prompt_of(target.model)
-    decode(target, batch, prompt[:4], 0)
-    drafter.see(batch)
-    decode(target, batch, prompt[4:8], 4)
-
-    with pytest.raises(ProcessError, match=r"saw 4 positions, .* needs 8"):
-        drafter.propose(8, prompt[8], Limits(3))
-    decode(target, batch, prompt[8:10], 8)
-    with pytest.raises(ProcessError, match=r"saw 4 positions, .* goes on at 8"):
-        drafter.see(batch)
-
-
 # --- drafts ---
-
-
-def test_the_length_changes_between_rounds_and_0_keeps_the_draft_in_step(
-    tiny_models: Models,
-) -> None:
-    with by_hand(tiny_models) as driver:
-        driver.prefill(prompt_of(driver.target.model))
-        lengths = []
-        for n_max in (3, 1, 0, 0, 16, 2):
-            driver.limits = Limits(n_max)
-            lengths.append(len(driver.round()[0]))
-        assert lengths == [3, 1, 0, 0, 16, 2]
-        interrupted = driver.propose().ids
-        history = driver.n_past, driver.id_last
-
-    with by_hand(tiny_models) as driver:
-        driver.prefill(prompt_of(driver.target.model))
-        while driver.n_past < history[0]:
-            driver.limits = Limits(min(2, history[0] - driver.n_past - 1))
-            driver.round()
-        assert (driver.n_past, driver.id_last) == history
-        driver.limits = Limits(2)
-        assert driver.propose().ids == interrupted
-
-
-def test_p_min_ends_a_draft_before_the_first_token_below_it(tiny_models: Models) -> None:
-    def drafted(limits: Limits) -> list[float]:
-        with by_hand(tiny_models, limits) as driver:
-            driver.prefill(prompt_of(driver.target.model))
-            return driver.propose().probabilities
-
-    free = drafted(Limits(16))
-    p_min = sorted(free)[8]
-    first_below = next(i for i, p in enumerate(free) if p < p_min)
-
-    assert drafted(Limits(16, p_min=p_min)) == pytest.approx(free[:first_below])
-    assert all(0 < p <= 1 for p in free)
 
 
 def test_the_probability_is_the_draft_s_softmax_over_its_top_ten(

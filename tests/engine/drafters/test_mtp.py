@@ -9,23 +9,15 @@ import pytest
 
 from eaglechat.engine.drafters import mtp
 from eaglechat.engine.drafters.base import Limits
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch
-from eaglechat.wire.protocol import Speculation
 from tests.engine.kind_pairs import RANDOM, Opened, Write, cycle
-from tests.engine.rig import GREEDY, Reply, decode
+from tests.engine.rig import decode
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _backend() -> None:
     backend.start_backend(backend.LOG_ERRORS)
-
-
-def replied(pair: Opened, prompt: Sequence[int], **options: object) -> Reply:
-    live = Live(Speculation(n_draft_max=16), 0.0)
-    stream = pair.generator.reply(prompt, GREEDY, live, seed=1, max_tokens=40, **options)
-    return Reply(tuple(stream))
 
 
 def test_rows_without_output_may_have_to_go_in_a_batch_of_their_own(
@@ -50,36 +42,18 @@ def test_rows_without_output_may_have_to_go_in_a_batch_of_their_own(
 # --- between replies ---
 
 
-@pytest.mark.parametrize("kind", ["qwen35", "qwen35, sidecar"])
-def test_a_hybrid_reads_only_what_is_new(write: Write, kind: str) -> None:
-    with write(kind, mixed=True).opened("mtp") as pair:
-        first = RANDOM[:30]
-        replied(pair, first)
-        held = list(pair.generator.cached)
-        longer = [*held, *RANDOM[40:60]]
-        again = replied(pair, longer, boundaries=lambda: [len(held) + 10])
-        assert again.prefills[0].reused == len(held)
-
-        edited = [*longer[: len(held) + 15], *RANDOM[70:80]]
-        third = replied(pair, edited)
-        assert third.prefills[0].reused == len(held) + 10
-        # Back to the end of the first prompt.
-        fourth = replied(pair, [*first[:-1], *RANDOM[80:90]])
-        assert fourth.prefills[0].reused == len(first) - 1
-
-
 @pytest.mark.parametrize("kind", ["hy_v3", "hy_v3, 2 heads", "gemma4, assistant"])
 def test_a_prompt_that_was_taken_in_is_read_again_from_its_last_token_on(
     write: Write, kind: str
 ) -> None:
     """Of what the heads have taken in, the states are gone."""
     with write(kind).opened("mtp") as pair:
-        held = replied(pair, cycle(30)).tokens
+        held = pair.reply(cycle(30), n=16, length=40).tokens
         edited = [*cycle(30), *held[:5], *RANDOM[:9]]
-        reply = replied(pair, edited)
+        reply = pair.reply(edited, n=16, length=40)
         assert reply.prefills[0].reused == 34
         longer = [*pair.generator.cached, *RANDOM[:9]]
-        assert replied(pair, longer).prefills[0].reused == len(longer) - 9
+        assert pair.reply(longer, n=16, length=40).prefills[0].reused == len(longer) - 9
 
 
 @pytest.mark.parametrize("kind", ["hy_v3", "hy_v3, 2 heads"])

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +21,7 @@ from eaglechat.engine.noise import Noise, gumbel
 from eaglechat.engine.reply import ReplyState
 from eaglechat.wire.protocol import Sampling
 from tests import tiny
-from tests.engine.kind_pairs import KINDS, Files
-from tests.engine.rig import N_THREADS, Reply, Rig, decode, open_rig, plainly
+from tests.engine.rig import N_THREADS, Reply, Rig, decode, plainly
 
 PROMPT = (tiny.BOS, *(tiny.TOKENS.index(letter) for letter in "thecatsat"))
 FREE = Sampling(temperature=0.8, top_k=0, top_p=1.0, min_p=0.0)
@@ -143,52 +140,7 @@ def test_replies_are_drawn_from_the_target_s_distribution(
         assert plain.tokens == rig.reply(PROMPT, sampling=sampling, seed=seed, max_tokens=3).tokens
 
 
-@pytest.mark.parametrize("sampling", [FREE, pytest.param(CUT, marks=pytest.mark.slow)])
-def test_replies_with_trees_are_drawn_from_it_too(
-    tiny_models: tuple[Model, Model], sampling: Sampling
-) -> None:
-    with open_rig(*tiny_models, shape="tree") as rig:
-        assert any(round_.is_tree for round_ in rig.reply(PROMPT, sampling=sampling).rounds)
-        exact = outcomes(tiny_models[0], PROMPT, sampling)
-        assert g_test(sampled_by(rig, sampling), exact) < WORST_Z
-
-
-@pytest.mark.parametrize("sampling", [FREE, pytest.param(CUT, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "llama, dflash",
-        pytest.param("hy_v3", marks=pytest.mark.slow),
-        pytest.param("llama, dspark", marks=pytest.mark.slow),
-        pytest.param("llama, dflash2", marks=pytest.mark.slow),
-        pytest.param("llama, model", marks=pytest.mark.slow),
-        pytest.param("hy_v3, 2 heads", marks=pytest.mark.slow),
-        pytest.param("gemma4, assistant", marks=pytest.mark.slow),
-    ],
-)
-def test_replies_of_each_kind_are_drawn_from_it_too(
-    tmp_path: Path, kind: str, sampling: Sampling
-) -> None:
-    made = replace(KINDS[kind], mix=0.15)
-    files = Files(made, *made.write(tmp_path, mixed=True))
-    prompt = range(5, 10)
-    with Model(files.target) as model:
-        exact = outcomes(model, prompt, sampling)
-    with files.loaded() as pair:
-        counts = sample(pair.reply, prompt, sampling, length=N_TOKENS + 1)
-    # The Gemma target is so sure that 16 outcomes are likely enough.
-    assert g_test(counts, exact, at_least=10) < WORST_Z
-
-
 # --- the tests above can fail ---
-
-
-def test_a_cut_that_is_missing_is_seen(rig: Rig, tiny_models: tuple[Model, Model]) -> None:
-    counts = sampled_by(rig, CUT)
-    for changed in ({"top_k": 0, "top_p": 1.0, "min_p": 0.0}, {"repeat_penalty": 1.0}):
-        fields = {name: getattr(CUT, name) for name in CUT.__struct_fields__}
-        other = Sampling(**{**fields, **changed})
-        assert g_test(counts, outcomes(tiny_models[0], PROMPT, other)) > WORST_Z
 
 
 def of_one_place(patch: pytest.MonkeyPatch) -> None:

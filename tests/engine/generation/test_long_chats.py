@@ -19,8 +19,6 @@ from tests import tiny
 from tests.engine.rig import (
     Reply,
     Rig,
-    check_bookkeeping,
-    drafts_of,
     first_position,
     open_rig,
     plainly,
@@ -181,29 +179,6 @@ def test_a_reply_goes_on_through_the_end_of_the_context(small: Rig) -> None:
     check_cache(chat)
 
 
-def test_trees_go_on_through_the_end_of_the_context_too(models: tuple[Model, Model]) -> None:
-    with (
-        open_rig(*models, n_ctx=N_CTX, n_batch=64, shape="tree") as rig,
-        open_rig(*models, n_ctx=N_CTX, n_batch=64) as other,
-    ):
-        chat, plain = LongChat(rig), LongChat(other)
-        for question, max_tokens in (
-            ("one " * 15, 20),
-            ("two " * 15, 20),
-            ("three", 120),
-            ("", 20),
-        ):
-            reply = chat.ask(question, max_tokens=max_tokens, n_draft_max=16)
-            wanted = plain.ask(question, max_tokens=max_tokens, live=plainly())
-            assert (reply.tokens, reply.offs) == (wanted.tokens, [])
-            check_cache(chat)
-        reply = chat.replies[2]
-        (window,) = reply.windows
-        place = reply.events.index(window)
-        for events in (reply.events[:place], reply.events[place:]):
-            assert any(event.is_tree for event in events if isinstance(event, Round))
-
-
 @pytest.mark.parametrize("n_draft_max", [0, 3, 16])
 def test_a_turn_that_fills_the_context_by_itself_ends_the_reply(
     small: Rig, n_draft_max: int
@@ -296,45 +271,6 @@ def test_a_template_that_refuses_the_rest_ends_the_reply_and_keeps_it(tmp_path: 
 
 
 # --- in step ---
-
-
-def test_speculation_off_and_on_again_over_a_window_that_moved(small: Rig) -> None:
-    chat = LongChat(small)
-    chat.ask("one")
-    chat.ask("two", live=plainly())
-    chat.ask("three", live=plainly(), max_tokens=100)
-    assert chat.replies[-1].windows
-    reply = chat.ask("four")
-    assert sum(round_.n_accepted for round_ in reply.rounds) > 0
-    check_cache(chat)
-
-
-def test_after_a_shift_the_draft_drafts_what_it_drafts_after_a_fresh_prefill(
-    tmp_path: Path, tiny_models: tuple[Model, Model]
-) -> None:
-    """This target does not look back, so the features of a token do not depend on the text before
-    it: a shift can change only the draft's own KV cache."""
-    path = tiny.write_target(tmp_path / "target.gguf", looks_back=False)
-    with Model(path) as target, open_rig(target, tiny_models[1], n_ctx=N_CTX, n_batch=64) as rig:
-        chat = LongChat(rig)
-        for _ in range(4):
-            chat.ask("some question")
-        reply = chat.ask("the last", max_tokens=40)
-        (window,) = reply.windows
-        assert window.kv_kept
-        assert reply.end.timings.reused_tokens > 100
-        prompt = rig.prompter.turns(chat.messages[:-1]).without(window.first_turn)
-        check_bookkeeping(reply, prompt)
-
-        with open_rig(target, tiny_models[1], n_ctx=N_CTX, n_batch=64) as other:
-            fresh = other.reply(prompt, max_tokens=40)
-
-    assert reply.tokens == fresh.tokens
-    assert drafts_of(reply) == drafts_of(fresh)
-    for one, two in zip(reply.rounds, fresh.rounds, strict=True):
-        assert [t.probability for t in one.drafted] == pytest.approx(
-            [t.probability for t in two.drafted], abs=2e-3
-        )
 
 
 # --- the draft's own window ---

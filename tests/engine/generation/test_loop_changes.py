@@ -9,9 +9,9 @@ import pytest
 
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Context, Model
-from eaglechat.wire.errors import DecodeError, PromptError
+from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message, Set, Speculation
-from eaglechat.wire.records import FinishReason, Origin, Round
+from eaglechat.wire.records import Round
 from tests.engine.rig import Reply, Rig, check_bookkeeping, drafts_of, fresh_reply, plainly
 from tests.engine.ties import same_unless_tie
 
@@ -83,25 +83,6 @@ def test_p_min_and_temperature_change_in_mid_reply(rig: Rig, prompt: tuple[int, 
     assert heated.tokens == again.tokens
 
 
-@pytest.mark.parametrize("by", ["n_draft_max", "enabled"])
-def test_drafts_after_speculation_was_off_are_as_if_it_never_was(
-    rig: Rig, tiny_models: tuple[Model, Model], prompt: tuple[int, ...], by: str
-) -> None:
-    off = Set(n_draft_max=0) if by == "n_draft_max" else Set(enabled=False)
-    on = Set(n_draft_max=3) if by == "n_draft_max" else Set(enabled=True)
-
-    reply = changed_at(rig, prompt, {3: off, 8: on})
-
-    assert drafts_of(reply)[4:9] == [()] * 5
-    assert {r.n_draft_max for r in reply.rounds[4:9]} == {0}
-    assert {token.origin for r in reply.rounds[4:9] for token in r.tokens} == {Origin.PLAIN}
-    # A fresh pair that reads the same tokens as a prompt drafts the same from there on.
-    emitted = [token.id for round_ in reply.rounds[:9] for token in round_.tokens]
-    fresh = fresh_reply(tiny_models, [*prompt, *emitted], max_tokens=60)
-    assert drafts_of(reply)[9:20] == drafts_of(fresh)[:11]
-    assert all(drafts_of(fresh)[:11])
-
-
 def test_a_catch_up_in_mid_reply_is_not_the_prompt_s_prefill(
     rig: Rig, prompt: tuple[int, ...]
 ) -> None:
@@ -157,49 +138,6 @@ def fail_after(
     monkeypatch.setattr(
         context, name, lambda batch: real(batch) if next(left, None) is not None else status
     )
-
-
-@pytest.mark.parametrize("part", ["decode", "encode"])
-def test_a_draft_that_fails_ends_speculation_with_a_reason_and_the_reply_goes_on(
-    rig: Rig,
-    prompt: tuple[int, ...],
-    monkeypatch: pytest.MonkeyPatch,
-    part: str,
-) -> None:
-    plain = rig.reply(prompt, live=plainly(), max_tokens=60)
-    with monkeypatch.context() as patch:
-        fail_after(patch, rig.draft, part, calls=12)
-        reply = rig.reply(prompt, max_tokens=60)
-
-    (off,) = reply.offs
-    assert "status -3" in off.reason
-    assert reply.tokens == plain.tokens
-    assert reply.end.finish_reason is FinishReason.LENGTH
-    before = reply.events.index(off)
-    assert any(r.drafted for r in reply.events[:before] if isinstance(r, Round))
-    after = [event for event in reply.events[before + 2 :] if isinstance(event, Round)]
-    assert after
-    assert not any(r.drafted for r in after)
-
-
-@pytest.mark.parametrize("failure", [(1, "no room"), (-3, "status -3")])
-def test_a_target_that_fails_is_an_error_and_the_next_reply_works(
-    rig: Rig,
-    tiny_models: tuple[Model, Model],
-    prompt: tuple[int, ...],
-    monkeypatch: pytest.MonkeyPatch,
-    failure: tuple[int, str],
-) -> None:
-    status, says = failure
-    with monkeypatch.context() as patch:
-        fail_after(patch, rig.target, "decode", calls=6, status=status)
-        with pytest.raises(DecodeError, match=says):
-            rig.reply(prompt, max_tokens=60)
-
-    reply = rig.reply(prompt, max_tokens=60)
-
-    fresh = fresh_reply(tiny_models, prompt, max_tokens=60)
-    assert (reply.tokens, drafts_of(reply)) == (fresh.tokens, drafts_of(fresh))
 
 
 # --- going on ---

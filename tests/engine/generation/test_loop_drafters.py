@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine.drafters.base import Guess, Proposal
-from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.llama.sampler import Sampler
@@ -26,7 +25,6 @@ from tests.engine.rig import (
     open_rig,
     plainly,
 )
-from tests.engine.ties import same_unless_tie
 
 HOT = Sampling(temperature=0.8, top_k=0, top_p=1.0, min_p=0.0)
 PENALISED = Sampling(temperature=0.0, repeat_penalty=1.2)
@@ -164,79 +162,6 @@ def test_a_target_without_a_draft_model_speculates_from_its_own_words(
 
 
 # --- failures ---
-
-
-class Breakable(Eagle3Drafter):
-    """Fails with `error` whenever its member `broken` is asked for."""
-
-    broken: str | None = None
-    error: Exception = KeyError("no such thing")
-
-    def __getattribute__(self, name: str) -> object:
-        if name == super().__getattribute__("broken"):
-            raise self.error
-        return super().__getattribute__(name)
-
-
-BROKEN = "the draft failed: KeyError: 'no such thing'; load the pair again to try it again"
-
-
-@pytest.mark.parametrize("what", ["resume", "see", "take_in", "propose", "accept"])
-def test_whatever_fails_in_a_drafter_the_reply_goes_on_and_the_drafter_is_out(
-    tiny_models: tuple[Model, Model], what: str
-) -> None:
-    """Until the pair is loaded again, and each reply that misses it says so. Nothing is read again
-    for it."""
-    with open_rig(*tiny_models, make_drafter=Breakable) as rig:
-        prompt = rig.prompt("the cat sat on the mat")
-        plain = rig.reply(prompt, live=plainly())
-        rig.drafter.broken = what
-        replies = [rig.reply(prompt)]
-        rig.drafter.broken = None
-        replies += [rig.reply(prompt) for _ in range(2)]
-        unasked = rig.reply(prompt, live=plainly())
-    for reply in replies:
-        same_unless_tie(tiny_models[0], prompt, plain.tokens, reply.tokens)
-        assert [off.reason for off in reply.offs] == [BROKEN]
-    assert not any(draft for reply in replies[1:] for draft in drafts_of(reply))
-    assert [reply.prefills[0].reused for reply in replies[1:]] == [len(prompt) - 1] * 2
-    assert (unasked.tokens, unasked.offs) == (plain.tokens, [])
-
-
-@pytest.mark.parametrize("what", ["resume", "see", "take_in", "propose", "accept"])
-def test_n_grams_go_on_where_the_draft_fails(tiny_models: tuple[Model, Model], what: str) -> None:
-    with open_rig(*tiny_models, make_drafter=Breakable, ngram=True) as rig:
-        prompt = rig.prompt("the cat sat on the mat")
-        plain = rig.reply(prompt, live=plainly(), max_tokens=200)
-        rig.drafter.broken = what
-        live = Live(Speculation(n_draft_max=3, ngram=True), 0.0)
-        reply = rig.reply(prompt, live=live, max_tokens=200)
-        same_unless_tie(tiny_models[0], prompt, plain.tokens, reply.tokens)
-        check_bookkeeping(reply, prompt)
-        assert len(reply.offs) == 1
-        assert all(round_.timings.draft_ms >= 0.0 for round_ in reply.rounds)
-        # What fails last of all, fails behind the first draft.
-        assert {round_.drafter for round_ in reply.rounds[1:]} == {"ngram", None}
-
-
-def test_a_drafter_that_cannot_be_switched_on_is_left_alone(
-    rig: Rig,
-    tiny_models: tuple[Model, Model],
-    prompt: tuple[int, ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plain = rig.reply(prompt, live=plainly())
-
-    def fail(*_: object) -> None:
-        raise OSError("stuck")
-
-    monkeypatch.setattr(rig.drafter, "set_export", fail)
-    reply = rig.reply(prompt)
-    same_unless_tie(tiny_models[0], prompt, plain.tokens, reply.tokens)
-    assert [off.reason for off in reply.offs] == [
-        "the draft failed: OSError: stuck; load the pair again to try it again"
-    ]
-    assert rig.reply(prompt, live=plainly()).offs == []
 
 
 # --- trees ---
