@@ -1,157 +1,73 @@
-"""Why a session does not do what it was asked to do, and its short news: conditions and records.
+"""Why a session does not do what it was asked to do, and its short news, in sentences.
 
-`words/refusals.py` has the sentences. Why a reply cannot be continued is in
-`conversation/continuation.py`.
+A function below returns None where nothing stands in the way. `{chat.stop}` in a sentence stands
+for the key of that command: the screen fills it in. `hello` is None while no engine runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
 from eaglechat.chat.controls import STARTED_WITH, Controls, not_followed
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.writing.roles import RoleProblem
-from eaglechat.wire.protocol import AUTO, DrafterChoice, Hello, PairInfo, Reasoning
+from eaglechat.wire.protocol import AUTO, Hello, PairInfo, Reasoning
 from eaglechat.wire.stats import DrafterStats
+
+BUSY = "A reply is being written: {chat.stop} stops it."
+ENGINE_GONE = "The engine is not running. {chat.load_again} loads the models again."
+TURN_GONE = "This turn was deleted."
+NOTHING_DELETED = "Nothing has been deleted since this chat was opened."
+STOPPED_EMPTY = "Stopped before the first token."
+LOADED_AGAIN = "The models are loaded again."
+IS_COPY = (
+    "This chat is open in another eaglechat. What you write here goes into a copy, which is listed "
+    "separately."
+)
+SWITCHED_OFF = "you switched it off"
+"""Why nothing is drafted, as it stands behind a colon."""
 
 _FEWEST_ROUNDS, _LEAST_SHARE = 100, 0.05
 """After so many rounds, a draft with fewer accepted tokens per round than this does not fit."""
 
 
-class Remark(Enum):
-    """What a session says without values."""
-
-    BUSY = auto()
-    ENGINE_GONE = auto()
-    TURN_GONE = auto()
-    NOTHING_DELETED = auto()
-    STOPPED_EMPTY = auto()
-    LOADED_AGAIN = auto()
-    IS_COPY = auto()
-    """Another eaglechat has the chat open, so this one is a copy."""
-    NOT_THINKING = auto()
-    THINKING_HAS_NO_END = auto()
-
-
-class Limit(Enum):
-    """What an engine cannot do, or does only later."""
-
-    NO_PLAIN_REPLY = auto()
-    NO_PROMPT = auto()
-    NO_CONTINUATION = auto()
-    CHAINS_WITHOUT_NGRAMS = auto()
-    DRAFTING_IS_FIXED = auto()
-    NO_AUTO = auto()
-    RESTARTS = auto()
-    FROM_NEXT_REPLY = auto()
-
-
-class Off(Enum):
-    """Why the session has nothing drafted. The engine's own reasons are text."""
-
-    SWITCHED_OFF = auto()
-    LENGTH_IS_0 = auto()
-    NO_DRAFTER = auto()
-
-
-@dataclass(frozen=True)
-class EngineLimit:
-    """A limit of the engine with this name."""
-
-    engine: str
-    limit: Limit
-
-
-@dataclass(frozen=True)
-class Deleted:
-    """So many turns were deleted."""
-
-    turns: int
-
-
-@dataclass(frozen=True)
-class NoSibling:
-    """A turn, one of `count` siblings, has none in this direction; newer ones are at +1."""
-
-    count: int
-    by: int
-
-
-@dataclass(frozen=True)
-class ChainsOnly:
-    """The user asked for tree drafts, but this pair can only draft chains."""
-
-    why: str
-
-
-@dataclass(frozen=True)
-class NoRole:
-    """The role of a chat cannot be used; `problem` is what is wrong with its file, if there is
-    one."""
-
-    name: str
-    problem: RoleProblem | None
-
-
-@dataclass(frozen=True)
-class NotSaved:
-    """The chat cannot be written to the file of all chats now."""
-
-    file: Path
-    why: OSError
-
-
-@dataclass(frozen=True)
-class NoDrafter:
-    """The pair has no drafter of this kind."""
-
-    kind: DrafterChoice
-    why: str
-
-
-@dataclass(frozen=True)
-class Misfit:
-    """The draft model does not fit the target, of which it reads these layers."""
-
-    accepted: int
-    rounds: int
-    layers: tuple[int, ...]
-
-
-def cannot_answer_now(recording: Recording | None, reasoning: Reasoning) -> Remark | None:
-    """Why the reasoning cannot be ended, or None if it can."""
+def cannot_answer_now(recording: Recording | None, reasoning: Reasoning) -> str | None:
+    """Why the reasoning cannot be ended."""
     if recording is None or not recording.has_reasoning or recording.is_answering:
-        return Remark.NOT_THINKING
-    return None if reasoning.can_end else Remark.THINKING_HAS_NO_END
+        return "The model is not thinking now."
+    if not reasoning.can_end:
+        return "This model's chat template has no way to end its thinking."
+    return None
 
 
-def speculation_off(
-    pair: PairInfo | None, controls: Controls, stopped: str | None
-) -> Off | str | None:
-    """Why nothing is drafted, or None if speculation is on. `stopped` is the reason for which
+def speculation_off(pair: PairInfo | None, controls: Controls, stopped: str | None) -> str | None:
+    """Why nothing is drafted, as it stands behind a colon. `stopped` is the reason for which
     speculation stopped by itself in the middle of the reply."""
     if pair is not None and pair.speculation_off is not None:
         return pair.speculation_off
     if not controls.enabled:
-        return Off.SWITCHED_OFF
+        return SWITCHED_OFF
     if controls.n_draft_max == 0:
-        return Off.LENGTH_IS_0
+        return "n_draft_max is 0"
     if pair is not None and not pair.drafters and not controls.ngram:
-        return Off.NO_DRAFTER
+        return "no draft is loaded, and n-grams are off"
     return stopped
 
 
-def no_drafter(pair: PairInfo | None, controls: Controls) -> NoDrafter | None:
-    """Why the drafter that these controls name cannot draft; None if it can."""
+def no_drafter(pair: PairInfo | None, controls: Controls) -> str | None:
+    """Why the drafter that these controls name cannot draft."""
     why = pair.no_drafter(controls.drafter) if pair is not None else None
-    return NoDrafter(controls.drafter, why) if why else None
+    return f"The drafter {controls.drafter} cannot draft: {why}." if why else None
 
 
-def misfit(draft: DrafterStats, info: PairInfo) -> Misfit | None:
+def chains_only(pair: PairInfo | None) -> str | None:
+    """Why a pair cannot draft trees."""
+    why = pair.chains_only if pair is not None else None
+    return f"This pair cannot draft trees: {why}." if why else None
+
+
+def misfit(draft: DrafterStats, info: PairInfo) -> str | None:
     """A warning about a draft model that does not fit the target. None if it fits, if it is the
     target's own, or if there were too few rounds.
 
@@ -163,54 +79,79 @@ def misfit(draft: DrafterStats, info: PairInfo) -> Misfit | None:
         return None
     if draft.accepted >= _LEAST_SHARE * draft.rounds:
         return None
-    return Misfit(draft.accepted, draft.rounds, drafter.layers if drafter else ())
-
-
-# What an engine cannot do. These are None if it can, or if no engine runs (`hello` is None).
-
-
-def no_comparison(hello: Hello | None) -> EngineLimit | None:
-    """Why a reply cannot be written again without speculation."""
-    if hello is None or hello.can.plain:
-        return None
-    return EngineLimit(hello.engine, Limit.NO_PLAIN_REPLY)
-
-
-def no_prompt(hello: Hello | None) -> EngineLimit | None:
-    """Why the prompt cannot be shown."""
-    if hello is None or hello.can.prompt:
-        return None
-    return EngineLimit(hello.engine, Limit.NO_PROMPT)
-
-
-def no_drafting(hello: Hello | None, change: Mapping[str, Any]) -> EngineLimit | None:
-    """Why a change of these controls has no effect on the drafting."""
-    if hello is None or not not_followed(hello) & change.keys():
-        return None
-    follows_length = hello.can.draft_length
-    return EngineLimit(
-        hello.engine, Limit.CHAINS_WITHOUT_NGRAMS if follows_length else Limit.DRAFTING_IS_FIXED
+    layers = ", ".join(map(str, drafter.layers)) if drafter else ""
+    reads = f", or was converted to read the wrong layers of it ({layers})" if layers else ""
+    return (
+        f"Of the draft's tokens, {draft.accepted} were accepted in {draft.rounds} rounds. It was "
+        f"probably made for another model than this target{reads}: try another draft, or load the "
+        "target alone."
     )
 
 
-def no_auto(hello: Hello | None, controls: Controls) -> EngineLimit | None:
+def not_saved(file: Path, error: OSError) -> str:
+    """That the chat cannot be written to the file of all chats now."""
+    return f"This chat cannot be saved to {file}: {error.strerror or error}. Retrying every second."
+
+
+# What an engine cannot do, or does only later.
+
+
+def no_comparison(hello: Hello | None) -> str | None:
+    """Why a reply cannot be written again without speculation."""
+    if hello is None or hello.can.plain:
+        return None
+    return (
+        f"{_subject(hello)} drafts the way it was started. To compare, name the same model without "
+        "a draft as plain_model in its entry in config.toml."
+    )
+
+
+def no_prompt(hello: Hello | None) -> str | None:
+    """Why the prompt cannot be shown."""
+    if hello is None or hello.can.prompt:
+        return None
+    return f"{_subject(hello)} does not show prompts."
+
+
+def no_continuation(hello: Hello | None) -> str | None:
+    """Why no reply can be continued."""
+    if hello is None or hello.can.own or hello.can.goes_on_from_text:
+        return None
+    return f"{_subject(hello)} cannot continue a reply."
+
+
+def no_drafting(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
+    """Why a change of these controls has no effect on the drafting."""
+    if hello is None or not not_followed(hello) & change.keys():
+        return None
+    if hello.can.draft_length:
+        return f"{_subject(hello)} drafts only chains, without n-grams."
+    return f"{_subject(hello)} drafts the way it was started; eaglechat cannot change that."
+
+
+def no_auto(hello: Hello | None, controls: Controls) -> str | None:
     """Why the draft length cannot be auto."""
     if hello is None or not hello.can.draft_length:
         return None
     if controls.n_draft_max != AUTO or hello.can.own:
         return None
-    return EngineLimit(hello.engine, Limit.NO_AUTO)
+    return f"{_subject(hello)} cannot choose the draft length itself: set one by hand."
 
 
-def restart(hello: Hello | None, change: Mapping[str, Any]) -> EngineLimit | None:
-    """A change of these controls restarts the engine's program."""
+def restart(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
+    """That a change of these controls restarts the engine's program."""
     if hello is None or not hello.can.restarts or not STARTED_WITH & change.keys():
         return None
-    return EngineLimit(hello.engine, Limit.RESTARTS)
+    return f"{_subject(hello)} restarts with this before the next reply."
 
 
-def not_yet(hello: Hello | None) -> EngineLimit | None:
-    """A change has no effect on the reply that is being written."""
+def not_yet(hello: Hello | None) -> str | None:
+    """That a change has no effect on the reply that is being written."""
     if hello is None or hello.can.own:
         return None
-    return EngineLimit(hello.engine, Limit.FROM_NEXT_REPLY)
+    return f"{_subject(hello)} applies this from the next reply on."
+
+
+def _subject(hello: Hello) -> str:
+    """The engine at the beginning of a sentence."""
+    return "This server" if hello.engine == "this server" else hello.engine

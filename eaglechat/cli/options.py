@@ -304,17 +304,13 @@ def _overridden(args: argparse.Namespace, configured: Settings) -> Settings:
 def in_role(args: argparse.Namespace, configured: Settings) -> Settings:
     """The settings overridden by their role, then by the flags. Raises CommandError."""
     from eaglechat.chat.writing.roles import Role, find_role
-    from eaglechat.words.failures import wrong_role
 
     name = configured.generation.role
     if not name:
         return configured
     found = find_role(paths.user_roles_dir(), name)
     if not isinstance(found, Role):
-        why = (
-            wrong_role(found) if found else f"there is no role {name!r} in {paths.user_roles_dir()}"
-        )
-        raise CommandError(why)
+        raise CommandError(found or f"there is no role {name!r} in {paths.user_roles_dir()}")
     return _overridden(args, found.applied(configured))
 
 

@@ -21,7 +21,6 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, Round
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.wire.stretch import RoundMeans
 from eaglechat.words import wording
-from eaglechat.words.refusals import reason_of
 
 _MOST_ROUNDS = 512
 """The most rounds that the panel draws."""
@@ -87,7 +86,6 @@ def numbers_of(session: ChatSession) -> Numbers:
     shown, controls = session.shown, session.controls
     rounds = tuple(shown.rounds[-_MOST_ROUNDS:]) if shown else ()
     only_ngrams = session.info is not None and not (session.info.drafters or session.info.server)
-    off = speculation_off(session.info, controls, shown.speculation_stopped if shown else None)
     return Numbers(
         headline=session.headline,
         reply=shown.stats if shown else SpeculationStats(),
@@ -96,7 +94,7 @@ def numbers_of(session: ChatSession) -> Numbers:
         rounds=rounds,
         n_past=session.n_past,
         n_ctx=session.n_ctx,
-        off=reason_of(off) if off else None,
+        off=speculation_off(session.info, controls, shown.speculation_stopped if shown else None),
         controls=controls,
         reasoning=session.reasoning,
         unreported=wording.not_reported(session.hello, "origins"),

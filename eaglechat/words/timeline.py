@@ -17,7 +17,6 @@ from eaglechat.links.crashes import without
 from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.records import Part
 from eaglechat.words import replies, wording
-from eaglechat.words.refusals import sentence_of
 
 Kind = NoticeKind | Literal["reply", "thought", "window"]
 
@@ -105,8 +104,7 @@ def _text_of(notice: Notice) -> str:
             return _greeting(info, pair, hello) if info else _only_read(pair)
         case Died():
             return wording.died_in_chat(notice.news)
-        case said:
-            text = sentence_of(said)
+        case text:
             return wording.sentence(text) if notice.kind == "error" else text
 
 

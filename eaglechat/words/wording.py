@@ -125,6 +125,11 @@ def day_and_time(then: float, now: float) -> str:
     return f"{day} {moment:%H:%M}"
 
 
+def why(error: Exception) -> str:
+    """Why a chat or a file cannot be read or changed, as it stands behind a colon."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 WRITE_FIRST = "Write something first; {prompt.send} sends it."
 """Why an empty prompt is not sent."""
 

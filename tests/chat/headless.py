@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from eaglechat.chat.conversation.session import ChatSession, Said, Severity
+from eaglechat.chat.conversation.session import ChatSession, Severity
 from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.chat.store import ChatStore
@@ -16,7 +16,6 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
-from eaglechat.words.refusals import sentence_of
 from eaglechat.words.timeline import Entry, entries
 from tests.tui.scripted import ScriptedEngine
 from tests.tui.scripted_reports import pair_info
@@ -75,8 +74,8 @@ class Headless:
         self.given_back.append(text_of(question))
         self.beside.append(version_of)
 
-    def say(self, said: Said, severity: Severity = "information") -> None:
-        self.said.append(sentence_of(said))
+    def say(self, sentence: str, severity: Severity = "information") -> None:
+        self.said.append(sentence)
 
     # Driving
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.refusals import Misfit, misfit
+from eaglechat.chat.refusals import misfit
 from eaglechat.wire.stats import DrafterStats, of_the_draft
-from eaglechat.words.refusals import sentence_of
 from tests.chat.headless import Headless
 from tests.tui.scripted_reports import pair_info
 
@@ -26,9 +25,8 @@ def test_less_than_five_percent_of_a_hundred_rounds_is_said(
     said = misfit(DrafterStats(rounds, 3 * rounds, rounds + accepted, accepted), info)
     assert (said is not None) == is_said
     if said:
-        assert said == Misfit(accepted, rounds, (2, 15, 27))
-        assert f"{accepted} were accepted in {rounds} rounds" in sentence_of(said)
-        assert "(2, 15, 27)" in sentence_of(said)
+        assert f"{accepted} were accepted in {rounds} rounds" in said
+        assert "(2, 15, 27)" in said
 
 
 def test_what_n_grams_found_says_nothing_of_the_draft() -> None:

@@ -13,7 +13,6 @@ from eaglechat.chat.refusals import no_comparison
 from eaglechat.wire.capabilities import OWN_ENGINE, Capabilities
 from eaglechat.wire.protocol import AUTO, Set
 from eaglechat.words.numbers import numbers_of
-from eaglechat.words.refusals import sentence_of
 from eaglechat.words.wording import not_reported
 from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY, ScriptedEngine
@@ -159,7 +158,7 @@ def test_a_server_without_a_name_begins_a_sentence(chat: Headless) -> None:
     nameless = msgspec.structs.replace(hello, engine="this server", can=Capabilities())
     reason = no_comparison(nameless)
     assert reason is not None
-    assert sentence_of(reason).startswith("This server drafts the way it was started")
+    assert reason.startswith("This server drafts the way it was started")
     assert not_reported(nameless, "origins") == "not reported by this server"
 
 

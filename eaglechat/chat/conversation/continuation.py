@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
 from typing import Any
 
 import msgspec
 
 from eaglechat.chat.conversation.turns import Reply, TurnId, Turns
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.chat.refusals import EngineLimit, Limit
+from eaglechat.chat.refusals import no_continuation
 from eaglechat.wire.protocol import Hello, Message
 from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings
 from eaglechat.wire.stats import measured
@@ -17,36 +16,21 @@ from eaglechat.wire.stats import measured
 _OF_THE_PROMPT = ("system_prompt", "thinking")
 
 
-class CannotContinue(Enum):
-    """Why a reply cannot be continued."""
-
-    NO_REPLY = auto()
-    NOT_LAST = auto()
-    COMPLETE = auto()
-    OTHER_MODEL = auto()
-    TOKENS_UNKNOWN = auto()
-
-
-def cannot_continue(
-    turns: Turns, id: TurnId, terms: Terms, hello: Hello | None
-) -> CannotContinue | EngineLimit | None:
+def cannot_continue(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None) -> str | None:
     """Why a turn cannot be continued with these terms, or None if it can."""
     reply = turns.find(id)
     if not isinstance(reply, Reply):
-        return CannotContinue.NO_REPLY
-    end = reply.recording.end
-    reason: CannotContinue | EngineLimit | None = None
+        return "There is no reply to continue yet."
     if turns.is_followed(id):
-        reason = CannotContinue.NOT_LAST
-    elif end is not None and end.finish_reason is FinishReason.STOP:
-        reason = CannotContinue.COMPLETE
-    elif hello is not None and not (hello.can.own or hello.can.goes_on_from_text):
-        reason = EngineLimit(hello.engine, Limit.NO_CONTINUATION)
-    elif reply.recording.terms.target != terms.target:
-        reason = CannotContinue.OTHER_MODEL
-    elif not _from_text(hello) and not reply.recording.ids:
-        reason = CannotContinue.TOKENS_UNKNOWN
-    return reason
+        return "Only the last reply of a chat can be continued."
+    end = reply.recording.end
+    if end is not None and end.finish_reason is FinishReason.STOP:
+        return "The reply is complete: there is nothing to continue."
+    if reply.recording.terms.target != terms.target:
+        return "Another model wrote the reply: answer the question again instead."
+    if no_continuation(hello) is None and not _from_text(hello) and not reply.recording.ids:
+        return "The tokens of the reply are not known, so it cannot be continued."
+    return no_continuation(hello)
 
 
 def beginning_of(

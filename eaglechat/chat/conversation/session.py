@@ -14,7 +14,6 @@ from typing import Literal, Protocol
 import msgspec
 
 from eaglechat.chat import refusals
-from eaglechat.chat.compared import Result
 from eaglechat.chat.comparing import Asked
 from eaglechat.chat.controls import (
     N_DRAFT_MAX,
@@ -31,7 +30,6 @@ from eaglechat.chat.controls import (
     without,
 )
 from eaglechat.chat.conversation.continuation import (
-    CannotContinue,
     beginning_of,
     cannot_continue,
     changes,
@@ -44,7 +42,6 @@ from eaglechat.chat.headline import Headline, headline_of
 from eaglechat.chat.inspecting import recorded_terms
 from eaglechat.chat.recorder import begin, resume
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.chat.refusals import Remark
 from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.chat.store import ChatStore
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
@@ -82,23 +79,8 @@ class Opened:
     hello: protocol.Hello | None
 
 
-Said = (
-    Remark
-    | Result
-    | CannotContinue
-    | refusals.EngineLimit
-    | refusals.Deleted
-    | refusals.NoSibling
-    | refusals.ChainsOnly
-    | refusals.NoRole
-    | refusals.NotSaved
-    | refusals.Misfit
-    | refusals.NoDrafter
-    | str
-)
-"""What a session says. A text is an engine's own message."""
-
-News = Said | Opened | Died
+News = str | Opened | Died
+"""A sentence, an engine's own message, or what the timeline puts into words."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +114,7 @@ class View(Protocol):
         """An unanswered question was taken out of the chat. If it was another version of a
         question, `version_of` is one that remains."""
 
-    def say(self, said: Said, severity: Severity = "information") -> None:
+    def say(self, sentence: str, severity: Severity = "information") -> None:
         """Show something that is not part of the chat."""
 
 
@@ -218,7 +200,9 @@ class ChatSession:
         name = chat.role if saved else self._settings().generation.role
         found = find_role(self._roles_dir, name) if name else None
         if name and not isinstance(found, Role):
-            self._note(refusals.NoRole(name, found), "warning")
+            why = f"cannot be used: {found}" if found else "no longer exists"
+            said = f"The role “{name}” {why}. This chat continues without it."
+            self._note(said, "warning")
         self.choose_role(found if isinstance(found, Role) else None)
         if self.info is None:
             self._note(Opened(self.pair, None, self.hello), "warning")
@@ -226,10 +210,10 @@ class ChatSession:
             self._is_greeted = True
             pair = replace(self.pair, n_draft_max=self.controls.n_draft_max)
             self._note(Opened(pair, self.info, self.hello))
-            if self.controls.shape == "tree" and self.info.chains_only:
-                self._note(refusals.ChainsOnly(self.info.chains_only))
+            if self.controls.shape == "tree" and (no_trees := refusals.chains_only(self.info)):
+                self._note(no_trees)
         if self.recorder.is_copy:
-            self._note(Remark.IS_COPY, "warning")
+            self._note(refusals.IS_COPY, "warning")
         self._touch()
 
     def look(self) -> None:
@@ -336,9 +320,9 @@ class ChatSession:
         prompts = {LAST_QUESTION: self.turns.messages_to(last.id)} if last else {}
         return Asked(prompts, self.terms, plain_ms)
 
-    def compared(self, result: Result) -> None:
-        """Say what a comparison measured. It is no part of the chat, and not written to disk."""
-        self._note(result)
+    def compared(self, said: str) -> None:
+        """Say what a comparison found. It is no part of the chat, and not written to disk."""
+        self._note(said)
         self._touch()
 
     def stop(self) -> None:
@@ -392,7 +376,9 @@ class ChatSession:
         siblings = self.turns.siblings(id)
         place = siblings.index(id) + by
         if not 0 <= place < len(siblings):
-            self._view.say(refusals.NoSibling(len(siblings), by))
+            which = f"the {'newest' if by > 0 else 'oldest'} of {len(siblings)}"
+            only = "There is no other version of this turn yet."
+            self._view.say(only if len(siblings) == 1 else f"This is {which}.")
             return None
         self.choose(siblings[place])
         return siblings[place]
@@ -418,7 +404,9 @@ class ChatSession:
         self._deleted.append(gone.id)
         self.recorder.keep()
         self.notices = [n for n in self.notices if n.after is None or n.after in self.turns]
-        self._view.say(refusals.Deleted(before - len(self.turns)))
+        count = before - len(self.turns)
+        what = "1 turn" if count == 1 else f"{count:,} turns"
+        self._view.say(f"{what} deleted. {{chat.undo_delete}} restores it.")
         self._count_context()
         self._touch()
         return True
@@ -445,7 +433,7 @@ class ChatSession:
         if self._is_busy():
             return None
         if not self._deleted:
-            self._view.say(Remark.NOTHING_DELETED)
+            self._view.say(refusals.NOTHING_DELETED)
             return None
         id = self._deleted.pop()
         self.turns.restore(id)
@@ -574,7 +562,7 @@ class ChatSession:
     def loaded(self, info: protocol.PairInfo) -> None:
         """The pair was loaded again after the engine had died."""
         self.info, self.is_engine_gone = info, False
-        self._note(Remark.LOADED_AGAIN)
+        self._note(refusals.LOADED_AGAIN)
         self._touch()
 
     def _engine_changed(self, news: Lifecycle) -> None:
@@ -721,7 +709,7 @@ class ChatSession:
         if isinstance(gone, Question):
             self._note(shown(gone.parts), "question")
         if turn.recording.end is not None:
-            self._note(Remark.STOPPED_EMPTY)
+            self._note(refusals.STOPPED_EMPTY)
         self.notices += [replace(notice, after=self._last_id) for notice in moved]
         if not isinstance(gone, Question):
             return ()
@@ -732,7 +720,7 @@ class ChatSession:
 
     def _refuses(self) -> bool:
         if self.is_engine_gone:
-            self._view.say(Remark.ENGINE_GONE)
+            self._view.say(refusals.ENGINE_GONE)
             return True
         return self._is_busy()
 
@@ -740,12 +728,12 @@ class ChatSession:
         """Whether a turn was deleted meanwhile; tells the view."""
         if id in self.turns:
             return False
-        self._view.say(Remark.TURN_GONE)
+        self._view.say(refusals.TURN_GONE)
         return True
 
     def _is_busy(self) -> bool:
         if self.running is not None:
-            self._view.say(Remark.BUSY)
+            self._view.say(refusals.BUSY)
         return self.running is not None
 
     # Telling the view
@@ -759,7 +747,7 @@ class ChatSession:
         return self.turns.last.id if self.turns.last else None
 
     def _not_saved(self, file: Path, why: OSError) -> None:
-        self._view.say(refusals.NotSaved(file, why), "error")
+        self._view.say(refusals.not_saved(file, why), "error")
 
     def _touch(self) -> None:
         self.version += 1

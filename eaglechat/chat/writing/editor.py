@@ -8,35 +8,14 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from enum import Enum, auto
 from pathlib import Path
 
-WITHOUT_A_SETTING = ("nano", "vim", "vi")
+_WITHOUT_A_SETTING = ("nano", "vim", "vi")
 """The editors of which the first that is there is used if none is set."""
 
 
-class NotEdited(Enum):
-    """Why a text was not edited."""
-
-    NO_EDITOR = auto()
-    """None is set, and none of `WITHOUT_A_SETTING` is there."""
-    WRONG_COMMAND = auto()
-    """What is set cannot be split into words."""
-    UNUSABLE = auto()
-    FAILED = auto()
-    NOT_UTF8 = auto()
-    """What it saved is not text in UTF-8."""
-
-
 class EditorError(RuntimeError):
-    """There is no editor, or it failed. `command` is what was set, or what was started; `cause`
-    says why it cannot be read or used, in the words of `shlex` or the operating system."""
-
-    def __init__(
-        self, why: NotEdited, command: str = "", *, status: int = 0, cause: str = ""
-    ) -> None:
-        super().__init__(why.name, command)
-        self.why, self.command, self.status, self.cause = why, command, status, cause
+    """There is no editor, or it failed: a sentence that says why."""
 
 
 def editor_command(environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -45,15 +24,22 @@ def editor_command(environment: Mapping[str, str] = os.environ) -> list[str]:
     try:
         command = shlex.split(given)
     except ValueError as error:
-        raise EditorError(NotEdited.WRONG_COMMAND, given, cause=str(error)) from error
+        raise EditorError(
+            f"$VISUAL or $EDITOR is {given}, which cannot be read: {error}."
+        ) from error
     if command:
         return command
-    for name in WITHOUT_A_SETTING:
+    for name in _WITHOUT_A_SETTING:
         found = shutil.which(name, path=environment.get("PATH"))
         # On Windows one in the working directory comes first, which may be anybody's.
         if found is not None and Path(found).is_absolute():
             return [found]
-    raise EditorError(NotEdited.NO_EDITOR)
+    *others, last = _WITHOUT_A_SETTING
+    raise EditorError(
+        f"No editor is set, and {', '.join(others)} and {last} were not found. Set $VISUAL or "
+        "$EDITOR to the command of your editor, such as EDITOR='code --wait', and start eaglechat "
+        "again."
+    )
 
 
 def edited(command: list[str], text: str, name: str) -> str:
@@ -66,11 +52,11 @@ def edited(command: list[str], text: str, name: str) -> str:
             file.write_text(text, encoding="utf-8", errors="replace")
             status = subprocess.run([*command, str(file)], check=False).returncode
             if status != 0:
-                raise EditorError(NotEdited.FAILED, editor, status=status)
+                raise EditorError(f"{editor} exited with status {status}; nothing was changed.")
             written = file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
-            raise EditorError(NotEdited.NOT_UTF8, editor) from error
+            why = f"{editor} saved what is not text in UTF-8; nothing was changed."
+            raise EditorError(why) from error
         except OSError as error:
-            cause = error.strerror or str(error)
-            raise EditorError(NotEdited.UNUSABLE, editor, cause=cause) from error
+            raise EditorError(f"{editor} could not be used: {error.strerror or error}.") from error
     return written.removesuffix("\n")

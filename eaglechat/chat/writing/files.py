@@ -10,11 +10,11 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, auto
 from pathlib import Path
 
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.question import of_file, tokens_about
+from eaglechat.hub.units import format_bytes
 
 AT = "@"
 MOST_BYTES = 2**20
@@ -25,27 +25,8 @@ _GIT_WAIT_S = 2.0
 _TYPED = re.compile(r'(?:^|(?<=\s))@(?:"(?P<quoted>[^"]*)|(?P<plain>[^\s"]*))$')
 
 
-class CannotAttach(Enum):
-    """Why a file cannot be attached."""
-
-    NOT_A_FILE = auto()
-    TOO_LARGE = auto()
-    UNREADABLE = auto()
-    NOT_TEXT = auto()
-    NOT_UTF8 = auto()
-    TOO_LONG = auto()
-    """For the context."""
-
-
 class AttachError(ValueError):
-    """A file cannot be attached. `size` and `most` are in bytes if it is too large, and in tokens
-    if it is too long; `cause` is what the operating system says of an unreadable one."""
-
-    def __init__(
-        self, path: str, why: CannotAttach, *, size: int = 0, most: int = 0, cause: str = ""
-    ) -> None:
-        super().__init__(why.name, path)
-        self.path, self.why, self.size, self.most, self.cause = path, why, size, most, cause
+    """A file cannot be attached: a sentence that says why."""
 
 
 @dataclass(frozen=True)
@@ -150,25 +131,27 @@ def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
         place = _place(path, base)
         status = place.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise AttachError(path, CannotAttach.NOT_A_FILE)
+            raise AttachError(f"{path} is not a file.")
         if status.st_size > MOST_BYTES:
-            size = status.st_size
-            raise AttachError(path, CannotAttach.TOO_LARGE, size=size, most=MOST_BYTES)
+            raise AttachError(
+                f"{path} is too large: {format_bytes(status.st_size)}, and at most "
+                f"{format_bytes(MOST_BYTES)} can be attached."
+            )
         raw = place.read_bytes()
     except AttachError:
         raise
     except (OSError, RuntimeError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or str(error)
-        raise AttachError(path, CannotAttach.UNREADABLE, cause=cause) from error
+        why = getattr(error, "strerror", None) or error
+        raise AttachError(f"{path} cannot be read: {why}.") from error
     if b"\0" in raw:
-        raise AttachError(path, CannotAttach.NOT_TEXT)
+        raise AttachError(f"{path} is not a text file.")
     try:
         content = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise AttachError(path, CannotAttach.NOT_UTF8) from None
+        raise AttachError(f"{path} is not text in UTF-8.") from None
     tokens = tokens_about(content)
     if n_ctx and tokens > n_ctx:
-        raise AttachError(path, CannotAttach.TOO_LONG, size=tokens, most=n_ctx)
+        raise AttachError(f"{path} has about {tokens:,} tokens, and the context holds {n_ctx:,}.")
     return of_file(path, content)
 
 

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ else:
 
 NO_ROLE = "none"
 """The name that stands for no role."""
-MOST_BYTES = 200_000
-KEYS = {doc.key: doc for doc in describe() if doc.table == "generation" and doc.key != "role"}
+_MOST_BYTES = 200_000
+_KEYS = {doc.key: doc for doc in describe() if doc.table == "generation" and doc.key != "role"}
 
 TEMPLATE = '''description = ""
 system_prompt = """
@@ -51,31 +50,11 @@ class Role:
         return settings
 
 
-class WrongRole(Enum):
-    """What is wrong with the file of a role."""
-
-    TOO_LONG = auto()
-    UNREADABLE = auto()
-    NO_TEXT = auto()
-    UNKNOWN_KEY = auto()
-    WRONG_VALUE = auto()
-
-
-@dataclass(frozen=True)
-class RoleProblem:
-    """Why a role cannot be used. `cause` says why the file is unreadable, in the words of the
-    operating system or the TOML reader, or why a value is wrong, in those of its setting."""
-
-    file: Path
-    what: WrongRole
-    key: str = ""
-    cause: str = ""
-
-
-def load_roles(directory: Path) -> tuple[list[Role], list[RoleProblem]]:
-    """The roles of a directory, sorted by name, and the problems of the files that are skipped."""
+def load_roles(directory: Path) -> tuple[list[Role], list[str]]:
+    """The roles of a directory, sorted by name, and what is wrong with the files that are
+    skipped, without full stops."""
     roles: list[Role] = []
-    problems: list[RoleProblem] = []
+    problems: list[str] = []
     try:
         files = sorted(directory.glob("*.toml"))
     except OSError:
@@ -89,8 +68,9 @@ def load_roles(directory: Path) -> tuple[list[Role], list[RoleProblem]]:
     return roles, problems
 
 
-def find_role(directory: Path, name: str) -> Role | RoleProblem | None:
-    """The role of this name, or why it cannot be used; None if there is none."""
+def find_role(directory: Path, name: str) -> Role | str | None:
+    """The role of this name, or what is wrong with its file, without a full stop; None if there is
+    none."""
     file = directory / f"{name}.toml"
     if not is_name(name):
         return None
@@ -107,26 +87,25 @@ def is_name(name: str) -> bool:
     return bool(name) and not set(name) & set('/\\:*?"<>|') and name[0] != "."
 
 
-def read_role(file: Path) -> Role | RoleProblem:
-    """Read and check the file of a role."""
+def read_role(file: Path) -> Role | str:
+    """The role in a file, or what is wrong with the file, without a full stop."""
     try:
         with file.open("rb") as stream:
-            content = stream.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            return RoleProblem(file, WrongRole.TOO_LONG)
+            content = stream.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            return f"{file} is longer than {_MOST_BYTES:,} bytes"
         table = tomllib.loads(content.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        cause = getattr(error, "strerror", None) or str(error)
-        return RoleProblem(file, WrongRole.UNREADABLE, cause=cause)
+        return f"{file} cannot be read: {getattr(error, 'strerror', None) or error}"
     description = table.pop("description", "")
     if not isinstance(description, str):
-        return RoleProblem(file, WrongRole.NO_TEXT, "description")
+        return f"{file}: description must be text"
     values: dict[str, Any] = {}
     for key, value in table.items():
-        if key not in KEYS:
-            return RoleProblem(file, WrongRole.UNKNOWN_KEY, key)
+        if key not in _KEYS:
+            return f"{file}: {key} is no key of a role; there are {', '.join(_KEYS)}"
         try:
-            values[key] = check(KEYS[key], value)
+            values[key] = check(_KEYS[key], value)
         except WrongValueError as error:
-            return RoleProblem(file, WrongRole.WRONG_VALUE, key, str(error))
+            return f"{file}: {key} {error}"
     return Role(file.stem, " ".join(description.split()), values, file)

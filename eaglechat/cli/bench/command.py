@@ -48,7 +48,6 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.wire.stats import DrafterStats, of_the_draft
 from eaglechat.words.card import FEWEST_REPEATS, Measured, card, shipped_with, why_no_card, why_not
 from eaglechat.words.comparing import in_json, named, sentence
-from eaglechat.words.refusals import sentence_of
 from eaglechat.words.wording import plural
 
 T = TypeVar("T")
@@ -274,9 +273,9 @@ def _print(
     if info.speculation_off:
         print(f"\nNothing is drafted: {info.speculation_off}.")
     elif reason := no_comparison(hello):
-        print(f"\n{sentence_of(reason)}")
+        print(f"\n{reason}")
     elif warning := misfit(drafted, info):
-        print(f"\n{sentence_of(warning)}")
+        print(f"\n{warning}")
 
 
 def _write(

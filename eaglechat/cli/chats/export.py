@@ -12,7 +12,7 @@ from eaglechat.cli.chats.store import chat_store
 from eaglechat.cli.status import OK, CommandError
 from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import render, write
-from eaglechat.words import failures
+from eaglechat.words import wording
 
 _FORMATS = ("markdown", "json", "html")
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         chat = exported(store.read(name), with_reasoning=args.reasoning)
     except OSError as error:
-        raise CommandError(f"{args.chat} cannot be read: {failures.why(error)}") from error
+        raise CommandError(f"{args.chat} cannot be read: {wording.why(error)}") from error
     if args.output is None:
         sys.stdout.flush()
         with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stream:

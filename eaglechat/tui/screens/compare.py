@@ -35,7 +35,7 @@ from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import MUTED, Line
 from eaglechat.tui.widgets.tick_list import TickList
 from eaglechat.wire.protocol import AUTO, PLAINLY, Hello, PairInfo, Speculation
-from eaglechat.words import comparing, failures, wording
+from eaglechat.words import comparing, wording
 from eaglechat.words.bars import bar
 from eaglechat.words.card import Measured, card, shipped_with, why_no_card, why_not
 from eaglechat.words.gain import at_most, figure
@@ -126,7 +126,7 @@ class CompareScreen(EagleScreen[Speculation]):
             result.note(
                 speeds, self._session.pair, engine, "race" if self._is_of_question else "bench"
             )
-            self._session.compared(result)
+            self._session.compared(comparing.sentence(result))
         self.query_one(TitleBar).show(state="")
         self.refresh_bindings()
         self._draw()
@@ -214,7 +214,7 @@ class CompareScreen(EagleScreen[Speculation]):
         try:
             write_atomically(file, card(measured).encode())
         except OSError as error:
-            said = f"The card was not written: {failures.why(error)} ({file})."
+            said = f"The card was not written: {wording.why(error)} ({file})."
             yield partial(self.notify, said, severity="warning")
         else:
             yield partial(self.notify, f"The card is in {file}.")

@@ -13,7 +13,6 @@ from eaglechat.chat.writing.roles import NO_ROLE, is_name, load_roles
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.widgets.readouts import MUTED
-from eaglechat.words.failures import wrong_role
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class RolesScreen(ListDialog[RoleChoice]):
 
     def on_mount(self) -> None:
         self.words.value = self._typed
-        said = [f"{wrong_role(one)}; the role is skipped." for one in self._problems]
+        said = [f"{one}; the role is skipped." for one in self._problems]
         said.append(f"Type a new name to write a role; they are in {self._directory}.")
         self.say("\n".join(said))
         self._refresh_list()

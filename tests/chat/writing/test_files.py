@@ -20,7 +20,6 @@ from eaglechat.chat.writing.files import (
     read_part,
     typed_path,
 )
-from eaglechat.words.failures import cannot_attach
 
 
 @pytest.mark.parametrize(
@@ -95,12 +94,12 @@ def test_what_cannot_be_attached_is_said(
         (tmp_path / name).write_bytes(content)
     with pytest.raises(AttachError) as error:
         read_part(name, tmp_path, 8192)
-    assert why in cannot_attach(error.value)
+    assert why in str(error.value)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in the file system here")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(AttachError, match="NOT_A_FILE"):
+    with pytest.raises(AttachError, match="is not a file"):
         read_part("pipe", tmp_path, 0)
     assert list_directory("", tmp_path) == ()

@@ -30,10 +30,16 @@ from eaglechat.chat.controls import (
     turned,
 )
 from eaglechat.chat.conversation.continuation import cannot_continue
-from eaglechat.chat.conversation.session import ChatSession, Said, Severity
+from eaglechat.chat.conversation.session import ChatSession, Severity
 from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.refusals import ChainsOnly, Remark, cannot_answer_now, no_prompt, not_yet
+from eaglechat.chat.refusals import (
+    TURN_GONE,
+    cannot_answer_now,
+    chains_only,
+    no_prompt,
+    not_yet,
+)
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.search import parse
 from eaglechat.chat.writing.context_use import ContextUse, context_use
@@ -53,7 +59,6 @@ from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.chat.writing.roles import (
     NO_ROLE,
     TEMPLATE,
-    RoleProblem,
     find_role,
     load_roles,
 )
@@ -88,9 +93,8 @@ from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.neutral import neutralise
-from eaglechat.words import context, failures, speculation, wording
+from eaglechat.words import context, speculation, wording
 from eaglechat.words.numbers import numbers_of
-from eaglechat.words.refusals import sentence_of
 from eaglechat.words.replies import progress
 from eaglechat.words.timeline import Entry, entries, entries_of
 from eaglechat.words.turned import in_force, without_effect
@@ -264,8 +268,7 @@ class ChatScreen(PromptScreen[None]):
         else:
             self.prompt.replace_all(text)
 
-    def say(self, said: Said, severity: Severity = "information") -> None:
-        sentence = sentence_of(said)
+    def say(self, sentence: str, severity: Severity = "information") -> None:
         if severity == "error":
             sentence = wording.sentence(sentence)
         self.notify(with_keys(sentence), severity=severity)
@@ -895,8 +898,8 @@ class ChatScreen(PromptScreen[None]):
         if getattr(self.controls, control.name) != getattr(wanted, control.name):
             return  # The session has said why not.
         numbers = numbers_of(session)
-        if control is SHAPE and value != "chain" and session.info and session.info.chains_only:
-            self.say(ChainsOnly(session.info.chains_only))
+        if control is SHAPE and value != "chain" and (why := chains_only(session.info)):
+            self.say(why)
         elif control.name in numbers.without_effect:
             self.say(without_effect(control, only_ngrams=numbers.only_ngrams))
         elif not self._has_in_sight(control):
@@ -991,7 +994,7 @@ class ChatScreen(PromptScreen[None]):
         replies = (turn for turn in self.session.turns if isinstance(turn, Reply))
         reply = next((turn for turn in replies if turn.recording is recording), None)
         if reply is None:
-            self.say(Remark.TURN_GONE)
+            self.say(TURN_GONE)
             return None
         again = self.session.answer_recorded(reply.id)
         if again is not None:
@@ -1073,7 +1076,7 @@ class ChatScreen(PromptScreen[None]):
             try:
                 part = read_part(event.path, Path(), n_ctx)
             except AttachError as error:
-                part = failures.cannot_attach(error)
+                part = str(error)
             yield partial(self._attached, event, part)
 
         self.in_background(read)
@@ -1107,8 +1110,8 @@ class ChatScreen(PromptScreen[None]):
 
     def _take_role(self, name: str) -> None:
         role = None if name == NO_ROLE else find_role(self._roles_dir, name)
-        if isinstance(role, RoleProblem):
-            self.notify(f"{failures.wrong_role(role)}.", severity="warning")
+        if isinstance(role, str):
+            self.notify(f"{role}.", severity="warning")
         else:
             self.session.choose_role(role)
 
@@ -1148,9 +1151,9 @@ class ChatScreen(PromptScreen[None]):
                 try:
                     written = edited(command, text, name)
                 except EditorError as error:
-                    problem = failures.not_edited(error)
+                    problem = str(error)
         except EditorError as error:
-            problem = failures.not_edited(error)
+            problem = str(error)
         except SuspendNotSupported:
             problem = "There is no terminal here for an editor."
         if problem:

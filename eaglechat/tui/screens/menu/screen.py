@@ -499,9 +499,7 @@ class MenuScreen(EagleScreen[None]):
             try:
                 chat = self._services.chats.read(row.name)
             except OSError as error:
-                from eaglechat.words import failures
-
-                said = f"“{row.title}” cannot be read: {failures.why(error)}."
+                said = f"“{row.title}” cannot be read: {wording.why(error)}."
                 yield partial(self.notify, said, severity="error")
                 yield self._read_chats
             else:

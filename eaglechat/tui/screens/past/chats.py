@@ -23,7 +23,7 @@ from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED
-from eaglechat.words import failures, wording
+from eaglechat.words import wording
 
 LOOKS_PER_SECOND = 5
 ROWS_AT_ONCE = 100
@@ -102,7 +102,7 @@ class ChatsScreen(ListDialog[SavedChat]):
             try:
                 chat = self._store.read(row.name)
             except OSError as error:
-                yield partial(self._fail, f"“{row.title}” cannot be read: {failures.why(error)}.")
+                yield partial(self._fail, f"“{row.title}” cannot be read: {wording.why(error)}.")
             else:
                 if place is not None and place.turn in chat.turns:
                     chat.turns.choose(place.turn)
@@ -121,7 +121,7 @@ class ChatsScreen(ListDialog[SavedChat]):
                 change()
             except OSError as error:
                 advice = "; do it there" if isinstance(error, ChatInUseError) else ""
-                said = f"“{chat.title}” was not changed: {failures.why(error)}{advice}."
+                said = f"“{chat.title}” was not changed: {wording.why(error)}{advice}."
                 yield partial(self._fail, said)
             else:
                 yield partial(self._say_changed, sentence)
@@ -271,7 +271,7 @@ class ChatsScreen(ListDialog[SavedChat]):
             try:
                 name = self._store.restore()
             except OSError as error:
-                yield partial(self._fail, f"It cannot be restored: {failures.why(error)}.")
+                yield partial(self._fail, f"It cannot be restored: {wording.why(error)}.")
             else:
                 said = "Restored." if name else "There is no deleted chat to restore."
                 yield partial(self._say_changed, said)

@@ -22,7 +22,7 @@ from eaglechat.tui.services import clipboard
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
-from eaglechat.words import failures
+from eaglechat.words import wording
 
 
 class _Choice(NamedTuple):
@@ -88,7 +88,7 @@ class ExportScreen(ListDialog[None]):
             file = free_file(Path(folder).expanduser(), chat.title, choice.format)
             write(file, chat, choice.format)
         except (OSError, RuntimeError, ValueError) as error:
-            said = f"The chat was not exported: {failures.why(error)} ({folder})."
+            said = f"The chat was not exported: {wording.why(error)} ({folder})."
             yield partial(self._fail, f"{said} Try another folder, or the clipboard.")
         else:
             yield partial(self._say_written, file)

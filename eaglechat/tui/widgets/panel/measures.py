@@ -10,13 +10,12 @@ from textual.geometry import Size
 from textual.style import Style
 from textual.widget import Widget
 
-from eaglechat.chat.refusals import Off
+from eaglechat.chat.refusals import SWITCHED_OFF
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.widgets.panel import drawings
 from eaglechat.wire.protocol import AUTO
 from eaglechat.words import wording
 from eaglechat.words.numbers import Numbers
-from eaglechat.words.refusals import REASONS
 from eaglechat.words.statistics import of_whole_reply
 
 _WHY_ROWS, _STRIP_ROWS = 4, 2
@@ -125,7 +124,7 @@ def _said(numbers: Numbers) -> str:
     """What there is to say of drafting beside the numbers: that there is none, or only some; and
     what helps if it is slower."""
     if numbers.off:
-        return "Off" if numbers.off == REASONS[Off.SWITCHED_OFF] else f"Off: {numbers.off}."
+        return "Off" if numbers.off == SWITCHED_OFF else f"Off: {numbers.off}."
     if numbers.unreported:
         known = numbers.unreported
         if numbers.reply.is_of_whole_reply:
