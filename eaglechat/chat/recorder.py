@@ -1,7 +1,7 @@
 """Writes an open chat to the store while it goes on.
 
-Each call writes what the store does not have of the chat, in one transaction. What cannot be
-written is written by a later call.
+Whoever changes the chat calls `keep`, which writes what the store lacks of it, in one transaction.
+What cannot be written is written by a later call.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import datetime
 import json
 import sqlite3
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,11 @@ import msgspec
 
 from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.packing import encodable, pack
-from eaglechat.chat.saved_chat import ChatHeader, SavedChat, title_of
+from eaglechat.chat.recording import Recording
+from eaglechat.chat.saved_chat import SavedChat, name_at, title_of
 from eaglechat.chat.store import ChatStore, ReplyRecord, release, transaction
 from eaglechat.chat.writing.question import QuestionParts, shown
-from eaglechat.hub.local.pair import Pair
-from eaglechat.wire.records import Part
+from eaglechat.wire.records import Part, Round
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -37,54 +38,37 @@ _ROUNDS_OF_A_PIECE = 256
 """Rounds are packed by so many: while a reply is written, only the last piece is packed again."""
 
 
-def begin(store: ChatStore, pair: Pair, not_saved: NotSaved) -> ChatRecorder:
-    """The recorder of a new chat. The store gets it when there is something to keep."""
-    now = datetime.datetime.now().astimezone()
-    target, draft = pair.to_load
-    header = ChatHeader(
-        created=now.isoformat(timespec="seconds"),
-        pair=pair.name,
-        target=target,
-        draft=draft,
-        server=pair.server.url if pair.server else "",
-    )
-    return ChatRecorder(store, SavedChat(_name(now), header), not_saved)
-
-
-def resume(store: ChatStore, chat: SavedChat, not_saved: NotSaved) -> ChatRecorder:
-    """The recorder of a chat that was read; of a copy of it if another program has it open."""
-    recorder = ChatRecorder(store, chat, not_saved)
-    # An error is reported by the first call that writes.
-    with suppress(OSError):
-        recorder.claim()
-    return recorder
-
-
 class ChatRecorder:
     def __init__(self, store: ChatStore, chat: SavedChat, not_saved: NotSaved) -> None:
-        """`chat` is what is open; its turns may change meanwhile."""
+        """`chat` is what is open; it may change meanwhile. One that was read from the store is
+        opened for this program alone; if another program has it open, a copy is."""
         self._store, self._not_saved = store, not_saved
         self._db: sqlite3.Connection | None = None
         self._owner = uuid.uuid4().hex
         self._lock: FileLock | None = None
-        self._running: TurnId | None = None
         self._has_removed = False
+        self.running: Reply | None = None
+        """The reply that is being written."""
         self.is_copy = False
         """Another program has the chat open: this is a new one, with the same beginning."""
         self.is_behind = False
         """Some of the chat could not be written: leaving it now loses that."""
         self._take(chat)
+        if chat.revision:
+            # An error is reported by the first call that writes.
+            with suppress(OSError):
+                self._claim()
 
     def _take(self, chat: SavedChat) -> None:
         self.chat, self._typed = chat, chat.unsent
-        self._kept = chat.kept
-        """Turns that the store has."""
-        self.role = chat.role
-        """Role of the next question; written with it, or when the chat is left."""
-        # What a killed program was writing has no text yet.
-        replies = (turn for turn in chat.turns if isinstance(turn, Reply))
-        self._changed = {turn.id: 0 for turn in replies if turn.recording.end is None}
-        """Replies of which the store lacks something, and how many of their rounds it has."""
+        self._columns = _columns(chat, None) if chat.revision else None
+        """Of the chat's row, when the chat was read or written; None if it was never written."""
+        self._kept: dict[TurnId, Sequence[Round] | None] = dict.fromkeys(chat.kept)
+        """The turns that were read or written; of a reply that is not whole there, the rounds."""
+        for turn in chat.turns:
+            # What a killed program was writing has no text yet.
+            if turn.id in self._kept and isinstance(turn, Reply) and turn.recording.is_textless:
+                self._kept[turn.id] = ()
 
     @property
     def name(self) -> str:
@@ -94,37 +78,6 @@ class ChatRecorder:
     def reader(self) -> Callable[[], SavedChat]:
         """A function that reads the chat, in any thread. It raises OSError."""
         return (lambda: self.chat) if self.is_behind else partial(self._store.read, self.name)
-
-    # What happens in the chat
-
-    def asked(self) -> None:
-        """A question was asked; `began` writes it."""
-        self.chat.role, self.chat.unsent = self.role, ()
-
-    def began(self, reply: Reply) -> None:
-        """A reply begins, or goes on after it had been stopped."""
-        self._running, self._changed[reply.id] = reply.id, len(reply.recording.rounds)
-        self.keep()
-
-    def writing(self, reply: Reply) -> None:
-        """Write the rounds since the last call."""
-        if len(reply.recording.rounds) > self._changed.get(reply.id, 0):
-            self.keep()
-
-    def settled(self, reply: Reply) -> None:
-        """The rounds were replaced by final ones; `ended` writes them."""
-        self._changed[reply.id] = 0
-
-    def ended(self) -> None:
-        """The reply ended, or was cut off."""
-        self._running = None
-        self.keep()
-
-    def window(self, first_question: TurnId | None) -> None:
-        """The context begins with this question; None: with the first one."""
-        if first_question != self.chat.first_question:
-            self.chat.first_question = first_question
-            self.keep()
 
     def rename(self, title: str) -> None:
         """Give the chat a title; an empty one stands for its first question."""
@@ -136,29 +89,18 @@ class ChatRecorder:
         self.chat.pinned = pinned
         self.keep()
 
-    def typed(self, parts: QuestionParts) -> None:
-        """This is in the prompt; to be called about once a second. A long text is written once it
-        has not changed since the last call."""
-        if sum(len(part.text) for part in parts) <= _SHORT or parts == self._typed:
-            self.keep_unsent(parts)
-        self._typed = parts
-        if self.is_behind:
-            self.keep()
-
-    def keep_unsent(self, unsent: QuestionParts) -> None:
-        """This is in the prompt, or was given back to it."""
-        if unsent != self.chat.unsent:
+    def save(self, unsent: QuestionParts) -> None:
+        """`unsent` is in the prompt; to be called about once a second. A long text is written once
+        it has not changed since the last call."""
+        if sum(len(part.text) for part in unsent) <= _SHORT or unsent == self._typed:
             self.chat.unsent = unsent
-            self.keep()
+        self._typed = unsent
+        self.keep()
 
     def left(self, unsent: QuestionParts) -> None:
         """The chat was left with this in the prompt."""
-        if self.chat.turns and self.role != self.chat.role:
-            self.chat.role = self.role
-            self.keep()
-        self.keep_unsent(unsent)
-        if self.is_behind:
-            self.keep()
+        self.chat.unsent = unsent
+        self.keep()
         with suppress(OSError), self._store.translated():
             self._let_go()
         self._close()
@@ -174,31 +116,10 @@ class ChatRecorder:
             self._db.execute(frees, (self.name, self._owner))
         self._store.purge(self._db, words=self._has_removed)
 
-    # Writing
-
-    def claim(self) -> None:
-        """Open the chat for this program alone, as the store has it now. Raises OSError."""
-        with self._store.translated():
-            db = self._connection()
-            with transaction(db):
-                row = self._row(db)
-                if row is None or not self._is_free(row):
-                    self._become_copy()
-                    return
-                owns = "UPDATE chat SET owner = ? WHERE name = ?"
-                db.execute(owns, (self._held(), self.name))
-            if row["revision"] != self.chat.revision:
-                # Another program has written since the chat was read.
-                opened_at = self.chat.opened_at
-                self._take(self._store.read(self.name))
-                self.chat.opened_at = opened_at
-            if row["owner"]:
-                # It did not let go: it was killed, in the middle of a reply and before a purge.
-                self.keep()
-                self._store.purge(db, words=True)
-
     def keep(self) -> None:
         """Write what the store does not have."""
+        if not self._is_lacking():
+            return
         try:
             with self._store.translated():
                 db = self._connection()
@@ -215,12 +136,59 @@ class ChatRecorder:
         self.chat.revision += 1
         turns = self.chat.turns
         self._has_removed |= any(id not in turns for id in self._kept)
-        self._kept = frozenset(turn.id for turn in turns)
-        self._changed = {
-            turn.id: len(turn.recording.rounds)
-            for turn in turns.path[-1:]
-            if isinstance(turn, Reply) and turn.id == self._running
-        }
+        self._columns = _columns(self.chat, self.running)
+        self._kept = {turn.id: None for turn in turns}
+        if self.running is not None:
+            self._kept[self.running.id] = [*self.running.recording.rounds]
+
+    def _is_lacking(self) -> bool:
+        """Whether the store lacks some of the chat."""
+        turns, columns = self.chat.turns, _columns(self.chat, self.running)
+        if self._columns is None:
+            return self._is_listed(columns)
+        return (
+            self.is_behind
+            or self._columns != columns
+            or any(id not in turns for id in self._kept)
+            or any(map(self._lacks, turns))
+        )
+
+    def _is_listed(self, columns: dict[str, Any]) -> bool:
+        return bool(self.chat.turns or columns["title"] or columns["begins"])
+
+    def _lacks(self, turn: Turn) -> bool:
+        """Whether the store lacks the turn, or some of it."""
+        if turn.id not in self._kept:
+            return True
+        rounds = self._kept[turn.id]
+        if turn is not self.running:
+            return rounds is not None
+        return rounds is None or len(rounds) != len(self.running.recording.rounds)
+
+    # Who has it open
+
+    def _claim(self) -> None:
+        """Open the chat for this program alone, as the store has it now. Raises OSError."""
+        with self._store.translated():
+            db = self._connection()
+            with transaction(db):
+                row = self._row(db)
+                if row is None or not self._is_free(row):
+                    self._become_copy()
+                    return
+                owns = "UPDATE chat SET owner = ?, revision = revision + 1 WHERE name = ?"
+                db.execute(owns, (self._held(), self.name))
+            if row["revision"] == self.chat.revision:
+                self.chat.revision += 1
+            else:
+                # Another program has written since the chat was read.
+                opened_at = self.chat.opened_at
+                self._take(self._store.read(self.name))
+                self.chat.opened_at = opened_at
+            if row["owner"]:
+                # It did not let go: it was killed, in the middle of a reply and before a purge.
+                self.keep()
+                self._store.purge(db, words=True)
 
     def _row(self, db: sqlite3.Connection) -> sqlite3.Row | None:
         query = "SELECT owner, revision, deleted FROM chat WHERE name = ?"
@@ -233,8 +201,8 @@ class ChatRecorder:
         return row["deleted"] is None and (is_ours or not self._store.is_held(row["owner"]))
 
     def _become_copy(self) -> None:
-        self.chat.name = _name(datetime.datetime.now())
-        self.chat.revision, self._kept, self.is_copy = 0, frozenset(), True
+        self.chat.name = name_at(datetime.datetime.now())
+        self.chat.revision, self.is_copy = 0, True
 
     def _held(self) -> str:
         """The name by which other programs know that this one has the chat open."""
@@ -253,18 +221,27 @@ class ChatRecorder:
                 self._db.close()
             self._db = None
 
+    # Writing
+
     def _write(self, db: sqlite3.Connection) -> None:
         row = self._row(db)
+        if row is not None and not (row["revision"] == self.chat.revision and self._is_free(row)):
+            self._become_copy()
+            row = None
         if row is None:
             # It is new; or so is the file.
-            self.chat.revision, self._kept = 0, frozenset()
-        elif row["revision"] != self.chat.revision or not self._is_free(row):
-            self._become_copy()
-        columns = self._columns()
-        if not (self.chat.turns or columns["title"] or columns["begins"]):
+            self.chat.revision, self._kept = 0, {}
+        columns = _columns(self.chat, self.running)
+        if not self._is_listed(columns):
             # No list would show it: a program that is killed now must not leave it behind.
             db.execute("DELETE FROM chat WHERE name = ?", (self.name,))
             return
+        columns |= {
+            "name": self.name,
+            "used": self._store.clock(),
+            "owner": self._held(),
+            "revision": self.chat.revision + 1,
+        }
         if self.chat.revision:
             values = ", ".join(f"{column} = :{column}" for column in columns)
             db.execute(f"UPDATE chat SET {values} WHERE name = :name", columns)
@@ -272,69 +249,57 @@ class ChatRecorder:
             values = ", ".join(f":{column}" for column in columns)
             db.execute(f"INSERT INTO chat ({', '.join(columns)}) VALUES ({values})", columns)
         (key,) = db.execute("SELECT key FROM chat WHERE name = ?", (self.name,)).fetchone()
-        for id in self._kept - {turn.id for turn in self.chat.turns}:
-            db.execute("DELETE FROM turn WHERE chat = ? AND id = ?", (key, id))
-        for turn in self.chat.turns:
-            if turn.id not in self._kept:
-                self._add(db, key, turn)
-            elif turn.id in self._changed and isinstance(turn, Reply):
-                self._update(db, key, turn)
+        for id in self._kept:
+            if id not in self.chat.turns:
+                db.execute("DELETE FROM turn WHERE chat = ? AND id = ?", (key, id))
+        for turn in filter(self._lacks, self.chat.turns):
+            self._write_turn(db, key, turn)
 
-    def _columns(self) -> dict[str, Any]:
-        chat, path = self.chat, self.chat.turns.path
-        first = path[0].parts if path else chat.unsent
-        reply = path[-1] if path else None
-        is_unanswered = (
-            isinstance(reply, Reply)
-            and reply.id == self._running
-            and not (reply.recording.has_reasoning or reply.recording.is_answering)
-        )
-        return {
-            "name": chat.name,
-            "header": _json(chat.header),
-            "used": self._store.clock(),
-            "title": encodable(chat.title),
-            "begins": encodable(title_of(shown(first))),
-            "messages": len(path) - 2 * is_unanswered,
-            "pinned": chat.pinned,
-            "role": encodable(chat.role),
-            "unsent": _json(chat.unsent),
-            "first_question": chat.first_question,
-            "chosen": _json(chat.turns.chosen_siblings),
-            "owner": self._held(),
-            "revision": chat.revision + 1,
-        }
-
-    def _add(self, db: sqlite3.Connection, key: int, turn: Turn) -> None:
-        row: tuple[object, ...]
+    def _write_turn(self, db: sqlite3.Connection, chat: int, turn: Turn) -> None:
+        row: dict[str, object] = {"chat": chat, "id": turn.id, "parent": turn.parent}
         if isinstance(turn, Question):
             is_typed = [part.source for part in turn.parts] in ([], ["typed"])
-            row = (None, None if is_typed else _json(turn.parts), encodable(turn.text), "")
+            parts = None if is_typed else _json(turn.parts)
+            row |= {"reply": None, "parts": parts, "said": encodable(turn.text), "thought": ""}
         else:
-            row = (_json(_record(turn)), None, *self._texts(turn))
-        new = db.execute(
-            "INSERT INTO turn (chat, id, parent, reply, parts, said, thought) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (key, turn.id, turn.parent, *row),
-        ).lastrowid
-        if isinstance(turn, Reply):
-            _write_rounds(db, new, turn, 0)
-
-    def _update(self, db: sqlite3.Connection, chat: int, reply: Reply) -> None:
-        found = "SELECT key FROM turn WHERE chat = ? AND id = ?"
-        (key,) = db.execute(found, (chat, reply.id)).fetchone()
+            # The words of a reply are indexed once, when it has ended.
+            written = turn.recording.written if turn is not self.running else lambda _part: ""
+            row |= {
+                "reply": _json(_record(turn)),
+                "parts": None,
+                "said": encodable(written(Part.ANSWER)),
+                "thought": encodable(written(Part.REASONING)),
+            }
         db.execute(
-            "UPDATE turn SET reply = ?, said = ?, thought = ? WHERE key = ?",
-            (_json(_record(reply)), *self._texts(reply), key),
+            "INSERT INTO turn (chat, id, parent, reply, parts, said, thought) "
+            "VALUES (:chat, :id, :parent, :reply, :parts, :said, :thought) "
+            "ON CONFLICT (chat, id) DO UPDATE SET reply = :reply, said = :said, thought = :thought",
+            row,
         )
-        _write_rounds(db, key, reply, self._changed[reply.id])
+        if isinstance(turn, Reply):
+            found = "SELECT key FROM turn WHERE chat = :chat AND id = :id"
+            (key,) = db.execute(found, row).fetchone()
+            _write_rounds(db, key, turn.recording, self._kept.get(turn.id) or ())
 
-    def _texts(self, reply: Reply) -> tuple[str, str]:
-        """Answer and reasoning. The words of a reply are indexed once, when it has ended."""
-        if reply.id == self._running:
-            return "", ""
-        written = reply.recording.written
-        return encodable(written(Part.ANSWER)), encodable(written(Part.REASONING))
+
+def _columns(chat: SavedChat, running: Reply | None) -> dict[str, Any]:
+    """What the row of a chat says of it."""
+    path = chat.turns.path
+    first = path[0].parts if path else chat.unsent
+    is_unanswered = running is not None and not (
+        running.recording.has_reasoning or running.recording.is_answering
+    )
+    return {
+        "header": _json(chat.header),
+        "title": encodable(chat.title),
+        "begins": encodable(title_of(shown(first))),
+        "messages": len(path) - 2 * is_unanswered,
+        "pinned": chat.pinned,
+        "role": encodable(chat.role),
+        "unsent": _json(chat.unsent),
+        "first_question": chat.first_question,
+        "chosen": _json(chat.turns.chosen_siblings),
+    }
 
 
 def _record(reply: Reply) -> ReplyRecord:
@@ -349,23 +314,22 @@ def _record(reply: Reply) -> ReplyRecord:
     )
 
 
-def _write_rounds(db: sqlite3.Connection, key: int | None, reply: Reply, n_kept: int) -> None:
-    """Write the rounds of a reply behind the first `n_kept`, and those of the last piece again."""
-    recording = reply.recording
+def _write_rounds(
+    db: sqlite3.Connection, turn: int, recording: Recording, kept: Sequence[Round]
+) -> None:
+    """Write the rounds of a reply behind those that are kept, and those of the last piece again."""
     if recording.packed is not None:
         first, pieces = 0, [*enumerate(recording.packed.pieces)]
     else:
         rounds, size = recording.rounds, _ROUNDS_OF_A_PIECE
-        first = n_kept // size
+        # An engine may tell rounds again in another way.
+        told = takewhile(lambda both: both[0] is both[1], zip(kept, rounds, strict=False))
+        first = sum(1 for _ in told) // size
         starts = range(first * size, len(rounds), size)
         pieces = [(start // size, pack(rounds[start : start + size])) for start in starts]
-    db.execute("DELETE FROM rounds WHERE turn = ? AND place >= ?", (key, first))
-    rows = [(key, place, packed) for place, packed in pieces]
+    db.execute("DELETE FROM rounds WHERE turn = ? AND place >= ?", (turn, first))
+    rows = [(turn, place, packed) for place, packed in pieces]
     db.executemany("INSERT INTO rounds VALUES (?, ?, ?)", rows)
-
-
-def _name(now: datetime.datetime) -> str:
-    return f"{now:%Y-%m-%d_%H%M%S.%f}"
 
 
 def _json(value: object) -> str:

@@ -75,9 +75,13 @@ class PackedRounds:
     """Tokens in the context after the last round; 0 if unknown."""
     pieces: tuple[bytes, ...]
 
+    @property
+    def has_text(self) -> bool:
+        return bool(self.said or self.thought)
+
     def text(self, part: Part) -> str:
         """The text of one part of the reply."""
-        if not (self.said or self.thought):
+        if not self.has_text:
             return text_in(self.rounds(), part)
         return self.thought if part is Part.REASONING else self.said
 
@@ -180,6 +184,11 @@ class Recording:
     def is_answering(self) -> bool:
         """Whether the answer has begun."""
         return Part.ANSWER in self._written or bool(self.packed and self.text)
+
+    @property
+    def is_textless(self) -> bool:
+        """Whether only its rounds are known: the program that wrote it was killed."""
+        return self.end is None and self.packed is not None and not self.packed.has_text
 
     @property
     def stretch(self) -> Stretch:

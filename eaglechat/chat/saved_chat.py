@@ -1,13 +1,15 @@
-"""A chat as the store keeps it."""
+"""A chat: what is open, and what the store keeps."""
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, field
 
 import msgspec
 
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId, Turns
 from eaglechat.chat.writing.question import QuestionParts
+from eaglechat.hub.local.pair import Pair
 
 _LONGEST_TITLE = 160
 
@@ -38,17 +40,18 @@ class SavedChat:
     header: ChatHeader
     turns: Turns = field(default_factory=Turns)
     unsent: QuestionParts = ()
-    """What was in the prompt when the chat was left."""
+    """What is in the prompt, or was when the chat was left."""
     first_question: TurnId | None = None
     """The oldest question in the context; None if no turn has left it."""
     role: str = ""
+    """Of the next questions; empty for none."""
     title: str = ""
     """The user's title; if empty, the first question is the title."""
     pinned: bool = False
     opened_at: Passage | None = None
     """Where to open it; None: at its end."""
     kept: frozenset[TurnId] = frozenset()
-    """Turns that the store has."""
+    """Turns that the store had when the chat was read."""
     revision: int = 0
     """Grows whenever the store's chat changes; 0 if the store never had it."""
 
@@ -61,6 +64,25 @@ class SavedChat:
                 question = turns.delete(turn.id)
                 if was_chosen and isinstance(question, Question):
                     self.unsent = self.unsent or question.parts
+
+
+def new_chat(pair: Pair) -> SavedChat:
+    """A chat that begins now. The store gets it when there is something to keep."""
+    now = datetime.datetime.now().astimezone()
+    target, draft = pair.to_load
+    header = ChatHeader(
+        created=now.isoformat(timespec="seconds"),
+        pair=pair.name,
+        target=target,
+        draft=draft,
+        server=pair.server.url if pair.server else "",
+    )
+    return SavedChat(name_at(now), header)
+
+
+def name_at(now: datetime.datetime) -> str:
+    """The name of a chat that begins now."""
+    return f"{now:%Y-%m-%d_%H%M%S.%f}"
 
 
 def title_of(text: str) -> str:

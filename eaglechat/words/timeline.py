@@ -59,7 +59,7 @@ def entries(session: ChatSession) -> Iterator[Entry]:
     """All entries of the chat."""
     yield from _notices(session, None)
     for turn in session.turns.path:
-        if turn.id == session.first_question and turn.parent is not None:
+        if turn.id == session.chat.first_question and turn.parent is not None:
             yield Entry(f"window {turn.id}", "window")
         if isinstance(turn, Question):
             place = _place(session, turn)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from eaglechat.chat.conversation.turns import Reply
-from eaglechat.chat.recorder import ChatRecorder, begin, resume
+from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.saved_chat import SavedChat, new_chat
 from eaglechat.chat.store import ChatStore
 from eaglechat.hub.local.pair import Pair
 from tests.chat.headless import Headless, store_in
@@ -61,13 +61,13 @@ def killed(recorder: ChatRecorder) -> None:
 
 
 def fresh(store: ChatStore, complaints: Complaints | None = None) -> ChatRecorder:
-    return begin(store, PAIR, complaints if complaints is not None else Complaints())
+    return resumed(store, new_chat(PAIR), complaints)
 
 
 def resumed(
     store: ChatStore, chat: SavedChat, complaints: Complaints | None = None
 ) -> ChatRecorder:
-    return resume(store, chat, complaints if complaints is not None else Complaints())
+    return ChatRecorder(store, chat, complaints if complaints is not None else Complaints())
 
 
 def write_chat(store: ChatStore, *said: str) -> str:

@@ -228,12 +228,13 @@ def test_a_reply_that_is_settled_without_a_round_is_kept(store: ChatStore) -> No
     recorder = fresh(store)
     turns = recorder.chat.turns
     reply = turns.answer(turns.ask([TurnPart("why?")]).id, Recording(Terms()))
-    recorder.asked()
-    recorder.began(reply)
+    recorder.running = reply
+    recorder.keep()
     reply.recording.settle(())
-    recorder.settled(reply)
+    recorder.keep()
     reply.recording.finish(end_of(0, 0.0), None)
-    recorder.ended()
+    recorder.running = None
+    recorder.keep()
     recorder.left(())
     (saved,) = store.saved()
     (kept,) = [turn for turn in saved.turns if isinstance(turn, Reply)]
@@ -318,7 +319,7 @@ def test_what_another_program_wrote_since_the_chat_was_read_is_there(
     other.session.leave("typed")
     chat = Headless(tmp_path, read)
     assert chat.texts[::2] == ["first", "second"]
-    assert chat.session.unsent[0].text == "typed"
+    assert chat.session.chat.unsent[0].text == "typed"
     chat.ask("third")
     chat.session.leave("")
     assert [t.text for t in store.read(name).turns.path][::2] == ["first", "second", "third"]

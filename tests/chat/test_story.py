@@ -273,7 +273,7 @@ class Story:
         name = self.random.choice([*self.models])
         self.leave("")
         self.begin(name)
-        assert "".join(part.text for part in self.chat.session.unsent) == self.model.unsent
+        assert "".join(part.text for part in self.chat.session.chat.unsent) == self.model.unsent
 
     def kill(self) -> None:
         rounds = self.random.randint(0, 2)

@@ -40,9 +40,9 @@ from eaglechat.chat.conversation.continuation import (
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId, Turns
 from eaglechat.chat.headline import Headline, headline_of
 from eaglechat.chat.inspecting import recorded_terms
-from eaglechat.chat.recorder import begin, resume
+from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.saved_chat import SavedChat, new_chat
 from eaglechat.chat.store import ChatStore
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
 from eaglechat.chat.writing.roles import Role, find_role
@@ -179,17 +179,8 @@ class ChatSession:
 
     def open(self, saved: SavedChat | None = None) -> None:
         """Begin a new chat, or resume a saved one. The chat before must have been left."""
-        if saved is None:
-            self.recorder = begin(self._store, self.pair, self._not_saved)
-        else:
-            self.recorder = resume(self._store, saved, self._not_saved)
+        self.recorder = ChatRecorder(self._store, saved or new_chat(self.pair), self._not_saved)
         """Writes the chat to disk; renames and pins it."""
-        chat = self.recorder.chat
-        self.turns: Turns = chat.turns
-        self.first_question = chat.first_question
-        """The oldest question in the context; None if no turn has left it."""
-        self.unsent = chat.unsent
-        """What was in the prompt when the chat was left."""
         self.running: Running | None = None
         self.is_stopping = False
         self._deleted: list[TurnId] = []
@@ -197,7 +188,7 @@ class ChatSession:
         self.notices: list[Notice] = []
         """Oldest first. They are not written to disk."""
         self._count_context()
-        name = chat.role if saved else self._settings().generation.role
+        name = self.chat.role if saved else self._settings().generation.role
         found = find_role(self._roles_dir, name) if name else None
         if name and not isinstance(found, Role):
             why = f"cannot be used: {found}" if found else "no longer exists"
@@ -215,6 +206,15 @@ class ChatSession:
         if self.recorder.is_copy:
             self._note(refusals.IS_COPY, "warning")
         self._touch()
+
+    @property
+    def chat(self) -> SavedChat:
+        """The open chat."""
+        return self.recorder.chat
+
+    @property
+    def turns(self) -> Turns:
+        return self.chat.turns
 
     def look(self) -> None:
         """The view draws the session now: it is told of the next change."""
@@ -236,9 +236,7 @@ class ChatSession:
 
     def save(self, written: str | QuestionParts) -> None:
         """Write to disk what is new; to be called once a second. `written` is in the prompt."""
-        if self.running is not None:
-            self.recorder.writing(self.running.turn)
-        self.recorder.typed(parts_of(written))
+        self.recorder.save(parts_of(written))
 
     # Asking
 
@@ -247,9 +245,8 @@ class ChatSession:
         now, and tell the view why."""
         if self._refuses():
             return False
-        question = self.turns.ask(composed(parts_of(written)))
-        self.recorder.asked()
-        self._answer(question)
+        self.chat.unsent = ()
+        self._answer(self.turns.ask(composed(parts_of(written))))
         return True
 
     def answer_again(self, id: TurnId) -> bool:
@@ -268,7 +265,7 @@ class ChatSession:
             return None
         reply = self.turns.reply(id)
         again = self.turns.answer(reply.parent, Recording(recorded_terms(reply.recording)))
-        self._request(again, reply.parent)
+        self._send(Running(again, reply.parent), again.recording.terms)
         return again.recording
 
     def continue_reply(self, id: TurnId) -> bool:
@@ -292,7 +289,6 @@ class ChatSession:
         terms = terms_to_continue(recording.terms, self.terms)
         recording.changed |= changes(recording.terms, terms)
         recording.end = None
-        self.recorder.began(reply)
         self._send(running, terms, *begun)
         return True
 
@@ -300,9 +296,8 @@ class ChatSession:
         """Ask another version of an earlier question."""
         if self._refuses() or self._is_gone(id):
             return False
-        question = self.turns.edit(id, composed(parts_of(written)))
-        self.recorder.asked()
-        self._answer(question)
+        self.chat.unsent = ()
+        self._answer(self.turns.edit(id, composed(parts_of(written))))
         return True
 
     def to_compare(self) -> Asked | None:
@@ -488,7 +483,7 @@ class ChatSession:
     def choose_role(self, role: Role | None) -> None:
         """Ask the next questions in this role."""
         before, self.role = self.settings, role
-        self.recorder.role = role.name if role else ""
+        self.chat.role = role.name if role else ""
         self.change_controls(
             follow_settings(self.controls, before, self.settings, self.recommended)
         )
@@ -584,7 +579,7 @@ class ChatSession:
 
     def _answer(self, question: Question, *, is_again: bool = False) -> None:
         terms = seeded_anew(self.terms) if is_again else self.terms
-        self._request(self.turns.answer(question.id, Recording(terms)), question.id)
+        self._send(Running(self.turns.answer(question.id, Recording(terms)), question.id), terms)
 
     @property
     def terms(self) -> Terms:
@@ -592,10 +587,6 @@ class ChatSession:
         terms = terms_of(self.settings, self.controls, self.pair, self.recommended, self.reasoning)
         name = self.hello.engine if self.hello is not None else ""
         return msgspec.structs.replace(terms, engine="" if name == "eaglechat" else name)
-
-    def _request(self, turn: Reply, question: TurnId) -> None:
-        self.recorder.began(turn)
-        self._send(Running(turn, question), turn.recording.terms)
 
     def _send(
         self,
@@ -605,7 +596,8 @@ class ChatSession:
         more: Sequence[protocol.Message] = (),
     ) -> None:
         self.is_stopping = False
-        self.running = running
+        self.running, self.recorder.running = running, running.turn
+        self.recorder.keep()
         running.request_id = self._engine.request(
             terms.to_chat((*self.turns.messages_to(running.question), *more), begun),
             lambda event: self._heard(running, event),
@@ -620,10 +612,8 @@ class ChatSession:
             case protocol.RoundDone():
                 self._add_round(turn, running.in_place(event.round))
             case protocol.Settled():
-                self.recorder.writing(turn)
                 rounds = [running.in_place(round_) for round_ in event.rounds]
                 turn.recording.settle(rounds, running.n_before)
-                self.recorder.settled(turn)
                 self._count_context()
                 self._touch()
             case protocol.WindowMoved():
@@ -666,8 +656,8 @@ class ChatSession:
     def _move_window(self, running: Running, first_turn: int) -> None:
         path = self.turns.path_to(running.question)
         questions = [turn.id for turn in path if isinstance(turn, Question)]
-        self.first_question = questions[first_turn] if first_turn else None
-        self.recorder.window(self.first_question)
+        self.chat.first_question = questions[first_turn] if first_turn else None
+        self.recorder.keep()
         self.version += 1
 
     # The end of a reply
@@ -676,15 +666,15 @@ class ChatSession:
         """The running request has ended: keep what it wrote, or take it back if that is nothing.
         Return the question that is given back."""
         assert self.running is not None
-        running, self.running, self.is_stopping = self.running, None, False
-        turn = running.turn
+        running, turn = self.running, self.running.turn
+        self.running, self.recorder.running, self.is_stopping = None, None, False
         if turn.recording.end is None and len(turn.recording.rounds) == running.n_before:
             turn.recording.end = running.before
         self.version += 1
         end = turn.recording.end
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
         if was_answered or turn.recording.text or turn.recording.reasoning:
-            self.recorder.ended()
+            self.recorder.keep()
             self._note_speeds(turn)
             self._judge_draft(turn.recording.rounds[running.n_before :])
             return ()
@@ -714,7 +704,8 @@ class ChatSession:
         if not isinstance(gone, Question):
             return ()
         others = self.turns.beside(gone)
-        self.recorder.keep_unsent(gone.parts)
+        self.chat.unsent = gone.parts
+        self.recorder.keep()
         self._view.give_back(gone.parts, others[-1] if others else None)
         return gone.parts
 

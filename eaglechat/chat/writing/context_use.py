@@ -76,11 +76,11 @@ def context_use(
 
 def _turns(session: ChatSession, path: Sequence[Turn]) -> tuple[TurnLength, ...]:
     found: list[TurnLength] = []
-    is_in, before = session.first_question is None, 0
+    is_in, before = session.chat.first_question is None, 0
     for place, turn in enumerate(path):
         if not isinstance(turn, Question):
             continue
-        is_in = is_in or turn.id == session.first_question
+        is_in = is_in or turn.id == session.chat.first_question
         reply = path[place + 1] if place + 1 < len(path) else None
         after = _n_past(reply)
         text = turn.text + (reply.text if reply is not None else "")

@@ -243,12 +243,12 @@ def test_turns_that_left_the_context_are_marked_and_come_back(chat: Headless) ->
     for question in ("one", "two", "three"):
         chat.ask(question)
     marked = chat.session.turns.path[2]
-    assert chat.session.first_question == marked.id
+    assert chat.session.chat.first_question == marked.id
     assert [entry.kind for entry in chat.entries[2:5]] == ["reply", "window", "question"]
     again = reopened(chat)
-    assert again.session.first_question == marked.id
+    assert again.session.chat.first_question == marked.id
     again.ask("four")
-    assert again.session.first_question is None
+    assert again.session.chat.first_question is None
 
 
 def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
@@ -260,7 +260,7 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     chat.finish()
     before, numbers = chat.entries[1:], numbers_of(chat.session)
     again = reopened(chat, "half a thought")
-    assert again.session.unsent[0].text == "half a thought"
+    assert again.session.chat.unsent[0].text == "half a thought"
     for was, now in zip(before, again.entries, strict=True):
         assert (was.kind, was.text, was.note) == (now.kind, now.text, now.note)
         if was.recording:
@@ -279,7 +279,7 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
 def test_a_question_without_an_answer_outlives_leaving(chat: Headless) -> None:
     chat.engine.budget = 0
     chat.session.ask("why?")
-    assert reopened(chat).session.unsent[0].text == "why?"
+    assert reopened(chat).session.chat.unsent[0].text == "why?"
 
 
 def test_what_was_given_back_is_unsent_in_the_file(chat: Headless) -> None:

@@ -387,8 +387,8 @@ class ChatScreen(PromptScreen[None]):
         for turn in self.session.turns.path:
             if isinstance(turn, Question):
                 self.prompt.remember(slash.escaped(self.prompt.marks.text(turn.parts)))
-        if self.session.unsent:
-            self.prompt.replace_all(self.prompt.marks.text(self.session.unsent))
+        if self.session.chat.unsent:
+            self.prompt.replace_all(self.prompt.marks.text(self.session.chat.unsent))
         self._draw()
 
     def leave(self, *, keep_prompt: bool = False) -> None:
