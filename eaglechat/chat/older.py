@@ -228,7 +228,8 @@ class _Reader:
                 if not isinstance(turns.find(parent), Question):
                     self._ask((), parent, parent)
                 reply = _Reply(Recording(self._terms))
-                turns.answer(parent, reply.recording, line.id)
+                turns.add(Reply(line.id, parent, reply.recording))
+                turns.choose(line.id)
                 self._replies[line.id] = reply
             case "rounds" | "goes_on" | "end":
                 if line.of in self._replies:
@@ -263,7 +264,8 @@ class _Reader:
         if parent is not None and not isinstance(self._turns.find(parent), Reply):
             last = self._turns.last_reply
             parent = last.id if last else None
-        self._turns.add_question(parts, parent, id)
+        self._turns.add(Question(id, parent, tuple(parts)))
+        self._turns.choose(id)
         self._chat.unsent = ()
 
     def finished(self) -> SavedChat:

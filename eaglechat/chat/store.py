@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eaglechat.chat.conversation.turns import TurnError, TurnId
+from eaglechat.chat.conversation.turns import Question, Reply, TurnError, TurnId
 from eaglechat.chat.packing import encodable
 from eaglechat.chat.recording import PackedRounds, Recording, Terms, TurnPart
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat, title_of
@@ -518,12 +518,12 @@ def _chat(db: sqlite3.Connection, row: sqlite3.Row) -> SavedChat:
         # One that does not fit the tree is left out: the file was changed by something else.
         with suppress(TurnError):
             if turn["reply"] is not None:
-                chat.turns.answer(turn["parent"], _recording(db, turn), turn["id"])
+                chat.turns.add(Reply(turn["id"], turn["parent"], _recording(db, turn)))
                 continue
             parts = typed(turn["said"])
             if turn["parts"] is not None:
                 parts = msgspec.json.decode(turn["parts"], type=tuple[TurnPart, ...])
-            chat.turns.add_question(parts, turn["parent"], turn["id"])
+            chat.turns.add(Question(turn["id"], turn["parent"], parts))
     chat.turns.choose_siblings(msgspec.json.decode(row["chosen"], type=list[int]))
     chat.give_back_unanswered()
     return chat

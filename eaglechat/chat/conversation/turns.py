@@ -91,12 +91,8 @@ class Turns:
         self._used: set[TurnId] = set()
         """Deleted ids are among them: a branch can be restored."""
         self._next_id: TurnId = 1
-        self._path: list[Turn] = []
-        """The beginning of the path, as far as it was asked for; the rest is followed on demand."""
-        self._places: dict[TurnId, int] = {}
-        """Index in `_path` of each turn in it."""
-        self.version = 0
-        """Grows when turns are added or deleted, and when another sibling is chosen."""
+        self._path: tuple[Turn, ...] | None = None
+        """The path, once it was asked for since the last change."""
 
     def __contains__(self, id: object) -> bool:
         return id in self._turns
@@ -111,17 +107,21 @@ class Turns:
     @property
     def path(self) -> tuple[Turn, ...]:
         """The chosen turns, from the first question to the last turn."""
-        return tuple(self._walked())
+        if self._path is None:
+            walked: list[Turn] = []
+            while (id := self._chosen.get(walked[-1].id if walked else None)) is not None:
+                walked.append(self._turns[id])
+            self._path = tuple(walked)
+        return self._path
 
     @property
     def last(self) -> Turn | None:
-        path = self._walked()
-        return path[-1] if path else None
+        return self.path[-1] if self.path else None
 
     @property
     def last_reply(self) -> Reply | None:
         """The last reply on the path, finished or not."""
-        return next((turn for turn in reversed(self._walked()) if isinstance(turn, Reply)), None)
+        return next((turn for turn in reversed(self.path) if isinstance(turn, Reply)), None)
 
     def question(self, id: TurnId) -> Question:
         return self._get(id, Question)
@@ -135,8 +135,7 @@ class Turns:
 
     def is_chosen(self, id: TurnId) -> bool:
         """Whether the turn is on the path."""
-        self._walked()
-        return id in self._places
+        return any(turn.id == id for turn in self.path)
 
     def is_followed(self, id: TurnId) -> bool:
         """Whether any turn has this one as its parent."""
@@ -176,50 +175,53 @@ class Turns:
         for id in ids:
             if id in self._turns:
                 self._chosen[self._turns[id].parent] = id
-        self._cut_path(None)
-        self.version += 1
+        self._path = None
 
     # Growing
 
-    def ask(self, parts: Sequence[TurnPart], id: TurnId | None = None) -> Question:
+    def ask(self, parts: Sequence[TurnPart]) -> Question:
         """Add a question at the end of the path. Raises TurnError if that is a question."""
         last = self.last
         if isinstance(last, Question):
             raise TurnError(last.id)
-        return self.add_question(parts, last.id if last else None, id)
+        return self.add(Question(self._next_id, last.id if last else None, tuple(parts)))
 
     def edit(self, id: TurnId, parts: Sequence[TurnPart]) -> Question:
-        """Add another version of a question."""
-        return self.add_question(parts, self.question(id).parent)
+        """Add another version of a question, and choose it."""
+        edited = self.add(Question(self._next_id, self.question(id).parent, tuple(parts)))
+        self.choose(edited.id)
+        return edited
 
-    def add_question(
-        self, parts: Sequence[TurnPart], parent: TurnId | None, id: TurnId | None = None
-    ) -> Question:
-        """Add a question after the reply `parent`, or a first question, and choose it."""
-        if parent is not None:
-            self.reply(parent)
-        return self._add(Question(self._new_id(id), parent, tuple(parts)))
+    def answer(self, question: TurnId, recording: Recording) -> Reply:
+        """Add a reply to a question, and choose it."""
+        reply = self.add(Reply(self._next_id, question, recording))
+        self.choose(reply.id)
+        return reply
 
-    def answer(self, question: TurnId, recording: Recording, id: TurnId | None = None) -> Reply:
-        """Add a reply to a question and choose it."""
-        self.question(question)
-        return self._add(Reply(self._new_id(id), question, recording))
+    def add(self, turn: SomeTurn) -> SomeTurn:
+        """Add a turn behind its parent, and choose it among its siblings. Raises TurnError if the
+        parent is missing or no turn that it can follow, or if its id was used."""
+        if isinstance(turn, Reply):
+            self.question(turn.parent)
+        elif turn.parent is not None:
+            self.reply(turn.parent)
+        if turn.id in self._used:
+            raise TurnError(turn.id)
+        self._used.add(turn.id)
+        self._next_id = max(self._next_id, turn.id + 1)
+        self._turns[turn.id] = turn
+        self._children.setdefault(turn.parent, []).append(turn.id)
+        self._chosen[turn.parent] = turn.id
+        self._path = None
+        return turn
 
     # Choosing and deleting
 
     def choose(self, id: TurnId) -> None:
         """Choose this turn and the turns above it."""
-        turn: Turn | None = self._turn(id)
-        climbed: list[Turn] = []
-        while turn is not None and turn.id not in self._places:
-            climbed.append(turn)
-            turn = None if turn.parent is None else self._turns[turn.parent]
-        if climbed:
-            self._cut_path(climbed[-1].parent)
-        for turn in reversed(climbed):
+        for turn in self.path_to(id):
             self._chosen[turn.parent] = turn.id
-            self._follow(turn)
-        self.version += 1
+        self._path = None
 
     def delete(self, id: TurnId) -> Turn:
         """Delete a turn with all that follows it; return the root of what was deleted.
@@ -245,8 +247,7 @@ class Turns:
             del self._chosen[turn.parent]
             if siblings:
                 self._chosen[turn.parent] = siblings[max(index - 1, 0)]
-            self._cut_path(turn.parent)
-        self.version += 1
+        self._path = None
         return turn
 
     def restore(self, id: TurnId) -> Turn:
@@ -265,23 +266,8 @@ class Turns:
         self._children[root.parent].insert(branch.index, id)
         if branch.was_chosen or root.parent not in self._chosen:
             self._chosen[root.parent] = id
-            self._cut_path(root.parent)
-        self.version += 1
+        self._path = None
         return root
-
-    def _add(self, turn: SomeTurn) -> SomeTurn:
-        self._turns[turn.id] = turn
-        self._children.setdefault(turn.parent, []).append(turn.id)
-        self.choose(turn.id)
-        return turn
-
-    def _new_id(self, wanted: TurnId | None) -> TurnId:
-        id = self._next_id if wanted is None else wanted
-        if id in self._used:
-            raise TurnError(id)
-        self._used.add(id)
-        self._next_id = max(self._next_id, id + 1)
-        return id
 
     def _turn(self, id: TurnId) -> Turn:
         if id not in self._turns:
@@ -293,20 +279,3 @@ class Turns:
         if not isinstance(found, kind):
             raise TurnError(id)
         return found
-
-    def _cut_path(self, parent: TurnId | None) -> None:
-        """Forget the path behind this turn (all of it for None): another one follows now."""
-        end = 0 if parent is None else self._places.get(parent, len(self._path)) + 1
-        for turn in self._path[end:]:
-            del self._places[turn.id]
-        del self._path[end:]
-
-    def _follow(self, turn: Turn) -> None:
-        self._places[turn.id] = len(self._path)
-        self._path.append(turn)
-
-    def _walked(self) -> list[Turn]:
-        """The whole path."""
-        while (id := self._chosen.get(self._path[-1].id if self._path else None)) is not None:
-            self._follow(self._turns[id])
-        return self._path

@@ -111,9 +111,9 @@ def test_what_comes_back_to_a_place_that_is_empty_meanwhile_is_chosen() -> None:
 
 def test_ids_are_not_used_twice_and_may_be_given() -> None:
     turns = Turns()
-    turns.ask(said("one"), id=7)
+    turns.add(Question(7, None, ()))
     with pytest.raises(TurnError, match="7"):
-        turns.add_question(said("x"), None, id=7)
+        turns.add(Question(7, None, ()))
     turns.delete(7)
     assert turns.ask(said("one")).id == 8
 
