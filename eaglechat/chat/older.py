@@ -13,9 +13,11 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from types import SimpleNamespace
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -27,16 +29,12 @@ from eaglechat.chat.saved_chat import ChatHeader, SavedChat
 from eaglechat.chat.store import ChatStore, transaction
 from eaglechat.chat.writing.question import typed
 from eaglechat.wire.records import (
-    AutoDraft,
     AutoReason,
-    DraftToken,
-    Likely,
     Origin,
     Part,
     ReplyEnd,
     Round,
     RoundTimings,
-    Token,
     text_in,
 )
 from eaglechat.wire.stats import SpeculationStats
@@ -183,11 +181,11 @@ def chat_in(name: str, raw: bytes) -> SavedChat:
     if header.version != _VERSION:
         raise ValueError(f"its format is version {header.version}")
     reader = _Reader(name, header)
-    for line in map(_decoded, others):
-        if line is not None:
-            with suppress(TurnError):
-                reader.take(line)
-    return reader.finished()
+    for line in filter(None, map(_decoded, others)):
+        with suppress(TurnError):
+            reader.take(line)
+    reader.chat.give_back_unanswered()
+    return reader.chat
 
 
 def _decoded(raw: bytes) -> _Line | None:
@@ -203,37 +201,26 @@ class _Reader:
     lost, raises TurnError."""
 
     def __init__(self, name: str, header: _Line) -> None:
-        self._chat = SavedChat(
-            name,
-            ChatHeader(
-                created=header.created,
-                pair=header.pair,
-                target=header.target,
-                draft=header.draft,
-                server=header.server,
-            ),
+        pair, target, draft = header.pair, header.target, header.draft
+        about = ChatHeader(
+            created=header.created, pair=pair, target=target, draft=draft, server=header.server
         )
-        self._turns = self._chat.turns
-        self._terms = Terms(pair=header.pair, target=header.target, draft=header.draft)
-        self._replies: dict[TurnId, _Reply] = {}
-        """Deleted ones too."""
+        self.chat = SavedChat(name, about)
+        self._turns = self.chat.turns
+        self._terms = Terms(pair=pair, target=target, draft=draft)
+        self._recordings: dict[TurnId, Recording] = {}
+        """Of deleted replies too."""
 
     def take(self, line: _Line) -> None:
-        turns = self._turns
+        turns, chat = self._turns, self.chat
         match line.type:
             case "question":
                 self._ask(line.parts, line.parent, line.id)
             case "reply":
-                parent = line.parent or 0
-                if not isinstance(turns.find(parent), Question):
-                    self._ask((), parent, parent)
-                reply = _Reply(Recording(self._terms))
-                turns.add(Reply(line.id, parent, reply.recording))
-                turns.choose(line.id)
-                self._replies[line.id] = reply
+                self._answer(line.parent or 0, line.id)
             case "rounds" | "goes_on" | "end":
-                if line.of in self._replies:
-                    self._replies[line.of].take(line)
+                if line.of in self._recordings:
+                    _take_of_reply(self._recordings[line.of], line)
             case "chosen":
                 turns.choose(line.turn)
             case "deleted":
@@ -242,140 +229,74 @@ class _Reader:
                 turns.restore(line.turn)
             case "terms":
                 self._terms = line.terms
-            case _:
-                self._take_about_chat(line)
-
-    def _take_about_chat(self, line: _Line) -> None:
-        chat = self._chat
-        match line.type:
             case "window":
                 chat.first_question = line.question
             case "unsent":
                 chat.unsent = line.parts or typed(line.text)
-            case "role":
-                chat.role = line.role
-            case "title":
-                chat.title = line.title
-            case "pinned":
-                chat.pinned = line.pinned
+            case "role" | "title" | "pinned":
+                setattr(chat, line.type, getattr(line, line.type))
 
-    def _ask(self, parts: Sequence[TurnPart], parent: TurnId | None, id: TurnId) -> None:
+    def _ask(self, parts: tuple[TurnPart, ...], parent: TurnId | None, id: TurnId) -> None:
         """Add a question; after the last reply if its parent was lost."""
         if parent is not None and not isinstance(self._turns.find(parent), Reply):
             last = self._turns.last_reply
             parent = last.id if last else None
-        self._turns.add(Question(id, parent, tuple(parts)))
+        self._turns.add(Question(id, parent, parts))
         self._turns.choose(id)
-        self._chat.unsent = ()
+        self.chat.unsent = ()
 
-    def finished(self) -> SavedChat:
-        for reply in self._replies.values():
-            for round_ in reply.rounds:
-                reply.recording.add(round_)
-        self._chat.give_back_unanswered()
-        return self._chat
+    def _answer(self, question: TurnId, id: TurnId) -> None:
+        if not isinstance(self._turns.find(question), Question):
+            self._ask((), question, question)
+        recording = Recording(self._terms)
+        self._turns.add(Reply(id, question, recording))
+        self._turns.choose(id)
+        self._recordings[id] = recording
 
 
-@dataclass
-class _Reply:
-    """A reply as far as its lines were read."""
-
-    recording: Recording
-    answer: str = ""
-    reasoning: str = ""
-    rounds: list[Round] = field(default_factory=list)
-
-    def take(self, line: _Line) -> None:
-        if line.type == "goes_on":
-            self.recording.end = None
-        elif line.type == "rounds":
-            self.answer += line.text
-            self.reasoning += line.reasoning
-            self.rounds += _unpacked(line.data, line.text, line.reasoning)
-        else:
-            if line.settled:
-                self.rounds = _unpacked(line.settled, self.answer, self.reasoning)
-            self.recording.changed.update(line.changed)
-            self.recording.speculation_stopped = line.speculation_stopped
-            if line.end is not None:
-                self.recording.finish(line.end, line.stats)
+def _take_of_reply(recording: Recording, line: _Line) -> None:
+    if line.type == "goes_on":
+        recording.end = None
+    elif line.type == "rounds":
+        for round_ in _unpacked(line.data, line.text, line.reasoning):
+            recording.add(round_)
+    else:
+        if line.settled:
+            texts = recording.written(Part.ANSWER), recording.written(Part.REASONING)
+            recording.settle(_unpacked(line.settled, *texts))
+        recording.changed.update(line.changed)
+        recording.speculation_stopped = line.speculation_stopped
+        if line.end is not None:
+            recording.finish(line.end, line.stats)
 
 
 # The rounds in a line: compressed columns of numbers, in base64
 
 
-_ORIGINS = tuple(Origin)
-_REASONS = {reason.value: reason for reason in AutoReason}
-_PARTS = (Part.ANSWER, Part.REASONING, None)
-_TIMES = tuple(field.name for field in fields(RoundTimings) if field.name != "total_ms")
-_TIME_STEPS = 100
-_PROBABILITY_STEPS = 250
-_LIKELY_STEPS = 10_000
+_ORIGINS = tuple(origin.value for origin in Origin)
+_REASONS = {reason.value for reason in AutoReason}
+_PARTS = (Part.ANSWER.value, Part.REASONING.value, None)
+_TIMES = {field.name for field in fields(RoundTimings) if field.name != "total_ms"}
+_TIME_STEPS, _PROBABILITY_STEPS, _LIKELY_STEPS = 100, 250, 10_000
 _RAW_DEFLATE = -15
-_UNREPORTED = -1
-_UNREPORTED_PROBABILITY = 255
-
-
-class _Columns(msgspec.Struct, array_like=True, kw_only=True):
-    """Columns over rounds, over emitted tokens or over drafted tokens.
-
-    New columns come last and have a default, so that older files can be read.
-    """
-
-    first: int
-    n_past: int
-    moved: list[int]
-    """n_past minus that of the round before and the emitted tokens; not 0 if turns left the
-    context."""
-    n_draft_max: list[int]
-    n_tokens: list[int]
-    n_drafted: list[int]
-    n_tested: list[int]
-    n_accepted: list[int]
-    times: list[int | None]
-    """All fields of RoundTimings but the total, of the first round, then of the second, and so
-    on."""
-    other_times: list[int]
-    """The total of each round minus these."""
-    ids: list[int]
-    lengths: list[int]
-    origins: list[int]
-    draft_ids: list[int | None]
-    """None: the same as the token emitted at this position of the round; -1: not reported."""
-    draft_lengths: list[int | None]
-    """None: the text of the token emitted at this position; -1: not reported."""
-    draft_text: str
-    probabilities: bytes
-    auto: list[tuple[str, int, int] | None]
-    """Reason, milliseconds lost against plain decoding, and milliseconds that may be lost."""
-    expected: list[float]
-    plain_error: float
-    parents: list[int]
-    """Of drafted tokens, minus the parents of a chain: all 0 if the draft is a chain."""
-    drafters: list[str]
-    """Names; the empty one stands for the target."""
-    drafted_by: list[int]
-    emitted_by: list[int]
-    parts: list[int]
-    """Of emitted tokens, as index in `_PARTS`."""
-    markers: str
-    """The text of tokens that are in no part of the reply."""
-    given: list[tuple[int, tuple[int, ...]]]
-    """Index of the round, and the ids of `Round.given`."""
-    likely: list[tuple[int, list[list[tuple[int, str, int, int]]]]] = []
-    """Index of the round, and for each of its tokens the likeliest candidates: id, text,
-    probability and chance."""
-    unused: list[int] = []
-    """Keeps the place of a column that older files have."""
-    trees: list[int] = []
-    """Indices of the rounds for which auto chose a tree."""
-    names_of_times: tuple[str, ...] = ("draft_ms", "verify_ms", "process_ms", "sample_ms")
-    """The fields of `RoundTimings` that `times` has; unknown ones are skipped."""
-    plain_checks: list[int] = []
-    """Indices of the rounds that were plain to measure plain decoding."""
-
-
-_decoder_of_columns = msgspec.msgpack.Decoder(_Columns)
+_UNREPORTED, _UNREPORTED_PROBABILITY = -1, 255
+_COLUMNS = (
+    "first", "n_past", "moved", "n_draft_max", "n_tokens", "n_drafted", "n_tested", "n_accepted",
+    "times", "other_times", "ids", "lengths", "origins", "draft_ids", "draft_lengths",
+    "draft_text", "probabilities", "auto", "expected", "plain_error", "parents", "drafters",
+    "drafted_by", "emitted_by", "parts", "markers", "given",
+)  # fmt: skip
+"""Over rounds, over emitted tokens (from `ids`) or over drafted tokens (from `draft_ids`, and
+`parents` and `drafted_by`). `moved` is `n_past` minus that of the round before and the emitted
+tokens; a text is cut into the tokens' `lengths`; `draft_ids` and `draft_lengths` are None where the
+token is the one emitted at this place of the round; `parents` are minus those of a chain; `auto`
+has the reason, and the milliseconds that were lost and that may be."""
+_LATER_COLUMNS = {
+    "likely": (), "unused": (), "trees": (),
+    "names_of_times": ("draft_ms", "verify_ms", "process_ms", "sample_ms"), "plain_checks": (),
+}  # fmt: skip
+"""Those that files may lack, with what then holds. All but `names_of_times` begin with, or are,
+indices of rounds."""
 
 
 def _unpacked(data: str, answer: str, reasoning: str) -> list[Round]:
@@ -383,123 +304,122 @@ def _unpacked(data: str, answer: str, reasoning: str) -> list[Round]:
     known."""
     try:
         inflated = zlib.decompress(base64.b64decode(data, validate=True), wbits=_RAW_DEFLATE)
-        columns = _decoder_of_columns.decode(inflated)
-        rounds = [*_rounds(columns, (answer, reasoning, columns.markers))]
+        values = msgspec.msgpack.decode(inflated)
+        known = dict(zip((*_COLUMNS, *_LATER_COLUMNS), values, strict=False))
+        columns = SimpleNamespace(**{**dict.fromkeys(_COLUMNS), **_LATER_COLUMNS, **known})
+        rounds = msgspec.convert([*_records(columns, answer, reasoning)], list[Round])
         is_whole = all(
             text_in(rounds, part) == text
-            for part, text in zip(Part, (reasoning, answer), strict=True)
+            for part, text in ((Part.REASONING, reasoning), (Part.ANSWER, answer))
         )
     except (ValueError, zlib.error, StopIteration, IndexError, RuntimeError, TypeError):
         is_whole = False
     return rounds if is_whole else [text_alone(answer, reasoning)]
 
 
-def _rounds(columns: _Columns, texts: tuple[str, str, str]) -> Iterator[Round]:
-    """`texts` are in the order of `_PARTS`."""
-    written = [
-        _cut(text, [n for n, p in zip(columns.lengths, columns.parts, strict=True) if p == part])
-        for part, text in enumerate(texts)
-    ]
+def _records(columns: Any, answer: str, reasoning: str) -> Iterator[dict[str, Any]]:
+    """The rounds, each as the fields of a `Round`."""
+    tokens, drafts = _tokens(columns, answer, reasoning), _drafts(columns)
     given, likely = dict(columns.given), dict(columns.likely)
-    lengths = [length for length in columns.draft_lengths if length is not None and length >= 0]
-    guesses = _cut(columns.draft_text, lengths)
-    first_token = first_drafted = 0
-    n_past = columns.n_past
+    n_past, names = columns.n_past, columns.names_of_times
     for index, n_tokens in enumerate(columns.n_tokens):
-        n_drafted = columns.n_drafted[index]
-        tokens = tuple(
-            Token(
-                id=None if columns.ids[place] == _UNREPORTED else columns.ids[place],
-                text=next(written[columns.parts[place]]),
-                origin=_ORIGINS[columns.origins[place]],
-                drafter=columns.drafters[columns.emitted_by[place]] or None,
-                part=_PARTS[columns.parts[place]],
-            )
-            for place in range(first_token, first_token + n_tokens)
-        )
-        if index:
-            n_past += columns.moved[index - 1] + n_tokens
-        yield Round(
-            index=columns.first + index,
-            n_draft_max=columns.n_draft_max[index],
-            drafted=tuple(
-                _drafted(columns, first_drafted + place, place, tokens, guesses)
-                for place in range(n_drafted)
-            ),
-            n_tested=columns.n_tested[index],
-            n_accepted=columns.n_accepted[index],
-            tokens=tokens,
-            n_past=n_past,
-            timings=_timings(columns, index),
-            auto=_auto(columns, index),
-            given=given.get(index, ()),
-            likely=tuple(
-                tuple(
-                    Likely(id, text, probability / _LIKELY_STEPS, chance / _LIKELY_STEPS)
+        emitted = [*islice(tokens, n_tokens)]
+        n_past += columns.moved[index - 1] + n_tokens if index else 0
+        drafted = [*islice(drafts, columns.n_drafted[index])]
+        for place, draft in enumerate(drafted):
+            draft["parent"] += place - 1
+            for field in ("id", "text"):
+                if draft[field] is _AS_EMITTED:
+                    draft[field] = emitted[place][field]
+        steps = columns.times[len(names) * index : len(names) * (index + 1)]
+        times = {
+            name: None if step is None else step / _TIME_STEPS
+            for name, step in zip(names, steps, strict=True)
+        }
+        total = sum(step or 0 for step in steps) + columns.other_times[index]
+        yield {
+            "index": columns.first + index,
+            "n_draft_max": columns.n_draft_max[index],
+            "drafted": drafted,
+            "n_tested": columns.n_tested[index],
+            "n_accepted": columns.n_accepted[index],
+            "tokens": emitted,
+            "n_past": n_past,
+            "timings": {**dict.fromkeys(_TIMES), **times, "total_ms": total / _TIME_STEPS},
+            "auto": _auto(columns, index),
+            "given": given.get(index, ()),
+            "likely": [
+                [
+                    {
+                        "id": id,
+                        "text": text,
+                        "probability": probability / _LIKELY_STEPS,
+                        "chance": chance / _LIKELY_STEPS,
+                    }
                     for id, text, probability, chance in place
-                )
+                ]
                 for place in likely.get(index, ())
-            ),
-            is_plain_check=index in columns.plain_checks,
-        )
-        first_token += n_tokens
-        first_drafted += n_drafted
+            ],
+            "is_plain_check": index in columns.plain_checks,
+        }
 
 
-def _drafted(
-    columns: _Columns, index: int, place: int, emitted: Sequence[Token], guesses: Iterator[str]
-) -> DraftToken:
-    """The drafted token at position `place` of a round that emitted these tokens."""
-    id: int | None = columns.draft_ids[index]
-    text: str | None = None
-    length, probability = columns.draft_lengths[index], columns.probabilities[index]
-    if length is None:
-        text = emitted[place].text
-    elif length != _UNREPORTED:
-        text = next(guesses)
-    return DraftToken(
-        id=emitted[place].id if id is None else None if id == _UNREPORTED else id,
-        text=text,
-        probability=None
-        if probability == _UNREPORTED_PROBABILITY
-        else probability / _PROBABILITY_STEPS,
-        parent=columns.parents[index] + place - 1,
-        drafter=columns.drafters[columns.drafted_by[index]],
-    )
+def _tokens(columns: Any, answer: str, reasoning: str) -> Iterator[dict[str, Any]]:
+    """All emitted tokens."""
+    ends = [0, 0, 0]
+    texts = answer, reasoning, columns.markers
+    about = zip(
+        columns.ids, columns.lengths, columns.origins, columns.emitted_by, columns.parts,
+        strict=True,
+    )  # fmt: skip
+    for id, length, origin, by, part in about:
+        start = ends[part]
+        ends[part] = start + length
+        yield {
+            "id": None if id == _UNREPORTED else id,
+            "text": texts[part][start : ends[part]],
+            "origin": _ORIGINS[origin],
+            "drafter": columns.drafters[by] or None,
+            "part": _PARTS[part],
+        }
 
 
-def _timings(columns: _Columns, index: int) -> RoundTimings:
-    names = columns.names_of_times
-    steps = columns.times[len(names) * index : len(names) * (index + 1)]
-    times = {
-        name: None if n is None else n / _TIME_STEPS
-        for name, n in zip(names, steps, strict=True)
-        if name in _TIMES
-    }
-    total = (sum(n or 0 for n in steps) + columns.other_times[index]) / _TIME_STEPS
-    return RoundTimings(**times, total_ms=total)
+_AS_EMITTED = object()
 
 
-def _auto(columns: _Columns, index: int) -> AutoDraft | None:
-    cells = columns.auto[index]
-    reason = _REASONS.get(cells[0]) if cells else None
-    if cells is None or reason is None:
-        return None
-    is_last = index == len(columns.auto) - 1
-    return AutoDraft(
-        n=columns.n_draft_max[index],
-        reason=reason,
-        tokens_per_second=tuple(columns.expected) if is_last else (),
-        plain_error=columns.plain_error if is_last else 0.0,
-        lost_ms=cells[1],
-        allowed_ms=cells[2],
-        shape="tree" if index in columns.trees else "chain",
-    )
-
-
-def _cut(text: str, lengths: Sequence[int]) -> Iterator[str]:
-    """Cut a text into pieces of these lengths."""
+def _drafts(columns: Any) -> Iterator[dict[str, Any]]:
+    """All drafted tokens, with `_AS_EMITTED` for what the emitted token at their place has."""
     end = 0
-    for length in lengths:
-        start, end = end, end + length
-        yield text[start:end]
+    about = zip(
+        columns.draft_ids, columns.draft_lengths, columns.probabilities, columns.parents,
+        columns.drafted_by, strict=True,
+    )  # fmt: skip
+    for id, length, probability, parent, by in about:
+        text = _AS_EMITTED if length is None else None
+        if length is not None and length != _UNREPORTED:
+            text, end = columns.draft_text[end : end + length], end + length
+        is_known = probability != _UNREPORTED_PROBABILITY
+        yield {
+            "id": _AS_EMITTED if id is None else None if id == _UNREPORTED else id,
+            "text": text,
+            "probability": probability / _PROBABILITY_STEPS if is_known else None,
+            "parent": parent,
+            "drafter": columns.drafters[by],
+        }
+
+
+def _auto(columns: Any, index: int) -> dict[str, Any] | None:
+    cells = columns.auto[index]
+    if cells is None or cells[0] not in _REASONS:
+        return None
+    # Only the last round of a line has what was expected of each length.
+    is_last = index == len(columns.auto) - 1
+    return {
+        "n": columns.n_draft_max[index],
+        "reason": cells[0],
+        "tokens_per_second": columns.expected if is_last else (),
+        "plain_error": columns.plain_error if is_last else 0.0,
+        "lost_ms": cells[1],
+        "allowed_ms": cells[2],
+        "shape": "tree" if index in columns.trees else "chain",
+    }
