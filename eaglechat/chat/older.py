@@ -312,7 +312,7 @@ def _unpacked(data: str, answer: str, reasoning: str) -> list[Round]:
             text_in(rounds, part) == text
             for part, text in ((Part.REASONING, reasoning), (Part.ANSWER, answer))
         )
-    except (ValueError, zlib.error, StopIteration, IndexError, RuntimeError, TypeError):
+    except (ValueError, zlib.error, LookupError, TypeError):
         is_whole = False
     return rounds if is_whole else [text_alone(answer, reasoning)]
 
