@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from eaglechat.chat.packing import unpack
 from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
-from eaglechat.wire.records import Origin, Part, ReplyEnd, Round, RoundTimings, Token, text_in
+from eaglechat.wire.records import (
+    FinishReason,
+    Origin,
+    Part,
+    ReplyEnd,
+    ReplyTimings,
+    Round,
+    RoundTimings,
+    Token,
+    text_in,
+)
 from eaglechat.wire.stats import (
     ROLLING_ROUNDS,
     Measured,
@@ -116,6 +126,10 @@ class Recording:
         """None while it is written, and if it was cut off by a crash."""
         self.is_settled = False
         """Its rounds were replaced by final ones."""
+        self.n_before = 0
+        """Its rounds when it was continued last; 0 if it never was."""
+        self._ended: tuple[ReplyEnd | None, SpeculationStats | None] = None, None
+        """Its end and the engine's statistics at that time."""
         self.packed = packed
         """Its rounds, until they are first read."""
         self._rounds: list[Round] = []
@@ -124,26 +138,49 @@ class Recording:
         self._parts, self._written = PartsFold(), set[Part]()
         self._stretch = Stretch()
 
+    def go_on(self) -> None:
+        """It is continued behind its last token: the rounds, their indices and the end that come
+        now are of the rest."""
+        self._ended, self.n_before = (self.end, self._stats), len(self.rounds)
+        self.end = self._stats = None
+
+    def stand_still(self) -> None:
+        """Nothing more comes. If nothing came since it was continued, it is as it was before."""
+        if self.end is None and len(self.rounds) == self.n_before:
+            self.end, self._stats = self._ended
+
     def add(self, round_: Round) -> None:
         """Add the next round."""
+        if self.n_before:
+            round_ = replace(round_, index=self.n_before + round_.index)
+        self._append(round_)
+
+    def _append(self, round_: Round) -> None:
         self._rounds.append(round_)
         self._counted = self._counted.plus(round_)
         self._parts.add(round_)
         self._stretch.add(round_)
         self._written |= {token.part for token in round_.tokens if token.part and token.text}
 
-    def settle(self, rounds: Iterable[Round], n_before: int = 0) -> None:
-        """Replace all rounds but the first `n_before` by these."""
+    def settle(self, rounds: Iterable[Round]) -> None:
+        """Replace the rounds since it began, or was continued, by these."""
         self.is_settled = True
-        before = self.rounds[:n_before]
+        before = self.rounds[: self.n_before]
         self._rounds, self._counted = [], SpeculationStats()
         self._parts, self._written, self._stretch = PartsFold(), set(), Stretch()
-        for round_ in (*before, *rounds):
+        for round_ in before:
+            self._append(round_)
+        for round_ in rounds:
             self.add(round_)
 
     def finish(self, end: ReplyEnd, stats: SpeculationStats | None) -> None:
         """Set the end and the engine's statistics of all rounds; None: count them from the
         rounds."""
+        if self.n_before:
+            end, stats = (
+                _joined(self._ended[0] or _cut_off(self.rounds[: self.n_before]), end),
+                None,
+            )
         self.end, self._stats = end, stats
 
     @property
@@ -152,7 +189,7 @@ class Recording:
         if self.packed is not None:
             packed, self.packed = self.packed, None
             for round_ in packed.rounds():
-                self.add(round_)
+                self._append(round_)
         return self._rounds
 
     @property
@@ -242,3 +279,24 @@ class Recording:
     def speculated(self) -> bool:
         """Whether at least one draft was verified."""
         return self.stats.verify_steps > 0
+
+
+def _joined(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:
+    """The end of a reply that was continued: tokens and times are sums."""
+    timings: dict[str, Any] = {
+        name: _sum(getattr(before.timings, name), getattr(after.timings, name))
+        for name in ReplyTimings.__dataclass_fields__
+    }
+    return replace(after, tokens=before.tokens + after.tokens, timings=ReplyTimings(**timings))
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    """None if one of them is not reported. Counts stay integers."""
+    return None if one is None or other is None else one + other
+
+
+def _cut_off(rounds: Sequence[Round]) -> ReplyEnd:
+    """The end of a reply that was cut off after these rounds."""
+    so_far = measured(rounds)
+    assert so_far.timings is not None
+    return ReplyEnd(FinishReason.CANCELLED, 0, so_far.tokens, "", so_far.timings)

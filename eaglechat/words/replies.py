@@ -33,7 +33,8 @@ ENDINGS = {
 
 def progress(running: Running) -> str:
     """What the engine is doing for the request in progress."""
-    if len(running.turn.recording.rounds) > running.n_before:
+    recording = running.turn.recording
+    if len(recording.rounds) > recording.n_before:
         return "writing…"
     return before_writing(running.loading, running.prefill)
 

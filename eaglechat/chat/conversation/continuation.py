@@ -1,8 +1,6 @@
-"""Continuing a stopped reply: whether it can be done, what to request, and the joined numbers."""
+"""Continuing a stopped reply: whether it can be done, and what to request."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import msgspec
 
@@ -10,8 +8,7 @@ from eaglechat.chat.conversation.turns import Reply, TurnId, Turns
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.refusals import no_continuation
 from eaglechat.wire.protocol import Hello, Message
-from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings
-from eaglechat.wire.stats import measured
+from eaglechat.wire.records import FinishReason
 
 _OF_THE_PROMPT = ("system_prompt", "thinking")
 
@@ -63,33 +60,3 @@ def changes(begun: Terms, now: Terms) -> set[str]:
         for name in one.__struct_fields__
         if name != "seed" and getattr(one, name) != getattr(other, name)
     }
-
-
-def end_so_far(recording: Recording) -> ReplyEnd:
-    """The end of a recording; counted from its rounds if it was cut off."""
-    if recording.end is not None:
-        return recording.end
-    so_far = measured(recording.rounds)
-    assert so_far.timings is not None
-    return ReplyEnd(FinishReason.CANCELLED, 0, so_far.tokens, "", so_far.timings)
-
-
-def joined(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:
-    """The end of a continued reply: tokens and times are sums."""
-    timings: dict[str, Any] = {
-        name: _sum(getattr(before.timings, name), getattr(after.timings, name))
-        for name in ReplyTimings.__dataclass_fields__
-    }
-    return ReplyEnd(
-        finish_reason=after.finish_reason,
-        seed=after.seed,
-        tokens=before.tokens + after.tokens,
-        tail=after.tail,
-        timings=ReplyTimings(**timings),
-        tail_part=after.tail_part,
-    )
-
-
-def _sum(one: float | None, other: float | None) -> float | None:
-    """None if one of them is not reported. Counts stay integers."""
-    return None if one is None or other is None else one + other

@@ -33,8 +33,6 @@ from eaglechat.chat.conversation.continuation import (
     beginning_of,
     cannot_continue,
     changes,
-    end_so_far,
-    joined,
     terms_to_continue,
 )
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId, Turns
@@ -57,7 +55,7 @@ from eaglechat.links.base import (
 )
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
-from eaglechat.wire.records import FinishReason, Prefill, ReplyEnd, Round, Window
+from eaglechat.wire.records import FinishReason, Prefill, Round, Window
 from eaglechat.wire.stats import DrafterStats, of_the_draft, stats_of
 
 LAST_QUESTION = "your last question"
@@ -124,20 +122,10 @@ class Running:
 
     turn: Reply
     question: TurnId
-    before: ReplyEnd | None = None
-    """The former end of a reply that is continued."""
-    so_far: ReplyEnd | None = None
-    """The same, counted from the rounds if a crash cut the reply off."""
-    n_before: int = 0
-    """Rounds of a reply that is continued."""
     request_id: int = 0
     loading: protocol.Loading | None = None
     prefill: Prefill | None = None
     window: Window | None = None
-
-    def in_place(self, round_: Round) -> Round:
-        """A round with its index in the whole reply."""
-        return replace(round_, index=self.n_before + round_.index)
 
 
 class ChatSession:
@@ -278,18 +266,11 @@ class ChatSession:
             return False
         reply = self.turns.reply(id)
         recording = reply.recording
-        running = Running(
-            reply,
-            reply.parent,
-            before=recording.end,
-            so_far=end_so_far(recording),
-            n_before=len(recording.rounds),
-        )
         begun = beginning_of(recording, self.hello)
         terms = terms_to_continue(recording.terms, self.terms)
         recording.changed |= changes(recording.terms, terms)
-        recording.end = None
-        self._send(running, terms, *begun)
+        recording.go_on()
+        self._send(Running(reply, reply.parent), terms, *begun)
         return True
 
     def edit(self, id: TurnId, written: str | QuestionParts) -> bool:
@@ -610,10 +591,9 @@ class ChatSession:
         turn = running.turn
         match event:
             case protocol.RoundDone():
-                self._add_round(turn, running.in_place(event.round))
+                self._add_round(turn, event.round)
             case protocol.Settled():
-                rounds = [running.in_place(round_) for round_ in event.rounds]
-                turn.recording.settle(rounds, running.n_before)
+                turn.recording.settle(event.rounds)
                 self._count_context()
                 self._touch()
             case protocol.WindowMoved():
@@ -627,10 +607,7 @@ class ChatSession:
                 turn.recording.speculation_stopped = event.off.reason
                 self._touch()
             case protocol.Done():
-                if running.so_far is None:
-                    turn.recording.finish(event.end, event.stats)
-                else:
-                    turn.recording.finish(joined(running.so_far, event.end), None)
+                turn.recording.finish(event.end, event.stats)
                 self.n_past = self.n_past or turn.recording.n_past
                 self._end()
             case protocol.Error():
@@ -666,17 +643,16 @@ class ChatSession:
         """The running request has ended: keep what it wrote, or take it back if that is nothing.
         Return the question that is given back."""
         assert self.running is not None
-        running, turn = self.running, self.running.turn
+        turn = self.running.turn
         self.running, self.recorder.running, self.is_stopping = None, None, False
-        if turn.recording.end is None and len(turn.recording.rounds) == running.n_before:
-            turn.recording.end = running.before
+        turn.recording.stand_still()
         self.version += 1
         end = turn.recording.end
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
         if was_answered or turn.recording.text or turn.recording.reasoning:
             self.recorder.keep()
             self._note_speeds(turn)
-            self._judge_draft(turn.recording.rounds[running.n_before :])
+            self._judge_draft(turn.recording.rounds[turn.recording.n_before :])
             return ()
         return self._take_back(turn)
 

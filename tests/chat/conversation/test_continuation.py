@@ -108,10 +108,11 @@ def test_turned_controls_are_noted(chat: Headless) -> None:
 def test_what_a_server_makes_sure_of_late_is_of_the_rest_alone(chat: Headless) -> None:
     recording = stopped(chat)
     before = list(recording.rounds)
-    rest = [replace(before[0], index=len(before))]
-    recording.add(rest[0])
-    recording.settle(rest, len(before))
-    assert list(recording.rounds) == [*before, *rest]
+    recording.go_on()
+    for tell in (lambda: recording.add(before[0]), lambda: recording.settle([before[0]])):
+        tell()
+        assert list(recording.rounds) == [*before, replace(before[0], index=len(before))]
+        assert recording.stats.rounds == len(recording.rounds)
 
 
 def test_what_cannot_go_on_says_why(chat: Headless) -> None:
