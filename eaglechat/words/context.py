@@ -1,12 +1,107 @@
-"""How full the context is, in words."""
+"""Which turns of a chat are in the context, which leaves next, and how much is left for a reply: as
+numbers and in words.
+
+The length of a turn comes from the lengths of the KV cache that the engine reported after each
+reply; where it reported none, it is estimated from the text.
+"""
 
 from __future__ import annotations
 
-from eaglechat.chat.writing.context_use import ContextUse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
+from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.writing.question import shown, text_of, tokens_about
 from eaglechat.words.wording import fitting
 
 _LONGEST_TITLE = 40
 """In cells: a turn then fits on one line of 80 columns, with its number and length."""
+_ROOM = 8
+"""The engine drops turns if less than 1/8 of the context would be left for the reply."""
+
+
+@dataclass(frozen=True)
+class TurnLength:
+    """A question with its reply. `tokens` is an estimate unless `is_measured`."""
+
+    title: str
+    tokens: int
+    is_measured: bool
+    is_in: bool
+    """Whether it is in the context."""
+
+
+@dataclass(frozen=True)
+class ContextUse:
+    """The context when the next question is asked. All lengths are in tokens."""
+
+    n_ctx: int
+    used: int
+    unsent: int
+    """Of the text in the prompt, estimated."""
+    wanted: int
+    """Turns leave if less than this is left for the reply."""
+    turns: tuple[TurnLength, ...]
+
+    @property
+    def room(self) -> int:
+        """What is left for the next reply if no turn leaves."""
+        return max(0, self.n_ctx - self.used - self.unsent)
+
+    @property
+    def leaves(self) -> TurnLength | None:
+        """The turn that leaves the context first."""
+        return next((turn for turn in self.turns if turn.is_in), None)
+
+
+def context_use(
+    session: ChatSession, unsent: Sequence[TurnPart], edited: TurnId | None = None
+) -> ContextUse:
+    """The context if `unsent` is asked at the end of the chat, or as another version of
+    `edited`."""
+    path = list(takewhile(lambda turn: turn.id != edited, session.turns.path))
+    turns = _turns(session, path)
+    limit = session.settings.generation.max_tokens or session.n_ctx
+    estimated = sum(turn.tokens for turn in turns if turn.is_in)
+    # Not the present length of the cache: it may hold another version, or deleted turns.
+    used = (_n_past(path[-1]) if path else 0) or estimated
+    return ContextUse(
+        n_ctx=session.n_ctx,
+        # The chat may be from a larger context, of which this one holds the end.
+        used=min(used, session.n_ctx) if session.n_ctx else used,
+        unsent=tokens_about(text_of(unsent)),
+        wanted=min(limit, session.n_ctx // _ROOM),
+        turns=turns,
+    )
+
+
+def _turns(session: ChatSession, path: Sequence[Turn]) -> tuple[TurnLength, ...]:
+    found: list[TurnLength] = []
+    is_in, before = session.chat.first_question is None, 0
+    for place, turn in enumerate(path):
+        if not isinstance(turn, Question):
+            continue
+        is_in = is_in or turn.id == session.chat.first_question
+        reply = path[place + 1] if place + 1 < len(path) else None
+        after = _n_past(reply)
+        text = turn.text + (reply.text if reply is not None else "")
+        is_measured = after > before > 0 or (after > 0 and not found)
+        length = after - before if is_measured else tokens_about(text)
+        title = " ".join(shown(turn.parts).split())
+        found.append(TurnLength(title, length, is_measured, is_in))
+        before = after
+    return tuple(found)
+
+
+def _n_past(reply: Turn | None) -> int:
+    """Tokens in the context after a reply; 0 if unknown."""
+    return reply.recording.n_past if isinstance(reply, Reply) else 0
+
+
+# In words
 
 
 def warning(use: ContextUse) -> str:

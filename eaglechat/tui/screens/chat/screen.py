@@ -42,7 +42,6 @@ from eaglechat.chat.refusals import (
 )
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.search import parse
-from eaglechat.chat.writing.context_use import ContextUse, context_use
 from eaglechat.chat.writing.editor import EditorError, edited, editor_command
 from eaglechat.chat.writing.files import (
     MOST_BYTES,
@@ -564,9 +563,9 @@ class ChatScreen(PromptScreen[None]):
         of_reply = speculation.in_words(self.session, numbers_of(self.session))
         self.open(Ask("Context", "\n\n".join(filter(None, (said, of_reply)))))
 
-    def _context_use(self, text: str) -> ContextUse:
+    def _context_use(self, text: str) -> context.ContextUse:
         edited = self.editing.question if self.editing is not None else None
-        return context_use(self.session, self.prompt.marks.parts(text), edited)
+        return context.context_use(self.session, self.prompt.marks.parts(text), edited)
 
     def _run_typed(self, text: str) -> None:
         """Run a command that was typed with a slash."""

@@ -8,10 +8,9 @@ import msgspec
 
 from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.writing.context_use import ContextUse, TurnLength, context_use
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.settings import Settings
-from eaglechat.words.context import in_words, warning
+from eaglechat.words.context import ContextUse, TurnLength, context_use, in_words, warning
 from tests.chat.headless import Headless, saved_chats, store_in
 
 DRAFT = (TurnPart("x" * 400),)
