@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 from eaglechat.chat.conversation.turns import Question, Turn, TurnId
@@ -31,66 +30,25 @@ _BEFORE, _EXCERPT = 24, 120
 
 
 @dataclass(frozen=True)
-class Term:
-    """Words that follow each other. If `is_beginning`, the last one may be longer in the text."""
-
-    words: tuple[str, ...]
-    """Folded, at least one."""
-    is_beginning: bool
-
-    def is_in(self, plain: str) -> bool:
-        """Whether it stands in a folded text."""
-        # Most texts lack a word, and looking for that is faster than the pattern.
-        return all(word in plain for word in self.words) and bool(self._regex.search(plain))
-
-    @cached_property
-    def _regex(self) -> re.Pattern[str]:
-        return re.compile(self.pattern)
-
-    @property
-    def pattern(self) -> str:
-        """What it finds in a folded text, as a regular expression."""
-        first, last = self.words[0], self.words[-1]
-        # Not before the word: a regular expression that begins with letters is faster.
-        alone = "" if _EAST_ASIAN.match(first) else rf"(?<![^\W_]{re.escape(first)})"
-        is_open = self.is_beginning or _EAST_ASIAN.match(last)
-        between = (
-            r"[\W_]*" if _EAST_ASIAN.match(one) or _EAST_ASIAN.match(other) else r"[\W_]+"
-            for one, other in pairwise(self.words)
-        )
-        rest = "".join(
-            gap + re.escape(word) for gap, word in zip(between, self.words[1:], strict=True)
-        )
-        return re.escape(first) + alone + rest + ("" if is_open else r"(?![^\W_])")
-
-
-@dataclass(frozen=True)
 class Query:
-    """Terms that must all be found."""
+    """Terms that must all be found, each a word or words that follow each other."""
 
-    terms: tuple[Term, ...]
-
-    @property
-    def match(self) -> str:
-        """The query for an index of `plain_words`, in the language of SQLite's FTS5."""
-        return " AND ".join(
-            f'"{" ".join(term.words)}"{" *" if term.is_beginning else ""}' for term in self.terms
-        )
+    match: str
+    """The query for an index of `plain_words`, in the language of SQLite's FTS5; empty if it has no
+    term."""
+    patterns: tuple[str, ...]
+    """What each term finds in a folded text, as a regular expression."""
 
     def is_in(self, text: str) -> bool:
         """Whether all terms stand in a text."""
         plain = folded(text)
-        return all(term.is_in(plain) for term in self.terms)
+        return all(re.search(pattern, plain) for pattern in self.patterns)
 
     def marks(self, text: str) -> list[tuple[int, int]]:
         """Start and end of each place in a text where a term stands, in order."""
-        if not self.terms:
+        if not self.patterns:
             return []
-        return [match.span() for match in self._any_term.finditer(folded(text))]
-
-    @cached_property
-    def _any_term(self) -> re.Pattern[str]:
-        return re.compile("|".join(term.pattern for term in self.terms))
+        return [found.span() for found in re.finditer("|".join(self.patterns), folded(text))]
 
 
 @dataclass(frozen=True)
@@ -104,16 +62,29 @@ class Excerpt:
 def parse(typed: str) -> Query:
     """The query that was typed. Any text makes one; without words it has no terms, and finds
     nothing."""
-    return Query(tuple(_terms(typed)))
-
-
-def _terms(typed: str) -> Iterator[Term]:
+    matches, patterns = [], []
     for found in _TYPED.finditer(typed):
         phrase, closed, word = found.groups()
         words = _words(folded(phrase if word is None else word))
         if words:
             is_open = word is not None or not closed
-            yield Term(words, is_open and len(words[-1]) >= _LEAST_BEGINNING)
+            is_beginning = is_open and len(words[-1]) >= _LEAST_BEGINNING
+            matches.append(f'"{" ".join(words)}"{" *" if is_beginning else ""}')
+            patterns.append(_pattern(words, is_beginning=is_beginning))
+    return Query(" AND ".join(matches), tuple(patterns))
+
+
+def _pattern(words: Sequence[str], *, is_beginning: bool) -> str:
+    """Finds these folded words, of which the last one may be longer if `is_beginning`."""
+    first, last = words[0], words[-1]
+    # Not before the word: a regular expression that begins with letters is faster.
+    alone = "" if _EAST_ASIAN.match(first) else rf"(?<![^\W_]{re.escape(first)})"
+    is_open = is_beginning or _EAST_ASIAN.match(last)
+    rest = ""
+    for one, other in pairwise(words):
+        is_dense = _EAST_ASIAN.match(one) or _EAST_ASIAN.match(other)
+        rest += (r"[\W_]*" if is_dense else r"[\W_]+") + re.escape(other)
+    return re.escape(first) + alone + rest + ("" if is_open else r"(?![^\W_])")
 
 
 def plain_words(text: str) -> str:

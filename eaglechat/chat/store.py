@@ -179,7 +179,7 @@ class ChatStore:
         """The turns in which the query is found, those of the chats used last first."""
         query = parse(typed)
         hits = []
-        for row in self._rows(_FOUND, query.match) if query.terms else ():
+        for row in self._rows(_FOUND, query.match) if query.match else ():
             *about, turn, said, thought = row
             is_thought = not query.is_in(said)
             text = thought if is_thought else said
