@@ -7,30 +7,6 @@ from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY
 
 
-def test_an_edited_question_begins_a_branch(chat: Headless) -> None:
-    chat.ask("one")
-    chat.ask("two")
-    chat.session.edit(chat.session.turns.path[0].id, "uno")
-    chat.finish()
-    assert [m.content for m in chat.last_request.messages] == ["uno"]
-    assert chat.texts == ["uno", REPLY]
-    chat.session.delete(chat.session.turns.path[0].id)
-    assert chat.texts == ["one", REPLY, "two", REPLY]
-
-
-def test_branches_come_back_with_the_one_that_was_chosen(chat: Headless) -> None:
-    chat.ask("one")
-    chat.ask("two")
-    chat.session.edit(chat.session.turns.path[2].id, "zwei")
-    chat.finish()
-    chat.session.step(chat.session.turns.path[2].id, -1)
-    again = reopened(chat)
-    assert again.texts == ["one", REPLY, "two", REPLY]
-    again.session.delete(again.session.turns.path[2].id)
-    assert again.texts == ["one", REPLY, "zwei", REPLY]
-    assert reopened(again).texts == ["one", REPLY, "zwei", REPLY]
-
-
 def test_a_deletion_is_undone_even_after_another_and_on_disk(chat: Headless) -> None:
     chat.ask("one")
     chat.ask("two")

@@ -17,10 +17,6 @@ def said(text: str) -> list[TurnPart]:
     return [TurnPart(text)]
 
 
-def texts(turns: Turns) -> list[str]:
-    return [turn.text for turn in turns.path]
-
-
 def chat(*said_in_turn: str) -> Turns:
     """A chat in one line: question, reply, question, reply ..."""
     turns = Turns()
@@ -50,63 +46,6 @@ def test_what_is_sent_is_the_path_to_the_question() -> None:
     assert turns.last == third
     with pytest.raises(TurnError):
         turns.ask(said("four"))
-
-
-def test_another_answer_stands_beside_the_first_and_nothing_is_lost() -> None:
-    turns = chat("one", "1", "two", "2")
-    question, reply, *_ = turns.path
-    again = turns.answer(question.id, answering("uno"))
-    assert texts(turns) == ["one", "uno"]
-    assert turns.siblings(again.id) == (reply.id, again.id)
-    step(turns, again.id, -1)
-    assert texts(turns) == ["one", "1", "two", "2"]
-    step(turns, reply.id, 1)
-    assert texts(turns) == ["one", "uno"]
-
-
-def test_an_edited_question_begins_a_branch_that_remembers_its_own_choices() -> None:
-    turns = chat("one", "1", "two", "2")
-    second = turns.path[2]
-    edited = turns.edit(second.id, said("zwei"))
-    turns.answer(edited.id, answering("II"))
-    turns.answer(edited.id, answering("ii"))
-    assert texts(turns) == ["one", "1", "zwei", "ii"]
-    step(turns, edited.id, -1)
-    assert texts(turns) == ["one", "1", "two", "2"]
-    step(turns, second.id, 1)
-    assert texts(turns) == ["one", "1", "zwei", "ii"]
-    first = turns.path[0]
-    turns.answer(turns.edit(first.id, said("eins")).id, answering("I"))
-    assert texts(turns) == ["eins", "I"]
-
-
-def test_a_branch_is_deleted_with_all_that_follows_it() -> None:
-    turns = chat("one", "1", "two", "2")
-    edited = turns.edit(turns.path[2].id, said("zwei"))
-    turns.answer(edited.id, answering("II"))
-    assert turns.delete(edited.id) == edited
-    assert texts(turns) == ["one", "1", "two", "2"]
-    assert len(turns) == 4
-    assert edited.id not in turns
-
-
-def test_the_only_reply_takes_its_question_with_it() -> None:
-    turns = chat("one", "1", "two", "2")
-    question, reply = turns.path[2:]
-    again = turns.answer(question.id, answering("II"))
-    assert turns.delete(again.id) == again
-    assert turns.delete(reply.id) == question
-    assert texts(turns) == ["one", "1"]
-
-
-def test_what_comes_back_to_a_place_that_is_empty_meanwhile_is_chosen() -> None:
-    turns = chat("one", "1")
-    first = turns.path[0]
-    edited = turns.edit(first.id, said("eins"))
-    turns.delete(first.id)
-    turns.delete(edited.id)
-    turns.restore(first.id)
-    assert texts(turns) == ["one", "1"]
 
 
 def test_ids_are_not_used_twice_and_may_be_given() -> None:

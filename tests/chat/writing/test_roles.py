@@ -123,11 +123,10 @@ def test_a_role_that_is_gone_or_wrong_is_said(tmp_path: Path, roles: Path) -> No
     chat.session.choose_role(role)
     chat.ask("why?")
     chat.session.leave("")
-    (saved,) = saved_chats(tmp_path)
     role.file.write_text("temperature = 9")
-    wrong = Headless(tmp_path, saved, roles=roles)
+    wrong = Headless(tmp_path, *saved_chats(tmp_path), roles=roles)
     role.file.unlink()
-    gone = Headless(tmp_path, saved, roles=roles)
+    gone = Headless(tmp_path, *saved_chats(tmp_path), roles=roles)
     assert wrong.session.role is gone.session.role is None
     assert any("must be between 0 and 5. This chat continues" in text for text in wrong.shown)
     assert any("The role “pirate” no longer exists" in text for text in gone.shown)
