@@ -149,7 +149,7 @@ class CommandEngine:
         if server is None:
             self._link = start_engine(settings)
         else:
-            from eaglechat.links.http.server_worker import server_link  # reads the HTTP client
+            from eaglechat.links.http.server import server_link  # reads the HTTP client
 
             self._link = server_link(server)
             self._link.start()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -148,9 +148,8 @@ class Link:
         """Start the engine unless it runs. Raises EngineStartError."""
         if self._is_open:
             return
-        inbox = self._opened()
-        self._answer_pending(inbox, "the engine was started again")
-        self._inbox, self._is_open = inbox, True
+        self._inbox, self._is_open = self._opened(), True
+        self._refuse(self._pending, ENGINE_DIED, "the engine was started again")
 
     def _opened(self) -> queue.SimpleQueue[_News]:
         """Start the engine; returns the inbox that it fills. Raises EngineStartError."""
@@ -178,16 +177,18 @@ class Link:
                     self.send(Cancel(id=earlier_id))
         self._pending[request_id] = message, listener
         if not self._is_open:
-            self._refuse(request_id, ENGINE_DIED, "the engine is not running")
+            self._refuse([request_id], ENGINE_DIED, "the engine is not running")
             return request_id
         try:
             self.hand_over(message)
         except ProtocolError as error:
-            self._refuse(request_id, "protocol", f"the request cannot be sent: {error}")
+            self._refuse([request_id], "protocol", f"the request cannot be sent: {error}")
         return request_id
 
-    def _refuse(self, request_id: int, code: str, message: str) -> None:
-        self._inbox.put(Error(id=request_id, code=code, message=message))
+    def _refuse(self, ids: Iterable[int], code: str, message: str) -> None:
+        """Answer requests with an error, when the client pumps."""
+        for request_id in ids:
+            self._inbox.put(Error(id=request_id, code=code, message=message))
         self.wake()
 
     def send(self, message: Set | Cancel) -> None:
@@ -226,7 +227,7 @@ class Link:
         self._is_open, self.hello = False, None
         # What the closed engine still says goes to the old inbox, which nobody reads.
         self._inbox = queue.SimpleQueue()
-        self._answer_pending(self._inbox, "the engine was closed")
+        self._refuse(self._pending, ENGINE_DIED, "the engine was closed")
         self.end_engine(patience_s)
 
     def _deliver(self, event: _News) -> None:
@@ -308,11 +309,6 @@ class Link:
     def _fail_pending(self, code: str, message: str) -> None:
         for request_id in tuple(self._pending):
             self._answer(request_id, Error(id=request_id, code=code, message=message))
-
-    def _answer_pending(self, inbox: queue.SimpleQueue[_News], message: str) -> None:
-        for request_id in self._pending:
-            inbox.put(Error(id=request_id, code=ENGINE_DIED, message=message))
-        self.wake()
 
     def _tell(self, news: Lifecycle) -> None:
         for watcher in tuple(self._watchers):

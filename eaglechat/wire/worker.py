@@ -4,7 +4,7 @@ thread of its own, so that a cancel or a change arrives while a request is being
 Three kinds of engine are Workers. eaglechat's own (engine/process/pair_worker.py) runs in an engine
 process behind its pipes. In the client's process, behind a `LocalLink`, run the user's llama-server
 program (links/llama_server/worker.py) and a server that is asked over HTTP
-(links/http/server_worker.py).
+(links/http/server.py).
 """
 
 from __future__ import annotations

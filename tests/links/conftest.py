@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eaglechat.links.http.server_worker import server_link
+from eaglechat.links.http.server import server_link
 from eaglechat.links.process import ProcessLink
 from eaglechat.settings.servers import ServerSettings
 from tests.engine_client import Client, engine_in_this_process, engine_process

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.links.base import ENGINE_DIED, Died, Ready, Starting
-from eaglechat.links.http.servers.llama_server import LlamaServer
+from eaglechat.links.http.llama_server import LlamaServer
 from eaglechat.wire import protocol as p
 from eaglechat.wire.capabilities import OWN_ENGINE
 from eaglechat.wire.records import FinishReason

@@ -11,6 +11,8 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin
 import msgspec
 
 Answer = TypeVar("Answer")
+_MOST = 2**53
+"""More than any count. Counts are cut to 0 ... _MOST: a server's numbers may be anything."""
 
 
 def read_json(text: str | bytes) -> Any:
@@ -46,7 +48,7 @@ def _fitted(value: Any, kind: Any) -> Any:
     found = msgspec.convert(value, kind, strict=False)
     if isinstance(found, float) and not math.isfinite(found):
         raise ValueError("not a number")
-    return found
+    return min(max(found, 0), _MOST) if kind is int else found
 
 
 def _struct(value: dict[str, Any], kind: Any) -> Any:

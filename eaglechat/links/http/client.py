@@ -8,11 +8,12 @@ is first asked.
 from __future__ import annotations
 
 import asyncio
-import codecs
 import os
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -20,7 +21,7 @@ import httpx2
 
 from eaglechat.links.http.address import parse_address
 from eaglechat.links.http.answers import Answer, fitted, read_json
-from eaglechat.links.http.events import Event, NoEventsError, events_in
+from eaglechat.links.http.events import Event, events_in
 from eaglechat.links.http.faults import (
     CUT,
     FORBIDDEN,
@@ -88,26 +89,20 @@ class ServerClient:
         """The JSON at an address, of this type. Raises ServerError."""
         return self._read(await self._page(url), kind)
 
-    async def json(self, url: str) -> Any:
-        """The JSON at an address. Raises ServerError."""
-        answer: Any = self._read(await self._page(url), object)
-        return answer
-
     async def text(self, url: str) -> str:
         """The text at an address. Raises ServerError."""
         return (await self._page(url)).text
 
-    async def _page(self, url: str) -> httpx2.Response:
-        return await self._ask("GET", url, silence_s=min(PAGE_S, self.server.timeout))
-
     async def post(self, url: str, body: Mapping[str, Any], kind: type[Answer]) -> Answer:
         """The JSON that answers a request, of this type. Raises ServerError."""
-        return self._read(await self._ask("POST", url, body), kind)
+        return self._read(await self._request("POST", url, body, self.server.timeout), kind)
 
-    async def _ask(
-        self, method: str, url: str, body: Any = None, silence_s: float | None = None
+    async def _page(self, url: str) -> httpx2.Response:
+        return await self._request("GET", url, None, min(PAGE_S, self.server.timeout))
+
+    async def _request(
+        self, method: str, url: str, body: Mapping[str, Any] | None, silence_s: float
     ) -> httpx2.Response:
-        silence_s = silence_s or self.server.timeout
         with self._explained(silence_s):
             response = await self._client.request(
                 method,
@@ -141,7 +136,7 @@ class ServerClient:
         events: list[Event] = []
         with self._explained(self.server.timeout):
             try:
-                async for event in events_in(_texts(response)):
+                async for event in events_in(response.aiter_bytes()):
                     events = [*events[:1], event]
                     if event.is_end:
                         # A server may be slow to close the response after it.
@@ -149,7 +144,7 @@ class ServerClient:
                     if event.name == "error":
                         raise self.failed(message_in(event.data) or event.data)
                     yield event.data
-            except NoEventsError as error:
+            except ValueError as error:
                 raise not_understood(self.where, str(error)) from None
         if len(events) == 1 and events[0].is_bare:
             if said := message_in(events[0].data):
@@ -202,15 +197,6 @@ class ServerClient:
         return self._http
 
 
-async def _texts(response: httpx2.Response) -> AsyncIterator[str]:
-    """The pieces of an answer as text. Events are UTF-8, whatever a proxy or the server says of
-    them; the bytes of a character that a server cut in two are kept as lone surrogates."""
-    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    async for piece in response.aiter_bytes():
-        yield decoder.decode(piece)
-    yield decoder.decode(b"", True)
-
-
 async def _find_key(server: ServerSettings) -> str:
     """The key of a server; empty if its settings name none. Raises ServerError."""
     if server.key_env:
@@ -221,8 +207,8 @@ async def _find_key(server: ServerSettings) -> str:
                 code="key",
             )
     elif server.key_command:
-        source, known = "key_command", _printed_keys.get(server.key_command)
-        key = known if known is not None else await _printed_by_command(server)
+        source, key = "key_command", _printed_keys.get(server.key_command, "")
+        key = key or await _printed_by_command(server)
     else:
         return ""
     if not (key.isascii() and key.isprintable()):
@@ -236,7 +222,8 @@ async def _find_key(server: ServerSettings) -> str:
 
 async def _printed_by_command(server: ServerSettings) -> str:
     """The first line that key_command prints, as `pass show` does. The command is killed when the
-    task is cancelled."""
+    task is cancelled. An error never quotes what it printed, which may be a key."""
+    why, process = "printed nothing", None
     try:
         process = subprocess.Popen(
             server.key_command,
@@ -244,25 +231,57 @@ async def _printed_by_command(server: ServerSettings) -> str:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-    except (OSError, ValueError) as error:
-        raise _key_failed(server, f"cannot be started ({type(error).__name__})") from None
-    try:
         # A thread reads its output and waits for its end.
         printed, _ = await asyncio.to_thread(process.communicate, timeout=KEY_COMMAND_S)
+        lines = printed.decode("utf-8", "replace").strip().splitlines()
+        if lines and not process.returncode:
+            return lines[0].strip()
+        if process.returncode:
+            why = f"failed (exit status {process.returncode})"
     except subprocess.TimeoutExpired:
-        raise _key_failed(server, f"took longer than {KEY_COMMAND_S:g} s") from None
+        why = f"took longer than {KEY_COMMAND_S:g} s"
+    except (OSError, ValueError) as error:
+        why = f"cannot be started ({type(error).__name__})"
     finally:
-        process.kill()
-    if process.returncode:
-        raise _key_failed(server, f"failed (exit status {process.returncode})")
-    # An error never quotes what it printed, which may be a key.
-    lines = printed.decode("utf-8", "replace").strip().splitlines()
-    if not lines:
-        raise _key_failed(server, "printed nothing")
-    return lines[0].strip()
-
-
-def _key_failed(server: ServerSettings, how: str) -> ServerError:
-    return ServerError(
-        f"the key_command of {server.name}, {server.key_command[0]}, {how}", code="key"
+        if process is not None:
+            process.kill()
+    raise ServerError(
+        f"the key_command of {server.name}, {server.key_command[0]}, {why}", code="key"
     )
+
+
+class DaemonExecutor(ThreadPoolExecutor):
+    """Runs each call in a daemon thread of its own: asyncio looks up host names in its executor,
+    and the program's exit would wait for a name server that does not answer."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        # A future that runs cannot be cancelled: set_result would raise in a cancelled one.
+        future.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=run, name="lookup", daemon=True).start()
+        return future
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """An event loop that does not hold up the end of the program."""
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(DaemonExecutor())
+    return loop
+
+
+def close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel the tasks that are left in a loop, and close it."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from eaglechat.links.http.answers import fitted
-from eaglechat.links.http.client import ServerClient
+from eaglechat.links.http.client import ServerClient, close_loop, new_loop
 from eaglechat.links.http.faults import (
     FORBIDDEN,
     MISSING,
@@ -25,9 +25,8 @@ from eaglechat.links.http.faults import (
     ServerError,
     not_understood,
 )
-from eaglechat.links.http.loop import close_loop, new_loop
-from eaglechat.links.http.servers.llama_server import LlamaServer, LlamaSwap
-from eaglechat.links.http.servers.openai import VLLM, OpenAIServer, SGLang
+from eaglechat.links.http.llama_server import LlamaServer, LlamaSwap
+from eaglechat.links.http.openai import VLLM, OpenAIServer, SGLang
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.protocol import NO_REASONING, ModelInfo, Reasoning
 
@@ -48,7 +47,7 @@ _STATES: dict[str, ModelState] = {
 """States that llama-server reports; a model in any other state counts as loaded."""
 
 
-class _Meta(msgspec.Struct):
+class _Meta(msgspec.Struct, frozen=True):
     n_ctx: int = 0
     n_ctx_train: int = 0
     n_vocab: int = 0
@@ -57,38 +56,56 @@ class _Meta(msgspec.Struct):
     ftype: str = ""
 
 
-class _Status(msgspec.Struct):
+class _Status(msgspec.Struct, frozen=True):
     """The state of a model of llama-server's router."""
 
     value: str = ""
     failed: bool = False
 
 
-class _Listed(msgspec.Struct):
+class ServedModel(msgspec.Struct):
     """A model in a server's list; each kind of server names the context size in its own way."""
 
     id: str = ""
     model: str = ""
     name: str = ""
-    owned_by: str | None = None
-    status: _Status | None = None
-    meta: _Meta | None = None
-    max_model_len: int | None = None
-    context_length: int | None = None
-    context_window: int | None = None
-    max_context_length: int | None = None
+    owned_by: str = ""
+    status: _Status = _Status()
+    meta: _Meta = _Meta()
+    max_model_len: int = 0
+    context_length: int = 0
+    context_window: int = 0
+    max_context_length: int = 0
 
     @property
     def n_ctx(self) -> int:
-        of_meta = self.meta.n_ctx or self.meta.n_ctx_train if self.meta else 0
-        lengths = (of_meta, self.max_model_len, self.context_length, self.context_window)
-        return next((length for length in (*lengths, self.max_context_length) if length), 0)
+        """Tokens of its context; 0 if the server does not say it."""
+        lengths = (self.max_model_len, self.context_length, self.context_window)
+        of_meta = self.meta.n_ctx or self.meta.n_ctx_train
+        return next(filter(None, (of_meta, *lengths, self.max_context_length)), 0)
 
     @property
     def state(self) -> ModelState:
-        if self.status is None:
-            return "loaded"
         return "failed to load" if self.status.failed else _STATES.get(self.status.value, "loaded")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it answers without being loaded first; one that sleeps wakes up by itself."""
+        return self.state in ("loaded", "asleep")
+
+    @property
+    def info(self) -> ModelInfo:
+        return ModelInfo(
+            path=self.id,
+            name=self.id.rsplit("/", 1)[-1],
+            architecture="",
+            quantization=self.meta.ftype,
+            size_bytes=self.meta.size,
+            n_layers=0,
+            n_embd=self.meta.n_embd,
+            n_vocab=self.meta.n_vocab,
+            n_ctx_train=self.meta.n_ctx_train,
+        )
 
 
 class _Props(msgspec.Struct):
@@ -107,21 +124,6 @@ class _ServerInfo(msgspec.Struct):
 
 class _Slot(msgspec.Struct):
     speculative: bool | None = None
-
-
-@dataclass(frozen=True)
-class ServedModel:
-    """A model of a server; `n_ctx` is 0 if the server does not say it."""
-
-    id: str
-    n_ctx: int = 0
-    info: ModelInfo | None = None
-    state: ModelState = "loaded"
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether it answers without being loaded first; one that sleeps wakes up by itself."""
-        return self.state in ("loaded", "asleep")
 
 
 @dataclass(frozen=True)
@@ -148,13 +150,12 @@ class Found:
 async def discover(client: ServerClient) -> Found:
     """Find out what answers at the client's address. Raises ServerError."""
     try:
-        listed = await _list(client)
+        models = tuple(await _list(client))
     except ServerError as error:
         if not _has_no_list(error):
             raise
         return Found(OpenAIServer(), (), unlisted=error)
-    models = tuple(map(_served, listed))
-    owners, root = {one.owned_by for one in listed}, client.address.root
+    owners, root = {one.owned_by for one in models}, client.address.root
     drafts: bool | None = None
     if "llamacpp" in owners:
         return await _llama_server(client, models)
@@ -172,7 +173,7 @@ async def discover(client: ServerClient) -> Found:
     return Found(OpenAIServer(), models)
 
 
-async def _list(client: ServerClient) -> list[_Listed]:
+async def _list(client: ServerClient) -> list[ServedModel]:
     """The models at the first base URL that the address may mean, or at the other one, which the
     client keeps if they are there. Raises ServerError."""
     first = client.address
@@ -194,9 +195,9 @@ def _has_no_list(error: ServerError) -> bool:
     return not error.is_passing and error.code in _NO_LIST
 
 
-async def _models_at(client: ServerClient, url: str) -> list[_Listed]:
+async def _models_at(client: ServerClient, url: str) -> list[ServedModel]:
     """The models that a server lists: in OpenAI's object, or in a bare list. Raises ServerError."""
-    answer = await client.json(url)
+    answer: Any = await client.get(url, object)
     if isinstance(answer, dict):
         lists = (answer.get(name) for name in ("data", "models"))
         answer = next((one for one in lists if isinstance(one, list)), [])
@@ -205,14 +206,14 @@ async def _models_at(client: ServerClient, url: str) -> list[_Listed]:
     return [listed for one in answer if (listed := _listed(one)).id]
 
 
-def _listed(one: Any) -> _Listed:
+def _listed(one: Any) -> ServedModel:
     """A model of a list; its `id` is empty if it has no name."""
     if isinstance(one, str):
-        return _Listed(id=one)
+        return ServedModel(id=one)
     try:
-        listed = fitted(one, _Listed)
+        listed = fitted(one, ServedModel)
     except ValueError:
-        return _Listed()
+        return ServedModel()
     listed.id = listed.id or listed.model or listed.name
     return listed
 
@@ -233,13 +234,6 @@ async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -
     return replace(await _described(client, found, props, f"{root}/slots"), pages=root)
 
 
-async def _look_into(client: ServerClient, found: Found, model: ServedModel) -> Found:
-    """Add what llama-server's router says of a model that is loaded. Raises ServerError."""
-    root, query = client.address.root, f"?model={quote(model.id, safe='')}"
-    props = await client.get(f"{root}/props{query}", _Props)
-    return await _described(client, replace(found, pages=root), props, f"{root}/slots{query}")
-
-
 async def _described(client: ServerClient, found: Found, props: _Props, slots_at: str) -> Found:
     """What llama-server says of the model that it has loaded."""
     template, slots = props.chat_template, list[_Slot]()
@@ -257,27 +251,6 @@ async def _described(client: ServerClient, found: Found, props: _Props, slots_at
     )
 
 
-def named_model(name: str) -> ServedModel:
-    """A model of which the server says nothing."""
-    return _served(_Listed(id=name))
-
-
-def _served(listed: _Listed) -> ServedModel:
-    meta = listed.meta or _Meta()
-    info = ModelInfo(
-        path=listed.id,
-        name=listed.id.rsplit("/", 1)[-1],
-        architecture="",
-        quantization=meta.ftype,
-        size_bytes=meta.size,
-        n_layers=0,
-        n_embd=meta.n_embd,
-        n_vocab=meta.n_vocab,
-        n_ctx_train=meta.n_ctx_train,
-    )
-    return ServedModel(listed.id, listed.n_ctx, info, listed.state)
-
-
 # Loading on demand
 
 
@@ -285,9 +258,7 @@ class _Accepted(msgspec.Struct):
     """The router's answer to a request for a load, which then goes on by itself."""
 
 
-async def made_ready(
-    client: ServerClient, found: Found, model: ServedModel, tell: Callable[[], None]
-) -> Found:
+async def made_ready(client: ServerClient, model: ServedModel, tell: Callable[[], None]) -> Found:
     """Have llama-server's router load one of its models if needed; returns what it then says of it.
 
     Raises ServerError.
@@ -295,8 +266,10 @@ async def made_ready(
     if not model.is_ready:
         tell()
         await _load(client, model)
-    found = await discover(client)
-    return await _look_into(client, found, found.model(model.id) or model)
+    root, query = client.address.root, f"?model={quote(model.id, safe='')}"
+    found = replace(await discover(client), pages=root)
+    props = await client.get(f"{root}/props{query}", _Props)
+    return await _described(client, found, props, f"{root}/slots{query}")
 
 
 async def _load(client: ServerClient, model: ServedModel) -> None:
@@ -329,7 +302,7 @@ def ask(server: ServerSettings) -> Found:
         if not server.model:
             assert found.unlisted is not None
             raise found.unlisted
-        return replace(found, models=(named_model(server.model),))
+        return replace(found, models=(ServedModel(id=server.model),))
     finally:
         loop.run_until_complete(client.close())
         close_loop(loop)

@@ -3,7 +3,8 @@ make of them."""
 
 from __future__ import annotations
 
-import re
+import codecs
+import io
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,17 +12,9 @@ from dataclasses import dataclass
 import httpx2
 
 from eaglechat.links.http.answers import read_json
-from eaglechat.wire.errors import EngineError
 
 _LONGEST = 1 << 24
 """Characters of the longest event."""
-_LINE_END = re.compile("\r\n|\r|\n")
-
-
-class NoEventsError(EngineError):
-    """An answer is no stream of events; the message says what it is."""
-
-    code = "protocol"
 
 
 @dataclass(frozen=True)
@@ -37,8 +30,9 @@ class Event:
         return _is_end(self.data)
 
 
-async def events_in(pieces: AsyncIterable[str]) -> AsyncIterator[Event]:
-    """The events in the pieces of a text. Raises NoEventsError, and what `pieces` raises."""
+async def events_in(pieces: AsyncIterable[bytes]) -> AsyncIterator[Event]:
+    """The events in the pieces of an answer. Raises ValueError for one without
+    events, and what `pieces` raises."""
     decoder, failure = _Decoder(), None
     try:
         async for piece in pieces:
@@ -57,39 +51,35 @@ class _Decoder:
     of `data:` that is whole; and JSON without `data:` is an event if it is a line, or the rest."""
 
     def __init__(self) -> None:
+        # Events are UTF-8, whatever a proxy or the server says of them; the bytes of a character
+        # that a server cut in two are kept as lone surrogates.
+        utf_8 = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+        self._text = io.IncrementalNewlineDecoder(utf_8, translate=True)
         self._rest: list[str] = []
         """The pieces of a line that is not complete."""
-        self._ends_in_cr = False
-        self._is_first = True
         self._data: list[str] = []
         self._name = ""
         self._bare: list[str] = []
         """The lines so far of JSON without `data:`."""
         self._n_waiting = 0
         """Characters that belong to no event yet."""
-        self._n_events = 0
+        self._has_events = False
         self._odd = ""
         """The first line that belongs to no event."""
 
-    def push(self, text: str) -> Iterator[Event]:
-        if self._is_first and text:
-            text, self._is_first = text.removeprefix("\ufeff"), False
-        if self._ends_in_cr and text:
-            text = text.removeprefix("\n")
-            self._ends_in_cr = False
-        if not text:
-            return
-        self._ends_in_cr = text.endswith("\r")
+    def push(self, piece: bytes, *, is_last: bool = False) -> Iterator[Event]:
+        text = self._text.decode(piece, is_last)
         self._n_waiting += len(text)
-        first, *lines = _LINE_END.split(text)
+        first, *lines = text.split("\n")
         self._rest.append(first)
         for line in lines:
             yield from self._take("".join(self._rest))
             self._rest = [line]
         if self._n_waiting > _LONGEST:
-            raise NoEventsError(f"an event of more than {_LONGEST >> 20} MiB")
+            raise ValueError(f"an event of more than {_LONGEST >> 20} MiB")
 
     def end(self) -> Iterator[Event]:
+        yield from self.push(b"", is_last=True)
         if line := "".join(self._rest):
             yield from self._take(line)
         # What breaks off is no event.
@@ -97,8 +87,8 @@ class _Decoder:
             yield from self._dispatch_bare()
         if self._name or _is_whole("\n".join(self._data)):
             yield from self._dispatch()
-        if self._odd and not self._n_events:
-            raise NoEventsError(f"no events, but “{self._odd}”")
+        if self._odd and not self._has_events:
+            raise ValueError(f"no events, but “{self._odd}”")
 
     def _take(self, line: str) -> Iterator[Event]:
         if self._bare or (not self._data and line.lstrip().startswith("{")):
@@ -127,7 +117,7 @@ class _Decoder:
         data, name = "\n".join(self._data), self._name
         self._data, self._name, self._n_waiting = [], "", 0
         if data:
-            self._n_events += 1
+            self._has_events = True
             yield Event(data, name, is_bare)
 
 

@@ -20,18 +20,13 @@ _MESSAGES = ("message", "error", "errors", "detail", "msg", "error_description",
 _LOADING = "Loading model"
 _TOO_LONG = re.compile("context (length|window|size)|exceed_context_size|context_length_exceeded")
 _NO_ROOM = re.compile(r"max_(completion_)?tokens\W.{0,40}too large")
-TOO_LONG = "context"
-"""Code of the error for a conversation that is longer than the context."""
-REFUSED = "refused"
-"""Code of the error for a request that the server does not answer."""
-FORBIDDEN = "forbidden"
-"""Code of the error for a page that the key does not open; others it may."""
-MISSING = "missing"
-"""Code of the error for a page or a model that the server does not have."""
-NOT_UNDERSTOOD = "protocol"
-"""Code of the error for an answer that no OpenAI-compatible server would give."""
-CUT = "cut"
-"""Code of the error for a connection that ended before the reply did."""
+# Codes of errors
+TOO_LONG = "context"  # a conversation that is longer than the context
+REFUSED = "refused"  # a request that the server does not answer
+FORBIDDEN = "forbidden"  # a page that the key does not open; others it may
+MISSING = "missing"  # a page or a model that the server does not have
+NOT_UNDERSTOOD = "protocol"  # an answer that no OpenAI-compatible server would give
+CUT = "cut"  # a connection that ended before the reply did
 
 
 class ServerError(EngineError):

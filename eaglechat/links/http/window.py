@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eaglechat.wire.protocol import Message
-from eaglechat.wire.records import Window
+from eaglechat.wire.records import ReplyEnd, Window
 
 _ROOM = 8
 """A reply needs 1/8 of the context free, or max_tokens if that is less."""
@@ -49,6 +49,11 @@ class ServerWindow:
     def left_out(self) -> tuple[Message, ...]:
         """The turns that are left out; the system prompt before them is always sent."""
         return self._messages[self._start(0) : self._start(self.first_turn)]
+
+    def answered(self, end: ReplyEnd) -> Answered:
+        """What is known once what was sent has been answered."""
+        read = end.timings.prefill_tokens + end.timings.reused_tokens
+        return Answered(self.sent, self.left_out, read, end.tokens)
 
     def make_room(self, n_ctx: int, max_tokens: int | None) -> None:
         """Leave out turns while a reply would have no room in a context of `n_ctx` tokens. Nothing

@@ -51,12 +51,12 @@ def drafting_of(speculation: Speculation, drafters: Sequence[Drafter]) -> Drafti
     return Drafting(drafter, n_draft_max, speculation.n_min, p_min)
 
 
-def server_options(target: Path, drafting: Drafting, options: LoadOptions, n_ctx: int) -> list[str]:
+def server_options(target: Path, drafting: Drafting, options: LoadOptions) -> list[str]:
     """llama-server's options, without its address."""
     threads = ["-t", str(options.n_threads)] if options.n_threads else []
     kv = ["-ctk", options.kv_type, "-ctv", options.kv_type] if options.kv_type != "f16" else []
     return [
-        *("-m", str(target), "-c", str(n_ctx), "-b", str(options.n_batch), "-np", "1"),
+        *("-m", str(target), "-c", str(options.n_ctx), "-b", str(options.n_batch), "-np", "1"),
         *("--no-webui", "--offline", *threads, *kv, *gpu_options(options)),
         *(_draft_options(drafting.drafter, drafting, options) if drafting.drafter else ()),
     ]

@@ -20,9 +20,9 @@ import eaglechat
 from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
-from eaglechat.links.http.connection import ServerConnection
 from eaglechat.links.http.faults import ServerError
-from eaglechat.links.http.servers.llama_server import LlamaServer
+from eaglechat.links.http.llama_server import LlamaServer
+from eaglechat.links.http.server import ServerConnection
 from eaglechat.links.llama_server.arguments import (
     NO_DRAFT,
     Drafter,
@@ -39,7 +39,6 @@ from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.errors import (
-    Cancelled,
     EngineError,
     ModelLoadError,
     NoPairError,
@@ -58,7 +57,6 @@ from eaglechat.wire.protocol import (
     Loaded,
     Loading,
     PairInfo,
-    Render,
     Unload,
     Unloaded,
 )
@@ -99,15 +97,24 @@ the drafter that the user chose."""
 
 @dataclass(frozen=True)
 class _Pair:
-    """What is in force of a load."""
+    """A load as the program can run it."""
 
-    request: Load
+    program: str
     files: CheckedPair
+    options: LoadOptions
+    """With the context and the threads that were chosen."""
     drafters: tuple[Drafter, ...]
-    """Those that the program can run."""
     undrafted: Mapping[DrafterKind, str]
     """Why it has no drafter of a kind."""
-    n_ctx: int
+
+
+@dataclass(frozen=True)
+class _Running:
+    """The program, the connection to it, and how it was started to draft."""
+
+    program: Program
+    server: ServerConnection
+    drafting: Drafting
 
 
 def program_link(program: str, log: Path | None, check_pair: CheckPair) -> LocalLink:
@@ -122,20 +129,16 @@ class ProgramWorker(Worker):
         super().__init__(say)
         self._name, self._check_pair = program, check_pair
         self._log = open_log(log)
-        self._probed: ProbedProgram | None = None
-        self._program: Program | None = None
-        self._last_lines: tuple[str, ...] = ()
-        """The end of what the last program wrote."""
-        self._server: ServerConnection | None = None
-        self._drafting = NO_DRAFT
-        """How the program that runs was started to draft."""
+        self._running: _Running | None = None
+        self._latest: Program | None = None
+        """The program that was started last, whose lines are kept after its end."""
         self._pair: _Pair | None = None
 
     def begin(self) -> None:
+        known = None
         # What is wrong with the program is said at each load.
         with suppress(ProgramError):
-            self._probed = probe_program(self._name)
-        known = self._probed
+            known = probe_program(self._name)
         gpus = known.gpus if known else ()
         gpu_memory = sum(gpu.memory_total for gpu in gpus)
         is_unified = gpu_memory > 0 and sys.platform == "darwin"
@@ -153,29 +156,17 @@ class ProgramWorker(Worker):
 
     def do(self, job: Job) -> None:
         request = job.request
-        try:
-            if isinstance(request, Load):
-                self._load(job, request)
-            elif isinstance(request, Chat):
-                self._chat(job, request)
-            elif isinstance(request, Render):
-                if self._server is None:
-                    raise NoPairError("no pair is loaded; load one first")
-                self._server.render(job, request)
-            elif isinstance(request, Unload):
-                self._unload()
-                self.say(Unloaded(id=job.id))
-            else:
-                raise EngineError(f"{NAME} does not answer this request")
-        except ServerError:
-            program = self._program
-            if program is not None and program.ends_within(_ENDS_WITHIN_S):
-                # The cause of the broken connection, which is what the user has to hear.
-                self._die(program.how_it_ended)
-            raise
+        if isinstance(request, Load):
+            self._load(job, request)
+        elif isinstance(request, Unload):
+            self._pair = None
+            self._stop()
+            self.say(Unloaded(id=job.id))
+        else:
+            self._answer(job)
 
     def finish(self) -> None:
-        self._end_program()
+        self._stop()
         self._log.close()
 
     def explain(self, error: Exception) -> str:
@@ -183,14 +174,11 @@ class ProgramWorker(Worker):
         return f"running {NAME} failed ({type(error).__name__}: {error})"
 
     def log_tail(self) -> tuple[str, ...]:
-        lines = self._program.last_lines if self._program else self._last_lines
-        return lines[-LOG_TAIL_LINES:]
-
-    # Loading
+        return self._latest.last_lines[-LOG_TAIL_LINES:] if self._latest else ()
 
     def _load(self, job: Job, request: Load) -> None:
         check()
-        known = self._probed = probe_program(self._name)
+        known = probe_program(self._name)
         if request.options.rpc_servers and not known.has_rpc:
             raise ProgramError(known.without_rpc)
         files = self._check_pair(request)
@@ -201,37 +189,48 @@ class ProgramWorker(Worker):
                 "eaglechat's own engine runs it: leave engine.llama_server empty"
             )
         drafters, undrafted = _drafters(known, files, request)
-        if self._program is not None:
-            self._unload()
+        self._pair = None
+        if self._running is not None:
+            self._stop()
             # More of the GPUs' memory is free now.
-            known = self._probed = replace(known, gpus=gpus_of(known.path))
-        options = request.options
-        if not options.n_threads:
-            options = msgspec.structs.replace(options, n_threads=choose_threads().count)
-            request = msgspec.structs.replace(request, options=options)
-        free = _free_memory(options, known.gpus)
-        n_ctx = options.n_ctx or default_context(
-            files.target, draft, free, options.kv_type, options.draft_kv_type
+            known = replace(known, gpus=gpus_of(known.path))
+        given = request.options
+        n_ctx = given.n_ctx or default_context(
+            files.target,
+            draft,
+            _free_memory(given, known.gpus),
+            given.kv_type,
+            given.draft_kv_type,
         )
-        pair = _Pair(request, files, drafters, undrafted, n_ctx)
+        n_threads = given.n_threads or choose_threads().count
+        options = msgspec.structs.replace(given, n_ctx=n_ctx, n_threads=n_threads)
+        pair = _Pair(known.path, files, options, drafters, undrafted)
         began = time.perf_counter()
+        drafting = drafting_of(request.speculation, drafters)
         try:
-            served, self._pair = self._start_as_far_as_possible(job, pair)
-        except EngineError:
-            self._unload()
-            raise
+            served = self._start(job, pair, drafting)
+        except ModelLoadError as error:
+            heads = drafting.drafter
+            if heads is None or heads.file or request.speculation.drafter != AUTO:
+                raise
+            # Nobody has chosen the MTP heads: the target runs without them.
+            undrafted = {**undrafted, heads.kind: f"with MTP heads, {error}"}
+            pair = replace(pair, drafters=(), undrafted=undrafted)
+            served = self._start(job, pair, NO_DRAFT)
+        self._pair = pair
         on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in known.gpus)])
+        off = "no draft is loaded" if files.no_heads else pair.undrafted.get("mtp")
         info = msgspec.structs.replace(
             served,
             target=model_info(files.target),
-            drafters=tuple(map(_info, self._pair.drafters)),
-            undrafted=dict(self._pair.undrafted),
+            drafters=tuple(map(_info, pair.drafters)),
+            undrafted=dict(pair.undrafted),
             # To the client this is an engine of its own, not a server.
             server="",
             devices=(f"{NAME} with {on}" if on else NAME,),
             load_ms=(time.perf_counter() - began) * 1000.0,
-            n_threads=options.n_threads,
-            speculation_off=_off(self._pair),
+            n_threads=n_threads,
+            speculation_off=None if pair.drafters else off,
             untemplated=(
                 None
                 if files.target.has_chat_template
@@ -240,90 +239,69 @@ class ProgramWorker(Worker):
         )
         self.say(Loaded(id=request.id, pair=info))
 
-    def _start_as_far_as_possible(self, job: Job, pair: _Pair) -> tuple[PairInfo, _Pair]:
-        """Start the program; if it does not start with MTP heads that nobody has chosen, start it
-        without.
-
-        Returns what it says of the target, and the pair as it runs. Raises EngineError.
-        """
-        speculation = pair.request.speculation
-        drafting = drafting_of(speculation, pair.drafters)
+    def _answer(self, job: Job) -> None:
+        """Answer a chat or a render; a chat that asks for another drafting starts the program
+        again."""
+        request, pair, running = job.request, self._pair, self._running
+        if pair is not None and isinstance(request, Chat):
+            drafting = drafting_of(request.speculation, pair.drafters)
+            if running is None or running.drafting != drafting:
+                self._start(job, pair, drafting)
+                running = self._running
+        if pair is None or running is None:
+            raise NoPairError("no pair is loaded; load one first")
         try:
-            return self._start(job, pair, drafting), pair
-        except ModelLoadError as error:
-            heads = drafting.drafter
-            if heads is None or heads.file or speculation.drafter != AUTO:
-                raise
-            self._end_program()
-            undrafted = {**pair.undrafted, heads.kind: f"with MTP heads, {error}"}
-            pair = replace(pair, drafters=(), undrafted=undrafted)
-            return self._start(job, pair, NO_DRAFT), pair
+            running.server.answer(job)
+        except ServerError:
+            if running.program.ends_within(_ENDS_WITHIN_S):
+                # The cause of the broken connection, which is what the user has to hear.
+                self._die(running.program.how_it_ended)
+            raise
+
+    # The program
 
     def _start(self, job: Job, pair: _Pair, drafting: Drafting) -> PairInfo:
-        """Start the program; returns what it says of the target. Raises EngineError."""
-        assert self._probed is not None
-        target = pair.files.target.path
-        options = server_options(target, drafting, pair.request.options, pair.n_ctx)
-        program = self._program = Program([self._probed.path, *options], self._log)
-        self._drafting = drafting
-        self.say(Loading(id=job.id, stage="target", fraction=0.0))
-        program.wait_until_ready()
-        program.watch(self._die)
-        server = self._server = ServerConnection(
-            ServerSettings(
-                name=NAME,
-                url=program.url,
-                headers={"Authorization": f"Bearer {program.key}"},
-                timeout=_LONGEST_SILENCE_S,
-            ),
-            self.say,
+        """Start the program in place of the one that runs; returns what it says of the target.
+
+        Raises EngineError, after which none runs.
+        """
+        self._stop()
+        options = server_options(pair.files.target.path, drafting, pair.options)
+        program = self._latest = Program([pair.program, *options], self._log)
+        address = ServerSettings(
+            name=NAME,
+            url=program.url,
+            headers={"Authorization": f"Bearer {program.key}"},
+            timeout=_LONGEST_SILENCE_S,
         )
+        server = ServerConnection(address, self.say)
+        self._running = _Running(program, server, drafting)
+        self.say(Loading(id=job.id, stage="target", fraction=0.0))
         try:
+            program.wait_until_ready()
+            program.watch(self._die)
             server.open(job)
             served = server.load(job, Load(id=job.id, target=""))
-        except Cancelled:
-            raise
-        except EngineError as error:
+        except ServerError as error:
+            self._stop()
             raise ModelLoadError(str(error)) from error
+        except EngineError:
+            self._stop()
+            raise
         if isinstance(server.kind, LlamaServer) and drafting.drafter:
             # It counts drafted tokens and does not say whose; nobody else drafts in it.
             server.kind.drafter = drafting.drafter.kind
         return served
 
-    def _unload(self) -> None:
-        self._pair = None
-        self._end_program()
-
-    # Replies
-
-    def _chat(self, job: Job, request: Chat) -> None:
-        if self._pair is None:
-            raise NoPairError("no pair is loaded; load one first")
-        drafting = drafting_of(request.speculation, self._pair.drafters)
-        if drafting != self._drafting or self._server is None:
-            self._end_program()
-            try:
-                self._start(job, self._pair, drafting)
-            except EngineError:
-                self._end_program()
-                raise
-        assert self._server is not None
-        self._server.chat(job, request)
-
-    # The end
+    def _stop(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.server.close()
+            running.program.end()
 
     def _die(self, why: str) -> None:
         """An engine whose program has ended by itself is gone."""
         self.say(Gone(f"the engine stopped because {why}"))
-
-    def _end_program(self) -> None:
-        server, self._server = self._server, None
-        program, self._program = self._program, None
-        if server is not None:
-            server.close()
-        if program is not None:
-            program.end()
-            self._last_lines = program.last_lines
 
 
 def _drafters(
@@ -345,13 +323,6 @@ def _drafters(
     if files.no_heads and "mtp" not in [one.kind for one in drafters]:
         undrafted["mtp"] = files.no_heads
     return tuple(drafters), undrafted
-
-
-def _off(pair: _Pair) -> str | None:
-    """Why nothing is drafted; None if something is."""
-    if pair.drafters:
-        return None
-    return "no draft is loaded" if pair.files.no_heads else pair.undrafted["mtp"]
 
 
 def _info(drafter: Drafter) -> DrafterInfo:

@@ -196,6 +196,6 @@ class EngineService:
 
 def _server_link(server: ServerSettings) -> Link:
     # Imports the HTTP client, for which the first paint does not wait.
-    from eaglechat.links.http.server_worker import server_link  # noqa: PLC0415
+    from eaglechat.links.http.server import server_link  # noqa: PLC0415
 
     return server_link(server)

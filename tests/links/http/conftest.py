@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from eaglechat.links.http import connection
 from eaglechat.wire import protocol as p
 from tests.engine_client import Client
 from tests.links.http.fault_server import FaultServer, client_of, fault_server
@@ -15,8 +14,8 @@ from tests.links.http.fault_server import FaultServer, client_of, fault_server
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "RETRY_WAITS_S", (0.01, 0.01))
-    monkeypatch.setattr(connection, "LOADING_WAIT_S", 0.01)
+    monkeypatch.setattr("eaglechat.links.http.server.RETRY_WAITS_S", (0.01, 0.01))
+    monkeypatch.setattr("eaglechat.links.http.server.LOADING_WAIT_S", 0.01)
 
 
 @pytest.fixture

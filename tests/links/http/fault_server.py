@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from eaglechat.links.http.server_worker import server_link
+from eaglechat.links.http.server import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from tests.engine_client import Asked, Client

@@ -12,7 +12,6 @@ from typing import NoReturn
 
 import pytest
 
-from eaglechat.links.http import connection
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason, Origin
 from tests.engine_client import Client
@@ -299,7 +298,7 @@ def test_what_nobody_has_thought_of_before_the_first_request_is_said(
     async def broken(_client: object) -> NoReturn:
         raise KeyError("odd")
 
-    monkeypatch.setattr(connection, "discover", broken)
+    monkeypatch.setattr("eaglechat.links.http.server.discover", broken)
     assert died(client_of(server.url)) == "asking the server failed (KeyError: 'odd')"
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from eaglechat.engine.auto.plain_checks import PlainChecks
 from eaglechat.links.base import Link
-from eaglechat.links.http.server_worker import server_link
+from eaglechat.links.http.server import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
-from eaglechat.wire.records import Origin, Part
+from eaglechat.wire.records import Origin
 from tests.engine_client import Asked, Client, engine_in_this_process
 from tests.links.engines import chat
 from tests.llama_server import N_DRAFT_MAX, LlamaServer, llama_server
@@ -129,13 +129,3 @@ def test_the_built_in_pair_through_run_server(
     for count in ("accepted", "tested"):
         difference = abs(theirs["speculation"][count] - getattr(ours.last.stats, count))
         assert difference <= N_DRAFT_MAX
-
-
-def test_reasoning_is_a_part_of_its_own() -> None:
-    from eaglechat.links.http.servers.chunks import ChunkReader
-    from eaglechat.links.http.servers.llama_server import LlamaServer as Kind
-
-    reader = Kind().reader(chat())
-    line = '{"choices":[{"delta":{"reasoning_content":"hm"}}],"timings":{"predicted_n":1}}'
-    (round_,) = reader.take(ChunkReader().read(line))
-    assert [(token.text, token.part) for token in round_.tokens] == [("hm", Part.REASONING)]

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from eaglechat.links.http.loop import DaemonExecutor
+from eaglechat.links.http.client import DaemonExecutor
 
 
 def test_a_lookup_that_nobody_waits_for_any_more_ends_without_a_word(

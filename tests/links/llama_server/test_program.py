@@ -65,10 +65,14 @@ def chat(n: int | p.Auto = 3, *, enabled: bool = True, max_tokens: int = 24) -> 
 
 def test_the_options_are_those_of_the_settings(tiny_files: tuple[Path, Path]) -> None:
     options = LoadOptions(
-        n_gpu_layers=9, tensor_split=(3, 1), kv_type="q8_0", rpc_servers=("a:1", "b:2")
+        n_ctx=4096,
+        n_gpu_layers=9,
+        tensor_split=(3, 1),
+        kv_type="q8_0",
+        rpc_servers=("a:1", "b:2"),
     )
     eagle3 = Drafter("eagle3", read_header(tiny_files[1]))
-    given = " ".join(server_options(Path("t.gguf"), Drafting(eagle3, 5, 1, 0.25), options, 4096))
+    given = " ".join(server_options(Path("t.gguf"), Drafting(eagle3, 5, 1, 0.25), options))
     for part in (
         "-m t.gguf", "-c 4096", "-np 1", "-ngl 9", "-ts 3,1", "--rpc a:1,b:2",
         "-ctk q8_0 -ctv q8_0",
@@ -76,7 +80,7 @@ def test_the_options_are_those_of_the_settings(tiny_files: tuple[Path, Path]) ->
         "--spec-draft-n-min 1", "--spec-draft-p-min 0.25",
     ):  # fmt: skip
         assert part in given
-    plain = server_options(Path("t.gguf"), NO_DRAFT, LoadOptions(), 4096)
+    plain = server_options(Path("t.gguf"), NO_DRAFT, LoadOptions())
     assert "-md" not in plain
 
 

@@ -6,21 +6,20 @@ real servers, which need a GPU.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from eaglechat.links.http.servers.chunks import ChunkReader
-from eaglechat.links.http.servers.llama_server import LlamaSwap
-from eaglechat.links.http.servers.openai import OpenAIServer
+from eaglechat.links.http.llama_server import LlamaSwap
+from eaglechat.links.http.openai import OpenAIServer
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin
-from eaglechat.wire.stats import DrafterStats, SpeculationStats, stats_of
+from eaglechat.wire.stats import DrafterStats, SpeculationStats
 from tests.engine_client import Client
 from tests.links.engines import chat
 from tests.links.http.fault_server import FaultServer, models_of, streaming
+from tests.links.http.streamed import Streamed, said
 
 TIMINGS = {
     "prompt_n": 20, "cache_n": 0, "predicted_n": 111, "prompt_ms": 80.5, "predicted_ms": 900.0,
@@ -29,14 +28,10 @@ TIMINGS = {
 """Of mlx-vlm, which sends null for each count of drafting if it has no draft."""
 
 
-def stats(kind: OpenAIServer | LlamaSwap, n_tokens: int = 111, **last: Any) -> SpeculationStats:
+def stats(kind: OpenAIServer, n_tokens: int = 111, **last: Any) -> SpeculationStats:
     """The statistics of a reply of so many tokens, whose last chunk has these fields."""
     usage = {"completion_tokens": n_tokens, **last.pop("usage", {})}
-    reader = kind.reader(chat())
-    rounds = []
-    for one in ({"choices": [{"delta": {"content": "a"}}]}, {"usage": usage, **last}):
-        rounds += [*reader.take(ChunkReader().read(json.dumps(one)))]
-    return reader.stats(stats_of(rounds))
+    return Streamed(kind).send(said("a"), {"usage": usage, **last}).end().stats
 
 
 def tabby(accepted: int | None, rejected: int | None) -> dict[str, Any]:
@@ -45,7 +40,7 @@ def tabby(accepted: int | None, rejected: int | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", [OpenAIServer(), LlamaSwap()], ids=["alone", "behind llama-swap"])
-def test_tabby_counts_in_its_usage(kind: OpenAIServer | LlamaSwap) -> None:
+def test_tabby_counts_in_its_usage(kind: OpenAIServer) -> None:
     counted = stats(kind, usage=tabby(81, 9))
     assert (counted.drafted, counted.accepted) == (90, 81)
     assert counted.is_of_whole_reply

@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eaglechat.links.http.servers.chunks import Chunk, StreamedChoice, Timings
-from eaglechat.links.http.servers.llama_server import LlamaServer
+from eaglechat.links.http.llama_server import LlamaServer
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import Origin, Part, Round
 from eaglechat.wire.stats import measured
 from tests.links.engines import chat
+from tests.links.http.streamed import Streamed, said
 
 A, C, B, P, U = (
     Origin.ACCEPTED, Origin.CORRECTION, Origin.BONUS, Origin.PLAIN, Origin.UNKNOWN,
 )  # fmt: skip
 
 
-def chunk(n: int, ms: float, drafted: int, accepted: int, text: str | None = None) -> Chunk:
-    timings = Timings(3, 20, 9.0, n, ms, drafted, accepted)
+def counted(n: int, ms: float, drafted: int, accepted: int) -> dict[str, Any]:
+    return {
+        "timings": {
+            "cache_n": 3, "prompt_n": 20, "prompt_ms": 9.0, "predicted_n": n, "predicted_ms": ms,
+            "draft_n": drafted, "draft_n_accepted": accepted,
+        }
+    }  # fmt: skip
+
+
+def chunk(
+    n: int, ms: float, drafted: int, accepted: int, text: str | None = None
+) -> dict[str, Any]:
     text = f"t{n} " if text is None else text
-    return Chunk(timings=timings, written=[(text, Part.ANSWER)] if text else [])
+    return {**said(text), **counted(n, ms, drafted, accepted)}
 
 
-def over(n: int, ms: float, drafted: int, accepted: int) -> list[Chunk]:
+def over(*counts: float) -> list[dict[str, Any]]:
     """The end of a reply: why, and then the last counts."""
-    return [
-        Chunk(choices=[StreamedChoice(finish_reason="stop")]),
-        Chunk(timings=Timings(3, 20, 9.0, n, ms, drafted, accepted)),
-    ]
+    return [{"choices": [{"delta": {}, "finish_reason": "stop"}]}, counted(*counts)]
 
 
-def read(*chunks: Chunk) -> list[Round]:
-    reader = LlamaServer().reader(chat())
-    rounds = [record for one in chunks for record in reader.take(one) if isinstance(record, Round)]
-    return [*rounds, *reader.rest()]
+def read(*chunks: dict[str, Any]) -> list[Round]:
+    streamed = Streamed(LlamaServer()).send(*chunks)
+    streamed.end()
+    return streamed.rounds
 
 
 def origins(rounds: list[Round]) -> list[list[Origin]]:
@@ -47,10 +56,9 @@ def counts(rounds: list[Round]) -> list[tuple[int, int, int]]:
 
 
 def test_a_round_is_told_with_its_last_token() -> None:
-    reader = LlamaServer().reader(chat())
-    told = [len([*reader.take(one)]) for one in (chunk(1, 0, 0, 0), chunk(2, 8, 3, 1))]
-    assert told == [1, 0]
-    assert len([*reader.take(chunk(3, 8, 3, 1))]) == 1
+    streamed = Streamed(LlamaServer())
+    chunks = (chunk(1, 0, 0, 0), chunk(2, 8, 3, 1), chunk(3, 8, 3, 1))
+    assert [len(streamed.send(one).rounds) for one in chunks] == [1, 1, 2]
 
 
 def test_the_first_token_takes_no_time_of_its_own() -> None:
@@ -61,9 +69,9 @@ def test_the_first_token_takes_no_time_of_its_own() -> None:
 
 
 def test_a_reply_of_one_token_took_no_time() -> None:
-    reader = LlamaServer().reader(chat())
-    assert [*reader.take(chunk(1, 0.001, 0, 0))]
-    assert reader.end(0, is_cancelled=True).timings.generation_ms == 0
+    streamed = Streamed(LlamaServer()).send(chunk(1, 0.001, 0, 0))
+    assert streamed.rounds
+    assert streamed.end().end.timings.generation_ms == 0
 
 
 def test_the_replay_of_a_checkpoint_is_the_targets_own() -> None:
@@ -116,14 +124,13 @@ def test_whatever_the_parser_swallows_no_origin_is_wrong(
     # The first round comes whole: it tells how long drafts are.
     first = 2 + (accepted[0] + 1 if accepted else 0)
     kept = [one for i, one in enumerate(chunks) if i < first or data.draw(st.booleans())]
-    last = chunks[-1].timings
-    assert last is not None
-    ended = over(n, last.predicted_ms, last.draft_n, last.draft_n_accepted)
+    steps = len(accepted)
+    ended = over(n, 10.0 * steps or 0.5, 3 * steps, sum(accepted))
     tokens = [token for round_ in read(*kept, *ended) for token in round_.tokens]
 
     assert len(tokens) == n
-    assert "".join(t.text for t in tokens) == "".join(
-        text for one in kept for text, _ in one.written
+    assert "".join(token.text for token in tokens) == "".join(
+        one["choices"][0]["delta"]["content"] for one in kept
     )
     for token, origin in zip(tokens, truth, strict=True):
         assert token.origin in (origin, U)
@@ -153,3 +160,9 @@ def test_thoughts_that_the_server_leaves_in_the_text_are_reasoning() -> None:
 def test_a_reply_that_ends_in_a_tag_loses_nothing() -> None:
     rounds = read(chunk(1, 8, 0, 0, "<thi"), *over(1, 8, 0, 0))
     assert "".join(token.text for round_ in rounds for token in round_.tokens) == "<thi"
+
+
+def test_reasoning_is_a_part_of_its_own() -> None:
+    timings = {"timings": {"predicted_n": 1}}
+    (round_,) = read({"choices": [{"delta": {"reasoning_content": "hm"}}], **timings})
+    assert [(token.text, token.part) for token in round_.tokens] == [("hm", Part.REASONING)]

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.servers.base import LONGEST_DRAFT, most_tokens
-from eaglechat.links.http.servers.chunks import ChunkReader
-from eaglechat.links.http.servers.llama_server import LlamaServer
-from eaglechat.links.http.servers.openai import VLLM, OpenAIServer, SGLang, TextReader
-from eaglechat.wire.protocol import Chat, Message
-from eaglechat.wire.records import ReplyEnd, Round
-from eaglechat.wire.stats import stats_of
+from eaglechat.links.http.llama_server import LONGEST_DRAFT, LlamaServer
+from eaglechat.links.http.openai import VLLM, OpenAIServer, SGLang
+from eaglechat.links.http.reply import most_tokens
+from tests.links.http.streamed import Streamed, said
 
-CHAT = Chat(messages=(Message(role="user", content="hi"),))
 KINDS = {
     "vLLM": VLLM,
     "SGLang": SGLang,
@@ -61,26 +55,6 @@ def chunks(draw: st.DrawFn) -> dict[str, Any]:
     return chunk
 
 
-def text_of(rounds: Sequence[Round]) -> str:
-    return "".join(round_.text for round_ in rounds)
-
-
-def read(reader: TextReader, sent: Sequence[dict[str, Any]]) -> tuple[list[Round], ReplyEnd, int]:
-    """The rounds, the end, and the most tokens that what was sent can stand for."""
-    rounds: list[Round] = []
-    most = 0
-    for one in sent:
-        chunk = ChunkReader().read(json.dumps(one))
-        most += most_tokens(chunk.written)
-        rounds += [record for record in reader.take(chunk) if isinstance(record, Round)]
-    rounds += reader.rest()
-    return rounds, reader.end(1, is_cancelled=False), most
-
-
-def said(text: str, **more: Any) -> dict[str, Any]:
-    return {"choices": [{"delta": {"content": text}}], **more}
-
-
 @given(st.lists(chunks(), max_size=6))
 @example([said("a", usage={"completion_tokens": 18})])
 @example([said("a"), said("b", usage={"completion_tokens": 21})])
@@ -106,32 +80,30 @@ def test_text_is_kept_and_counts_are_bounded(sent: list[dict[str, Any]]) -> None
 
 
 def reads(kind: str, sent: list[dict[str, Any]]) -> None:
-    reader = KINDS[kind]().reader(CHAT)
-    rounds, end, most = read(reader, sent)
-    wanted = "".join(
-        text for one in sent for text, _ in ChunkReader().read(json.dumps(one)).written
-    )
+    streamed = Streamed(KINDS[kind]()).send(*sent)
+    done = streamed.end()
+    rounds = streamed.rounds
+    most = most_tokens([(None, streamed.text)]) + 64 * len(sent)
 
-    assert text_of(rounds) == wanted
+    assert "".join(round_.text for round_ in rounds) == streamed.text
     assert sum(len(round_.tokens) for round_ in rounds) <= most + LONGEST_DRAFT * len(rounds)
     assert sum(len(round_.drafted) for round_ in rounds) <= LONGEST_DRAFT * max(1, len(rounds))
-    assert end.tokens >= 0
-    stats = reader.stats(stats_of(rounds))
-    assert stats.tokens >= 0
-    assert 0 <= stats.accepted <= stats.drafted
-    assert all(name.isidentifier() for name in stats.by_drafter)
+    assert done.end.tokens >= 0
+    assert done.stats.tokens >= 0
+    assert 0 <= done.stats.accepted <= done.stats.drafted
+    assert all(name.isidentifier() for name in done.stats.by_drafter)
 
 
 def test_the_first_token_takes_as_long_as_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own time is the prompt's too: n tokens over the time of n - 1 was too fast."""
     now = [0.0]
-    monkeypatch.setattr("eaglechat.links.http.servers.base.time.monotonic", lambda: now[0])
-    reader = OpenAIServer().reader(CHAT)
+    monkeypatch.setattr("eaglechat.links.http.reply.time.monotonic", lambda: now[0])
+    streamed = Streamed(OpenAIServer())
     for _ in range(5):
         now[0] += 0.1
-        list(reader.take(ChunkReader().read(json.dumps(said("a")))))
+        streamed.send(said("a"))
 
-    end = reader.end(1, is_cancelled=False)
+    end = streamed.end().end
 
     assert end.tokens == 5
     assert end.tokens_per_second == pytest.approx(10.0)

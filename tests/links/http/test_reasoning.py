@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.servers.base import ReasoningSplitter
+from eaglechat.links.http.reasoning import ReasoningSplitter
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Part
 from tests.engine_client import Client
@@ -20,9 +20,9 @@ from tests.links.http.fault_server import FaultServer, models_of, streaming
 def parts_of(chunks: list[str]) -> tuple[str, str]:
     """Reasoning and answer."""
     splitter = ReasoningSplitter()
-    pieces = [piece for chunk in chunks for piece in splitter.split([(chunk, Part.ANSWER)])]
+    pieces = [piece for chunk in chunks for piece in splitter.split([(Part.ANSWER, chunk)])]
     pieces += splitter.rest()
-    said = {part: "".join(text for text, of in pieces if of is part) for part in Part}
+    said = {part: "".join(text for of, text in pieces if of is part) for part in Part}
     return said[Part.REASONING], said[Part.ANSWER]
 
 
@@ -54,7 +54,7 @@ def test_an_answer_alone_stays_as_it_is(chunks: list[str]) -> None:
 
 def test_what_a_server_takes_apart_itself_stays_as_it_is() -> None:
     splitter = ReasoningSplitter()
-    written = [("<think>", Part.REASONING), ("<think>x", Part.ANSWER)]
+    written = [(Part.REASONING, "<think>"), (Part.ANSWER, "<think>x")]
     assert splitter.split(written) == written
 
 

@@ -12,21 +12,11 @@ from typing import Any
 import msgspec
 
 from eaglechat.links.http.answers import fitted, read_json
+from eaglechat.wire.part_stream import Segment
 from eaglechat.wire.records import Part
 
-Written = tuple[str, Part]
-"""A text, and the part of the reply that it belongs to."""
 
-MOST_COUNTED = 2**31
-"""More than any count of tokens. Servers' numbers are cut off here: they may be anything."""
-
-
-def counted(value: int | None) -> int:
-    """A server's count, cut to 0 ... MOST_COUNTED."""
-    return min(max(value or 0, 0), MOST_COUNTED)
-
-
-class StreamedChoice(msgspec.Struct):
+class Choice(msgspec.Struct):
     delta: Any = None
     """The piece: a text, or an object with one in a field of `_ANSWERS` or `_REASONINGS`."""
     message: Any = None
@@ -47,14 +37,11 @@ class StreamedChoice(msgspec.Struct):
         return reason.lower() if isinstance(reason, str) else "stop"
 
 
-class PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-    def __post_init__(self) -> None:
-        self.cached_tokens = counted(self.cached_tokens)
+class PromptDetails(msgspec.Struct, frozen=True):
+    cached_tokens: int = 0
 
 
-class CompletionDetails(msgspec.Struct):
+class CompletionDetails(msgspec.Struct, frozen=True):
     """TabbyAPI's counts of a whole reply: together they are all drafted tokens. OpenAI has fields
     of these names for predicted texts, and sends zeros."""
 
@@ -62,59 +49,46 @@ class CompletionDetails(msgspec.Struct):
     rejected_prediction_tokens: int | None = None
 
 
-class Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: PromptDetails | None = None
-    completion_tokens_details: CompletionDetails | None = None
-
-    def __post_init__(self) -> None:
-        self.prompt_tokens = counted(self.prompt_tokens)
-        self.completion_tokens = counted(self.completion_tokens)
+class Usage(msgspec.Struct, frozen=True):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    prompt_tokens_details: PromptDetails = PromptDetails()
+    completion_tokens_details: CompletionDetails = CompletionDetails()
 
 
-class Timings(msgspec.Struct):
+class Timings(msgspec.Struct, frozen=True):
     """llama-server's counts and milliseconds, summed since the request began. mlx-vlm sends them at
-    the end of a reply, with the fields after them; those of drafting are null without a draft."""
+    the end of a reply, with the fields after them."""
 
     cache_n: int = 0
     prompt_n: int = 0
     prompt_ms: float = 0.0
     predicted_n: int = 0
     predicted_ms: float = 0.0
-    draft_n: int | None = 0
-    draft_n_accepted: int | None = 0
-    draft_rounds: int | None = None
-    draft_kind: str | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("cache_n", "prompt_n", "predicted_n", "draft_n", "draft_n_accepted"):
-            setattr(self, name, counted(getattr(self, name)))
+    draft_n: int = 0
+    draft_n_accepted: int = 0
+    draft_rounds: int = 0
+    draft_kind: str = ""
 
 
-class PromptProgress(msgspec.Struct):
+class PromptProgress(msgspec.Struct, frozen=True):
     total: int = 0
     cache: int = 0
     processed: int = 0
 
-    def __post_init__(self) -> None:
-        self.total = counted(self.total)
-        self.cache = min(counted(self.cache), self.total)
-        self.processed = min(counted(self.processed), self.total)
 
-
-class SpeculativeDecoding(msgspec.Struct):
+class SpeculativeDecoding(msgspec.Struct, frozen=True):
     """vLLM's counts for each step of a reply that verified a draft."""
 
     per_step_accepted: list[int] = []
     per_step_drafted: list[int] = []
 
 
-class Metrics(msgspec.Struct):
-    speculative_decoding: SpeculativeDecoding | None = None
+class Metrics(msgspec.Struct, frozen=True):
+    speculative_decoding: SpeculativeDecoding = SpeculativeDecoding()
 
 
-class SpecTokensDetails(msgspec.Struct):
+class SpecTokensDetails(msgspec.Struct, frozen=True):
     """SGLang's counts of a reply: steps, drafted and accepted tokens."""
 
     spec_verify_ct: int = 0
@@ -122,65 +96,60 @@ class SpecTokensDetails(msgspec.Struct):
     spec_num_correct_drafts: int = 0
 
 
-class SGLExt(msgspec.Struct):
-    spec_tokens_details: SpecTokensDetails | None = None
+class SGLExt(msgspec.Struct, frozen=True):
+    spec_tokens_details: SpecTokensDetails = SpecTokensDetails()
 
 
 @dataclass(frozen=True)
 class DraftCounts:
-    """What a server counted over a whole reply; 0 for what it did not count."""
+    """What a server counted over a whole reply; `steps` is 0 and `kind` (who drafted) empty where
+    it does not say."""
 
-    steps: int = 0
-    drafted: int = 0
-    accepted: int = 0
+    steps: int
+    drafted: int
+    accepted: int
     kind: str = ""
-    """Who drafted."""
 
 
 class Chunk(msgspec.Struct):
-    choices: list[StreamedChoice] = []
+    choices: list[Choice] = []
     usage: Usage | None = None
     timings: Timings | None = None
     prompt_progress: PromptProgress | None = None
-    metrics: Metrics | None = None
-    sglext: SGLExt | None = None
+    metrics: Metrics = Metrics()
+    sglext: SGLExt = SGLExt()
     error: Any = None
     object: Any = None
     """Is “error” in an error of an older vLLM."""
-    written: list[Written] = []
+    segments: list[Segment] = []
     """The texts, reasoning first."""
 
     @property
-    def choice(self) -> StreamedChoice | None:
+    def choice(self) -> Choice | None:
         return self.choices[0] if self.choices else None
 
     @property
     def draft_counts(self) -> DraftCounts | None:
         """The counts of drafting over the whole reply, in the field of whichever server wrote this;
         None if nothing was drafted, or it is not counted here."""
-        steps, drafted, accepted, kind = 0, 0, 0, ""
-        details = self.usage.completion_tokens_details if self.usage else None
-        of_sglang = self.sglext.spec_tokens_details if self.sglext else None
-        of_vllm = self.metrics.speculative_decoding if self.metrics else None
-        if self.timings and self.timings.draft_n:
-            own = self.timings
-            steps, drafted = counted(own.draft_rounds), counted(own.draft_n)
-            accepted, kind = counted(own.draft_n_accepted), own.draft_kind or ""
-        elif details and None not in (
-            details.accepted_prediction_tokens,
-            details.rejected_prediction_tokens,
-        ):
-            accepted = counted(details.accepted_prediction_tokens)
-            drafted = accepted + counted(details.rejected_prediction_tokens)
-        elif of_sglang:
-            steps = counted(of_sglang.spec_verify_ct)
-            drafted = counted(of_sglang.spec_num_proposed_drafts)
-            accepted = counted(of_sglang.spec_num_correct_drafts)
-        elif of_vllm:
-            steps = sum(count > 0 for count in of_vllm.per_step_drafted)
-            drafted = counted(sum(map(counted, of_vllm.per_step_drafted)))
-            accepted = counted(sum(map(counted, of_vllm.per_step_accepted)))
-        return DraftCounts(min(steps, drafted), drafted, accepted, kind) if drafted else None
+        own, vllm = self.timings or Timings(), self.metrics.speculative_decoding
+        tabby = (self.usage or Usage()).completion_tokens_details
+        sglang = self.sglext.spec_tokens_details
+        if own.draft_n:
+            return DraftCounts(own.draft_rounds, own.draft_n, own.draft_n_accepted, own.draft_kind)
+        accepted, rejected = tabby.accepted_prediction_tokens, tabby.rejected_prediction_tokens
+        if accepted is not None and rejected is not None and accepted + rejected:
+            return DraftCounts(0, accepted + rejected, accepted)
+        if sglang.spec_num_proposed_drafts:
+            return DraftCounts(
+                sglang.spec_verify_ct,
+                sglang.spec_num_proposed_drafts,
+                sglang.spec_num_correct_drafts,
+            )
+        if drafted := sum(vllm.per_step_drafted):
+            steps = sum(count > 0 for count in vllm.per_step_drafted)
+            return DraftCounts(steps, drafted, sum(vllm.per_step_accepted))
+        return None
 
     @property
     def is_last(self) -> bool:
@@ -203,7 +172,7 @@ class ChunkReader:
         chunk = fitted(raw, Chunk)
         if not isinstance(raw.get("choices") or [], list):
             raise ValueError("its choices are no list")
-        choice, chunk.written = chunk.choice, []
+        choice, chunk.segments = chunk.choice, []
         if choice is None:
             return chunk
         delta = choice.delta or choice.message
@@ -213,10 +182,10 @@ class ChunkReader:
         pieces += _first(contents, Part.ANSWER)
         if choice.reason:
             # Nothing follows, so what is half of a character stays that.
-            pieces += [("", part) for part in Part]
-        chunk.written = [
-            (text, part)
-            for piece, part in pieces
+            pieces += [(part, "") for part in Part]
+        chunk.segments = [
+            (part, text)
+            for part, piece in pieces
             if (text := self._characters[part].push(piece, is_last=not piece))
         ]
         return chunk
@@ -246,12 +215,12 @@ class _Characters:
 _NO_BYTES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
-def _first(values: Iterable[Any], part: Part) -> list[Written]:
+def _first(values: Iterable[Any], part: Part) -> list[tuple[Part, str]]:
     """The texts in the first of these values that has any: a server may send one in two fields."""
     return next(filter(None, (list(_texts(value, part)) for value in values)), [])
 
 
-def _texts(value: Any, part: Part) -> Iterator[Written]:
+def _texts(value: Any, part: Part) -> Iterator[tuple[Part, str]]:
     """The texts in a text, an object with one, or a list of either."""
     if isinstance(value, dict):
         # Mistral sends reasoning in the content.
@@ -263,7 +232,7 @@ def _texts(value: Any, part: Part) -> Iterator[Written]:
     elif isinstance(value, dict):
         yield from _texts(value, part)
     elif isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
-        yield str(value), part
+        yield part, str(value)
 
 
 _ANSWERS = ("content", "refusal")

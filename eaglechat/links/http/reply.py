@@ -1,0 +1,168 @@
+"""A streamed reply of any OpenAI-compatible server: its text as it comes, and what the server
+counted at its end. Who counts drafted tokens there: `Chunk.draft_counts`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from eaglechat.links.http.chunks import Chunk, ChunkReader, DraftCounts, Usage
+from eaglechat.links.http.reasoning import ReasoningSplitter, parted_late
+from eaglechat.wire.part_stream import Segment
+from eaglechat.wire.protocol import AnyEvent, Chat, Done, RoundDone, Settled
+from eaglechat.wire.records import (
+    DraftToken,
+    FinishReason,
+    Origin,
+    ReplyEnd,
+    ReplyTimings,
+    Round,
+    RoundTimings,
+    Token,
+)
+from eaglechat.wire.stats import DrafterStats, SpeculationStats, stats_of
+
+_LIMITS = ("length", "max_tokens", "max_output_tokens", "model_length")
+"""Reasons of servers for a reply that ends at a limit."""
+_NEARLY = 64
+"""A context counts as full this many tokens before its end: a server keeps some for its drafts."""
+_TOKENS_WITHOUT_TEXT = 64
+
+
+def most_tokens(segments: Iterable[Segment]) -> int:
+    """The most tokens that a chunk with these texts may count for: one per character, and 64
+    without text. A higher count of a server is not believed."""
+    return _TOKENS_WITHOUT_TEXT + sum(len(text) for _, text in segments)
+
+
+class Reply:
+    """Tells the client each chunk as a round, whose tokens are of unknown origin. It has one token
+    where the server does not count them as it goes: most send a chunk for each."""
+
+    def __init__(self, chat: Chat, say: Callable[[AnyEvent], None]) -> None:
+        self.chunks, self._splitter = ChunkReader(), ReasoningSplitter()
+        self.is_whole = False
+        """Whether the server has said that the reply ended."""
+        self.id, self._chat, self._say = chat.id, chat, say
+        self._rounds: list[Round] = []
+        """What the client has been told."""
+        self._reason, self._usage = "", Usage()
+        self._draft_counts: DraftCounts | None = None
+        self._n_tokens = self._n_first = 0
+        """Tokens that came, and those of them that came with the first text."""
+        self._asked = self._first = self._last = time.monotonic()
+        """When the reply was asked for, and when its first and its last text came."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the client has been told some of its text."""
+        return bool(self._rounds)
+
+    def take(self, chunk: Chunk) -> None:
+        self.is_whole = self.is_whole or chunk.is_last
+        self._usage = chunk.usage or self._usage
+        self._draft_counts = chunk.draft_counts or self._draft_counts
+        if chunk.choice is not None:
+            self._reason = chunk.choice.reason or self._reason
+        self._read(chunk)
+
+    def flush(self) -> None:
+        """Tell the client what was held back; no more chunks come, for whatever reason."""
+        if held := self._splitter.rest():
+            self._text_round(held, 0.0)
+
+    def done(self, seed: int, n_ctx: int, *, is_cancelled: bool) -> Done:
+        """The end of the reply, in a context of `n_ctx` tokens (0 if that is not known). The client
+        is told all rounds again if only the end tells reasoning from answer."""
+        if rounds := parted_late(self._rounds):
+            self._rounds = rounds
+            self._say(Settled(id=self.id, rounds=tuple(rounds)))
+        tokens, timings = self._counted()
+        end = ReplyEnd(FinishReason.STOP, seed, tokens, tail="", timings=timings)
+        reason = FinishReason.STOP
+        if is_cancelled:
+            reason = FinishReason.CANCELLED
+        elif self._reason in _LIMITS:
+            most = self._chat.max_tokens
+            is_asked = most is not None and tokens >= most
+            is_full = not is_asked and 0 < n_ctx <= end.n_past + _NEARLY
+            # Else the server ended it at a limit of its own.
+            reason = FinishReason.CONTEXT if is_full else FinishReason.LENGTH
+        end = replace(end, finish_reason=reason)
+        return Done(id=self.id, end=end, stats=self._stats())
+
+    # What a server that counts by the round is read for otherwise
+
+    def _read(self, chunk: Chunk) -> None:
+        if not chunk.segments:
+            return
+        now = time.monotonic()
+        if not self._n_tokens:
+            self._first = self._last = now
+        # If the count does not grow, the text belongs to tokens that were counted before.
+        counted = chunk.usage.completion_tokens if chunk.usage else 0
+        new = min(max(counted - self._n_tokens, 1), most_tokens(chunk.segments))
+        self._n_tokens += new
+        self._n_first = self._n_first or new
+        segments = self._splitter.split(chunk.segments)
+        part = segments[-1][0] if segments else None
+        self._text_round([*segments, *[(part, "")] * (new - len(segments))], now - self._last)
+        self._last = now
+
+    def _counted(self) -> tuple[int, ReplyTimings]:
+        """The tokens of the reply, and its times as they were measured here. The time that the
+        first tokens took cannot be told from that of the prompt: they are given the mean time of
+        the others."""
+        usage, cached = self._usage, self._usage.prompt_tokens_details.cached_tokens
+        tokens = usage.completion_tokens or self._n_tokens
+        n_first = self._n_first or 1
+        share_timed = (tokens - n_first) / tokens if tokens > n_first else 1.0
+        first = self._first if self._n_tokens else time.monotonic()
+        return tokens, ReplyTimings(
+            prefill_ms=(first - self._asked) * 1000.0,
+            prefill_tokens=max(usage.prompt_tokens - cached, 0),
+            reused_tokens=cached,
+            generation_ms=(self._last - self._first) * 1000.0 / share_timed,
+        )
+
+    def _stats(self) -> SpeculationStats:
+        """The statistics of the rounds, with what the server counted over the whole reply."""
+        of_rounds, counts = stats_of(self._rounds), self._draft_counts
+        if counts is None:
+            return of_rounds
+        # mlx-vlm also counts tokens that it accepted behind the end of the reply.
+        written = self._usage.completion_tokens or self._n_tokens
+        accepted = min(counts.accepted, counts.drafted, written)
+        steps = min(counts.steps, counts.drafted)
+        own = DrafterStats(steps, counts.drafted, 0, accepted)
+        return replace(
+            of_rounds,
+            drafted=counts.drafted,
+            accepted=accepted,
+            verify_steps=steps,
+            by_drafter={counts.kind: own} if counts.kind.isidentifier() else {},
+        )
+
+    def _text_round(self, segments: Iterable[Segment], seconds: float) -> None:
+        tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for part, text in segments)
+        n_past = self._usage.prompt_tokens and self._usage.prompt_tokens + self._n_tokens
+        self._tell(tokens, n_past, seconds * 1000.0)
+
+    def _tell(
+        self,
+        tokens: tuple[Token, ...],
+        n_past: int,
+        ms: float,
+        drafted: tuple[DraftToken, ...] = (),
+        *,
+        n_draft_max: int = 0,
+        n_tested: int = 0,
+        n_accepted: int = 0,
+    ) -> None:
+        """Tell the client a round, of which only the total time is known."""
+        timings = RoundTimings(None, None, None, None, ms)
+        index = len(self._rounds)
+        round_ = Round(index, n_draft_max, drafted, n_tested, n_accepted, tokens, n_past, timings)
+        self._rounds.append(round_)
+        self._say(RoundDone(id=self.id, round=round_))

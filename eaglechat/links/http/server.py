@@ -1,0 +1,389 @@
+"""An engine that is somebody else's server, asked over HTTP; it runs in the client's process.
+
+Everything that waits for the network runs in an event loop, in the thread that answers the job. A
+cancel of the job cancels its task in the loop (`_until_done`), which closes the connection at once:
+that is what the server notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+import eaglechat
+from eaglechat.links.http.client import ServerClient, close_loop, new_loop
+from eaglechat.links.http.discovery import Found, ServedModel, discover, made_ready
+from eaglechat.links.http.faults import (
+    CUT,
+    MISSING,
+    NOT_UNDERSTOOD,
+    REFUSED,
+    TOO_LONG,
+    ServerError,
+    message_in,
+    not_understood,
+)
+from eaglechat.links.http.openai import OpenAIServer
+from eaglechat.links.http.refused import refused_fields, without
+from eaglechat.links.http.reply import Reply
+from eaglechat.links.http.window import Answered, ServerWindow
+from eaglechat.links.local import LocalLink
+from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire.errors import Cancelled, NoPairError
+from eaglechat.wire.protocol import (
+    PROTOCOL_VERSION,
+    AnyEvent,
+    Chat,
+    Hello,
+    Load,
+    Loaded,
+    Loading,
+    PairInfo,
+    PromptRun,
+    Render,
+    Rendered,
+    Unload,
+    Unloaded,
+    WindowMoved,
+)
+from eaglechat.wire.worker import Job, Say, Worker
+
+Result = TypeVar("Result")
+RETRY_WAITS_S = (0.5, 2.0)
+LONGEST_WAIT_S = 20.0
+LOADING_WAIT_S = 1.0
+_MOST_NAMED = 20
+_PROMPT_FIELDS = (
+    "model",
+    "messages",
+    "chat_template_kwargs",
+    "add_generation_prompt",
+    "continue_final_message",
+)
+"""The fields of a request for a reply that decide the prompt."""
+
+
+def server_link(server: ServerSettings) -> LocalLink:
+    """A link to this server."""
+    return LocalLink(partial(ServerWorker, server))
+
+
+class ServerWorker(Worker):
+    """A server that cannot be reached at the start is the engine's death. Later that fails one
+    request, and the next one asks again."""
+
+    def __init__(self, server: ServerSettings, say: Say) -> None:
+        """Raises AddressError."""
+        super().__init__(say)
+        self._connection = ServerConnection(server, self.say)
+        self._hello: Hello | None = None
+        self._opening = Job(Unload())
+        """Stands for the first question to the server, which `shut_down` cancels."""
+
+    def begin(self) -> None:
+        with suppress(Cancelled):
+            self._connection.open(self._opening)
+            self._greet()
+
+    def do(self, job: Job) -> None:
+        if isinstance(job.request, Load):
+            pair = self._connection.load(job, job.request)
+            self._greet()
+            self.say(Loaded(id=job.id, pair=pair))
+        else:
+            self._connection.answer(job)
+
+    def finish(self) -> None:
+        self._connection.close()
+
+    def explain(self, error: Exception) -> str:
+        # Standard error may be the terminal that the app draws on: no traceback.
+        return f"asking the server failed ({type(error).__name__}: {error})"
+
+    def shut_down(self, patience_s: float | None = None) -> None:
+        self._opening.cancel()
+        super().shut_down(patience_s)
+
+    def _greet(self) -> None:
+        """Say Hello, and again when another server answers at this address than before."""
+        if self._connection.hello != self._hello:
+            self._hello = self._connection.hello
+            self.say(self._hello)
+
+
+class _Applied(msgspec.Struct):
+    prompt: str
+
+
+class _Tokenized(msgspec.Struct):
+    tokens: list[int]
+
+
+class ServerConnection:
+    """Answers jobs by asking one server. Use it from one thread; jobs may be cancelled from any."""
+
+    def __init__(self, server: ServerSettings, say: Callable[[AnyEvent], None]) -> None:
+        """`say` is told the events of the jobs. Raises AddressError."""
+        self._client, self._say = ServerClient(server), say
+        self._loop = new_loop()
+        self._found = Found(OpenAIServer(), ())
+        self._model: ServedModel | None = None
+        self._answered = Answered()
+        self._refused: frozenset[str] = frozenset()
+        """The optional fields that the server refused."""
+
+    def open(self, job: Job) -> None:
+        """Find out what answers; a server that is still loading is waited for.
+
+        Raises ServerError, Cancelled.
+        """
+        self._client.open()
+        self._found = self._until_done(job, self._discovered())
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._client.close())
+        close_loop(self._loop)
+
+    @property
+    def kind(self) -> OpenAIServer:
+        """What answered when the server was asked last."""
+        return self._found.kind
+
+    @property
+    def hello(self) -> Hello:
+        can = self.kind.can
+        if self._client.server.plain_model:
+            can = msgspec.structs.replace(can, plain=True)
+        return Hello(
+            protocol=PROTOCOL_VERSION,
+            engine=self.kind.name,
+            can=can,
+            eaglechat=eaglechat.__version__,
+            llama_cpp=self._found.version,
+            devices=(),
+        )
+
+    # Loading
+
+    def load(self, job: Job, request: Load) -> PairInfo:
+        """Choose a model; a server that loads its models on demand loads it.
+
+        Raises ServerError, Cancelled.
+        """
+        began = time.monotonic()
+        if not job.is_cancelled():
+            self._say(Loading(id=job.id, stage="server", fraction=0.0))
+        self._found, model = self._until_done(job, self._ready(request))
+        self._model = model
+        drafts = self._found.drafts
+        return PairInfo(
+            target=model.info,
+            n_ctx=model.n_ctx,
+            n_threads=0,
+            devices=(),
+            load_ms=(time.monotonic() - began) * 1000.0,
+            speculation_off=f"{self.kind.name} has no draft" if drafts is False else None,
+            reasoning=self._found.reasoning,
+            server=self._client.where,
+        )
+
+    async def _discovered(self) -> Found:
+        while True:
+            try:
+                return await discover(self._client)
+            except ServerError as error:
+                if not error.is_loading:
+                    raise
+                await asyncio.sleep(LOADING_WAIT_S)
+
+    async def _ready(self, request: Load) -> tuple[Found, ServedModel]:
+        found = await self._discovered()
+        model = _chosen(found, request.target, self._client.where)
+        if found.on_demand:
+            loading = Loading(id=request.id, stage="target", fraction=0.0)
+            found = await made_ready(self._client, model, lambda: self._say(loading))
+        return found, found.model(model.id) or model
+
+    # Replies and prompts
+
+    def answer(self, job: Job) -> None:
+        """Answer a request that is no load. Raises ServerError, NoPairError, Cancelled."""
+        request = job.request
+        if isinstance(request, Unload):
+            self._model = None
+            self._say(Unloaded(id=job.id))
+        elif self._model is None:
+            raise NoPairError("no pair is loaded; load one first")
+        elif isinstance(request, Chat):
+            self._chat(job, request, self._model)
+        elif isinstance(request, Render):
+            self._say(self._until_done(job, self._rendered(request, self._model)))
+
+    def _chat(self, job: Job, request: Chat, model: ServedModel) -> None:
+        seed, reply = request.sampling.draw_seed(), self.kind.reply(request, self._say)
+        window = self._window(request, model)
+        is_cancelled = False
+        try:
+            self._until_done(job, self._stream(request, model, seed, window, reply))
+        except Cancelled:
+            is_cancelled = True
+        except ServerError as error:
+            reply.flush()
+            raise error.after_text() if reply.has_begun else error from None
+        reply.flush()
+        done = reply.done(seed, model.n_ctx, is_cancelled=is_cancelled)
+        if not is_cancelled:
+            self._answered = window.answered(done.end)
+        self._say(done)
+
+    def _window(self, chat: Chat, model: ServedModel) -> ServerWindow:
+        window = ServerWindow(chat.messages, self._answered)
+        window.make_room(model.n_ctx, chat.max_tokens)
+        return window
+
+    async def _stream(
+        self, chat: Chat, model: ServedModel, seed: int, window: ServerWindow, reply: Reply
+    ) -> None:
+        """Ask for a reply; ask again without the oldest turns while the server finds the prompt too
+        long and nothing of the reply has come."""
+        plain = "" if chat.speculation.enabled else self._client.server.plain_model
+        while True:
+            if self._answered.left_out or window.first_turn:
+                self._say(WindowMoved(id=chat.id, window=window.window))
+            try:
+                chat = msgspec.structs.replace(chat, messages=window.sent)
+                await self._ask(self.kind.body(chat, plain or model.id, seed), reply)
+                return
+            except ServerError as error:
+                if error.code != TOO_LONG or reply.has_begun or not window.halve():
+                    raise
+
+    async def _ask(self, body: Mapping[str, Any], reply: Reply) -> None:
+        """Stream a reply; ask again after a passing fault while nothing of it has come, and without
+        the optional fields that the server refuses."""
+        retry_waits_s = iter(RETRY_WAITS_S)
+        while True:
+            asked = without(body, self._refused)
+            try:
+                url = self._client.address.call("chat/completions")
+                async with self._client.stream(url, asked) as events:
+                    async for event in events:
+                        self._take(reply, event)
+                return
+            except ServerError as error:
+                if error.code in (CUT, NOT_UNDERSTOOD) and reply.is_whole:
+                    # Some servers just end the connection.
+                    return
+                if reply.has_begun:
+                    raise
+                if error.code == REFUSED:
+                    if not (fields := refused_fields(asked, error.said)):
+                        raise
+                    self._refused |= fields
+                    continue
+                address = self._client.address
+                if error.code == MISSING and address.other_api and self._found.unlisted:
+                    # Nothing said yet which of the two base URLs is the right one.
+                    self._client.address = address.other()
+                    continue
+                # A server that is loading its model is asked until it has.
+                wait_s = LOADING_WAIT_S if error.is_loading else next(retry_waits_s, None)
+                if not error.is_passing or wait_s is None:
+                    raise
+                wait_s = error.wait_s or wait_s
+                if wait_s > LONGEST_WAIT_S:
+                    raise
+                self._say(Loading(id=reply.id, stage="server", fraction=0.0))
+                await asyncio.sleep(wait_s)
+
+    def _take(self, reply: Reply, event: str) -> None:
+        """Read the next event of a reply. Raises ServerError."""
+        try:
+            chunk = reply.chunks.read(event)
+        except (ValueError, RecursionError) as error:
+            raise not_understood(self._client.where, str(error)) from None
+        if chunk.error or chunk.object == "error":
+            raise self._client.failed(message_in(event) or event)
+        reply.take(chunk)
+        reason = chunk.choice.reason if chunk.choice else ""
+        if reason == "content_filter":
+            raise ServerError(f"the content filter of {self._client.where} ended the reply")
+        if reason == "error":
+            raise self._client.failed("")
+
+    async def _rendered(self, request: Render, model: ServedModel) -> Rendered:
+        """The prompt that a reply would read, by llama-server's own template."""
+        pages = self._found.pages
+        if not pages:
+            raise ServerError(f"{self.kind.name} does not show prompts", code="unsupported")
+        chat = Chat(
+            id=request.id,
+            messages=request.messages,
+            thinking=request.thinking,
+            max_tokens=request.max_tokens,
+        )
+        window = self._window(chat, model)
+        seen = msgspec.structs.replace(chat, messages=window.sent)
+        body = self.kind.body(seen, model.id, 0)
+        asked = {name: body[name] for name in _PROMPT_FIELDS if name in body}
+        text = (await self._client.post(f"{pages}/apply-template", asked, _Applied)).prompt
+        content = {"content": text, "add_special": True, "parse_special": True}
+        if "model" in body:
+            content["model"] = body["model"]
+        tokens = (await self._client.post(f"{pages}/tokenize", content, _Tokenized)).tokens
+        return Rendered(
+            id=request.id,
+            runs=(PromptRun(text),),
+            tokens=len(tokens),
+            first_turn=window.first_turn,
+        )
+
+    def _until_done(self, job: Job, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of the work. Raises Cancelled if the job is cancelled before."""
+        if job.is_cancelled():
+            work.close()
+            raise Cancelled
+        task = self._loop.create_task(work)
+
+        def stop() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(task.cancel)
+
+        job.on_cancel(stop)
+        try:
+            return self._loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            raise Cancelled from None
+
+
+def _chosen(found: Found, name: str, where: str) -> ServedModel:
+    """The model of this name; without a name, the only one there is. Raises ServerError."""
+    names = [model.id for model in found.models]
+    if name in names:
+        return found.models[names.index(name)]
+    if name and not names:
+        return ServedModel(id=name)
+    if found.unlisted is not None:
+        raise ServerError(
+            f"{found.unlisted}. If it has no list of its models, name one with --model, or with "
+            "model in its entry",
+            code=found.unlisted.code,
+        )
+    if not names:
+        raise ServerError(f"{where} has no model: load one there first", code=MISSING)
+    has = ", ".join(names[:_MOST_NAMED])
+    has += f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    if name:
+        raise ServerError(f"{where} has no model named “{name}”; it has {has}", code=MISSING)
+    if len(names) != 1:
+        raise ServerError(
+            f"choose one of the models of {where} with --model, or model in its entry: {has}",
+            code="which_model",
+        )
+    return found.models[0]
