@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.links.crashes import crash, likely_cause, starts_again, with_less, without
+from eaglechat.links.crashes import crash, starts_again, with_less, without
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Load
 
@@ -46,24 +46,6 @@ def test_a_load_is_tried_again_at_most_twice_each_time_with_less(
     if "flash_attention" in load.leave_out:
         assert chosen.flash_attention != "on"
         assert chosen.kv_type == "f16"
-
-
-@pytest.mark.parametrize("says_memory", [True, False])
-def test_the_likely_cause_is_named(says_memory: bool) -> None:
-    load = Load(
-        target="model.gguf",
-        options=LoadOptions(n_gpu_layers=12, kv_type="q8_0"),
-        leave_out=("extra_buffers",),
-    )
-    log = ["ROCm error: out of memory", "abort"] if says_memory else ["abort"]
-    said = likely_cause(load, log)
-    if says_memory:
-        assert said.startswith("; its memory ran out")
-    else:
-        assert said == (
-            ", without repacked weights too; the likely cause is a setting of yours: "
-            "engine.kv_type = q8_0, engine.n_gpu_layers = 12"
-        )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the exit statuses of POSIX")

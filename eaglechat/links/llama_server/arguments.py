@@ -24,41 +24,23 @@ class Drafter:
     ends over a least probability."""
 
 
-@dataclass(frozen=True)
-class Drafting:
-    """Who drafts in the program, and how; it cannot be changed while it runs."""
-
-    drafter: Drafter | None = None
-    """None: nothing is drafted, and no draft is loaded."""
-    n_draft_max: int = 0
-    n_min: int = 0
-    p_min: float = 0.0
+def chosen_drafter(speculation: Speculation, drafters: Sequence[Drafter]) -> Drafter | None:
+    """Who drafts for a request; None if nothing is to be drafted."""
+    if not speculation.enabled or speculation.n_draft_max == 0:
+        return None
+    return next((one for one in drafters if speculation.drafter in (AUTO, one.kind)), None)
 
 
-NO_DRAFT = Drafting()
-
-
-def drafting_of(speculation: Speculation, drafters: Sequence[Drafter]) -> Drafting:
-    """The nearest the program can do to what a request asks for; it has no automatic length."""
-    wanted = [one for one in drafters if speculation.drafter in (AUTO, one.kind)]
-    n_draft_max = speculation.n_draft_max
-    if n_draft_max == AUTO:
-        n_draft_max = N_DRAFT_MAX_DEFAULT
-    if not wanted or not speculation.enabled or n_draft_max == 0:
-        return NO_DRAFT
-    drafter = wanted[0]
-    p_min = speculation.p_min if drafter.has_probability else 0.0
-    return Drafting(drafter, n_draft_max, speculation.n_min, p_min)
-
-
-def server_options(target: Path, drafting: Drafting, options: LoadOptions) -> list[str]:
-    """llama-server's options, without its address."""
+def server_options(
+    target: Path, drafter: Drafter | None, speculation: Speculation, options: LoadOptions
+) -> list[str]:
+    """llama-server's options, without its address. Without a drafter, no draft is loaded."""
     threads = ["-t", str(options.n_threads)] if options.n_threads else []
     kv = ["-ctk", options.kv_type, "-ctv", options.kv_type] if options.kv_type != "f16" else []
     return [
         *("-m", str(target), "-c", str(options.n_ctx), "-b", str(options.n_batch), "-np", "1"),
         *("--no-webui", "--offline", *threads, *kv, *gpu_options(options)),
-        *(_draft_options(drafting.drafter, drafting, options) if drafting.drafter else ()),
+        *(_draft_options(drafter, speculation, options) if drafter else ()),
     ]
 
 
@@ -79,15 +61,16 @@ def draft_gpu_options(options: LoadOptions) -> list[str]:
     return ["-ngld", _layers(options)]
 
 
-def _draft_options(drafter: Drafter, drafting: Drafting, options: LoadOptions) -> list[str]:
+def _draft_options(drafter: Drafter, speculation: Speculation, options: LoadOptions) -> list[str]:
     kv_type = options.draft_kv_type
     kv = ["-ctkd", kv_type, "-ctvd", kv_type] if kv_type != "f16" else []
     file = ["-md", str(drafter.file.path), *draft_gpu_options(options)] if drafter.file else []
+    # The program has no automatic length.
+    longest = N_DRAFT_MAX_DEFAULT if speculation.n_draft_max == AUTO else speculation.n_draft_max
+    p_min = speculation.p_min if drafter.has_probability else 0.0
     return [
-        *(*file, "--spec-type", SPEC_TYPES[drafter.kind]),
-        *("--spec-draft-n-max", str(drafting.n_draft_max)),
-        *("--spec-draft-n-min", str(drafting.n_min), "--spec-draft-p-min", f"{drafting.p_min:g}"),
-        *kv,
+        *(*file, "--spec-type", SPEC_TYPES[drafter.kind], "--spec-draft-n-max", str(longest)),
+        *("--spec-draft-n-min", str(speculation.n_min), "--spec-draft-p-min", f"{p_min:g}", *kv),
     ]
 
 

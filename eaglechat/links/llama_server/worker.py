@@ -24,10 +24,8 @@ from eaglechat.links.http.faults import ServerError
 from eaglechat.links.http.llama_server import LlamaServer
 from eaglechat.links.http.server import ServerConnection
 from eaglechat.links.llama_server.arguments import (
-    NO_DRAFT,
     Drafter,
-    Drafting,
-    drafting_of,
+    chosen_drafter,
     server_options,
 )
 from eaglechat.links.llama_server.probe import Gpu, ProbedProgram, gpus_of, probe_program
@@ -57,6 +55,7 @@ from eaglechat.wire.protocol import (
     Loaded,
     Loading,
     PairInfo,
+    Speculation,
     Unload,
     Unloaded,
 )
@@ -107,14 +106,19 @@ class _Pair:
     undrafted: Mapping[DrafterKind, str]
     """Why it has no drafter of a kind."""
 
+    def server_options(self, speculation: Speculation) -> list[str]:
+        """With which the program is started to draft as a request asks for."""
+        drafter = chosen_drafter(speculation, self.drafters)
+        return server_options(self.files.target.path, drafter, speculation, self.options)
+
 
 @dataclass(frozen=True)
 class _Running:
-    """The program, the connection to it, and how it was started to draft."""
+    """The program, its options, and the connection to it."""
 
     program: Program
+    options: list[str]
     server: ServerConnection
-    drafting: Drafting
 
 
 def program_link(program: str, log: Path | None, check_pair: CheckPair) -> LocalLink:
@@ -163,7 +167,7 @@ class ProgramWorker(Worker):
             self._stop()
             self.say(Unloaded(id=job.id))
         else:
-            self._answer(job)
+            self._ask(job)
 
     def finish(self) -> None:
         self._stop()
@@ -195,28 +199,25 @@ class ProgramWorker(Worker):
             # More of the GPUs' memory is free now.
             known = replace(known, gpus=gpus_of(known.path))
         given = request.options
+        free = _free_memory(given, known.gpus)
         n_ctx = given.n_ctx or default_context(
-            files.target,
-            draft,
-            _free_memory(given, known.gpus),
-            given.kv_type,
-            given.draft_kv_type,
+            files.target, draft, free, given.kv_type, given.draft_kv_type
         )
         n_threads = given.n_threads or choose_threads().count
         options = msgspec.structs.replace(given, n_ctx=n_ctx, n_threads=n_threads)
         pair = _Pair(known.path, files, options, drafters, undrafted)
         began = time.perf_counter()
-        drafting = drafting_of(request.speculation, drafters)
+        speculation = request.speculation
         try:
-            served = self._start(job, pair, drafting)
+            served = self._start(job, pair, speculation)
         except ModelLoadError as error:
-            heads = drafting.drafter
-            if heads is None or heads.file or request.speculation.drafter != AUTO:
+            heads = chosen_drafter(speculation, drafters)
+            if heads is None or heads.file or speculation.drafter != AUTO:
                 raise
             # Nobody has chosen the MTP heads: the target runs without them.
             undrafted = {**undrafted, heads.kind: f"with MTP heads, {error}"}
             pair = replace(pair, drafters=(), undrafted=undrafted)
-            served = self._start(job, pair, NO_DRAFT)
+            served = self._start(job, pair, speculation)
         self._pair = pair
         on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in known.gpus)])
         off = "no draft is loaded" if files.no_heads else pair.undrafted.get("mtp")
@@ -239,15 +240,15 @@ class ProgramWorker(Worker):
         )
         self.say(Loaded(id=request.id, pair=info))
 
-    def _answer(self, job: Job) -> None:
+    def _ask(self, job: Job) -> None:
         """Answer a chat or a render; a chat that asks for another drafting starts the program
         again."""
-        request, pair, running = job.request, self._pair, self._running
+        request, pair = job.request, self._pair
         if pair is not None and isinstance(request, Chat):
-            drafting = drafting_of(request.speculation, pair.drafters)
-            if running is None or running.drafting != drafting:
-                self._start(job, pair, drafting)
-                running = self._running
+            wanted = pair.server_options(request.speculation)
+            if self._running is None or self._running.options != wanted:
+                self._start(job, pair, request.speculation)
+        running = self._running
         if pair is None or running is None:
             raise NoPairError("no pair is loaded; load one first")
         try:
@@ -260,13 +261,13 @@ class ProgramWorker(Worker):
 
     # The program
 
-    def _start(self, job: Job, pair: _Pair, drafting: Drafting) -> PairInfo:
+    def _start(self, job: Job, pair: _Pair, speculation: Speculation) -> PairInfo:
         """Start the program in place of the one that runs; returns what it says of the target.
 
         Raises EngineError, after which none runs.
         """
         self._stop()
-        options = server_options(pair.files.target.path, drafting, pair.options)
+        options = pair.server_options(speculation)
         program = self._latest = Program([pair.program, *options], self._log)
         address = ServerSettings(
             name=NAME,
@@ -275,7 +276,7 @@ class ProgramWorker(Worker):
             timeout=_LONGEST_SILENCE_S,
         )
         server = ServerConnection(address, self.say)
-        self._running = _Running(program, server, drafting)
+        self._running = _Running(program, options, server)
         self.say(Loading(id=job.id, stage="target", fraction=0.0))
         try:
             program.wait_until_ready()
@@ -288,9 +289,10 @@ class ProgramWorker(Worker):
         except EngineError:
             self._stop()
             raise
-        if isinstance(server.kind, LlamaServer) and drafting.drafter:
+        drafter = chosen_drafter(speculation, pair.drafters)
+        if isinstance(server.kind, LlamaServer) and drafter:
             # It counts drafted tokens and does not say whose; nobody else drafts in it.
-            server.kind.drafter = drafting.drafter.kind
+            server.kind.drafter = drafter.kind
         return served
 
     def _stop(self) -> None:

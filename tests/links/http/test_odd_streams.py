@@ -248,11 +248,22 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
         (raw(said(content="one") + DONE[:-6]), "{url} broke off during the reply"),
         (raw(b"<html>Welcome</html>", kind="text/html"), "the answer of {url} is not understood"),
         (raw(LINES[:20]), "{url} broke off during the reply"),
+        (
+            raw(said(content="one"), data({"error": {"message": "no room", "code": 500}})),
+            "{url} failed: no room; the text received is kept",
+        ),
+        (raw(data({"choices": []})), "{url} broke off during the reply"),
+        (lambda handler: handler.json({"choices": []}), "the answer of {url} is not understood"),
+        *(
+            (raw(said(content="one"), data(garbage)), "the answer of {url} is not understood")
+            for garbage in ("{not json", '{"choices": 3}', "[" * 100_000)
+        ),
     ],
     ids=[
         "content filter", "an older vLLM's error", "an error with status 200", "a text", "a detail",
         "errors", "a number", "half a character", "an event", "an event of text", "a reason",
-        "half of [DONE]", "a page", "half an object",
+        "half of [DONE]", "a page", "half an object", "an error after text", "nothing", "no reply",
+        "half an event", "odd choices", "deep garbage",
     ],
 )  # fmt: skip
 def test_a_failure_that_is_no_such_status_is_one(
@@ -262,7 +273,10 @@ def test_a_failure_that_is_no_such_status_is_one(
     says: str,
 ) -> None:
     server.chat = answer
-    assert why(connect().answer(chat())).startswith(says.format(url=server.url))
+    asked = connect().answer(chat())
+    assert why(asked).startswith(says.format(url=server.url))
+    assert asked.text in ("", "one")
+    assert len(server.chats()) in (1, 3)
 
 
 def test_the_context_is_known_once_the_prompt_is_counted(

@@ -406,18 +406,11 @@ def test_a_server_with_very_many_models_names_a_few(server: FaultServer) -> None
 def test_a_comparison_asks_the_model_without_a_draft(
     connect: Callable[..., Client], server: FaultServer
 ) -> None:
-    client = connect(plain_model="m-plain")
-    assert client.link.hello is not None
-    assert client.link.hello.can.plain
+    client, other = connect(plain_model="m-plain"), connect()
+    assert [one.link.hello and one.link.hello.can.plain for one in (client, other)] == [True, False]
     client.answer(chat())
     client.answer(chat(speculation=p.Speculation(enabled=False, n_draft_max=0)))
     assert [one.body["model"] for one in server.chats()] == ["m", "m-plain"]
-
-
-def test_without_such_a_model_there_is_no_comparison(connect: Callable[..., Client]) -> None:
-    hello = connect().link.hello
-    assert hello is not None
-    assert not hello.can.plain
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from eaglechat.cli.loading import _has_probability
 from eaglechat.engine.drafters.pairing import Pairing
 from eaglechat.gguf.header import read_header
-from eaglechat.links.llama_server.arguments import Drafter, drafting_of
+from eaglechat.links.llama_server.arguments import Drafter, server_options
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import Origin
@@ -203,9 +203,10 @@ def test_dspark_without_a_head_for_it_has_no_least_probability(tmp_path: Path) -
     header = read_header(tiny_kinds.write_dflash(tmp_path / "draft.gguf", variant="dspark"))
     tensors = tuple(one for one in header.tensors if one.name != "conf_proj.weight")
     asked = p.Speculation(n_draft_max=3, p_min=0.5)
-    for draft, p_min in ((header, 0.5), (replace(header, tensors=tensors), 0.0)):
-        knows = _has_probability(Pairing("dspark", draft))
-        assert drafting_of(asked, [Drafter("dspark", draft, knows)]).p_min == p_min
+    for draft, p_min in ((header, "0.5"), (replace(header, tensors=tensors), "0")):
+        drafter = Drafter("dspark", draft, _has_probability(Pairing("dspark", draft)))
+        options = server_options(Path("t.gguf"), drafter, asked, LoadOptions())
+        assert options[options.index("--spec-draft-p-min") + 1] == p_min
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,8 @@ import pytest
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.links.llama_server.arguments import (
-    NO_DRAFT,
     Drafter,
-    Drafting,
-    drafting_of,
+    chosen_drafter,
     server_options,
 )
 from eaglechat.links.llama_server.probe import find
@@ -72,7 +70,8 @@ def test_the_options_are_those_of_the_settings(tiny_files: tuple[Path, Path]) ->
         rpc_servers=("a:1", "b:2"),
     )
     eagle3 = Drafter("eagle3", read_header(tiny_files[1]))
-    given = " ".join(server_options(Path("t.gguf"), Drafting(eagle3, 5, 1, 0.25), options))
+    asked = p.Speculation(n_draft_max=5, n_min=1, p_min=0.25)
+    given = " ".join(server_options(Path("t.gguf"), eagle3, asked, options))
     for part in (
         "-m t.gguf", "-c 4096", "-np 1", "-ngl 9", "-ts 3,1", "--rpc a:1,b:2",
         "-ctk q8_0 -ctv q8_0",
@@ -80,19 +79,23 @@ def test_the_options_are_those_of_the_settings(tiny_files: tuple[Path, Path]) ->
         "--spec-draft-n-min 1", "--spec-draft-p-min 0.25",
     ):  # fmt: skip
         assert part in given
-    plain = server_options(Path("t.gguf"), NO_DRAFT, LoadOptions())
+    plain = server_options(Path("t.gguf"), None, asked, LoadOptions())
     assert "-md" not in plain
+    auto = server_options(Path("t.gguf"), eagle3, p.Speculation(n_draft_max="auto"), options)
+    assert "--spec-draft-n-max 3" in " ".join(auto)
 
 
-def test_what_the_program_cannot_do_comes_nearest() -> None:
+def test_the_first_drafter_that_is_asked_for_drafts() -> None:
     heads, draft = Drafter("mtp"), Drafter("eagle3")
-    assert drafting_of(p.Speculation(n_draft_max="auto"), [heads]) == Drafting(heads, 3)
-    assert drafting_of(p.Speculation(n_draft_max=0), [heads]) == NO_DRAFT
-    assert drafting_of(p.Speculation(enabled=False, n_draft_max=5), [heads]) == NO_DRAFT
-    assert drafting_of(p.Speculation(), [draft, heads]).drafter is draft
-    assert drafting_of(p.Speculation(drafter="mtp"), [draft, heads]).drafter is heads
-    assert drafting_of(p.Speculation(drafter="none"), [draft, heads]) == NO_DRAFT
-    assert drafting_of(p.Speculation(drafter="dflash"), [draft, heads]) == NO_DRAFT
+    for asked, drafter in (
+        (p.Speculation(n_draft_max=0), None),
+        (p.Speculation(enabled=False, n_draft_max=5), None),
+        (p.Speculation(), draft),
+        (p.Speculation(drafter="mtp"), heads),
+        (p.Speculation(drafter="none"), None),
+        (p.Speculation(drafter="dflash"), None),
+    ):
+        assert chosen_drafter(asked, [draft, heads]) is drafter
 
 
 def test_a_path_in_the_current_folder_is_a_path(
