@@ -71,12 +71,9 @@ class Died:
         """How it ended, in words that can begin a sentence."""
         if self.why:
             return self.why
-        status = self.exit_status
-        if status is None:
+        if self.exit_status is None:
             return "the engine stopped by itself"
-        how = f"signal {-status}" if status < 0 else f"exit status {status}"
-        if crash := crashes.crash(status):
-            how += f", {crash}"
+        how = crashes.how_it_ended(self.exit_status)
         return f"the engine stopped by itself ({how}){self.hint}"
 
 

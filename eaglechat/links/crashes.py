@@ -73,6 +73,13 @@ def crash(exit_status: int | None) -> str | None:
     return name if name in _CRASHES else None
 
 
+def how_it_ended(exit_status: int) -> str:
+    """As in “signal 11, SIGSEGV” and “exit status 1”."""
+    how = f"signal {-exit_status}" if exit_status < 0 else f"exit status {exit_status}"
+    name = crash(exit_status)
+    return f"{how}, {name}" if name else how
+
+
 def with_less(load: Load, crash: str, log_tail: Sequence[str], *, has_gpu: bool) -> Load | None:
     """A load that crashed, with less than before; None if nothing more can be left out.
 

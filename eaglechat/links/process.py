@@ -90,7 +90,7 @@ class ProcessLink(Link):
         assert running is not None
         running.lines.put(encode(Shutdown()))
         running.lines.put(None)
-        _wait(running.process, patience_s)
+        wait_or_kill(running.process, patience_s)
 
 
 @contextlib.contextmanager
@@ -146,7 +146,7 @@ def _read(running: _Running, say: Callable[[AnyEvent | Died], None]) -> None:
                 # Such as the greeting of a remote shell: it goes to the log.
                 with contextlib.suppress(OSError):
                     running.log.write(b"not an engine message: " + line[:_LOGGED_BYTES])
-        exit_status = _wait(running.process, SILENT_S)
+        exit_status = wait_or_kill(running.process, SILENT_S)
     finally:
         running.lines.put(None)
         tail = _tail(running.log)
@@ -196,7 +196,7 @@ def _write(running: _Running) -> None:
             stdin.flush()
 
 
-def _wait(process: subprocess.Popen[bytes], patience_s: float) -> int:
+def wait_or_kill(process: subprocess.Popen[bytes], patience_s: float) -> int:
     """Wait for a process to end and kill it after `patience_s` seconds; returns its exit status."""
     try:
         return process.wait(patience_s)

@@ -59,7 +59,7 @@ class LlamaSwap(LlamaServer):
 
 
 @dataclass(frozen=True)
-class _Counted:
+class _CountedRound:
     """A round as the server counts it: tokens `first` to `last` of the reply.
 
     A round has the accepted tokens and one that the target chose. `is_known`: whether it is one
@@ -103,7 +103,7 @@ class CountedReply(Reply):
         """The most tokens that the chunks so far may count for."""
         self._before = self._now = Timings()
         """The counts with which the latest round began, and the latest ones."""
-        self._round: _Counted | None = None
+        self._round: _CountedRound | None = None
         """The round that has not been told yet."""
         self._is_lost = False
         """Whether the tokens of the previous round are unknown."""
@@ -180,7 +180,7 @@ class CountedReply(Reply):
         first, n_tokens = self._told + 1, max(came, n_accepted + n_rounds)
         ms = _known_ms(now.predicted_ms - before.predicted_ms)
         last = first + n_tokens - 1
-        self._round = _Counted(first, last, n_drafted, n_accepted, ms, is_known)
+        self._round = _CountedRound(first, last, n_drafted, n_accepted, ms, is_known)
         self._is_lost, self._before = not is_known, now
         if is_known:
             self._kind.n_draft_max = max(longest, n_drafted)
@@ -223,9 +223,9 @@ class CountedReply(Reply):
     def _n_past(self) -> int:
         return self._now.cache_n + self._now.prompt_n + self._told
 
-    def _counted(self) -> tuple[int, ReplyTimings]:
+    def _totals(self) -> tuple[int, ReplyTimings]:
         if not self._has_counts:
-            return super()._counted()
+            return super()._totals()
         now = self._now
         return self._n_tokens, ReplyTimings(
             prefill_ms=now.prompt_ms,

@@ -78,7 +78,7 @@ class Reply:
         if rounds := parted_late(self._rounds):
             self._rounds = rounds
             self._say(Settled(id=self.id, rounds=tuple(rounds)))
-        tokens, timings = self._counted()
+        tokens, timings = self._totals()
         end = ReplyEnd(FinishReason.STOP, seed, tokens, tail="", timings=timings)
         reason = FinishReason.STOP
         if is_cancelled:
@@ -92,7 +92,7 @@ class Reply:
         end = replace(end, finish_reason=reason)
         return Done(id=self.id, end=end, stats=self._stats())
 
-    # What a server that counts by the round is read for otherwise
+    # A server that counts by the round has these otherwise
 
     def _read(self, chunk: Chunk) -> None:
         if not chunk.segments:
@@ -110,7 +110,7 @@ class Reply:
         self._text_round([*segments, *[(part, "")] * (new - len(segments))], now - self._last)
         self._last = now
 
-    def _counted(self) -> tuple[int, ReplyTimings]:
+    def _totals(self) -> tuple[int, ReplyTimings]:
         """The tokens of the reply, and its times as they were measured here. The time that the
         first tokens took cannot be told from that of the prompt: they are given the mean time of
         the others."""

@@ -19,7 +19,8 @@ from typing import BinaryIO
 
 import httpx2
 
-from eaglechat.links.crashes import crash
+from eaglechat.links.crashes import how_it_ended
+from eaglechat.links.process import wait_or_kill
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import ModelLoadError
 
@@ -107,19 +108,13 @@ class Program:
         status = self.exit_status or 0
         if status == _KILLED:
             return f"{self.name} was killed (signal 9), as happens when memory runs out"
-        how = f"signal {-status}" if status < 0 else f"exit status {status}"
-        crashed = crash(status)
-        return f"{self.name} ended ({how}{f', {crashed}' if crashed else ''})"
+        return f"{self.name} ended ({how_it_ended(status)})"
 
     def end(self) -> None:
         """Ask it to end, and kill it if it has not after 5 seconds."""
         self._was_asked_to_end = True
         self._process.terminate()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        wait_or_kill(self._process, _END_S)
         atexit.unregister(self._process.kill)
         self._reader.join(1.0)
 
