@@ -14,8 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from eaglechat.wire.capabilities import Memory
 
 _ROOT = Path("/")
@@ -70,6 +68,8 @@ def choose_threads(root: Path = _ROOT) -> ThreadChoice:
         fast = _cores(_fast(allowed, topology), topology)
         return ThreadChoice(len(allowed), len(cores), len(fast), cpu_quota(root))
     # macOS and Windows have no such files.
+    import psutil
+
     n_fast = n_cores = min(psutil.cpu_count(logical=False) or len(allowed), len(allowed))
     if sys.platform == "darwin":
         command = ["sysctl", "-n", "hw.perflevel0.physicalcpu"]
@@ -114,6 +114,8 @@ def _count(number: int, noun: str) -> str:
 
 def memory(root: Path = _ROOT) -> Memory:
     """The RAM that this process may use; nothing of GPUs."""
+    import psutil
+
     ram = psutil.virtual_memory()
     granted = [*memory_limits(root)]
     return Memory(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import tomlkit
 from msgspec import Meta
 
 from eaglechat import paths
@@ -156,6 +155,8 @@ def remember(entry: CatalogueEntry, user_file: Path | None = None) -> bool:
     with paths.changing(path):
         if any(known.name == entry.name for known in load(path)[0]):
             return False
+        import tomlkit  # noqa: PLC0415 - the menu is shown before anything is written
+
         added = tomlkit.dumps({"pair": [_without_empty(msgspec.to_builtins(entry))]})
         # Appended, not parsed: whatever the user wrote there stays, even if it is not valid TOML.
         written = path.read_bytes() if path.exists() else b""

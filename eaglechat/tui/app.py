@@ -24,13 +24,10 @@ from textual.theme import Theme
 from textual.timer import Timer
 
 import eaglechat.tui.textual_fixes  # noqa: F401
-from eaglechat.chat.saved_chat import SavedChat
-from eaglechat.chat.store import ChatStore
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.links.base import Link
-from eaglechat.links.http.address import same_server
 from eaglechat.settings import Problem, Settings
 from eaglechat.settings.servers import ServerSettings, key_variable
 from eaglechat.tui.commands.bindings import active_commands, bindings_of, textual_keymap
@@ -38,21 +35,21 @@ from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.keymap import read_keymap
 from eaglechat.tui.commands.registry import SEARCH_KEY, key_of, keys_of, use, with_keys
 from eaglechat.tui.commands.search import Entry
-from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, Resume
 from eaglechat.tui.safe_lines import SafeLines
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, open_screen
 from eaglechat.tui.screens.dialogs import Ask
-from eaglechat.tui.screens.palette import EverythingProvider
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import EngineService
-from eaglechat.tui.services.services import OlderChats, Services, Typeahead
+from eaglechat.tui.services.services import Services, Typeahead
 from eaglechat.tui.services.settings import SettingsChange, SettingsService
 from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.wire.protocol import Auto, PairInfo
 
 if TYPE_CHECKING:
+    from eaglechat.chat.saved_chat import SavedChat
+    from eaglechat.chat.store import ChatStore
     from eaglechat.tui.screens.more import MoreScreen
 
 INSTALL_LOOKS_PER_SECOND = 1
@@ -77,7 +74,7 @@ class EagleApp(App[None]):
     TITLE = "eaglechat"
     # The menu is the default screen, whose own CSS_PATH Textual does not read.
     CSS_PATH = ["app.tcss", "screens/menu/menu.tcss"]
-    COMMANDS = {EverythingProvider}
+    ENABLE_COMMAND_PALETTE = False
     # Narrower or lower than the first step, screens show that the terminal is too small.
     HORIZONTAL_BREAKPOINTS = [(0, "-too-narrow"), (44, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-too-low"), (12, "-low"), (20, "-high")]
@@ -112,7 +109,6 @@ class EagleApp(App[None]):
         if chosen is not None:
             self.theme = chosen.name
         desk = desk or HubDesk()
-        chats = ChatStore(chats_file, self._say_of_chats)
         settings_service = SettingsService(self, settings, config_file)
         self.services = Services(
             engine=EngineService(
@@ -124,9 +120,9 @@ class EagleApp(App[None]):
             pairs=pairs,
             n_draft_max=n_draft_max,
             desk=desk,
+            doors=self,
             models_changed=Signal(self, "models"),
-            chats=chats,
-            older_chats=OlderChats(chats),
+            open_chats=lambda: self._open_chats(chats_file),
             typeahead=Typeahead(),
             away=Away(
                 self._write_past_screen, lambda: self.app_focus, lambda: settings_service.current
@@ -205,9 +201,17 @@ class EagleApp(App[None]):
                 severity="warning",
                 timeout=20,
             )
-        self.services.older_chats.start()
+        self.call_after_refresh(self._take_over_older_chats)
         if self._start is not None:
             self.load_and_chat(self._start)
+
+    def _open_chats(self, file: Path) -> ChatStore:
+        from eaglechat.chat.store import ChatStore
+
+        return ChatStore(file, self._say_of_chats)
+
+    def _take_over_older_chats(self) -> None:
+        self.services.older_chats.start()
 
     def _say_of_chats(self, sentence: str) -> None:
         with suppress(RuntimeError):  # the app ended meanwhile
@@ -241,7 +245,7 @@ class EagleApp(App[None]):
             self.action_suspend_process()
 
     async def action_quit(self) -> None:
-        self._unless_lost(self._quit, "quits")
+        self.leave_chat(self._quit, "quits")
 
     def _quit(self) -> None:
         self._leave_all()
@@ -297,43 +301,38 @@ class EagleApp(App[None]):
 
         open_screen(self, LoadingScreen(self.services, pair, loaded))
 
-    def _unless_lost(self, then: Callable[[], None], does: str = "leaves it") -> None:
-        """Call `then`, which leaves the open chat; if the chat is not saved, ask the user first."""
+    def leave_chat(self, then: Callable[[], None], does: str = "leaves it") -> None:
         if any(one.is_unsaved for one in self.screen_stack if isinstance(one, EagleScreen)):
             question = Ask("Unsaved chat", with_keys(UNSAVED), does)
             open_screen(self, question, lambda _yes: then())
         else:
             then()
 
-    def on_leave_chat(self, message: LeaveChat) -> None:
-        self._unless_lost(message.then)
+    def open_menu(self) -> None:
+        self.leave_chat(self._open_menu)
 
-    def on_open_menu(self) -> None:
-        self._unless_lost(self._open_menu)
-
-    def on_load_instead(self, message: LoadInstead) -> None:
-        self._load_instead(message.pair)
-
-    def _load_instead(self, pair: Pair) -> None:
+    def load_instead(self, pair: Pair) -> None:
         def load() -> None:
             self._back_to_menu()
             self.load_and_chat(pair)
 
-        self._unless_lost(load)
+        self.leave_chat(load)
 
-    def on_load_again(self, message: LoadAgain) -> None:
+    def load_again(self, pair: Pair, then: Callable[[PairInfo], None]) -> None:
         from eaglechat.tui.screens.loading import LoadingScreen
 
         def loaded(_pair: Pair, info: PairInfo) -> None:
             self.pop_screen()
-            message.then(info)
+            then(info)
 
-        open_screen(self, LoadingScreen(self.services, message.pair, loaded))
+        open_screen(self, LoadingScreen(self.services, pair, loaded))
 
-    def on_resume(self, message: Resume) -> None:
-        self._unless_lost(lambda: self._resume(message.chat))
+    def resume(self, chat: SavedChat) -> None:
+        self.leave_chat(lambda: self._resume(chat))
 
     def _resume(self, chat: SavedChat) -> None:
+        from eaglechat.links.http.address import same_server
+
         header, settings = chat.header, self.services.settings.current
         if header.server:
             # The entry of the settings that has this address may have another name by now.
@@ -369,7 +368,7 @@ class EagleApp(App[None]):
     def action_downloads(self) -> None:
         from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 
-        self._toggle(DownloadsScreen(self.services), self._load_instead)
+        self._toggle(DownloadsScreen(self.services), self.load_instead)
 
     def action_settings(self) -> None:
         from eaglechat.tui.screens.settings import SettingsScreen
@@ -423,7 +422,7 @@ class EagleApp(App[None]):
             self._end_leader()
             await self.run_action(chosen.command.call(), chosen.node)
         elif event.key == SEARCH_KEY:
-            self.action_command_palette()
+            self.action_help()
         elif self.screen is leader or event.key in keys_of("app.leader"):
             return False
         elif event.key == "escape":
@@ -432,22 +431,15 @@ class EagleApp(App[None]):
             self._show_columns()
         return True
 
-    def action_command_palette(self) -> None:
-        from eaglechat.tui.screens.help import HelpScreen
-
-        # It searches what holds on the screen below them.
-        self._end_leader()
-        if isinstance(self.screen, HelpScreen):
-            self.screen.dismiss()
-        super().action_command_palette()
-
     def action_help_quit(self) -> None:
         self.notify(with_keys("Nothing is selected to copy; {app.quit} quits."))
 
-    def action_help(self) -> None:
+    def action_help(self, words: str = "") -> None:
         from eaglechat.tui.screens.help import HelpScreen
 
-        self._toggle(HelpScreen(self.screen), self._run_found)
+        # It searches what holds on the screen below the leader's columns.
+        self._end_leader()
+        self._toggle(HelpScreen(self.screen, words), self._run_found)
 
     def _run_found(self, chosen: Entry) -> None:
         if chosen.run is not None:

@@ -43,10 +43,16 @@ _COLOUR_AND_ALPHA = re.compile(r"(?P<colour>.+?)(?:\s+(?P<percent>\d+(?:\.\d+)?)
 _AUTO = re.compile(r"auto(?: \d+(?:\.\d+)?%)?")
 
 
+class Colour(str):
+    """What Textual takes as a colour."""
+
+    __slots__ = ()
+
+
 class TokenStyle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The colour and text style of one kind of token. The style distinguishes it without colour."""
 
-    colour: str
+    colour: Colour
     style: tuple[StyleFlag, ...]
 
 
@@ -68,29 +74,23 @@ class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     # Textual makes a CSS class of the name.
     name: Annotated[str, Meta(pattern="^[A-Za-z][A-Za-z0-9_-]*$")]
-    primary: str
-    secondary: str | None = None
-    warning: str | None = None
-    error: str | None = None
-    success: str | None = None
-    accent: str | None = None
-    foreground: str | None = None
-    background: str | None = None
-    surface: str | None = None
-    panel: str | None = None
-    boost: str | None = None
+    primary: Colour
+    secondary: Colour | None = None
+    warning: Colour | None = None
+    error: Colour | None = None
+    success: Colour | None = None
+    accent: Colour | None = None
+    foreground: Colour | None = None
+    background: Colour | None = None
+    surface: Colour | None = None
+    panel: Colour | None = None
+    boost: Colour | None = None
     dark: bool = True
     luminosity_spread: Share = 0.15
     text_alpha: Share = 0.95
     ansi: bool = False
-    variables: dict[str, object] = {}
+    variables: dict[str, str] = {}
     tokens: TokenTable
-
-
-_NOT_COLOURS = {
-    "name", "dark", "luminosity_spread", "text_alpha", "ansi", "variables", "tokens",
-}  # fmt: skip
-_COLOUR_FIELDS = tuple(field for field in ThemeFile.__struct_fields__ if field not in _NOT_COLOURS)
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,6 @@ class LoadedTheme:
 
     theme: Theme
     tokens: TokenTable
-
-
-class _BadValueError(Exception):
-    """`key` is the dotted path of the value in the file, `value` None if it is missing."""
-
-    def __init__(self, key: str, value: Any, reason: str) -> None:
-        super().__init__(reason)
-        self.key, self.value, self.reason = key, value, reason
 
 
 def load_themes(*directories: Path) -> tuple[list[LoadedTheme], list[Problem]]:
@@ -123,8 +115,8 @@ def load_themes(*directories: Path) -> tuple[list[LoadedTheme], list[Problem]]:
                 continue
             name = loaded.theme.name
             if name in names:
-                reason = f"{names[name].name} beside it has this name already"
-                problems.append(_problem(file, "name", reason, name))
+                reason = f"{name!r} is the name of {names[name].name} beside it already"
+                problems.append(_problem(file, "name", reason))
                 continue
             names[name] = file
             themes[name] = loaded
@@ -141,20 +133,19 @@ def read_theme(file: Path) -> LoadedTheme | Problem:
     """Read and check one theme file. Only the first problem is told."""
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))
-        try:
-            checked = msgspec.convert(raw, ThemeFile)
-        except msgspec.ValidationError as error:
-            raise _located(str(error), raw) from error
-        return LoadedTheme(_theme(checked), checked.tokens)
-    except _BadValueError as bad:
-        return _problem(file, bad.key, bad.reason, bad.value)
     except (OSError, ValueError, RecursionError) as error:
         return _problem(file, "", f"cannot be read ({getattr(error, 'strerror', None) or error})")
+    try:
+        checked = msgspec.convert(raw, ThemeFile, dec_hook=_colour)
+        return LoadedTheme(_theme(checked), checked.tokens)
+    except ValueError as error:
+        what, _, path = str(error).partition(" - at `$")
+        what = what.replace("Object", "table").replace("object", "table")
+        return _problem(file, path.strip(".`"), f"is wrong: {what}")
 
 
-def _problem(file: Path, key: str, reason: str, value: Any = None) -> Problem:
-    given = "" if value is None else f"= {value!r}: "
-    return Problem(file, key, f"{given}{reason}; the theme is skipped")
+def _problem(file: Path, key: str, reason: str) -> Problem:
+    return Problem(file, key, f"{reason}; the theme is skipped")
 
 
 def token_variable_defaults(themes: Iterable[LoadedTheme], dark: bool) -> dict[str, str]:
@@ -166,49 +157,17 @@ def token_variable_defaults(themes: Iterable[LoadedTheme], dark: bool) -> dict[s
     return {}
 
 
-def _located(message: str, raw: Mapping[str, Any]) -> _BadValueError:
-    """Turn msgspec's message "what - at `$.path`" into the key, its value and a plain reason."""
-    what, _, path = message.partition(" - at `$")
-    keys = re.findall(r"[^.\[\]`]+", path)
-    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
-        return _BadValueError(".".join([*keys, missing[1]]), None, "is missing")
-    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
-        keys.append(unknown[1])
-        return _BadValueError(".".join(keys), _value_at(raw, keys), "is not a key of a theme")
-    value = _value_at(raw, keys)
-    if "enum value" in what:
-        flags = ", ".join(get_args(StyleFlag))
-        return _BadValueError(".".join(keys), value, f"is not a style (styles: {flags})")
-    plain = what.replace("`", "").replace("object", "table")
-    return _BadValueError(".".join(keys), value, plain[:1].lower() + plain[1:])
-
-
-def _value_at(raw: Any, keys: Iterable[str]) -> Any:
-    """The value at msgspec's path; None if a key itself contains a dot or a bracket."""
-    for key in keys:
-        try:
-            raw = raw[key] if isinstance(raw, Mapping) else raw[int(key)]
-        except (LookupError, TypeError, ValueError):
-            return None
-    return raw
-
-
 def _theme(file: ThemeFile) -> Theme:
-    fields = {name: getattr(file, name) for name in ThemeFile.__struct_fields__ if name != "tokens"}
-    for name in _COLOUR_FIELDS:
-        if fields[name] is not None:
-            _colour(name, fields[name])
-    for kind in TOKEN_KINDS:
-        _colour(f"tokens.{kind}.colour", getattr(file.tokens, kind).colour)
+    """Raises ValueError, which names a wrong variable."""
+    fields: dict[str, Any] = {name: getattr(file, name) for name in ThemeFile.__struct_fields__}
+    tokens = _token_variables(fields.pop("tokens"))
     known = Theme(**{**fields, "variables": {}}).to_color_system().generate()
-    variables = {
-        name: _variable(name, value, known.get(name)) for name, value in file.variables.items()
-    }
-    return Theme(**{**fields, "variables": {**variables, **_token_variables(file.tokens)}})
+    variables = {name: _variable(name, value, known) for name, value in file.variables.items()}
+    return Theme(**{**fields, "variables": {**variables, **tokens}})
 
 
 def _token_variables(tokens: TokenTable) -> dict[str, str]:
-    variables = {}
+    variables: dict[str, str] = {}
     for kind in TOKEN_KINDS:
         token: TokenStyle = getattr(tokens, kind)
         variables[f"token-{kind}"] = token.colour
@@ -216,32 +175,32 @@ def _token_variables(tokens: TokenTable) -> dict[str, str]:
     return variables
 
 
-def _colour(key: str, given: str, text: str | None = None) -> Color:
-    """Parse a colour. `text` is the part of the value `given` that names it, by default all."""
+def _colour(_kind: type, given: object) -> Colour:
+    """A colour as the file has it. Raises ValueError."""
     try:
-        return Color.parse(given if text is None else text)
+        Color.parse(str(given))
     except ColorParseError as error:
         hint = f"; did you mean {error.suggested_color!r}?" if error.suggested_color else ""
-        raise _BadValueError(key, given, f"is not a colour{hint}") from error
+        raise ValueError(f"{given!r} is not a colour{hint}") from error
+    return Colour(given)
 
 
-def _variable(name: str, value: object, default: str | None) -> str:
-    """Check one entry of `[variables]` against Textual's default for it."""
-    key = f"variables.{name}"
-    if default is None:
-        raise _BadValueError(key, value, "is not a variable of Textual's themes")
-    if not isinstance(value, str):
-        raise _BadValueError(key, value, "is not a string")
+def _variable(name: str, value: str, known: Mapping[str, str]) -> str:
+    """An entry of `[variables]`, of which Textual has the `known` ones with their defaults."""
+    if name not in known:
+        raise ValueError(f"{name} is not a variable of Textual's themes - at `$.variables")
     if "style" in name:
         if not _TEXT_STYLE.fullmatch(value):
-            flags = ", ".join(get_args(StyleFlag))
-            raise _BadValueError(key, value, f"is not a text style (none, or of: {flags})")
+            raise ValueError(f"{value!r} is not a text style - at `$.variables.{name}")
         return value
+    default = known[name]
     if value == default or (default.startswith("auto") and _AUTO.fullmatch(value)):
         return value
     parts = _COLOUR_AND_ALPHA.fullmatch(value.strip())
-    if parts is None:
-        raise _BadValueError(key, value, "is not a colour")
-    colour = _colour(key, value, parts["colour"])
+    try:
+        colour = Color.parse(_colour(Colour, parts["colour"] if parts else value))
+    except ValueError as error:
+        raise ValueError(f"{error} - at `$.variables.{name}") from error
     # As one value without a space it is valid wherever a style uses the variable.
-    return (colour.with_alpha(float(parts["percent"]) / 100) if parts["percent"] else colour).hex
+    alpha = parts["percent"] if parts else None
+    return (colour.with_alpha(float(alpha) / 100) if alpha else colour).hex

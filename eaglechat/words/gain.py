@@ -39,9 +39,12 @@ def as_far_as_known(speed_up: float, error: float | None, how: str = "") -> str:
 
 
 def measured_here(gain: Gain, now: float) -> str:
-    """The same, with what measured it and when; `now` is in seconds since 1970."""
+    """The same, with the length, what measured it and when; `now` is in seconds since 1970."""
+    length = gain.n_draft_max
+    how = "with auto" if length == AUTO else f"with length {length}"
     by = {"bench": "bench", "race": "Compare", "replies": f"mean of {gain.replies} replies"}
-    return f"{in_words(gain.speed_up, gain.error)} ({by[gain.by]}, {ago(gain.at, now)})"
+    said = in_words(gain.speed_up, gain.error, how)
+    return f"{said} ({by[gain.by]}, {ago(gain.at, now)})"
 
 
 def at_most(info: PairInfo, state_dir: Path, best: Score | None = None) -> str:

@@ -13,7 +13,6 @@ from eaglechat.hub.downloads.queue import Stage
 from eaglechat.hub.errors import OfflineError
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import pair_of_files
-from eaglechat.tui.navigation import LoadInstead
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from tests.ggufs import write_target
@@ -77,7 +76,7 @@ class Chance:
         await self.user.pilot.pause()
 
     async def elsewhere(self) -> None:
-        pair = pair_of_files(self.other, None)
+        pair, app = pair_of_files(self.other, None), self.user.app
         size = self.random.choice([(80, 24), (44, 12), (20, 5), (120, 40)])
         moving = on_its_way(entry("moving"))
         arrived = replace(moving, stage=Stage.INSTALLED, pair=pair)
@@ -85,8 +84,8 @@ class Chance:
             [
                 ("a download goes on", lambda: setattr(self.desk, "moving", [moving])),
                 ("a pair is installed", lambda: setattr(self.desk, "moving", [arrived])),
-                ("another pair", lambda: self.user.app.post_message(LoadInstead(pair))),
-                ("the theme", lambda: setattr(self.user.app, "theme", "eagle-light")),
+                ("another pair", lambda: app.call_later(app.load_instead, pair)),
+                ("the theme", lambda: setattr(app, "theme", "eagle-light")),
             ]
         )
         self.done.append(f"{name}, {size}")
@@ -99,7 +98,7 @@ class Chance:
         engine.hold_load, engine.budget = False, None
         engine.load_error = engine.chat_error = None
         await self.user.pilot.resize_terminal(120, 40)
-        self.user.app.post_message(LoadInstead(pairs.builtin_pair()))
+        self.user.app.call_later(self.user.app.load_instead, pairs.builtin_pair())
 
 
 def kinds(user: Driver) -> Sequence[type]:

@@ -13,7 +13,6 @@ from eaglechat.hub.local import fingerprint, pairs
 from eaglechat.hub.local.fingerprint import Conditions
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.speeds import setup_of
-from eaglechat.tui.navigation import LoadInstead
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.compare import CompareScreen, ContendersDialog
 from eaglechat.tui.screens.dialogs import Ask
@@ -113,7 +112,7 @@ async def test_the_last_question_is_measured_and_what_was_fastest_used(
         await user.press(*["down"] * 7, "space")
         await user.until(lambda: user.text.count("▐X▌") == ticked + 1, "one more tick")
         assert user.text.count("▐ ▌") > ticked
-        await user.press("tab", "enter")
+        await user.press("enter")
         await user.sees("length 8")
         await user.sees("as fast as plain with length 3. Of")
         lanes = [line for line in user.text.splitlines() if "tok/s" in line]
@@ -187,7 +186,7 @@ async def test_a_comparison_ends_with_the_engine_the_pair_or_the_app(
             await user.command("chat.compare")
             await user.sees("The engine is not running.")
         elif end == "another pair":
-            user.app.post_message(LoadInstead(pairs.builtin_pair()))
+            user.app.call_later(user.app.load_instead, pairs.builtin_pair())
             await user.on(ChatScreen)
             kinds = [type(request) for request in user.engine.sent]
             load = len(kinds) - 1 - kinds[::-1].index(protocol.Load)

@@ -23,7 +23,6 @@ from eaglechat.hub.local.stores import Source
 from eaglechat.settings import Problem, Settings
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.commands.registry import BY_ID
-from eaglechat.tui.navigation import OpenMenu
 from eaglechat.tui.safe_lines import SafeLines
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
@@ -205,7 +204,7 @@ async def test_hostile_text_is_drawn_everywhere_and_reaches_the_terminal_nowhere
 
         # The menu, and what it opens.
         user.engine.chat_error = None
-        user.chat.post_message(OpenMenu())
+        user.app.call_later(user.app.open_menu)
         await user.on(MenuScreen)
         await user.sees("hostile" if size[0] > 100 else "evil")
         await check(user)

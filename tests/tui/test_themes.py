@@ -220,42 +220,41 @@ def test_a_user_theme_becomes_variables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "key", "value", "reason"),
+    ("old", "new", "key", "reason"),
     [
-        ("#3366cc", "#33x6cc", "primary", "#33x6cc", "not a colour"),
-        ('primary = "#3366cc"', "", "primary", None, "missing"),
-        ('"#3366cc"', "7", "primary", 7, "expected str, got int"),
-        ('"mine"', '"my own"', "name", "my own", "matching regex"),
-        ("[variables]", "colour = 1\n[variables]", "colour", 1, "not a key"),
-        ("[variables]", "text_alpha = 1.5\n[variables]", "text_alpha", 1.5, "<= 1.0"),
-        ("[variables]", "text_alpha = nan\n[variables]", "text_alpha", math.nan, ">= 0.0"),
-        ('"white 40%"', '"whit 40%"', "variables.border", "whit 40%", "not a colour"),
-        ('"white 40%"', '""', "variables.border", "", "not a colour"),
-        ('"white 40%"', '"auto 40%"', "variables.border", "auto 40%", "not a colour"),
-        ('"white 40%"', "4", "variables.border", 4, "not a string"),
-        ("border =", "broder =", "variables.broder", "white 40%", "not a variable"),
-        ("bold not underline", "bold not", "variables.link-style", "bold not", "not a text style"),
-        ('["italic"]', '["slanted"]', "tokens.bonus.style.0", "slanted", "not a style"),
-        ('"green"', '"gren"', "tokens.accepted.colour", "gren", "did you mean 'green'"),
-        ("plain =", "plian =", "tokens.plian", {"colour": "white", "style": []}, "not a key"),
-        ('plain = { colour = "white", style = [] }', "", "tokens.plain", None, "missing"),
-        ("style = []", "weight = 1", "tokens.plain.weight", 1, "not a key"),
-        ('{ colour = "white", style = [] }', '"white"', "tokens.plain", "white", "expected table"),
+        ("#3366cc", "#33x6cc", "primary", "'#33x6cc' is not a colour"),
+        ('primary = "#3366cc"', "", "", "missing required field `primary`"),
+        ('"#3366cc"', "7", "primary", "7 is not a colour"),
+        ('"mine"', '"my own"', "name", "matching regex"),
+        ("[variables]", "colour = 1\n[variables]", "", "unknown field `colour`"),
+        ("[variables]", "text_alpha = 1.5\n[variables]", "text_alpha", "<= 1.0"),
+        ("[variables]", "text_alpha = nan\n[variables]", "text_alpha", ">= 0.0"),
+        ('"white 40%"', '"whit 40%"', "variables.border", "'whit' is not a colour"),
+        ('"white 40%"', '""', "variables.border", "'' is not a colour"),
+        ('"white 40%"', '"auto 40%"', "variables.border", "'auto' is not a colour"),
+        ('"white 40%"', "4", "variables", "Expected `str`, got `int`"),
+        ("border =", "broder =", "variables", "broder is not a variable"),
+        ("bold not underline", "bold not", "variables.link-style", "is not a text style"),
+        ('["italic"]', '["slanted"]', "tokens.bonus.style[0]", "'slanted'"),
+        ('"green"', '"gren"', "tokens.accepted.colour", "did you mean 'green'"),
+        ("plain =", "plian =", "tokens", "unknown field `plian`"),
+        ('plain = { colour = "white", style = [] }', "", "tokens", "missing required field"),
+        ("style = []", "weight = 1", "tokens.plain", "unknown field `weight`"),
+        ('{ colour = "white", style = [] }', '"white"', "tokens.plain", "Expected `table`"),
     ],
 )
 def test_a_bad_value_is_named_once(
-    *, tmp_path: Path, old: str, new: str, key: str, value: object, reason: str
+    tmp_path: Path, old: str, new: str, key: str, reason: str
 ) -> None:
     assert old in GOOD
     file = write(tmp_path, GOOD.replace(old, new))
     themes, problems = load_themes(tmp_path)
     assert themes == []
     [problem] = problems
-    assert (problem.file, problem.key) == (file, key)
-    assert value is None or f"= {value!r}: " in problem.reason
-    assert reason in problem.reason
+    assert (problem.file, reason in problem.reason) == (file, True), problem
+    assert problem.key.startswith(key)
+    assert bool(problem.key) == bool(key)
     assert str(file) in str(problem)
-    assert key in str(problem)
 
 
 @pytest.mark.parametrize("content", [b"name = ", b"name = '\xff'"])

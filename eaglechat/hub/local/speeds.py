@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from math import sqrt
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -76,6 +75,9 @@ def _version(llama_server: str) -> str:
 
 @cache
 def _library_version() -> str:
+    # The menu is shown before anybody asks.
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
     try:
         return version("llama-cpp-python")
     except PackageNotFoundError:

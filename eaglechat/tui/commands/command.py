@@ -78,7 +78,7 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Something the user can run by a key, from the palette, or by typing a slash and its name.
+    """Something the user can run by a key, from the search, or by typing a slash and its name.
 
     The id is `thing.verb`. Commands with the same verb do the same on different screens, and have
     the same keys.

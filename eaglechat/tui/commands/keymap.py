@@ -80,7 +80,7 @@ def _keys(id: str, keys: tuple[str, ...]) -> tuple[str, ...]:
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ValueError(f"is not a command{hint}")
     if not command.all_keys:
-        raise ValueError("takes a value and cannot have a key; the command palette has it")
+        raise ValueError("takes a value and cannot have a key; the search has it")
     if not keys:
         raise ValueError("needs at least one key")
     return tuple(_key_of_command(command, key) for key in keys)

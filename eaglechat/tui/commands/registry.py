@@ -18,7 +18,7 @@ ENTER, TAB = "Enter", "Tab"
 """Keys of buttons, fields and lists, which cannot be changed."""
 
 SEARCH_KEY = "space"
-"""Behind the leader's key: the palette."""
+"""Behind the leader's key: the search."""
 
 # The others are the Unicode names of characters, or the names that keyboards have.
 _NAMES = {

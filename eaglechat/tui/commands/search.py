@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+Run = Callable[[], object]
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -16,19 +18,17 @@ class Entry:
     words: tuple[str, ...] = ()
     """What else it is called."""
     mark: str = ""
-    """What stands before its name: its key, or a note."""
-    run: Callable[[], object] | None = None
+    """Its key, or a note."""
+    run: Run | None = None
     """What choosing it does; None if it is only read."""
 
 
-def ranked(entries: Iterable[Entry], query: str) -> list[tuple[float, Entry]]:
-    """The entries that have every word of the query, with a number from 0 to 1, best first: those
-    with the words in their name, then in what else they are called, then in their sentence."""
+def ranked(entries: Iterable[Entry], query: str) -> list[Entry]:
+    """The entries that have every word of the query, best first: those with the words in their
+    name, then in what else they are called, then in their sentence."""
     words = query.casefold().replace(":", " ").split()
-    found = [
-        (rank, entry) for entry in entries if words and (rank := max(_ranks(entry, words))) > 0
-    ]
-    return sorted(found, key=lambda one: -one[0])
+    ranks = [(max(_ranks(entry, words)), entry) for entry in entries if words]
+    return [entry for rank, entry in sorted(ranks, key=lambda one: -one[0]) if rank > 0]
 
 
 def _ranks(entry: Entry, words: list[str]) -> Iterator[float]:

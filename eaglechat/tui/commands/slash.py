@@ -112,33 +112,22 @@ def completions_of(before: str, choices: Choices) -> CompletionList | None:
 
 
 def _find(name: str) -> Command:
-    """The command of this name; or the only one whose name begins like this, or which is also
-    called so. Raises SlashError."""
-    if name in BY_SLASH:
-        return BY_SLASH[name]
-    in_full = {command.verb: command for command in BY_SLASH.values()}
-    if name in in_full:
-        return in_full[name]
-    near = {one.id: one for key, one in {**in_full, **BY_SLASH}.items() if key.startswith(name)}
-    called = _called(name)
+    """The command of this name; or the only one which is also called so, or whose name begins like
+    this. Raises SlashError."""
+    by_name = {**{command.verb: command for command in BY_SLASH.values()}, **BY_SLASH}
+    if name in by_name:
+        return by_name[name]
+    called = {one.id: one for one in BY_SLASH.values() if name in one.words}
+    near = {one.id: one for key, one in by_name.items() if name and key.startswith(name)}
     for found in (called, near):
-        if name and len(found) == 1:
+        if len(found) == 1:
             return next(iter(found.values()))
-    meant = sorted(str(one.slash_name) for one in {**called, **near}.values())
-    raise SlashError(_unknown(name, meant))
-
-
-def _called(name: str) -> dict[str, Command]:
-    """The commands that are also called so, by id."""
-    return {command.id: command for command in BY_SLASH.values() if name in command.words}
-
-
-def _unknown(name: str, near: list[str]) -> str:
     if not name:
-        return f"Type a command after the slash, such as {SLASH}help."
-    close = near[:3] or get_close_matches(name, BY_SLASH, 1)
+        raise SlashError(f"Type a command after the slash, such as {SLASH}help.")
+    meant = sorted(str(one.slash_name) for one in {**called, **near}.values())[:3]
+    close = meant or get_close_matches(name, BY_SLASH, 1)
     hint = f" Did you mean {' or '.join(SLASH + one for one in close)}?" if close else ""
-    return (
+    raise SlashError(
         f"There is no command {SLASH}{name[:40]}.{hint} "
         f"To send it as text, begin with two slashes: {SLASH}{SLASH}"
     )
@@ -147,14 +136,14 @@ def _unknown(name: str, near: list[str]) -> str:
 def _named(name: str) -> Iterator[Completion]:
     """The commands whose name begins with this, then those that contain it, then those that are
     also called so."""
-    found = [one for one in BY_SLASH if one.startswith(name)]
-    found += [one for one in BY_SLASH if name in one and one not in found]
-    if name:
-        found += [
-            one
-            for one, command in BY_SLASH.items()
-            if one not in found and any(word.startswith(name) for word in command.words)
-        ]
+    ways: tuple[Callable[[str, Command], bool], ...] = (
+        lambda one, _: one.startswith(name),
+        lambda one, _: name in one,
+        lambda _, command: bool(name) and any(word.startswith(name) for word in command.words),
+    )
+    found = dict.fromkeys(
+        one for is_meant in ways for one, command in BY_SLASH.items() if is_meant(one, command)
+    )
     for one in found:
         command = BY_SLASH[one]
         argument = command.argument

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from eaglechat.chat import controls
 from eaglechat.chat.controls import ChoiceControl, RangeControl
 from eaglechat.settings.model import View
-from eaglechat.tui.commands.command import Argument, Command, Group, Scope
+from eaglechat.tui.commands.command import Argument, Command, Scope
 from eaglechat.wire.protocol import AUTO
 
 
 def _c(
-    id: str,
-    title: str,
-    help: str,
-    scopes: str,
-    keys: str = "",
-    *,
-    aliases: str = "",
-    action: str = "",
-    group: Group | None = None,
-    turn_key: str = "",
-    footer: str = "",
-    slash: str | None = "",
-    argument: Argument | None = None,
-    words: str = "",
-) -> Command:
+    id: str, title: str, help: str, scopes: str, keys: str = "", *, aliases: str = "",
+    words: str = "", **others: Any,
+) -> Command:  # fmt: skip
     """A command; its scopes and words are separated by spaces, its keys by commas."""
     return Command(
         id=id,
@@ -35,13 +23,8 @@ def _c(
         scopes=cast("tuple[Scope, ...]", tuple(scopes.split())),
         keys=_keys(keys),
         aliases=_keys(aliases),
-        action=action,
-        group=group,
-        turn_key=turn_key,
-        footer=footer,
-        slash=slash,
-        argument=argument,
         words=tuple(words.split()),
+        **others,
     )
 
 
@@ -56,12 +39,12 @@ APP = (
     _c("app.help", "Help", "All keys of this screen, and what the words mean", "app", "leader h",
        aliases="f1", group="App", words="keys shortcuts manual docs legend glossary ?"),
     _c("app.palette", "Search", "Find a command, a setting or a word by what it is called", "app",
-       "ctrl+p", action="command_palette", words="commands"),
+       "ctrl+p", action="help", words="commands"),
     _c("app.settings", "Settings", "Change the settings", "app", "leader comma", group="App",
        words="options preferences configuration config"),
     _c("app.downloads", "Downloads", "Downloads and conversions in progress", "app", "leader d",
        group="App", words="progress conversions pull download"),
-    _c("app.theme", "Theme", "Choose a theme", "app", "leader k", action="change_theme",
+    _c("app.theme", "Theme", "Choose a theme", "app", "leader k", action="help('interface.theme')",
        group="App", words="colours colors dark light appearance"),
     _c("app.quit", "Quit", "Leave eaglechat; the chat is saved", "app", "ctrl+q", footer="quit",
        words="exit close leave bye q"),

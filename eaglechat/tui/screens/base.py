@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from textual import events
@@ -15,19 +16,18 @@ from textual.widget import Widget
 from textual.widgets import Static
 from textual.widgets._toast import ToastRack
 
+from eaglechat.hub.errors import HubError
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.notices import Notices
-from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.readouts import Line
 
 Result = TypeVar("Result")
 Chosen = TypeVar("Chosen")
 Kind = TypeVar("Kind", bound=Widget)
-Update = Callable[[], object]
-"""Hands a result to a screen. It runs in the thread of the app, which alone touches widgets."""
+Value = TypeVar("Value")
 
 
 class TooSmall(Static):
@@ -132,9 +132,14 @@ class EagleScreen(Screen[Result]):
         """Open a screen above this one; `then` gets what is chosen there, if anything is."""
         open_screen(self.app, screen, then)
 
-    def in_background(self, work: Callable[[], Iterable[Update]]) -> None:
-        """Run `work` in a thread, to wait for the network or the disk. Each update that it yields
-        is called in the app's thread, unless the screen has closed.
+    def in_background(
+        self,
+        work: Callable[[], Value],
+        then: Callable[[Value], object] | None = None,
+        fails: Callable[[Exception], object] | None = None,
+    ) -> None:
+        """Call `work` in a thread, to wait for the network or the disk; then `then` with what it
+        returns, as `later` does. `fails` gets an error that has a sentence for the user instead.
 
         The thread is a daemon, unlike Textual's workers: quitting does not wait for a network that
         does not answer.
@@ -142,24 +147,23 @@ class EagleScreen(Screen[Result]):
 
         def run() -> None:
             try:
-                for update in work():
-                    if not self.is_running:
-                        return
-                    post(self.call_later, _call, update)
-            except Exception as bug:
-                # An exception ends the app, as in Textual's workers.
-                post(self.app.call_later, _raise, bug)
-
-        def post(call: Callable[..., object], *values: object) -> None:
-            with suppress(RuntimeError):  # the app ended meanwhile
-                call(*values)
+                value = work()
+                if then is not None:
+                    self.later(then, value)
+            except Exception as error:
+                if fails is not None and isinstance(error, OSError | HubError | ValueError):
+                    self.later(fails, error)
+                else:
+                    # Any other ends the app, as in Textual's workers.
+                    _post(self.app.call_later, _raise, error)
 
         threading.Thread(target=run, name="background", daemon=True).start()
 
-    @property
-    def without_object(self) -> frozenset[str]:
-        """The ids of commands that hold here, and now have nothing to work on. They say so."""
-        return frozenset()
+    def later(self, call: Callable[..., object], *values: object) -> None:
+        """Call it in the thread of the app, which alone touches widgets, unless the screen has
+        closed. Any thread may ask for that."""
+        if self.is_running:
+            _post(self.call_later, _call, partial(call, *values))
 
     def state_of(self, id: str) -> str:
         """The state of the switch that a command turns, such as `on`; empty if it turns none."""
@@ -169,9 +173,14 @@ class EagleScreen(Screen[Result]):
         """Stop what runs for this screen and save the user's work: the app is about to close it."""
 
 
-def _call(update: Update) -> None:
+def _post(call: Callable[..., object], *values: object) -> None:
+    with suppress(RuntimeError):  # the app ended meanwhile
+        call(*values)
+
+
+def _call(call: Callable[[], object]) -> None:
     # Without its result: Textual would await that of `dismiss`, which must not be.
-    update()
+    call()
 
 
 def _raise(bug: Exception) -> None:
@@ -194,28 +203,6 @@ def open_screen(
         if type(shown) is type(screen) and shown.says == screen.says:
             return
     app.push_screen(screen, closed)
-
-
-class PromptScreen(EagleScreen[Result]):
-    """A screen with a prompt, which gets what is typed whatever has the focus, also before the
-    prompt has it."""
-
-    AUTO_FOCUS = ""
-
-    @property
-    def prompt(self) -> Prompt:
-        return self.query_one(Prompt)
-
-    def on_mount(self) -> None:
-        self.prompt.take_focus()
-
-    def on_key(self, event: events.Key) -> None:
-        if event.is_printable and event.character and event.key not in self.active_bindings:
-            event.stop()
-            self.prompt.type_in(event.character)
-
-    def on_paste(self, event: events.Paste) -> None:
-        self.prompt.type_in(event.text)
 
 
 class EagleModal(ModalScreen[Result], EagleScreen[Result]):

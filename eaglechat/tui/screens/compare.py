@@ -4,16 +4,14 @@ drafts in turn until it is certain which is faster, or time is up."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
 from rich.cells import cell_len
-from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Button, SelectionList, Static
+from textual.widgets import SelectionList, Static
 
 from eaglechat import paths
 from eaglechat.chat.compared import Result
@@ -24,13 +22,12 @@ from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.hub.units import format_seconds
 from eaglechat.links.base import ENGINE_DIED
 from eaglechat.paths import write_atomically
-from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
+from eaglechat.tui.commands.bindings import bindings_of, moves
+from eaglechat.tui.commands.registry import ENTER, with_keys
 from eaglechat.tui.export.formats import free_file
-from eaglechat.tui.screens.base import EagleModal, EagleScreen, TitleBar, TooSmall, Update
+from eaglechat.tui.screens.base import EagleModal, EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.services.pace import FramePace
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import MUTED, Line
 from eaglechat.tui.widgets.tick_list import TickList
@@ -207,17 +204,17 @@ class CompareScreen(EagleScreen[Speculation]):
             self.notify(f"No card: {reason}.", severity="warning")
             return
         self.notify("Writing the card: the model files are read for it.")
-        self.in_background(lambda: self._write(measured))
-
-    def _write(self, measured: Measured) -> Iterator[Update]:
         file = free_file(Path.cwd(), f"card {self._session.pair.name}", "markdown")
-        try:
-            write_atomically(file, card(measured).encode())
-        except OSError as error:
+
+        def fail(error: Exception) -> None:
             said = f"The card was not written: {wording.why(error)} ({file})."
-            yield partial(self.notify, said, severity="warning")
-        else:
-            yield partial(self.notify, f"The card is in {file}.")
+            self.notify(said, severity="warning")
+
+        self.in_background(
+            lambda: write_atomically(file, card(measured).encode()),
+            lambda _: self.notify(f"The card is in {file}."),
+            fail,
+        )
 
     def action_back(self) -> None:
         if self._result is None:
@@ -334,6 +331,10 @@ class ContendersDialog(EagleModal[tuple[bool, tuple[str, ...]]]):
     """Chooses the prompts, and who is compared with plain decoding. Dismisses with whether the
     prompts are those of the program."""
 
+    BINDINGS = moves({"enter": "measure"}, priority=True)
+    HEADING = "What is compared with plain decoding?"
+    KEYS = f"Space chooses, {ENTER} measures, {{dialog.back}} back"
+
     def __init__(
         self,
         who: Sequence[str],
@@ -345,20 +346,12 @@ class ContendersDialog(EagleModal[tuple[bool, tuple[str, ...]]]):
         self._who, self._chosen = who, chosen
         self._is_of_question, self._can_choose = is_of_question, can_choose
 
-    def compose(self) -> ComposeResult:
-        with Frame(classes="dialog") as dialog:
-            dialog.border_title = "What is compared with plain decoding?"
-            dialog.border_subtitle = clickable(
-                f"Space chooses, {TAB} and {ENTER} measure, {{dialog.back}} back"
-            )
-            rows = [(who, i, who in self._chosen) for i, who in enumerate(self._who)]
-            if self._can_choose:
-                prompts = f"with {len(builtin_prompts())} prompts, not your last question"
-                rows.append((prompts, _SHIPPED, not self._is_of_question))
-            yield TickList(*rows, id="contenders", compact=True)
-            with Horizontal(classes="buttons"):
-                yield Button("Measure", id="measure", variant="primary", compact=True)
-        yield TooSmall()
+    def content(self) -> ComposeResult:
+        rows = [(who, i, who in self._chosen) for i, who in enumerate(self._who)]
+        if self._can_choose:
+            prompts = f"with {len(builtin_prompts())} prompts, not your last question"
+            rows.append((prompts, _SHIPPED, not self._is_of_question))
+        yield TickList(*rows, id="contenders", compact=True)
 
     def on_mount(self) -> None:
         self.query_one("#contenders").focus()
@@ -369,13 +362,11 @@ class ContendersDialog(EagleModal[tuple[bool, tuple[str, ...]]]):
         is_of_shipped = _SHIPPED in ticked or not self._can_choose
         return is_of_shipped, tuple(self._who[i] for i in ticked if i != _SHIPPED)
 
-    @on(SelectionList.SelectedChanged)
-    def _follow(self) -> None:
-        self.query_one("#measure", Button).disabled = not self._ticked[1]
-
-    @on(Button.Pressed)
-    def _measure(self) -> None:
-        self.dismiss(self._ticked)
+    def action_measure(self) -> None:
+        if self._ticked[1]:
+            self.dismiss(self._ticked)
+        else:
+            self.notify("Choose at least one to compare with plain decoding.")
 
 
 _SHIPPED = -1

@@ -1,4 +1,5 @@
-"""The help: every key of a screen and the words of the app; typing searches everything."""
+"""The help, which is also the search: every key of a screen, the words of the app, and what typing
+finds."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from textual.widgets.option_list import Option
 from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.command import Group
 from eaglechat.tui.commands.search import Entry
+from eaglechat.tui.screens.everything import found, keys_in_words, run_of
 from eaglechat.tui.screens.list_dialog import ListDialog
-from eaglechat.tui.screens.palette import found, keys_in_words, run_of
 from eaglechat.words.wording import GLOSSARY
 
 TERM_CELLS = 16
@@ -32,13 +33,15 @@ class HelpScreen(ListDialog[Entry]):
     HEADING = "Help"
     PLACEHOLDER = "search keys, commands, settings and words"
 
-    def __init__(self, about: Screen[Any]) -> None:
+    def __init__(self, about: Screen[Any], typed: str = "") -> None:
+        """The line begins with `typed`."""
         super().__init__()
-        self._about = about
+        self._about, self._typed = about, typed
         self.entries: list[Entry] = []
         """What is listed."""
 
     def on_mount(self) -> None:
+        self.words.value = self._typed
         self._list()
 
     @on(Input.Changed)
@@ -46,7 +49,7 @@ class HelpScreen(ListDialog[Entry]):
         query = self.words.value
         groups: dict[str, list[Entry]] = self._groups()
         if query.strip():
-            groups = {"": [entry for _, entry in found(self.app, self._about, query)]}
+            groups = {"": found(self.app, self._about, query)}
         self.entries = [entry for group in groups.values() for entry in group]
         self.rows.clear_options()
         self.rows.add_options(_options(groups))
@@ -92,7 +95,7 @@ def _option(place: int, entry: Entry) -> Option:
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=TERM_CELLS, style="bold")
     grid.add_column(ratio=1)
-    name = f"{entry.name}: " if entry.name and entry.mark else ""
-    said = Text.assemble((name, "bold"), entry.sentence)
-    grid.add_row(Text(entry.mark or entry.name), said)
+    first = entry.mark or (entry.name if len(entry.name) <= TERM_CELLS else "")
+    name = f"{entry.name}: " if entry.name and entry.name != first else ""
+    grid.add_row(Text(first), Text.assemble((name, "bold"), entry.sentence))
     return Option(grid, id=str(place))

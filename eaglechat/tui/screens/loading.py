@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import events, on
@@ -22,12 +20,12 @@ from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
 from eaglechat.links.crashes import starts_again
 from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
-from eaglechat.tui.screens.base import EagleModal, PromptScreen, Update
+from eaglechat.tui.screens.base import EagleModal
+from eaglechat.tui.screens.prompt_screen import PromptScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
 from eaglechat.words import wording
-from eaglechat.words.gain import measured_here
 
 if TYPE_CHECKING:
     from eaglechat.hub.local.forms import LoadFile
@@ -101,8 +99,6 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             lines = (f"target  {pair.target.name}",)
             # Without a file, the target may draft with heads of its own.
             lines += (f"draft   {pair.draft.name}",) if pair.draft else ()
-        if (gain := self._services.gain(pair)) is not None:
-            lines += (f"speed   {measured_here(gain, time.time())}",)
         for line in lines:
             yield Static(line, classes="muted", markup=False)
         yield Static("", id="restarts", classes="muted", markup=False)
@@ -252,11 +248,11 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
         settings = self._services.settings.current
 
-        def copy() -> Iterator[Update]:
+        def copy() -> None:
             with suppress(_LeftError):
                 options, sampling = settings.to_load_options(), settings.to_sampling()
                 found = target_to_load(self._pair, options, sampling, follow)
-                yield partial(self._copied, load, found)
+                self.later(self._copied, load, found)
 
         self.in_background(copy)
 

@@ -43,7 +43,6 @@ class MoreScreen(EagleModal[None]):
             group: [one for one in held if one.command.group == group] for group in get_args(Group)
         }
         self._state = {one.command.id: about.state_of(one.command.id) for one in held}
-        self._dim = about.without_object
 
     def content(self) -> ComposeResult:
         shown = {group: held for group, held in self._groups.items() if held}
@@ -68,8 +67,8 @@ class MoreScreen(EagleModal[None]):
         width = max(map(len, keys))
         return [
             Content.assemble(
-                (f"{key:>{width}}", MUTED if one.command.id in self._dim else "bold $accent"),
-                (f"  {one.command.title} ", MUTED if one.command.id in self._dim else ""),
+                (f"{key:>{width}}", "bold $accent"),
+                f"  {one.command.title} ",
                 (self._state[one.command.id], f"bold {MUTED}"),
             )
             for key, one in zip(keys, held, strict=True)

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from textual import on
 from textual.content import Content
 from textual.widgets import Input, OptionList
 
-from eaglechat.chat.writing.roles import NO_ROLE, is_name, load_roles
+from eaglechat.chat.writing.roles import NO_ROLE, TEMPLATE, is_name, load_roles
+from eaglechat.paths import write_atomically
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.screens.list_dialog import ListDialog
+from eaglechat.tui.services.editor import in_editor
 from eaglechat.tui.widgets.readouts import MUTED
 
 
-@dataclass(frozen=True)
-class RoleChoice:
-    """The role that was chosen, to take it or to write it in the editor."""
-
-    name: str
-    is_to_write: bool = False
-
-
-class RolesScreen(ListDialog[RoleChoice]):
-    """Typing filters; a name that no role has is that of a new one."""
+class RolesScreen(ListDialog[str]):
+    """Dismisses with the name of a role, or NO_ROLE. Typing filters; another name is that of a new
+    role."""
 
     BINDINGS = bindings_of("roles")
 
@@ -60,15 +54,28 @@ class RolesScreen(ListDialog[RoleChoice]):
     def _choose(self) -> None:
         chosen = self.words.chosen
         if chosen is not None:
-            self.dismiss(RoleChoice(self._named[chosen][0]))
+            self.dismiss(self._named[chosen][0])
         else:
             self.action_editor()
 
     def action_editor(self) -> None:
-        """Write the highlighted role, or one with the name that is typed."""
+        """Write the highlighted role, or one with the name that is typed, and take it."""
         words = self.words
         name = words.value.strip() if words.chosen is None else self._named[words.chosen][0]
-        if is_name(name) and name != NO_ROLE:
-            self.dismiss(RoleChoice(name, is_to_write=True))
-        else:
+        if not is_name(name) or name == NO_ROLE:
             self.notify(f"“{name}” cannot be the name of a role.")
+            return
+        file = self._directory / f"{name}.toml"
+        try:
+            before = file.read_text("utf-8", "replace") if file.is_file() else TEMPLATE
+            written = in_editor(self.app, before, file.name)
+            if written is None:
+                return
+            if written == before.rstrip("\n") and not file.is_file():
+                self.notify(f"Nothing was written, so there is no role {name}.")
+                return
+            write_atomically(file, f"{written}\n".encode())
+        except OSError as error:
+            self.notify(f"{file} cannot be written: {error.strerror or error}.")
+        else:
+            self.dismiss(name)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from textual.signal import Signal
 
 from eaglechat.chat.controls import first_controls
-from eaglechat.chat.store import ChatStore
 from eaglechat.chat.writing.question import QuestionParts, parts_of
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
@@ -18,10 +19,12 @@ from eaglechat.hub.local.speeds import Gain, setup_of
 from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.tui.services.settings import SettingsService
-from eaglechat.wire.protocol import Auto
+from eaglechat.wire.protocol import Auto, PairInfo
 
 if TYPE_CHECKING:
     from eaglechat.chat.older import Progress
+    from eaglechat.chat.saved_chat import SavedChat
+    from eaglechat.chat.store import ChatStore
 
 
 @dataclass
@@ -74,6 +77,25 @@ class OlderChats:
             self._is_over.set()
 
 
+class Doors(Protocol):
+    """What closes or replaces the open chat, which the app does. If the chat is not saved, the user
+    is asked first. Every other screen is opened by `EagleScreen.open`."""
+
+    def leave_chat(self, then: Callable[[], None]) -> None:
+        """Call `then`, which leaves the open chat."""
+
+    def open_menu(self) -> None: ...
+
+    def load_instead(self, pair: Pair) -> None:
+        """Close everything above the menu, load a pair and chat with it."""
+
+    def load_again(self, pair: Pair, then: Callable[[PairInfo], None]) -> None:
+        """After the engine died: load the pair of a chat; `then` gets what was loaded."""
+
+    def resume(self, chat: SavedChat) -> None:
+        """Close everything above the menu and resume a saved chat, with the pair it ran on."""
+
+
 @dataclass(frozen=True)
 class Services:
     """What screens share besides their own widgets."""
@@ -84,12 +106,20 @@ class Services:
     n_draft_max: int | Auto | None
     """The draft length of the command line, for every pair."""
     desk: HubDesk
+    doors: Doors
     models_changed: Signal[None]
     """Published when models were installed or deleted."""
-    chats: ChatStore
-    older_chats: OlderChats
+    open_chats: Callable[[], ChatStore]
     typeahead: Typeahead
     away: Away
+
+    @cached_property
+    def chats(self) -> ChatStore:
+        return self.open_chats()
+
+    @cached_property
+    def older_chats(self) -> OlderChats:
+        return OlderChats(self.chats)
 
     def as_chosen(self, pair: Pair) -> Pair:
         """The pair with the draft length that a chat begins with, if it is not the settings'."""

@@ -16,7 +16,6 @@ from eaglechat.hub.local.library import LocalModel, ModelKind
 from eaglechat.hub.local.stores import Source
 from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.registry import name_of
-from eaglechat.tui.navigation import OpenMenu
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
@@ -55,7 +54,7 @@ async def highlight(user: Driver, begins: str) -> None:
 
 
 async def to_menu(user: Driver) -> None:
-    user.app.post_message(OpenMenu())
+    user.app.call_later(user.app.open_menu)
     await user.on(MenuScreen)
     menu = user.app.screen
     menu.query_one(Input).value = ""

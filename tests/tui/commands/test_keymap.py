@@ -107,7 +107,7 @@ def test_the_configuration_file_has_a_table_for_them(tmp_path: Path) -> None:
     assert str(problem).endswith('a list of strings, such as ["ctrl+x", "f4"]; it is ignored')
 
 
-async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
+async def test_remapped_keys_hold_in_bindings_help_search_footer_and_sentences(
     drive: Drive,
 ) -> None:
     # Ctrl+X is cut in the prompt: a key that is given to a command is the command's.
@@ -139,7 +139,7 @@ async def test_remapped_keys_hold_in_bindings_help_palette_footer_and_sentences(
         await user.sees("Ctrl+K 0, F20")
         await user.press("escape", "ctrl+p")
         await user.type("rendered")
-        await user.sees("Ctrl+K 0, F20  Show replies")
+        await user.sees("View: Show replies")
 
 
 async def test_bad_keys_are_told_at_the_start(drive: Drive) -> None:

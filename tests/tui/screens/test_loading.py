@@ -14,11 +14,8 @@ from textual import events
 from eaglechat.hub.local import forms, pairs
 from eaglechat.hub.local.forms import LoadFile
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
-from eaglechat.hub.local.speeds import Gain, setup_of
-from eaglechat.settings.model import EngineSettings
+from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.commands.registry import key_of
-from eaglechat.tui.navigation import LoadInstead
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
@@ -58,17 +55,6 @@ async def test_what_is_typed_while_a_pair_loads_stands_in_the_chats_prompt(drive
         await user.type("!")
         assert user.prompt.text == "hello from\nthe clipboard!"
         assert not user.engine.requests(protocol.Chat)
-
-
-async def test_a_load_says_what_measured_the_speed_in_its_row(
-    drive: Drive, tmp_path: Path, models: Path
-) -> None:
-    speeds = PairLibrary(tmp_path / "state").speeds
-    setup = setup_of(pairs.builtin_pair(), EngineSettings())
-    speeds.note(setup, Gain(1.72, 0.05, 3, "bench", at=1e6))
-    async with drive(size=(80, 24)) as user:
-        await begin_to_load(user)
-        await user.sees("speed   1.7x ±0.1 as fast as plain (bench, 1970-01-")
 
 
 async def test_enter_ends_no_load_and_sends_what_is_typed_when_all_is_loaded(drive: Drive) -> None:
@@ -130,7 +116,7 @@ async def test_another_pair_instead_ends_the_load_that_runs(drive: Drive, models
     async with drive(size=(80, 24)) as user:
         await begin_to_load(user)
         await user.type("for whom it may concern")
-        user.app.post_message(LoadInstead(pair_of_files(other, None)))
+        user.app.call_later(user.app.load_instead, pair_of_files(other, None))
         await user.until(lambda: len(loads(user)) == 2, "the second load")
         first, second = loads(user)
         assert second.target == str(other)
@@ -205,7 +191,7 @@ async def test_the_prompt_has_its_place_at_every_size(drive: Drive, size: tuple[
         user.engine.die("no such device", exit_status=1)
         await user.sees("The engine stopped")
         assert user.inside(user.app.screen.query_one("#again").region)
-        user.app.post_message(LoadInstead(pairs.builtin_pair()))
+        user.app.call_later(user.app.load_instead, pairs.builtin_pair())
         user.engine.hold_load = False
         await user.on(ChatScreen)
         assert user.prompt.text == "hello"
@@ -223,7 +209,7 @@ async def test_the_copy_of_a_slow_target_is_what_is_loaded(
     monkeypatch.setattr(forms, "target_to_load", lambda *_: LoadFile(copy, note=note))
     async with drive(size=(80, 24)) as user:
         await user.on(MenuScreen)
-        user.app.post_message(LoadInstead(to_reencode(models)))
+        user.app.call_later(user.app.load_instead, to_reencode(models))
         await user.on(ChatScreen)
         assert [load.target for load in loads(user)] == [str(copy)]
         await user.sees("packaged Q4_1 runs plainly at 165")
@@ -247,7 +233,7 @@ async def test_a_load_that_is_left_while_the_target_is_copied_never_begins(
     monkeypatch.setattr(forms, "target_to_load", copying)
     async with drive(size=(80, 24)) as user:
         await user.on(MenuScreen)
-        user.app.post_message(LoadInstead(to_reencode(models)))
+        user.app.call_later(user.app.load_instead, to_reencode(models))
         await user.sees("Measuring which form of the target drafts fastest here (only once)")
         await user.sees("50%")
         await user.press("escape")

@@ -38,7 +38,7 @@ async def test_a_row_says_what_was_measured_here_or_published(
         library.remember(pair)
         library.speeds.note(setup_of(pair, engine), Gain(speed_up, 0.01, "auto", "race", 0.0))
     built_in = setup_of(pairs.builtin_pair(), engine)
-    gains = [Gain(1.72, 0.05, 3, "bench", 0.0), Gain(9.0, 0.05, "auto", "bench", 0.0)]
+    gains = [Gain(1.72, 0.05, 3, "bench", 1e6), Gain(9.0, 0.05, "auto", "bench", 0.0)]
     library.speeds.note(built_in, *gains)
     desk = ScriptedDesk()
     desk.offer(msgspec.structs.replace(entry("quick"), speed_up=2.1), known=facts(3000))
@@ -57,6 +57,10 @@ async def test_a_row_says_what_was_measured_here_or_published(
         }
         assert len(columns) == 1
         assert "x" not in user.row("unknown")
+        # With which length, by what and when the highlighted row's figure was measured.
+        await user.sees("1.7x ±0.1 as fast as plain with length 3 (bench, 1970-01-")
+        await user.press("down")
+        await user.sees("0.80x ±0.01 as fast as plain with auto (Compare, 1970-01-01)")
 
 
 async def test_a_model_of_another_program_is_a_row_and_many_are_found_by_typing(

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from textual.command import CommandPalette
 from textual.filter import Monochrome, NoColor
 from textual.widgets import OptionList, Static
 
@@ -15,6 +14,7 @@ from eaglechat.settings import InterfaceSettings, Settings, describe, load
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import Ask
+from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.wire import protocol
@@ -115,43 +115,42 @@ async def test_files_of_your_own(drive: Drive, models: Path) -> None:
         await user.sees_row("target", "fits", "no draft")
 
 
-async def test_the_palette_turns_controls_and_changes_the_theme(
+async def test_the_search_turns_controls_and_changes_the_theme(
     drive: Drive, tmp_path: Path
 ) -> None:
     async with drive() as user:
         await user.open_chat()
-        await user.press("ctrl+p", to=CommandPalette)
+        await user.press("ctrl+p", to=HelpScreen)
         await user.type("n_draft_max 12")
         await user.sees("n_draft_max: 12")
         await user.press("enter")
         await user.until(lambda: user.chat.controls.n_draft_max == 12, "n_draft_max 12")
         await user.on(ChatScreen)
-        await user.press("ctrl+p", to=CommandPalette)
+        await user.press("ctrl+p", to=HelpScreen)
         await user.type("theme")
         await user.sees("Choose a theme")
         await user.press("enter")
-        await user.sees("eagle-light")
-        await user.type("eagle-light")
+        await user.sees("interface.theme: eagle-light")
+        await user.type(" eagle-light")
         await user.until(lambda: "textual-dark" not in user.text, "the search for the theme")
-        await user.press("down", "enter")
+        await user.press("enter")
         await user.until(lambda: user.app.theme == "eagle-light", "the theme")
     assert 'theme = "eagle-light"' in (tmp_path / "config.toml").read_text()
 
 
-async def test_the_palette_says_what_a_control_takes(drive: Drive) -> None:
+async def test_the_search_says_what_a_control_takes(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
         before = user.chat.controls
-        await user.press("ctrl+p")
+        await user.press("ctrl+p", to=HelpScreen)
         await user.type("n_draft_max")
         await user.sees("0 to 16, or auto: Most tokens")
-        await user.type(" 99")
-        await user.sees("n_draft_max takes 0 to 16, or auto")
-        await user.press("down", "enter")
-        await user.sees("Type n_draft_max followed by 0 to 16, or auto")
-        await user.press("ctrl+p")
-        await user.type("n draft max 99")
-        await user.sees("n_draft_max takes 0 to 16, or auto")
+        for typed in (" 99", "\b" * 14 + "n draft max 99"):
+            for key in typed:
+                await user.press({" ": "space", "_": "underscore", "\b": "backspace"}.get(key, key))
+            await user.sees("n_draft_max takes 0 to 16, or auto")
+            await user.press("enter")
+            await user.on(HelpScreen)
         assert user.chat.controls == before
 
 

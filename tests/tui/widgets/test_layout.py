@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual.command import CommandPalette
 from textual.widgets import OptionList
 
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.screens.base import TooSmall
-from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
+from eaglechat.tui.screens.chat.panel import PANEL_FROM
+from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen
@@ -211,10 +211,10 @@ async def test_every_screen_opens_in_a_terminal_of_20x5(drive: Drive) -> None:
         await user.sees("too small")
 
 
-async def test_the_palette_survives_a_terminal_of_20x5(drive: Drive) -> None:
+async def test_the_search_survives_a_terminal_of_20x5(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await user.press("ctrl+p")
-        await user.on(CommandPalette)
+        await user.on(HelpScreen)
         await user.pilot.resize_terminal(20, 5)
         await user.type("help")
         await user.press("escape")

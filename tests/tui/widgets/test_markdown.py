@@ -13,7 +13,6 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 
 from eaglechat.settings.model import View
-from eaglechat.tui.screens.chat.screen import cannot_open, shown_address
 from eaglechat.tui.widgets.transcript.markdown import (
     CODE,
     LINK,
@@ -25,6 +24,7 @@ from eaglechat.tui.widgets.transcript.markdown import (
     same_passage,
 )
 from eaglechat.tui.widgets.transcript.transcript import Transcript
+from eaglechat.words.addresses import cannot_open, shown_address
 from tests.tui.widgets.transcript_app import (
     TranscriptApp,
     drawn_rows,

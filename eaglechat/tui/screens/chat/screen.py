@@ -1,83 +1,31 @@
 """The chat screen: transcript, prompt and speculation panel. It draws a ChatSession and is the view
-that the session reports to."""
+that the session reports to. Its classes below this one have a subject each."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
-from typing import Any, get_args
-from urllib.parse import urlsplit
+from dataclasses import replace
 
-from textual import events, on
-from textual.app import ComposeResult, SuspendNotSupported
+from textual import events
+from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.geometry import Size
-from textual.timer import Timer
 from textual.widgets import Static
 
-from eaglechat.chat.controls import (
-    CONTROLS,
-    ENABLED,
-    N_DRAFT_MAX,
-    NGRAM,
-    SHAPE,
-    Control,
-    Controls,
-    control_named,
-    turned,
-)
 from eaglechat.chat.conversation.continuation import cannot_continue
-from eaglechat.chat.conversation.session import ChatSession, Severity
-from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
-from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.refusals import (
-    TURN_GONE,
-    cannot_answer_now,
-    chains_only,
-    no_prompt,
-    not_yet,
-)
-from eaglechat.chat.saved_chat import Passage, SavedChat
-from eaglechat.chat.search import parse
-from eaglechat.chat.writing.editor import EditorError, edited, editor_command
-from eaglechat.chat.writing.files import (
-    MOST_BYTES,
-    AttachError,
-    Listed,
-    as_typed,
-    fitting,
-    list_directory,
-    read_part,
-    typed_path,
-)
-from eaglechat.chat.writing.question import QuestionParts, text_of
-from eaglechat.chat.writing.question import shown as shown_parts
-from eaglechat.chat.writing.roles import (
-    NO_ROLE,
-    TEMPLATE,
-    find_role,
-    load_roles,
-)
-from eaglechat.hub.local.pair import Pair, pair_of_server
-from eaglechat.hub.units import format_bytes
+from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.conversation.turns import Question, Turn
+from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.writing.roles import NO_ROLE, find_role
+from eaglechat.hub.local.pair import Pair
 from eaglechat.links.http.address import same_server
-from eaglechat.paths import write_atomically
-from eaglechat.settings.model import PanelPlace, View
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.bindings import bindings_of, moves
-from eaglechat.tui.commands.command import Command
-from eaglechat.tui.commands.registry import BY_ID, key_of, name_of, short_key_of, with_keys
+from eaglechat.tui.commands.registry import BY_ID, name_of, short_key_of, with_keys
 from eaglechat.tui.export.formats import Format
-from eaglechat.tui.navigation import LeaveChat, LoadAgain, LoadInstead, OpenMenu, Resume
-from eaglechat.tui.screens.base import PromptScreen, TitleBar, TooSmall, Update
-from eaglechat.tui.screens.chat.inside import InsideScreen
-from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
-from eaglechat.tui.screens.dialogs import Ask
-from eaglechat.tui.screens.roles import RoleChoice, RolesScreen
-from eaglechat.tui.services import clipboard
+from eaglechat.tui.screens.base import TitleBar, TooSmall
+from eaglechat.tui.screens.chat.asking import AskingScreen
+from eaglechat.tui.screens.chat.completing import Completer
+from eaglechat.tui.screens.roles import RolesScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.services.settings import SettingsChange
 from eaglechat.tui.widgets.find_bar import FindBar
@@ -87,39 +35,16 @@ from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.status_line import StatusLine
-from eaglechat.tui.widgets.transcript.markdown import code_blocks, links
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
-from eaglechat.wire.neutral import neutralise
-from eaglechat.words import context, speculation, wording
-from eaglechat.words.numbers import numbers_of
-from eaglechat.words.replies import progress
+from eaglechat.words import wording
 from eaglechat.words.timeline import Entry, entries, entries_of
-from eaglechat.words.turned import in_force, without_effect
 
 SAVES_PER_SECOND = 1
-MOST_FILES_OFFERED = 60
-NUMBERS_EVERY_S = 0.25
-"""While a reply is written, the figures are drawn with a frame of its text, so often at most."""
-PANEL_FROM: dict[PanelPlace, tuple[int, int]] = {"beside": (100, 34), "below": (80, 34)}
-"""The least width and height, in cells, of a terminal that has room for the panel there."""
-_NO_TURNS = "Nothing has been asked in this chat yet."
-_EDITING = "Editing: {prompt.send} sends it, {chat.stop} cancels"
-_QUEUED = "Sent when the reply ends; {chat.stop} keeps it here"
 
 
-@dataclass(frozen=True)
-class Editing:
-    """An earlier question that the user is rewriting in the prompt."""
-
-    question: TurnId
-    original: str
-    before: str
-    """The text of the prompt before the question was put there."""
-
-
-class ChatScreen(PromptScreen[None]):
+class ChatScreen(AskingScreen):
     """A chat with a loaded pair, new or resumed. Without `info` no models are loaded, and the chat
     can only be read."""
 
@@ -149,23 +74,9 @@ class ChatScreen(PromptScreen[None]):
     ) -> None:
         super().__init__()
         self.services = services
-        self.session: ChatSession
-        """Set when the screen is mounted."""
-        self.editing: Editing | None = None
-        self._queued: str | None = None
-        """The text of the prompt that is sent as soon as the reply ends; None if none is."""
-        self._pair, self._info, self._saved = pair, info, saved
+        self.pair, self._info, self._saved = pair, info, saved
         self._has_session = False
         self._drawn_version = -1
-        self._numbers_at = 0.0
-        """The time at which the figures were drawn last."""
-        self._late_numbers: Timer | None = None
-        self._warned_about = ""
-        """The question that the user was last warned about, because it would fill the context."""
-        self._being_read: set[str] = set()
-        """Paths of attached files that are still being read."""
-        self._listed: dict[str, tuple[Listed, ...]] = {}
-        """The directories of the path that is being typed; empty until they are read."""
 
     def compose(self) -> ComposeResult:
         # Waiting for the first resize event would wrap and draw everything twice.
@@ -175,12 +86,12 @@ class ChatScreen(PromptScreen[None]):
         prompt = Prompt(
             id="prompt",
             completions=completions,
-            completer=self._completed,
+            completer=Completer(self, lambda: self.editing is None, self._choices),
             placeholder=with_keys(
                 "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
             ),
         )
-        yield TitleBar(wording.pair_in_short(self._info, self._pair.name), "ready")
+        yield TitleBar(wording.pair_in_short(self._info, self.pair.name), "ready")
         with Horizontal(id="body"):
             with Vertical(id="conversation"):
                 transcript = Transcript(id="transcript")
@@ -208,7 +119,7 @@ class ChatScreen(PromptScreen[None]):
         self.session = ChatSession(
             services.engine,
             self,
-            pair=self._pair,
+            pair=self.pair,
             info=self._info,
             settings=lambda: services.settings.current,
             store=services.chats,
@@ -234,45 +145,10 @@ class ChatScreen(PromptScreen[None]):
         if self._has_session:
             self.show_numbers()
 
-    def _fit(self, size: Size) -> None:
-        """Put the panel where the settings want it if a terminal of this size has room there."""
-        place = self.services.settings.current.interface.panel
-        width, height = PANEL_FROM[place]
-        is_folded = size.width < width or size.height < height
-        self.set_class(is_folded, "-folded")
-        # In both it is as wide as the screen.
-        self.set_class(is_folded or place == "below", "-panel-flat")
-        self.set_class(not is_folded and place == "below", "-panel-below")
-
-    @property
-    def transcript(self) -> Transcript:
-        return self.query_one("#transcript", Transcript)
-
     # What the session calls on its view
 
     def changed(self) -> None:
         self.call_later(self._draw)
-
-    def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
-        text = slash.escaped(self.prompt.marks.text(question))
-        if self.editing is not None:
-            # What is being typed stays.
-            self.prompt.remember(text)
-            if self.editing.question not in self.session.turns:
-                self._edit_another(version_of)
-        elif version_of is not None:
-            self._edit(self.session.turns.question(version_of), text, self.prompt.text)
-        elif self.prompt.text:
-            self.prompt.remember(text)
-        else:
-            self.prompt.replace_all(text)
-
-    def say(self, sentence: str, severity: Severity = "information") -> None:
-        if severity == "error":
-            sentence = wording.sentence(sentence)
-        self.notify(with_keys(sentence), severity=severity)
-
-    # Drawing
 
     def _draw(self) -> None:
         """Draw what changed since the last frame."""
@@ -291,75 +167,6 @@ class ChatScreen(PromptScreen[None]):
             self._follow_numbers()
         if self._queued is not None and session.running is None:
             self._send_queued()
-
-    def _follow_numbers(self) -> None:
-        """Draw the figures with this frame; if they are too new, with one that follows. If none
-        follows, they are drawn a little later."""
-        wait = self._numbers_at + NUMBERS_EVERY_S - time.monotonic()
-        if wait <= 0:
-            self.show_numbers()
-        elif self._late_numbers is None:
-            self._late_numbers = self.set_timer(wait + NUMBERS_EVERY_S, self.show_numbers)
-
-    def show_numbers(self) -> None:
-        """Bring the panel, the status line, the legend and the titles up to date at once."""
-        self._numbers_at = time.monotonic()
-        if self._late_numbers is not None:
-            self._late_numbers.stop()
-            self._late_numbers = None
-        session = self.session
-        numbers = numbers_of(session)
-        is_flat = self.has_class("-panel-flat")
-        self.query_one("#panel", SpeculationPanel).show(numbers, is_close=is_flat)
-        self.query_one("#status", StatusLine).show(numbers)
-        is_told = wording.not_reported(session.hello, "own") is None
-        self.query_one(Legend).are_rejected_known = is_told
-        unreported = numbers.unreported
-        self.query_one(Legend).no_origins = f"origins {unreported}" if unreported else ""
-        gone = with_keys("engine stopped: {chat.load_again}")
-        if session.info is None:
-            gone = with_keys("read-only: {chat.load_again} loads the models")
-        state = gone if session.is_engine_gone else "ready"
-        if session.running is not None:
-            state = "stopping…" if session.is_stopping else progress(session.running)
-        doing = state
-        subject = wording.pair_in_short(session.info, self._pair.name)
-        if session.role:
-            subject += f" · role {session.role.name}"
-        if not self._shows_panel:
-            state += f"   ctx {numbers.room}"
-        if session.recorder.is_behind:
-            state = f"not saved   {state}"
-        self.query_one(TitleBar).show(subject=subject, state=state)
-        self.services.away.follow(doing if session.running is not None else None, self._pair.name)
-
-    def action_toggle_panel(self) -> None:
-        if self._is_covered:
-            self._uncovered()
-            return
-        self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
-        self.show_numbers()
-        self.refresh_bindings()
-
-    @property
-    def _is_covered(self) -> bool:
-        """Whether the panel lies over the transcript."""
-        return self.has_class("-folded") and self.has_class("-panel-open")
-
-    @property
-    def _shows_panel(self) -> bool:
-        is_away = self.has_class("-folded") or self.has_class("-panel-hidden")
-        return self._is_covered or not is_away
-
-    def _uncovered(self) -> Transcript:
-        """The transcript, for a command that moves in it: a panel that lies over it is closed."""
-        if self._is_covered:
-            self.remove_class("-panel-open")
-            if self.focused is not self.prompt:
-                self.prompt.take_focus()
-            self.show_numbers()
-            self.refresh_bindings()
-        return self.transcript
 
     def _settings_changed(self, change: SettingsChange) -> None:
         self.session.follow_settings(change.before, change.after)
@@ -395,12 +202,6 @@ class ChatScreen(PromptScreen[None]):
             self.session.leave("" if keep_prompt else self._unsent)
             self.services.away.forget()
 
-    def save(self) -> None:
-        was_behind = self.session.recorder.is_behind
-        self.session.save(self._unsent)
-        if self.session.recorder.is_behind != was_behind:
-            self.show_numbers()
-
     @property
     def is_unsaved(self) -> bool:
         if self._has_session:
@@ -413,10 +214,10 @@ class ChatScreen(PromptScreen[None]):
             self.session.open()
             self._show_opened()
 
-        self.post_message(LeaveChat(begin))
+        self.services.doors.leave_chat(begin)
 
     def action_menu(self) -> None:
-        self.post_message(OpenMenu())
+        self.services.doors.open_menu()
 
     def action_past_chats(self, words: str | None) -> None:
         from eaglechat.tui.screens.past.chats import ChatsScreen
@@ -426,7 +227,7 @@ class ChatScreen(PromptScreen[None]):
     def _resume(self, chat: SavedChat) -> None:
         if chat.name == self.session.recorder.name:
             self._show_passage(chat.opened_at)
-        elif _is_of(chat, self._pair) and not self.session.is_engine_gone:
+        elif _is_of(chat, self.pair) and not self.session.is_engine_gone:
 
             def open_instead() -> None:
                 self.leave()
@@ -436,20 +237,20 @@ class ChatScreen(PromptScreen[None]):
                 self._show_passage(chat.opened_at)
                 self._take_typed_ahead()
 
-            self.post_message(LeaveChat(open_instead))
+            self.services.doors.leave_chat(open_instead)
         else:
-            self.post_message(Resume(chat))
+            self.services.doors.resume(chat)
 
     def action_load_again(self) -> None:
         """Load the pair again after the engine process has ended, and continue the chat."""
 
         def loaded(info: protocol.PairInfo) -> None:
-            self.query_one(TitleBar).show(subject=wording.pair_in_short(info, self._pair.name))
+            self.query_one(TitleBar).show(subject=wording.pair_in_short(info, self.pair.name))
             self.session.loaded(info)
             self._take_typed_ahead()
 
         if self.session.is_engine_gone:
-            self.post_message(LoadAgain(self._pair, loaded))
+            self.services.doors.load_again(self.pair, loaded)
         else:
             self.notify("The models are loaded.")
 
@@ -478,141 +279,14 @@ class ChatScreen(PromptScreen[None]):
         if name is None:
             from eaglechat.tui.screens.hub.library import LibraryScreen
 
-            self.open(
-                LibraryScreen(self.services), lambda pair: self.post_message(LoadInstead(pair))
-            )
+            self.open(LibraryScreen(self.services), self.services.doors.load_instead)
             return
         pairs = self._named_pairs()
         if chosen := next((pair for pair in pairs if pair.name == name), None):
-            self.post_message(LoadInstead(chosen))
+            self.services.doors.load_instead(chosen)
         else:
             known = ", ".join(pair.name for pair in pairs)
             self.notify(f"There is no pair “{name}”. There are: {known}.")
-
-    def _named_pairs(self) -> list[Pair]:
-        servers = self.services.settings.current.server
-        return [*self.services.pairs.pairs(), *map(pair_of_server, servers)]
-
-    # Asking, and stopping
-
-    @on(Prompt.Sent)
-    def _prompt_sent(self, event: Prompt.Sent) -> None:
-        text = slash.literal(event.text) if self.editing is None else event.text
-        if text is None:
-            self._run_typed(event.text)
-        elif self._being_read:
-            self.notify(f"{', '.join(self._being_read)}: still being read.")
-        elif not text.strip():
-            self.notify(with_keys(wording.WRITE_FIRST))
-        elif self.session.running is not None:
-            self._queue(event.text)
-        elif self._is_too_much(text):
-            return
-        elif self.editing is not None:
-            if self.session.edit(self.editing.question, self.prompt.marks.parts(text)):
-                self.prompt.take()
-                self._end_edit()
-        elif self.session.ask(self.prompt.marks.parts(text)):
-            self.prompt.take()
-            self.transcript.selected = None
-
-    def _queue(self, text: str | None) -> None:
-        """Send this text of the prompt when the reply ends; None sends nothing then."""
-        self._queued = text
-        self._title_prompt()
-        self.refresh_bindings()
-
-    def _send_queued(self) -> None:
-        queued, prompt = self._queued, self.prompt
-        self._queue(None)
-        if prompt.text == queued and not self.session.is_engine_gone:
-            self._prompt_sent(Prompt.Sent(prompt, queued))
-
-    @on(Prompt.Changed)
-    def _prompt_changed(self) -> None:
-        if self._queued is not None and self.prompt.text != self._queued:
-            self._queue(None)
-
-    def _title_prompt(self) -> None:
-        title = _EDITING if self.editing is not None else None
-        title = title if self._queued is None else _QUEUED
-        self.prompt.border_title = with_keys(title) if title else None
-
-    def _is_too_much(self, text: str) -> bool:
-        """Whether the question would fill the context. If so the user is warned once: sent again,
-        the question is asked."""
-        warning = context.warning(self._context_use(text))
-        if not warning or self._warned_about == text:
-            return False
-
-        def warn(_prompt: protocol.Rendered | None = None) -> None:
-            self._warned_about = text
-            send = key_of("prompt.send")
-            self.notify(f"{warning} {send} again sends it.", severity="warning")
-
-        if no_prompt(self.session.hello) is None:
-            # The length is an estimate. The engine knows it, and says why the prompt is too long.
-            self.session.show_prompt(text_of(self.prompt.marks.parts(text)).strip(), warn)
-        else:
-            warn()
-        return True
-
-    def action_context(self) -> None:
-        """Show which turns the context holds, and which one leaves it next."""
-        said = context.in_words(self._context_use(self.prompt.text))
-        of_reply = speculation.in_words(self.session, numbers_of(self.session))
-        self.open(Ask("Context", "\n\n".join(filter(None, (said, of_reply)))))
-
-    def _context_use(self, text: str) -> context.ContextUse:
-        edited = self.editing.question if self.editing is not None else None
-        return context.context_use(self.session, self.prompt.marks.parts(text), edited)
-
-    def _run_typed(self, text: str) -> None:
-        """Run a command that was typed with a slash."""
-        try:
-            call = slash.parse(text)
-        except slash.SlashError as error:
-            self.notify(str(error), severity="warning")
-            return
-        self.prompt.take()
-        namespace = self.app if "app" in call.command.scopes else self
-        self.app.call_next(self.app.run_action, call.command.call(call.value), namespace)
-
-    def action_stop(self) -> None:
-        if self._is_covered:
-            self._uncovered()
-        elif self._queued is not None:
-            self._queue(None)
-        elif self.editing is not None:
-            self._end_edit()
-        elif self.transcript.selected is not None:
-            self.transcript.selected = None
-        else:
-            self.session.stop()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        allowed = super().check_action(action, parameters)
-        if allowed and action == "stop":
-            return bool(self._to_stop) or None
-        if allowed and action == "interrupt":
-            return self.session.running is not None
-        return allowed
-
-    @property
-    def _to_stop(self) -> str:
-        """What the key that stops does now; empty if there is nothing to stop."""
-        if self._is_covered:
-            return "close"
-        if self._queued is not None:
-            return "keep"
-        if self.editing is not None:
-            return "cancel"
-        if self.transcript.selected is not None:
-            return "deselect"
-        return "stop" if self.session.running is not None else ""
-
-    def action_interrupt(self) -> None:
-        self.session.stop()
 
     # What can be done now
 
@@ -622,7 +296,7 @@ class ChatScreen(PromptScreen[None]):
         if self.query_one(FindBar).is_open:
             return [Offer("dialog.back", "back"), Offer("chat.find", "stay here")]
         session = self.session
-        offers = [Offer("chat.stop", self._to_stop)] if self._to_stop else []
+        offers = [Offer("chat.stop", to_stop[0])] if (to_stop := self._to_stop) else []
         last = session.turns.last
         if self.editing is None and self.transcript.selected is not None:
             by_turn_key = self.focused is self.transcript
@@ -648,38 +322,6 @@ class ChatScreen(PromptScreen[None]):
             yield Offer("chat.auto", "auto")
         for id in ("app.leader", "chats.open", "chat.new", "chat.menu", "app.quit"):
             yield Offer(id, BY_ID[id].footer)
-
-    @property
-    def without_object(self) -> frozenset[str]:
-        session, turns = self.session, self.session.turns
-        last, siblings = turns.last, [turns.siblings(turn.id) for turn in turns.path]
-        replies = [turn for turn in turns.path if isinstance(turn, Reply)]
-        is_idle = session.running is None
-        is_free = is_idle and not session.is_engine_gone
-        is_thinking = not is_idle and cannot_answer_now(session.shown, session.reasoning) is None
-        has_turns, has_versions = bool(turns.path), any(len(one) > 1 for one in siblings)
-        can = {
-            "chat.again": is_free and has_turns,
-            "chat.answer_now": is_thinking,
-            "chat.compare": is_free,
-            "chat.copy": bool(replies),
-            "chat.copy_code": any(code_blocks(neutralise(one.text)) for one in reversed(replies)),
-            "chat.delete_turn": is_idle and has_turns,
-            "chat.edit": has_turns,
-            "chat.export": has_turns,
-            "chat.go_on": is_free and last is not None and self._is_cut_off(last),
-            "chat.inspect": bool(replies),
-            "chat.newer_version": has_versions,
-            "chat.older_version": has_versions,
-            "chat.open_link": any(links(neutralise(one.text)) for one in reversed(replies)),
-            "chat.prompt": is_free,
-            "chat.thought": any(one.recording.has_reasoning for one in replies),
-            "chat.turn_after": has_turns,
-            "chat.turn_before": has_turns,
-            "chat.undo_delete": is_idle and session.has_deleted,
-            "prompt.open_part": bool(self.prompt.marks.spans(self.prompt.text)),
-        }
-        return frozenset(id for id, has_object in can.items() if not has_object)
 
     def state_of(self, id: str) -> str:
         controls = self.controls
@@ -712,400 +354,15 @@ class ChatScreen(PromptScreen[None]):
 
         self.open(CompareScreen(self.services, session, asked, info, hello), use)
 
-    def action_prompt(self) -> None:
-        """Show what the model would read if the prompt were sent."""
-        typed = text_of(self.prompt.marks.parts(self.prompt.text)).strip()
-
-        def show(prompt: protocol.Rendered) -> None:
-            if self.is_on_top:
-                summary = prompt_seen(prompt, self.session.n_ctx, typed)
-                self.open(SeenScreen(prompt, summary))
-
-        self.session.show_prompt(typed, show)
-
-    # Turns: commands work on the selected turn, or else on the last one
-
-    def action_select_turn(self, by: int) -> None:
-        ids = [turn.id for turn in self.session.turns.path]
-        if not ids:
-            self.notify(_NO_TURNS)
-            return
-        transcript = self._uncovered()
-        selected = transcript.selected
-        place = ids.index(selected) + by if selected in ids else len(ids) + min(by, 0)
-        if place < len(ids):
-            transcript.select(ids[max(place, 0)])
-            transcript.take_focus()
-        else:
-            transcript.selected = None
-            transcript.action_scroll_end()
-
-    def _follow_growth(self, has_new_below: bool) -> None:
-        self.query_one("#new-below").display = has_new_below
-
-    def _follow_selection(self, selected: TurnId | None) -> None:
-        if selected is None and self.focused is self.transcript:
-            self.prompt.take_focus()
-        self.refresh_bindings()
-
-    @on(Transcript.Chosen)
-    def _turn_chosen(self, event: Transcript.Chosen) -> None:
-        is_selected = event.turn == self.transcript.selected
-        self.transcript.selected = None if is_selected else event.turn
-
-    def _turn_to_change(self) -> TurnId | None:
-        """The turn a command works on. In an empty chat it tells the user so and returns None."""
-        last = self.session.turns.last
-        if last is None:
-            self.notify(_NO_TURNS)
-        return self.transcript.selected or (last.id if last else None)
-
-    def action_answer_again(self) -> None:
-        if (id := self._turn_to_change()) is not None and self.session.answer_again(id):
-            self.transcript.selected = None
-
-    def action_go_on(self) -> None:
-        if (id := self._turn_to_change()) is not None and self.session.continue_reply(id):
-            self.transcript.selected = None
-
-    def action_step(self, by: int) -> None:
-        id = self.transcript.selected or self._last_with_siblings()
-        if id is not None:
-            self._step(id, by)
-
-    @on(Transcript.Stepped)
-    def _stepped(self, event: Transcript.Stepped) -> None:
-        self._step(event.turn, event.by)
-
-    def _last_with_siblings(self) -> TurnId | None:
-        turns = self.session.turns
-        for turn in reversed(turns.path):
-            if len(turns.siblings(turn.id)) > 1:
-                return turn.id
-        return self._turn_to_change()
-
-    def _step(self, id: TurnId, by: int) -> None:
-        transcript = self.transcript
-        row, is_selected = transcript.row_in_sight(id), transcript.selected is not None
-        sibling = self.session.step(id, by)
-        if sibling is None:
-            return
-        self._draw()
-        if is_selected:
-            transcript.selected = sibling
-        transcript.reveal(sibling, row=row)
-
-    def action_delete_turn(self) -> None:
-        if self.transcript.selected is None and self.session.forget_given_back():
-            return
-        if (id := self._turn_to_change()) is not None:
-            self.session.delete(id)
-
-    def action_undo_delete(self) -> None:
-        id = self.session.undo_delete()
-        if id is not None:
-            self._draw()
-            self.transcript.reveal(id)
-
-    # Editing an earlier question in the prompt
-
-    def action_edit(self) -> None:
-        """Edit the last question up to the turn that commands work on; while a question is edited,
-        the question before it."""
-        editing = self.editing
-        if editing is not None and self.prompt.text != editing.original:
-            self.say(_EDITING)
-            return
-        id = editing.question if editing else self._turn_to_change()
-        if id is None:
-            return
-        path = self.session.turns.path_to(id)
-        questions = [turn for turn in path if isinstance(turn, Question)]
-        if editing is not None:
-            questions.pop()
-        if not questions:
-            self.notify("There is no earlier question.")
-            return
-        before = editing.before if editing else self.prompt.text
-        self._edit(questions[-1], self.prompt.marks.text(questions[-1].parts), before)
-
-    def _edit(self, question: Question, text: str, before: str) -> None:
-        """Put `text` in the prompt, to be asked in place of the question. The prompt gets `before`
-        back afterwards."""
-        self.editing = Editing(question.id, self.prompt.marks.text(question.parts), before)
-        self.transcript.select(question.id)
-        self.prompt.replace_all(text)
-        self.prompt.take_focus()
-        self._title_prompt()
-        self.refresh_bindings()
-
-    def _edit_another(self, version: TurnId | None) -> None:
-        """The edited question is gone: what is being typed is asked in place of another version of
-        it, or as a new question."""
-        assert self.editing is not None
-        if version is not None:
-            question = self.session.turns.question(version)
-            self._edit(question, self.prompt.text, self.editing.before)
-            return
-        typed, before = self.prompt.text, self.editing.before
-        self.editing = None
-        self.prompt.remember(before)
-        self.prompt.replace_all(slash.escaped(typed))
-        self._title_prompt()
-        self.refresh_bindings()
-
-    def _end_edit(self) -> None:
-        """Put the text from before the edit back into the prompt. An edited text that was not sent
-        goes into the prompt's history."""
-        if self.editing is not None:
-            if self.prompt.text != self.editing.original:
-                self.prompt.remember(slash.escaped(self.prompt.text))
-            self.prompt.replace_all(self.editing.before)
-            self.editing = None
-            self._title_prompt()
-            self.transcript.selected = None
-            self.refresh_bindings()
-
-    @property
-    def _unsent(self) -> QuestionParts:
-        """The part of the prompt that is saved: neither an unchanged earlier question nor a
-        command."""
-        text = self.prompt.text
-        if self.editing is not None and text == self.editing.original:
-            text = self.editing.before
-        elif self.editing is None and slash.begins_command(text):
-            # A save while a command is being typed would name the chat after the command.
-            text = ""
-        return self.prompt.marks.parts(text)
-
-    # Controls
-
-    @property
-    def controls(self) -> Controls:
-        return self.session.controls
-
-    @on(SpeculationPanel.Turned)
-    def _turned(self, event: SpeculationPanel.Turned) -> None:
-        self._turn(event.turned, event.value)
-
-    def action_control(self, name: str, value: Any) -> None:
-        self._turn(control_named(name), value)
-
-    def _turn(self, control: Control, value: Any) -> None:
-        session, wanted = self.session, turned(self.controls, control, value)
-        session.change_controls(wanted)
-        if getattr(self.controls, control.name) != getattr(wanted, control.name):
-            return  # The session has said why not.
-        numbers = numbers_of(session)
-        if control is SHAPE and value != "chain" and (why := chains_only(session.info)):
-            self.say(why)
-        elif control.name in numbers.without_effect:
-            self.say(without_effect(control, only_ngrams=numbers.only_ngrams))
-        elif not self._has_in_sight(control):
-            is_live = session.running is not None and not_yet(session.hello) is None
-            since = "round" if is_live and control in CONTROLS else "reply"
-            self.say(in_force(control, self.controls, since))
-
-    def _has_in_sight(self, control: Control) -> bool:
-        """Whether the panel or the status line shows what a control is."""
-        is_in_line = control in (ENABLED, N_DRAFT_MAX) and self.query_one(StatusLine).display
-        return is_in_line or self.query_one(SpeculationPanel).has_in_sight(control)
-
-    def action_draft_length(self, step: int) -> None:
-        self.session.change_draft_length(step)
-
-    def action_auto_length(self) -> None:
-        self.session.switch_auto()
-
-    def action_toggle_ngram(self) -> None:
-        self._turn(NGRAM, not self.controls.ngram)
-
-    def action_toggle_speculation(self) -> None:
-        self._turn(ENABLED, not self.controls.enabled)
-
-    # Reading the transcript
-
-    def action_page(self, direction: int) -> None:
-        if direction < 0:
-            self._uncovered().scroll_page_up()
-        else:
-            self._uncovered().scroll_page_down()
-
-    def action_beginning(self) -> None:
-        self._uncovered().action_scroll_home()
-
-    def action_end(self) -> None:
-        self._uncovered().action_scroll_end()
-
-    def action_copy(self) -> None:
-        """Copy the selected turn, or the last reply."""
-        selected = self.transcript.selected
-        turn = self.session.turns.find(selected) if selected is not None else None
-        if isinstance(turn, Question | Reply) and turn.text:
-            kind = "reply" if isinstance(turn, Reply) else "question"
-            clipboard.copy(self.app, neutralise(turn.text), f"the {kind}")
-        else:
-            self.transcript.copy_reply()
-
-    def action_copy_code(self) -> None:
-        self.transcript.copy_code()
-
-    def action_fold_thought(self) -> None:
-        self._uncovered().fold_thought()
-
-    def action_view(self, view: View | None) -> None:
-        """Show replies in this view; without one, in the next."""
-        if view is None:
-            views = get_args(View)
-            view = views[(views.index(self.transcript.view) + 1) % len(views)]
-        self.services.settings.change("interface", "view", view)
-
-    def action_open_link(self) -> None:
-        self.transcript.open_link()
-
-    @on(Transcript.LinkChosen)
-    def _link_chosen(self, event: Transcript.LinkChosen) -> None:
-        reason = cannot_open(event.address)
-        if reason is not None:
-            self.notify(reason, severity="warning")
-        else:
-            question = Ask("Open this address?", shown_address(event.address), "opens it")
-            self.open(question, lambda _yes: self.app.open_url(event.address))
-
-    def action_inspect(self) -> None:
-        turns, selected = self.session.turns, self.transcript.selected
-        turn = turns.find(selected) if selected is not None else turns.last_reply
-        reply = turn if isinstance(turn, Reply) else turns.last_reply
-        if reply is None or not reply.recording.rounds:
-            self.notify("There are no rounds to show: nothing has been generated here yet.")
-        else:
-            self._look_inside(reply.recording, len(reply.recording.rounds) - 1)
-
-    @on(Transcript.RoundChosen)
-    def _round_chosen(self, event: Transcript.RoundChosen) -> None:
-        self._look_inside(event.recording, event.index)
-
-    def _look_inside(self, recording: Recording, index: int) -> None:
-        self.open(InsideScreen(self.session, recording, index, self._answer_recorded))
-
-    def _answer_recorded(self, recording: Recording) -> Recording | None:
-        """Answer again with the target's candidates recorded, as in all replies from now on."""
-        replies = (turn for turn in self.session.turns if isinstance(turn, Reply))
-        reply = next((turn for turn in replies if turn.recording is recording), None)
-        if reply is None:
-            self.say(TURN_GONE)
-            return None
-        again = self.session.answer_recorded(reply.id)
-        if again is not None:
-            self.services.settings.change("interface", "inspect", True)
-        return again
-
-    # Finding in this chat
-
-    def _show_passage(self, passage: Passage | None) -> None:
-        """Show a passage that a search found in the saved chat, on any branch."""
-        if passage is None or not self.session.choose(passage.turn):
-            return
-        self._draw()
-        turn = self.session.turns.find(passage.turn)
-        if not isinstance(turn, Question | Reply):
-            return
-        query = parse(passage.words)
-        in_reasoning = not query.is_in(turn.text) and query.is_in(turn.reasoning)
-        said = shown_parts(turn.parts) if isinstance(turn, Question) else turn.text
-        marks = query.marks(turn.reasoning if in_reasoning else said)
-        self._uncovered().reveal(turn.id, marks[0] if marks else None, in_reasoning=in_reasoning)
-
-    def action_find(self) -> None:
-        bar = self.query_one(FindBar)
-        if bar.is_open:
-            self._end_finding()
-        else:
-            bar.open()
-            self.refresh_bindings()
-
-    def _end_finding(self) -> None:
-        self.query_one(FindBar).close()
-        self.prompt.take_focus()
-        self.refresh_bindings()
-
-    # Completing what is typed, and attaching files
-
-    def _completed(self, before: str, is_first: bool) -> slash.CompletionList | None:
-        """What the text before the cursor on its line can become: a command, its value, or a file.
-        `is_first` says whether it is the first line."""
-        typed = typed_path(before)
-        if typed is None:
-            self._listed.clear()
-            is_command = is_first and self.editing is None
-            return slash.completions_of(before, self._choices) if is_command else None
-        directory = typed.directory
-        if directory not in self._listed:
-            self._listed[directory] = ()
-
-            def read() -> Iterator[Update]:
-                yield partial(self._show_listed, directory, list_directory(directory, Path()))
-
-            self.in_background(read)
-        found = fitting(self._listed[directory], typed.name)[:MOST_FILES_OFFERED]
-        files = tuple(_file_completion(directory, one) for one in found)
-        return slash.CompletionList(typed.start, files) if files else None
-
-    def _show_listed(self, directory: str, listed: tuple[Listed, ...]) -> None:
-        # By now another path may be typed.
-        if directory in self._listed:
-            self._listed[directory] = listed
-            self.prompt.complete()
-
-    def _choices(self, command: Command) -> Sequence[tuple[str, str]]:
-        """The names that a command takes as its value, each with a short description."""
-        if command.id == "chat.role":
-            return [(role.name, role.description) for role in load_roles(self._roles_dir)[0]]
-        if command.id == "chat.model":
-            return [(pair.name, pair.source) for pair in self._named_pairs()]
-        return ()
-
-    @on(Prompt.Attach)
-    def _file_chosen(self, event: Prompt.Attach) -> None:
-        self._being_read.add(event.path)
-        n_ctx = self.session.n_ctx
-
-        def read() -> Iterator[Update]:
-            part: TurnPart | str
-            try:
-                part = read_part(event.path, Path(), n_ctx)
-            except AttachError as error:
-                part = str(error)
-            yield partial(self._attached, event, part)
-
-        self.in_background(read)
-
-    def _attached(self, event: Prompt.Attach, part: TurnPart | str) -> None:
-        """`part` is the attached file, or why it cannot be attached."""
-        self._being_read.discard(event.path)
-        if isinstance(part, str):
-            self.notify(part, severity="warning")
-        else:
-            self.prompt.put_in_place_of(event.name, part)
-
-    # Roles, and the user's editor
-
-    @property
-    def _roles_dir(self) -> Path:
-        return self.services.settings.file.parent / "roles"
+    # Roles
 
     def action_role(self, name: str | None) -> None:
         """Take another role. Without the name of one, a list opens to choose or write one."""
         if name == NO_ROLE or (name and find_role(self._roles_dir, name) is not None):
             self._take_role(name)
         else:
-            self.open(RolesScreen(self._roles_dir, name or ""), self._role_chosen)
-
-    def _role_chosen(self, chosen: RoleChoice) -> None:
-        if chosen.is_to_write:
-            self._write_role(chosen.name)
-        else:
-            self._take_role(chosen.name)
+            self.save()
+            self.open(RolesScreen(self._roles_dir, name or ""), self._take_role)
 
     def _take_role(self, name: str) -> None:
         role = None if name == NO_ROLE else find_role(self._roles_dir, name)
@@ -1113,51 +370,6 @@ class ChatScreen(PromptScreen[None]):
             self.notify(f"{role}.", severity="warning")
         else:
             self.session.choose_role(role)
-
-    def _write_role(self, name: str) -> None:
-        """Write or change a role in the user's editor, and take it."""
-        file = self._roles_dir / f"{name}.toml"
-        try:
-            before = file.read_text("utf-8", "replace") if file.is_file() else TEMPLATE
-            written = self._in_editor(before, file.name)
-            if written is None:
-                return
-            if written == before.rstrip("\n") and not file.is_file():
-                self.notify(f"Nothing was written, so there is no role {name}.")
-                return
-            write_atomically(file, f"{written}\n".encode())
-        except OSError as error:
-            self.notify(f"{file} cannot be written: {error.strerror or error}.")
-        else:
-            self._take_role(name)
-
-    def action_editor(self) -> None:
-        """Edit the prompt in the user's editor, which has the terminal to itself until it exits."""
-        text = self._in_editor(self.prompt.text, "question.md")
-        if text is not None:
-            self.prompt.replace_all(text)
-            self.prompt.take_focus()
-
-    def _in_editor(self, text: str, name: str) -> str | None:
-        """The text after the user's editor has changed it, in a file of this name. If the editor
-        fails, it tells the user why and returns None."""
-        self.save()
-        written, problem = None, ""
-        try:
-            command = editor_command()
-            with self.app.suspend():
-                # An exception raised in here would keep Textual from taking the terminal back.
-                try:
-                    written = edited(command, text, name)
-                except EditorError as error:
-                    problem = str(error)
-        except EditorError as error:
-            problem = str(error)
-        except SuspendNotSupported:
-            problem = "There is no terminal here for an editor."
-        if problem:
-            self.notify(problem, severity="warning")
-        return written
 
 
 def _with_keys(entry: Entry) -> Entry:
@@ -1175,34 +387,3 @@ def _is_of(chat: SavedChat, pair: Pair) -> bool:
     server = pair.server.url if pair.server else ""
     header = chat.header
     return (header.target, header.draft) == pair.to_load and same_server(header.server, server)
-
-
-def _file_completion(directory: str, listed: Listed) -> slash.Completion:
-    path = directory + listed.name
-    if listed.size is None:
-        return slash.Completion(f"{listed.name}/", "", as_typed(f"{path}/"))
-    size = format_bytes(listed.size) + (", too large" if listed.size > MOST_BYTES else "")
-    return slash.Completion(listed.name, size, as_typed(path), path=path)
-
-
-def cannot_open(address: str) -> str | None:
-    """Why an address in a reply may not be opened; None if it may."""
-    try:
-        scheme = urlsplit(address).scheme.lower()
-    except ValueError:
-        scheme = ""
-    if scheme in ("http", "https", "mailto"):
-        return None
-    return f"Only web and mail addresses are opened, not {neutralise(address)}"
-
-
-def shown_address(address: str) -> str:
-    """An address in full. If its host is not plain ASCII, its ASCII form (IDNA) is added, for such
-    a host can look like another one."""
-    host = urlsplit(address).hostname or ""
-    try:
-        plain = host.encode("idna").decode("ascii")
-    except UnicodeError:
-        plain = ascii(host)
-    is_plain = plain.casefold() == host.casefold()
-    return neutralise(address) if is_plain else f"{neutralise(address)}\n\nIts host is {plain}."

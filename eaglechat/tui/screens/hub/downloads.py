@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -15,7 +13,6 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, key_of
-from eaglechat.tui.screens.base import Update
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services.services import Services
@@ -72,10 +69,7 @@ class DownloadsScreen(ListDialog[Pair]):
         self._draw()
 
     def _find_unfinished(self, _: None = None) -> None:
-        def find() -> Iterator[Update]:
-            yield partial(self._take_unfinished, self._services.desk.unfinished())
-
-        self.in_background(find)
+        self.in_background(self._services.desk.unfinished, self._take_unfinished)
 
     def _take_unfinished(self, unfinished: list[tuple[CatalogueEntry, Status]]) -> None:
         self._unfinished = {entry.name: (entry, status) for entry, status in unfinished}

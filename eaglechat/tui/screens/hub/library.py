@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from textual import on
 from textual.content import Content
 from textual.widgets import Input, OptionList
 
-from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.library import (
     LocalModel,
     ModelKind,
@@ -24,7 +23,6 @@ from eaglechat.hub.local.removal import Removal, plan_removal, remove
 from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.screens.base import Update
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services.services import Services
@@ -63,21 +61,22 @@ class LibraryScreen(ListDialog[Pair]):
     # In the background
 
     def _scan(self) -> None:
-        self.in_background(self._scan_folders)
+        desk, folders = self._services.desk, self._services.settings.current.library.folders
 
-    def _scan_folders(self) -> Iterator[Update]:
-        desk = self._services.desk
-        from eaglechat.hub.local.installed import converted_checkpoints
+        def scan() -> None:
+            from eaglechat.hub.local.installed import converted_checkpoints
 
-        catalogue = desk.catalogue()[0]
-        pairs = [status.pair for _, status in catalogue if status.pair is not None]
-        converted = converted_checkpoints(catalogue)
-        models = desk.models(self._services.settings.current.library.folders)
-        drafts = [one for one in (*models, *built_in_drafts()) if one.kind is ModelKind.DRAFT]
-        rows = [
-            _row(model, drafters_of(model, drafts), model.path in converted) for model in models
-        ]
-        yield partial(self._take_models, models, drafts, rows, pairs)
+            catalogue = desk.catalogue()[0]
+            pairs = [status.pair for _, status in catalogue if status.pair is not None]
+            converted = converted_checkpoints(catalogue)
+            models = desk.models(folders)
+            drafts = [one for one in (*models, *built_in_drafts()) if one.kind is ModelKind.DRAFT]
+            rows = [
+                _row(model, drafters_of(model, drafts), model.path in converted) for model in models
+            ]
+            self.later(self._take_models, models, drafts, rows, pairs)
+
+        self.in_background(scan)
 
     def _take_models(
         self,
@@ -90,13 +89,6 @@ class LibraryScreen(ListDialog[Pair]):
         self._known_pairs = [*pairs, *self._services.pairs.pairs()]
         self._list_anew()
 
-    def _find_fitting(self, target: LocalModel, drafts: Sequence[LocalModel]) -> Iterator[Update]:
-        pairs = [inspect(pair_of_models(target, draft)) for draft in drafts]
-        fitting = [pair for pair in pairs if pair.problem is None]
-        alone = pair_of_models(target)
-        found = [*fitting, InspectedPair(alone, target.header, None, None)]
-        yield partial(self._take_pairs, target, found)
-
     def _take_pairs(self, target: LocalModel, pairs: list[InspectedPair]) -> None:
         """The chosen target with each draft that fits it, and alone."""
         if target is not self._chosen_target:
@@ -108,34 +100,35 @@ class LibraryScreen(ListDialog[Pair]):
         self.words.clear()
         self._list_anew()
 
-    def _plan_removal(self, model: LocalModel) -> Iterator[Update]:
-        try:
+    def _plan_removal(self, model: LocalModel) -> None:
+        def plan() -> tuple[Removal, list[str]]:
             planned = plan_removal([model])
             n_chats = self._services.chats.count_with(planned.takes)
-            said = consequences(planned, self._known_pairs, n_chats)
-            yield partial(self._confirm, model, planned, said)
-        except OSError as error:
-            why = Ask(f"{model.name} stays", wording.sentence(str(error.strerror)))
-            yield partial(self.open, why)
+            return planned, consequences(planned, self._known_pairs, n_chats)
 
-    def _confirm(self, model: LocalModel, planned: Removal, said: Sequence[str]) -> None:
-        frees = f"This frees {format_bytes(planned.freed_bytes)}."
-        text = "\n".join([frees, *said, "", *what_goes(planned)])
+        def confirm(found: tuple[Removal, list[str]]) -> None:
+            planned, said = found
+            frees = f"This frees {format_bytes(planned.freed_bytes)}."
+            text = "\n".join([frees, *said, "", *what_goes(planned)])
+            question = Ask("Delete this model?", text, "deletes it")
+            self.open(question, lambda _yes: self._delete(model, planned))
 
-        def delete(_yes: str) -> None:
-            self.in_background(lambda: self._delete(model, planned))
+        def fail(error: Exception) -> None:
+            self.open(Ask(f"{model.name} stays", wording.sentence(wording.why(error))))
 
-        self.open(Ask("Delete this model?", text, "deletes it"), delete)
+        self.in_background(plan, confirm, fail)
 
-    def _delete(self, model: LocalModel, planned: Removal) -> Iterator[Update]:
-        try:
-            freed = format_bytes(remove(planned))
-        except OSError as error:
-            said = f"{error.filename} cannot be deleted: {error.strerror}."
-            yield partial(self.notify, said, severity="error")
-        else:
-            yield partial(self.notify, f"{model.name} is deleted; {freed} freed.")
-        yield self._after_deleting
+    def _delete(self, model: LocalModel, planned: Removal) -> None:
+        def deleted(freed: int) -> None:
+            self.notify(f"{model.name} is deleted; {format_bytes(freed)} freed.")
+            self._after_deleting()
+
+        def fail(error: Exception) -> None:
+            what = getattr(error, "filename", None) or model.name
+            self.notify(f"{what} cannot be deleted: {wording.why(error)}.", severity="error")
+            self._after_deleting()
+
+        self.in_background(lambda: remove(planned), deleted, fail)
 
     def _after_deleting(self) -> None:
         self._services.models_changed.publish(None)
@@ -182,7 +175,7 @@ class LibraryScreen(ListDialog[Pair]):
             self._chosen_target = model
             self.say(f"Looking for drafts that fit {model.name}…")
             may_draft = [*self._drafts, *draft_models(model, self._models)]
-            self.in_background(lambda: self._find_fitting(model, may_draft))
+            self.in_background(lambda: _fitting(model, may_draft), partial(self._take_pairs, model))
         elif model.kind is ModelKind.DRAFT:
             self.say("A draft runs together with its target: choose the target.", bad=True)
         else:
@@ -217,36 +210,29 @@ class LibraryScreen(ListDialog[Pair]):
             self.say("None of these models is from the Hub.", bad=True)
         elif model is not None:
             self.say(f"Asking the Hub for {model.name}…")
-            self.in_background(lambda: self._get_newer(model))
+            get = partial(self._services.desk.get_newer, model)
+            self.in_background(get, lambda _: self._show_downloads(), self._fail)
         else:
             self.say("Asking the Hub which models it has newer versions of…")
-            self.in_background(lambda: self._find_newer(models))
+            find = partial(self._services.desk.newer, models)
+            self.in_background(find, self._take_newer, self._fail)
 
-    def _find_newer(self, models: Sequence[LocalModel]) -> Iterator[Update]:
-        try:
-            yield partial(self._take_newer, self._services.desk.newer(models))
-        except HubError as error:
-            yield partial(self.say, str(error), bad=True)
+    def _fail(self, error: Exception) -> None:
+        self.say(str(error), bad=True)
 
     def _take_newer(self, newer: set[str]) -> None:
         self._newer = newer
         self._list_anew()
 
-    def _get_newer(self, model: LocalModel) -> Iterator[Update]:
+    def _show_downloads(self) -> None:
         from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 
-        try:
-            self._services.desk.get_newer(model)
-        except (HubError, ValueError) as error:
-            yield partial(self.say, str(error), bad=True)
-        else:
-            yield partial(self.open, DownloadsScreen(self._services), self.dismiss)
+        self.open(DownloadsScreen(self._services), self.dismiss)
 
     def action_remove(self) -> None:
         index = self.words.chosen
         if index is not None and self._models is not None and not self._pairs:
-            model = self._models[index]
-            self.in_background(lambda: self._plan_removal(model))
+            self._plan_removal(self._models[index])
 
     def action_back(self) -> None:
         if self._pairs:
@@ -254,6 +240,13 @@ class LibraryScreen(ListDialog[Pair]):
             self._list_anew()
         else:
             self.dismiss(None)
+
+
+def _fitting(target: LocalModel, drafts: Sequence[LocalModel]) -> list[InspectedPair]:
+    """The target with each of the drafts that fits it, and alone."""
+    pairs = [inspect(pair_of_models(target, draft)) for draft in drafts]
+    alone = InspectedPair(pair_of_models(target), target.header, None, None)
+    return [*(pair for pair in pairs if pair.problem is None), alone]
 
 
 def _row(model: LocalModel, drafters: Sequence[DrafterKind], is_converted: bool) -> Content:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,14 +9,12 @@ from textual.content import Content
 
 from eaglechat import paths
 from eaglechat.hub import fit
-from eaglechat.hub.errors import HubError
 from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import moves
 from eaglechat.tui.commands.registry import ENTER
-from eaglechat.tui.screens.base import Update
 from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED, Part
@@ -67,37 +64,27 @@ class PlanScreen(TextDialog[bool]):
         elif not self._is_busy:
             self._is_busy = True
             self._draw()
-            self.in_background(lambda: self._start(plan))
+
+            def fail(error: Exception) -> None:
+                is_of_disk = isinstance(error, OSError)
+                said = f"Cannot add the pair to your catalogue: {error}."
+                self._fail(said if is_of_disk else error)
+
+            start = partial(self._services.desk.start, plan)
+            self.in_background(start, lambda _: self.dismiss(True), fail)
 
     def _ask(self) -> None:
         if not self._is_busy:
             self._is_busy = True
             self._draw()
-            self.in_background(self._ask_hub)
+            self.in_background(self._ask_hub, self._take_facts, self._fail)
 
-    # In the background
-
-    def _ask_hub(self) -> Iterator[Update]:
+    def _ask_hub(self) -> Facts:
         services = self._services
         desk, n_ctx = services.desk, services.settings.current.engine.n_ctx
-        try:
-            plan = desk.plan(self._entry, n_ctx)
-            yield partial(self._take_plan, plan, desk.free_bytes(), desk.endpoint)
-            entry = plan.entry
-            facts = desk.known_facts(entry, n_ctx) or desk.ask_facts(entry, n_ctx)
-            yield partial(self._take_facts, facts)
-        except (HubError, ValueError) as error:
-            yield partial(self._fail, str(error))
-
-    def _start(self, plan: Plan) -> Iterator[Update]:
-        try:
-            self._services.desk.start(plan)
-        except HubError as error:
-            yield partial(self._fail, str(error))
-        except OSError as error:
-            yield partial(self._fail, f"Cannot add the pair to your catalogue: {error}.")
-        else:
-            yield partial(self.dismiss, True)
+        plan = desk.plan(self._entry, n_ctx)
+        self.later(self._take_plan, plan, desk.free_bytes(), desk.endpoint)
+        return desk.known_facts(plan.entry, n_ctx) or desk.ask_facts(plan.entry, n_ctx)
 
     # What came of it
 
@@ -110,8 +97,8 @@ class PlanScreen(TextDialog[bool]):
         self._facts = facts
         self._draw()
 
-    def _fail(self, sentence: str) -> None:
-        self._trouble, self._is_busy = sentence, False
+    def _fail(self, what: Exception | str) -> None:
+        self._trouble, self._is_busy = str(what), False
         self._draw()
 
     def _draw(self) -> None:

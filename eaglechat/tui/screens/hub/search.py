@@ -17,10 +17,8 @@ from textual.timer import Timer
 from textual.widgets import Input, OptionList
 
 from eaglechat import paths
-from eaglechat.gguf.header import GGUFError
 from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
-from eaglechat.hub.errors import HubError
 from eaglechat.hub.fit import Machine
 from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.local.pair import Pair
@@ -33,7 +31,6 @@ from eaglechat.hub.references import (
     whole_models,
 )
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.screens.base import Update
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.list_dialog import ListDialog
@@ -61,6 +58,19 @@ class Repos:
     draft: str = ""
     made_for: Sequence[str] = ()
 
+    def heading(self) -> str:
+        if self.draft:
+            what = f"{self.draft} is a draft"
+            if not self.made_for:
+                return f"{what}, and does not say for which model: search for the model instead."
+            which = ". Which target?" if self.hits else ", of which the Hub has no GGUF."
+            return f"{what} for {', '.join(self.made_for)}{which}"
+        none = "The Hub has no GGUF and no draft by this name."
+        return "Targets, and drafts" if self.hits else none
+
+    def rows(self, _width: int) -> list[Content]:
+        return [_repo_row(hit) for hit in self.hits]
+
 
 @dataclass(frozen=True)
 class Models:
@@ -72,12 +82,47 @@ class Models:
     machine: Machine
     measured: Bandwidth | None
 
+    def heading(self) -> str:
+        if not self.weighed:
+            return f"{self.repo.repo} has no complete GGUF model."
+        best = f" {self.best.name} suits this machine." if self.best else ""
+        return f"Which quantisation of {self.repo.repo}?{best}"
+
+    def rows(self, _width: int) -> list[Content]:
+        cells = max((len(one.name) for one in self.weighed), default=0)
+        return [self._row(one, cells) for one in self.weighed]
+
+    def _row(self, one: RemoteQuantisation, cells: int) -> Content:
+        judged = fit.judge(one.need, self.machine)
+        speed = fit.estimate(one.reads, one.need, self.machine, self.measured)
+        size = f"{format_bytes(one.need.target_weights):>8}"
+        parts: list[Part] = [(f"{one.name:<{cells}}", "bold"), (f"  {size}", MUTED)]
+        if judged.word is not None:
+            parts.append((f"  {judged.word}", _COLOURS[judged.word]))
+        parts.append((f"  {judged.text}", MUTED))
+        if speed:
+            parts.append((f"\n  {speed}", MUTED))
+        return Content.assemble(*parts)
+
 
 @dataclass(frozen=True)
 class Drafts:
     """The ways to make the target fast, each judged; there may be more to come."""
 
     found: Found
+
+    def heading(self) -> str:
+        found, other = self.found, self.found.with_heads
+        said = f"What can make {found.target.name} faster"
+        if found.asking:
+            return f"{said}. {found.asking}"
+        hint = f" {other.name} in its repository has MTP heads of its own." if other else ""
+        if found.twin is not None:
+            hint += f" {ways.twin(found.twin)}: choose it in the menu."
+        return f"{said}.{hint}{f' {found.trouble}' if found.trouble else ''}"
+
+    def rows(self, width: int) -> list[Content]:
+        return [_way_row(way, width) for way in self.found.ways]
 
 
 Step = Repos | Models | Drafts
@@ -137,21 +182,22 @@ class SearchScreen(ListDialog[Pair]):
         self._number += 1
         self.rows.loading = False
 
+    def on_unmount(self) -> None:
+        self._number += 1
+
     def _ask(self, said: str, question: Callable[[], Iterator[Step]]) -> None:
         self._abandon()
         number = self._number
         self.say(said)
         self.rows.loading = True
-        self.in_background(lambda: self._answer(number, question))
 
-    def _answer(self, number: int, question: Callable[[], Iterator[Step]]) -> Iterator[Update]:
-        try:
+        def answer() -> None:
             for step in question():
                 if number != self._number:
                     return
-                yield partial(self._take_step, number, step)
-        except (HubError, GGUFError, ValueError) as error:
-            yield partial(self._fail, number, wording.sentence(str(error)))
+                self.later(self._take_step, number, step)
+
+        self.in_background(answer, fails=partial(self._fail, number))
 
     def _find_repos(self, words: str) -> Iterator[Step]:
         yield Repos(self._services.desk.search(words))
@@ -179,10 +225,10 @@ class SearchScreen(ListDialog[Pair]):
 
     # What came of it
 
-    def _fail(self, number: int, trouble: str) -> None:
+    def _fail(self, number: int, error: Exception) -> None:
         if number == self._number:
             self.rows.loading = False
-            self.say(trouble, bad=True)
+            self.say(wording.sentence(str(error)), bad=True)
 
     def _take_step(self, number: int, step: Step) -> None:
         if number != self._number:
@@ -211,7 +257,7 @@ class SearchScreen(ListDialog[Pair]):
             # The list was not laid out yet.
             self.set_timer(0.05, lambda: self._show_step(highlight))
             return
-        rows = _rows(step, width) if step else ()
+        rows = step.rows(width) if step else ()
         # The Hub chose the repositories by the words, which need not be in their names.
         is_found = step is not None and _is_found(step)
         words = self.words
@@ -219,7 +265,7 @@ class SearchScreen(ListDialog[Pair]):
             highlight = step.weighed.index(step.best)
         words.show(rows, highlight=highlight, are_all_shown=is_found)
         words.placeholder = _WORDS if step is None or is_found else "type to filter"
-        self.say(_heading(step) if step else _ASK)
+        self.say(step.heading() if step else _ASK)
 
     # Choosing
 
@@ -298,59 +344,6 @@ class SearchScreen(ListDialog[Pair]):
 def _is_found(step: Step) -> bool:
     """Whether it is what a search by words found."""
     return isinstance(step, Repos) and not step.draft
-
-
-def _heading(step: Step) -> str:
-    if isinstance(step, Repos):
-        if step.draft:
-            return _of_draft(step)
-        return (
-            "Targets, and drafts" if step.hits else "The Hub has no GGUF and no draft by this name."
-        )
-    if isinstance(step, Models):
-        if not step.weighed:
-            return f"{step.repo.repo} has no complete GGUF model."
-        best = f" {step.best.name} suits this machine." if step.best else ""
-        return f"Which quantisation of {step.repo.repo}?{best}"
-    found, other = step.found, step.found.with_heads
-    said = f"What can make {found.target.name} faster"
-    if found.asking:
-        return f"{said}. {found.asking}"
-    hint = f" {other.name} in its repository has MTP heads of its own." if other else ""
-    if found.twin is not None:
-        hint += f" {ways.twin(found.twin)}: choose it in the menu."
-    return f"{said}.{hint}{f' {found.trouble}' if found.trouble else ''}"
-
-
-def _of_draft(step: Repos) -> str:
-    what = f"{step.draft} is a draft"
-    if not step.made_for:
-        return f"{what}, and does not say for which model: search for the model instead."
-    made_for = ", ".join(step.made_for)
-    which = ". Which target?" if step.hits else ", of which the Hub has no GGUF."
-    return f"{what} for {made_for}{which}"
-
-
-def _rows(step: Step, width: int) -> list[Content]:
-    if isinstance(step, Repos):
-        return [_repo_row(hit) for hit in step.hits]
-    if isinstance(step, Models):
-        width = max((len(one.name) for one in step.weighed), default=0)
-        return [_quantisation_row(step, one, width) for one in step.weighed]
-    return [_way_row(way, width) for way in step.found.ways]
-
-
-def _quantisation_row(step: Models, one: RemoteQuantisation, width: int) -> Content:
-    judged = fit.judge(one.need, step.machine)
-    speed = fit.estimate(one.reads, one.need, step.machine, step.measured)
-    size = f"{format_bytes(one.need.target_weights):>8}"
-    parts: list[Part] = [(f"{one.name:<{width}}", "bold"), (f"  {size}", MUTED)]
-    if judged.word is not None:
-        parts.append((f"  {judged.word}", _COLOURS[judged.word]))
-    parts.append((f"  {judged.text}", MUTED))
-    if speed:
-        parts.append((f"\n  {speed}", MUTED))
-    return Content.assemble(*parts)
 
 
 def _repo_row(hit: SearchHit) -> Content:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ class Known:
     """A row of the menu that is a model, and what is known of it."""
 
     offer: OfferedPair
-    machine: Machine
+    machine: Callable[[], Machine]
     n_ctx: int
     kv_types: tuple[KvType, KvType] = ("f16", "f16")
     """KV cache types of the target and of the draft."""
@@ -65,17 +65,17 @@ class Known:
         """The memory that the pair needs; None if its headers are not known."""
         if self.status is not None and self.status.loaded_target is not None:
             models = self.status.loaded_target, self.status.draft
-            n_ctx = self.n_ctx or default_context(*models, self.machine.free, *self.kv_types)
+            n_ctx = self.n_ctx or default_context(*models, self.machine().free, *self.kv_types)
             return memory_need(*models, n_ctx, *self.kv_types)
         return self.facts.memory if self.facts is not None else None
 
     @property
     def fit(self) -> Fit | None:
         if (need := self.need) is not None:
-            return fit.judge(need, self.machine)
+            return fit.judge(need, self.machine())
         if (seen := self.seen_bytes) is None:
             return None
-        judged = fit.judge_weights(seen, self.machine)
+        judged = fit.judge_weights(seen, self.machine())
         if judged is not None and judged.fits and self.n_ctx:
             # A context of a given size does not shrink.
             return replace(judged, word=None)

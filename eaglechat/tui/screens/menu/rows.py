@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import set_cell_size
 from textual.content import Content
@@ -13,13 +14,15 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import RenderOptions, Visual
 
-from eaglechat.chat.store import ChatSummary
 from eaglechat.hub.fit import Fit
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.servers import served
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words import drafting, wording
+
+if TYPE_CHECKING:
+    from eaglechat.chat.store import ChatSummary
 
 _MARK, _SIZE, _WORD, _GAIN, _NOTE = 2, 9, 9, 15, 14
 _LONGEST_NAME = 44

@@ -3,17 +3,17 @@ had and that servers have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
-from textual.widgets import Input, OptionList
+from textual.content import Content
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.chat.saved_chat import SavedChat
-from eaglechat.chat.store import ChatSummary
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.pair import Pair
@@ -27,22 +27,25 @@ from eaglechat.hub.local.pairs import (
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import TAB, with_keys
-from eaglechat.tui.navigation import LoadInstead, Resume
-from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall, Update
+from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.dialogs import Ask
-from eaglechat.tui.screens.menu import files, rows, sections
+from eaglechat.tui.screens.menu import files, rows, sections, servers
 from eaglechat.tui.screens.menu.known import Known
-from eaglechat.tui.screens.menu.servers import ServerNews, ServerWatch
+from eaglechat.tui.screens.menu.servers import ServerNews
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.key_line import KeyLine
-from eaglechat.tui.widgets.readouts import Line
+from eaglechat.tui.widgets.readouts import MUTED, Line, Part
 from eaglechat.words import wording
+from eaglechat.words.gain import measured_here
 
 if TYPE_CHECKING:
+    from eaglechat.chat.saved_chat import SavedChat
+    from eaglechat.chat.store import ChatSummary
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.queue import InstallSnapshot
     from eaglechat.hub.local.installed import Status
+    from eaglechat.hub.local.library import LocalModel
 
 ASKED_EVERY_S = 20.0
 """Servers, and the Hub while it does not answer."""
@@ -60,13 +63,15 @@ class MenuScreen(EagleScreen[None]):
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
-        self._servers = ServerWatch()
+        self._news: dict[str, ServerNews] = {}
+        """The last answer of each server, by its name."""
+        self._being_asked: set[str] = set()
         self._chats: list[ChatSummary] | None = None
         self._offers: dict[str, OfferedPair] = {}
         self._catalogue: list[tuple[CatalogueEntry, Status]] | None = None
         self._here: list[tuple[str, Pair]] | None = None
         """None until the files on this machine have been looked at."""
-        self._statuses: dict[tuple[str, str], InspectedPair] = {}
+        self._statuses: dict[tuple[str, str | None], InspectedPair] = {}
         self._places: list[files.Place] | None = None
         """What completes a typed path; None while none is typed."""
         self._facts: dict[str, Facts] = {}
@@ -74,10 +79,9 @@ class MenuScreen(EagleScreen[None]):
         self._offline: HubError | None = None
         self._moving: dict[str, InstallSnapshot] = {}
         self._notices_said = False
-        self._wanted_first: str | None = None
-        """The highlighted row, for the thread that asks the Hub."""
-        self._asking = self._asked = 0
-        """The number of the last round of questions to the Hub, and of the last one that ended."""
+        self._is_asking_hub = False
+        self._wanted: list[CatalogueEntry] = []
+        """The pairs that the Hub has still to be asked about."""
 
     def compose(self) -> ComposeResult:
         yield TitleBar("a target writes, a small draft guesses ahead, the target checks")
@@ -86,7 +90,7 @@ class MenuScreen(EagleScreen[None]):
         words = Filter(pairs, id="filter")
         words.placeholder = f"type to filter, or the path of a GGUF file ({TAB} completes it)"
         yield words
-        yield Line(id="banner")
+        yield Static(id="banner", markup=False)
         yield pairs
         yield KeyLine()
         yield TooSmall()
@@ -96,21 +100,23 @@ class MenuScreen(EagleScreen[None]):
         self._list_anew()
         self.query_one(Filter).focus()
         self._unwatch = self._services.engine.watch(self._follow_engine)
-        self.call_after_refresh(self._services.engine.warm)
         self.set_interval(1.0, self._draw_moving)
-        self._ask_servers()
         self.set_interval(ASKED_EVERY_S, self._ask_again)
-        self._find_models()
+        # The first rows are painted before anything else is read.
+        self.call_after_refresh(self._services.engine.warm)
+        self.call_after_refresh(self._find_models)
 
     def on_unmount(self) -> None:
         self._unwatch()
 
     def on_screen_resume(self) -> None:
         self._services.away.show("")
-        if self.is_mounted:
-            self._read_catalogue()
-            self._ask_servers()
-            self._read_chats()
+        self.call_after_refresh(self._look_again)
+
+    def _look_again(self) -> None:
+        self._read_catalogue()
+        self._ask_servers()
+        self._read_chats()
 
     # What is on offer
 
@@ -121,16 +127,15 @@ class MenuScreen(EagleScreen[None]):
 
     def _read_catalogue(self) -> None:
         self._list_anew()
+        desk, services = self._services.desk, self._services
 
-        def read() -> Iterator[Update]:
-            desk, library = self._services.desk, self._services.pairs
+        def read() -> tuple[list[tuple[CatalogueEntry, Status]], list[str], list[str]]:
             # Reads the file of what was measured: the rows ask it in the app's thread.
-            self._services.gain(library.pairs()[0])
+            services.gain(services.pairs.pairs()[0])
             catalogue, problems = desk.catalogue()
-            unfinished = [entry.name for entry, _ in desk.unfinished()]
-            yield partial(self._take_catalogue, catalogue, [*map(str, problems)], unfinished)
+            return catalogue, [*map(str, problems)], [entry.name for entry, _ in desk.unfinished()]
 
-        self.in_background(read)
+        self.in_background(read, lambda found: self._take_catalogue(*found))
 
     def _models_changed(self, _: object) -> None:
         self._read_catalogue()
@@ -139,18 +144,12 @@ class MenuScreen(EagleScreen[None]):
     def _find_models(self) -> None:
         """Look for what is here beside the catalogue's pairs, such as other programs' models."""
         folders = self._services.settings.current.library.folders
+        self.in_background(lambda: self._services.desk.targets(folders), self._take_models)
 
-        def find() -> Iterator[Update]:
-            targets = self._services.desk.targets(folders)
-            found = [(model.short_name, pair) for model, pair in targets]
-            yield partial(self._take_models, found)
-
-        self.in_background(find)
-
-    def _take_models(self, found: list[tuple[str, InspectedPair]]) -> None:
-        self._here = [(name, status.pair) for name, status in found]
+    def _take_models(self, found: list[tuple[LocalModel, InspectedPair]]) -> None:
+        self._here = [(model.short_name, status.pair) for model, status in found]
         for _, status in found:
-            self._statuses[str(status.pair.target), str(status.pair.draft)] = status
+            self._statuses[status.pair.to_load] = status
         self._list_anew()
         self._say()
 
@@ -180,28 +179,29 @@ class MenuScreen(EagleScreen[None]):
             resume = with_keys("{app.downloads} resumes.")
             self.notify(f"Unfinished: {names}. {resume}", timeout=10)
 
-    @work(thread=True, exclusive=True, group="inspect", exit_on_error=True)
     def _inspect_all(self, pairs: list[Pair]) -> None:
-        for pair in pairs:
-            self.call_later(self._take_status, inspect(pair))
+        def inspect_all() -> None:
+            for pair in pairs:
+                self.later(self._take_status, inspect(pair))
+
+        self.in_background(inspect_all)
 
     def _take_status(self, status: InspectedPair) -> None:
-        pair = status.pair
-        self._statuses[str(pair.target), str(pair.draft)] = status
+        key = status.pair.to_load
+        self._statuses[key] = status
         self._say()
-        self._draw(
-            [offer for offer in self._offers.values() if offer.pair and _same(offer.pair, pair)]
-        )
+        offers = self._offers.values()
+        self._draw([offer for offer in offers if offer.pair and offer.pair.to_load == key])
 
     def _read_chats(self) -> None:
         chats, older = self._services.chats, self._services.older_chats
 
-        def read() -> Iterator[Update]:
-            yield partial(self._take_chats, chats.latest(CHATS))
+        def read() -> list[ChatSummary]:
+            self.later(self._take_chats, chats.latest(CHATS))
             older.wait()
-            yield partial(self._take_chats, chats.latest(CHATS))
+            return chats.latest(CHATS)
 
-        self.in_background(read)
+        self.in_background(read, self._take_chats)
 
     def _take_chats(self, chats: list[ChatSummary]) -> None:
         if chats != self._chats:
@@ -211,7 +211,7 @@ class MenuScreen(EagleScreen[None]):
 
     def _ask_again(self) -> None:
         self._ask_servers()
-        if self.is_current and self._offline is not None and self._asking == self._asked:
+        if self.is_current and self._offline is not None:
             self._ask_facts()
 
     def _ask_servers(self) -> None:
@@ -220,18 +220,16 @@ class MenuScreen(EagleScreen[None]):
         if not self.is_current:
             return
         for server in self._services.settings.current.server:
-            if ask := self._servers.question(server):
-                self.in_background(partial(self._server_updates, ask))
+            if server.name not in self._being_asked:
+                self._being_asked.add(server.name)
+                self.in_background(partial(servers.ask, server), self._take_news)
         rpc_servers = self._services.settings.current.engine.rpc_servers
         if ask_lent := self._services.engine.ask_lent(rpc_servers):
-            self.in_background(lambda: iter([partial(self._take_lent, ask_lent())]))
-
-    def _server_updates(self, ask: Callable[[], Iterator[ServerNews]]) -> Iterator[Update]:
-        for news in ask():
-            yield partial(self._take_news, news)
+            self.in_background(ask_lent, self._take_lent)
 
     def _take_news(self, news: ServerNews) -> None:
-        self._servers.news[news.server.name] = news
+        self._being_asked.discard(news.server.name)
+        self._news[news.server.name] = news
         self._list_anew()
 
     def _take_lent(self, free_bytes: int) -> None:
@@ -240,58 +238,55 @@ class MenuScreen(EagleScreen[None]):
         self._list_anew()
 
     def _ask_facts(self) -> None:
-        """Ask the Hub about the pairs that are not here, the highlighted one first. A new round of
-        questions ends the round before."""
-        n_ctx = self._services.settings.current.engine.n_ctx
-        wanted = []
-        for entry in (offer.entry for offer in self._offers.values() if offer.pair is None):
-            assert entry is not None
-            known = self._services.desk.known_facts(entry, n_ctx)
-            if known is not None:
+        """Ask the Hub about the pairs that are not here, one after the other."""
+        desk, n_ctx = self._services.desk, self._services.settings.current.engine.n_ctx
+        self._wanted.clear()
+        for entry in self._to_get():
+            if (known := desk.known_facts(entry, n_ctx)) is not None:
                 self._take_facts(entry.name, known)
             else:
-                wanted.append(entry)
-        self._asking += 1
-        this_round = self._asking
-        self.in_background(lambda: self._fact_updates(wanted, n_ctx, this_round))
+                self._wanted.append(entry)
+        if not self._is_asking_hub and self._wanted:
+            self._is_asking_hub = True
+            self.in_background(self._ask_hub, self._asked_hub)
 
-    def _fact_updates(
-        self, wanted: list[CatalogueEntry], n_ctx: int, this_round: int
-    ) -> Iterator[Update]:
-        desk = self._services.desk
-        while wanted and this_round == self._asking:
-            entry = next((e for e in wanted if f"entry:{e.name}" == self._wanted_first), wanted[0])
+    def _to_get(self) -> list[CatalogueEntry]:
+        offers = self._offers.values()
+        return [one.entry for one in offers if one.pair is None and one.entry is not None]
+
+    def _ask_hub(self) -> HubError | None:
+        """Returns why the Hub does not answer, if it does not."""
+        # The list may be another one by the next look at it.
+        while wanted := self._wanted[:1]:
+            (entry,) = wanted
+            with suppress(ValueError):
+                self._wanted.remove(entry)
             try:
-                facts = desk.ask_facts(entry, n_ctx)
-                yield partial(self._take_answer, entry.name, facts)
+                n_ctx = self._services.settings.current.engine.n_ctx
+                facts = self._services.desk.ask_facts(entry, n_ctx)
+                self.later(self._take_facts, entry.name, facts)
             except (HubError, ValueError) as error:
-                if isinstance(error, HubError) and (
-                    error.transient or isinstance(error, OfflineError)
-                ):
-                    seen = {e.name: desk.known_facts(e, n_ctx, however_old=True) for e in wanted}
-                    yield partial(self._take_offline, error, seen)
-                    break
-                yield partial(self._take_answer, entry.name, None, str(error))
-            wanted.remove(entry)
-        yield partial(self._end_round, this_round)
+                is_away = isinstance(error, OfflineError)
+                if isinstance(error, HubError) and (error.transient or is_away):
+                    return error
+                self.later(self._take_facts, entry.name, None, str(error))
+        return None
 
-    def _end_round(self, this_round: int) -> None:
-        self._asked = this_round
-
-    def _take_answer(self, name: str, facts: Facts | None, trouble: str = "") -> None:
-        """`trouble` says why the Hub gave no facts of this pair."""
-        if self._offline is not None:
-            self._offline = None
-            self._say()
-        self._take_facts(name, facts, trouble)
-
-    def _take_offline(self, error: HubError, seen: dict[str, Facts | None]) -> None:
-        self._offline = error
+    def _asked_hub(self, offline: HubError | None) -> None:
+        self._is_asking_hub, self._offline = False, offline
         self._say()
-        for name, facts in seen.items():
-            self._take_facts(name, facts)
+        if offline is None:
+            if self._wanted:
+                self._ask_facts()
+            return
+        n_ctx = self._services.settings.current.engine.n_ctx
+        for entry in self._to_get():
+            if entry.name not in self._facts:
+                seen = self._services.desk.known_facts(entry, n_ctx, however_old=True)
+                self._take_facts(entry.name, seen, self._troubles.get(entry.name, ""))
 
     def _take_facts(self, name: str, facts: Facts | None, trouble: str = "") -> None:
+        """`trouble` says why the Hub gave no facts of this pair."""
         if facts is not None:
             self._facts[name] = facts
         self._troubles[name] = trouble
@@ -302,33 +297,39 @@ class MenuScreen(EagleScreen[None]):
         pair = offer.pair
         return Known(
             offer=offer,
-            machine=self._services.engine.machine,
+            machine=lambda: self._services.engine.machine,
             n_ctx=self._services.settings.current.engine.n_ctx,
             kv_types=(
                 self._services.settings.current.engine.kv_type,
                 self._services.settings.current.engine.draft_kv_type,
             ),
-            status=self._statuses.get((str(pair.target), str(pair.draft))) if pair else None,
+            status=self._statuses.get(pair.to_load) if pair else None,
             facts=self._facts.get(offer.name),
             trouble=self._troubles.get(offer.name) or None,
             moving=self._moving.get(offer.name),
-            news=self._servers.news_of(pair),
+            news=self._news.get(pair.server.name) if pair and pair.server else None,
             gain=self._services.gain(pair) if pair and self._catalogue is not None else None,
         )
 
     def _say(self) -> None:
-        """What blocks, and at the first start what to press."""
-        said = []
+        """Above the list: what was measured of the highlighted row, and what blocks; at the first
+        start, what to press."""
+        offer = self._highlighted_offer()
+        gain = self._known(offer).gain if offer is not None else None
+        said: list[Part] = []
+        if gain is not None:
+            said.append((measured_here(gain, time.time()), MUTED))
         if self._offline is not None:
             is_away = isinstance(self._offline, OfflineError)
             hub = "offline" if is_away else "not answering"
             said.append(f"Hub {hub}: sizes as in the built-in list")
         if self._here is None:
             said.append("Looking for models on this machine…")
-        self.query_one("#banner", Line).show(" · ".join(said))
+        lines = (Content.assemble(one) for one in said)
+        self.query_one("#banner", Static).update(Content(" · ").join(lines))
         hint = ""
         builtin = self._services.pairs.pairs()[0]
-        status = self._statuses.get((str(builtin.target), str(builtin.draft)))
+        status = self._statuses.get(builtin.to_load)
         runnable = sum(offer.pair is not None for offer in self._offers.values())
         is_read = None not in (self._chats, self._catalogue, self._here)
         if is_read and not self._chats and runnable == 1 and status is not None:
@@ -350,12 +351,12 @@ class MenuScreen(EagleScreen[None]):
         self._list_anew(is_filtered_anew=True)
 
     def _find_places(self, typed: str, *, then_choose: bool = False) -> None:
-        def find() -> Iterator[Update]:
-            yield partial(self._take_places, typed, files.places(typed))
+        def take(places: list[files.Place]) -> None:
+            self._take_places(typed, places)
             if then_choose:
-                yield self._choose_place
+                self._choose_place()
 
-        self.in_background(find)
+        self.in_background(lambda: files.places(typed), take)
 
     def _take_places(self, typed: str, places: list[files.Place]) -> None:
         if typed != self.query_one(Filter).value:
@@ -364,15 +365,13 @@ class MenuScreen(EagleScreen[None]):
             self._places = places
             self._list_anew(is_filtered_anew=True)
         pairs = [place.pair for place in places if place.pair is not None]
-        unread = [one for one in pairs if (str(one.target), str(one.draft)) not in self._statuses]
-        if unread:
-            self._inspect_all(unread)
+        self._inspect_all([pair for pair in pairs if pair.to_load not in self._statuses])
 
     def _list_anew(self, *, is_filtered_anew: bool = False) -> None:
         """Build the list, and highlight what was highlighted, or what matches the filter best."""
         options = self.query_one("#pairs", OptionList)
         before, place = options.highlighted_option, options.highlighted or 0
-        served = self._servers.pairs(self._services.settings.current.server)
+        served = servers.pairs_of(self._services.settings.current.server, self._news)
         typed = self.query_one(Filter).value
         if self._places is None:
             listed = offers(self._services.pairs, self._catalogue or [], served, self._here or [])
@@ -417,7 +416,7 @@ class MenuScreen(EagleScreen[None]):
     @on(OptionList.OptionHighlighted)
     def _follow_highlight(self) -> None:
         options = self.query_one("#pairs", OptionList)
-        self._wanted_first = self._looked_at
+        self._say()
         if options.highlighted is not None and options.highlighted <= 1:
             # With the heading above it.
             options.scroll_home(animate=False)
@@ -492,25 +491,20 @@ class MenuScreen(EagleScreen[None]):
     def _load(self, pair: Pair) -> None:
         # Its key may come twice before the loading screen is there.
         if self.is_on_top:
-            self.post_message(LoadInstead(pair))
+            self._services.doors.load_instead(pair)
 
     def _resume(self, row: ChatSummary) -> None:
-        def read() -> Iterator[Update]:
-            try:
-                chat = self._services.chats.read(row.name)
-            except OSError as error:
-                said = f"“{row.title}” cannot be read: {wording.why(error)}."
-                yield partial(self.notify, said, severity="error")
-                yield self._read_chats
-            else:
-                yield partial(self._resume_read, chat)
+        def fail(error: Exception) -> None:
+            said = f"“{row.title}” cannot be read: {wording.why(error)}."
+            self.notify(said, severity="error")
+            self._read_chats()
 
-        self.in_background(read)
+        self.in_background(lambda: self._services.chats.read(row.name), self._resume_read, fail)
 
     def _resume_read(self, chat: SavedChat) -> None:
         # Its key may come twice before the chat is read.
         if self.is_on_top:
-            self.post_message(Resume(chat))
+            self._services.doors.resume(chat)
 
     # Other screens are imported when they are opened: the menu is shown before that.
 
@@ -519,7 +513,7 @@ class MenuScreen(EagleScreen[None]):
 
         self.open(
             ChatsScreen(self._services, words=words or ""),
-            lambda chat: self.post_message(Resume(chat)),
+            self._services.doors.resume,
         )
 
     def action_search(self) -> None:
@@ -568,7 +562,3 @@ class MenuScreen(EagleScreen[None]):
 def _offered(pair: Pair) -> OfferedPair:
     """The row of a file whose path is typed."""
     return OfferedPair((pair.draft or pair.target).name, "file", pair)
-
-
-def _same(one: Pair, other: Pair) -> bool:
-    return (one.target, one.draft) == (other.target, other.draft)

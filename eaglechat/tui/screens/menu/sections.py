@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from eaglechat.chat.store import ChatSummary
 from eaglechat.tui.screens.menu import rows
 from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.rows import Row
+
+if TYPE_CHECKING:
+    from eaglechat.chat.store import ChatSummary
 
 MODELS_HERE = 40
 """Rows of models that other programs have, at most. Typing finds the rest."""

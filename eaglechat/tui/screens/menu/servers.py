@@ -1,9 +1,8 @@
-"""The servers of the settings, and which models each of them last said it has."""
+"""The servers of the settings, and which models each of them says it has."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,53 +33,29 @@ class ServerNews:
         return next((model for model in models if model.id == name), None)
 
 
-class ServerWatch:
-    """Keeps the last answer of each server."""
+def ask(server: ServerSettings) -> ServerNews:
+    """Ask a server which models it has. May take seconds."""
+    # Imports the HTTP client, for which the first paint does not wait.
+    from eaglechat.links.http import discovery
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._asking: set[str] = set()
-        self.news: dict[str, ServerNews] = {}
-        """By the name of a server."""
+    try:
+        return ServerNews(server, discovery.ask(server), None)
+    except EngineError as error:
+        return ServerNews(server, None, str(error))
 
-    def question(self, server: ServerSettings) -> Callable[[], Iterator[ServerNews]] | None:
-        """A function, for a thread, that asks a server and yields its news; None while it is
-        already being asked."""
-        with self._lock:
-            if server.name in self._asking:
-                return None
-            self._asking.add(server.name)
 
-        def ask_it() -> Iterator[ServerNews]:
-            # Imports the HTTP client, for which the first paint does not wait.
-            from eaglechat.links.http.discovery import ask
-
-            try:
-                yield ServerNews(server, ask(server), None)
-            except EngineError as error:
-                yield ServerNews(server, None, str(error))
-            finally:
-                with self._lock:
-                    self._asking.discard(server.name)
-
-        return ask_it
-
-    def news_of(self, pair: Pair | None) -> ServerNews | None:
-        """The last news of the server that has a pair."""
-        return self.news.get(pair.server.name) if pair and pair.server else None
-
-    def pairs(self, servers: Sequence[ServerSettings]) -> list[Pair]:
-        """The pairs that can be chosen. A server with several models has one for each, unless its
-        entry in the settings names a model."""
-        pairs = []
-        for server in servers:
-            news = self.news.get(server.name)
-            models = news.found.models if news and news.found and not server.model else ()
-            if len(models) > 1:
-                pairs += [pair_of_server(server, model.id) for model in models]
-            else:
-                pairs.append(pair_of_server(server))
-        return pairs
+def pairs_of(servers: Sequence[ServerSettings], news: Mapping[str, ServerNews]) -> list[Pair]:
+    """The pairs that can be chosen, with the last news by the name of each server. A server with
+    several models has one for each, unless its entry in the settings names a model."""
+    pairs = []
+    for server in servers:
+        said = news.get(server.name)
+        models = said.found.models if said and said.found and not server.model else ()
+        if len(models) > 1:
+            pairs += [pair_of_server(server, model.id) for model in models]
+        else:
+            pairs.append(pair_of_server(server))
+    return pairs
 
 
 def served(pair: Pair, news: ServerNews | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 from textual import on
@@ -17,7 +17,6 @@ from eaglechat.chat.store import KEPT_DAYS, ChatInUseError, ChatSummary, Hit
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.export.formats import Format
-from eaglechat.tui.screens.base import Update
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.screens.past.export import ExportScreen
@@ -65,12 +64,7 @@ class ChatsScreen(ListDialog[SavedChat]):
 
     def _list(self) -> None:
         self._listing += 1
-        listing = self._listing
-
-        def read() -> Iterator[Update]:
-            yield partial(self._take_list, listing, self._store.listed())
-
-        self.in_background(read)
+        self.in_background(self._store.listed, partial(self._take_list, self._listing))
 
     def _take_list(self, listing: int, chats: list[ChatSummary]) -> None:
         if listing == self._listing:
@@ -86,11 +80,7 @@ class ChatsScreen(ListDialog[SavedChat]):
 
     def _search(self) -> None:
         typed = self._typed
-
-        def search() -> Iterator[Update]:
-            yield partial(self._take_found, typed, self._store.find(typed))
-
-        self.in_background(search)
+        self.in_background(lambda: self._store.find(typed), partial(self._take_found, typed))
 
     def _take_found(self, typed: str, found: list[Hit]) -> None:
         if typed == self._typed:
@@ -98,35 +88,25 @@ class ChatsScreen(ListDialog[SavedChat]):
             self._show()
 
     def _read(self, row: ChatSummary, place: Passage | None) -> None:
-        def read() -> Iterator[Update]:
-            try:
-                chat = self._store.read(row.name)
-            except OSError as error:
-                yield partial(self._fail, f"“{row.title}” cannot be read: {wording.why(error)}.")
-            else:
-                if place is not None and place.turn in chat.turns:
-                    chat.turns.choose(place.turn)
-                    chat.opened_at = place
-                yield partial(self._open, chat)
+        def read() -> SavedChat:
+            chat = self._store.read(row.name)
+            if place is not None and place.turn in chat.turns:
+                chat.turns.choose(place.turn)
+                chat.opened_at = place
+            return chat
 
-        self.in_background(read)
+        fails = partial(self._fail, f"“{row.title}” cannot be read")
+        self.in_background(read, self._open, fails)
 
     def _open(self, chat: SavedChat) -> None:
         self._typeahead.add(self.words.take_ahead())
         self.dismiss(chat)
 
     def _change(self, chat: ChatSummary, change: Callable[[], object], sentence: str) -> None:
-        def apply() -> Iterator[Update]:
-            try:
-                change()
-            except OSError as error:
-                advice = "; do it there" if isinstance(error, ChatInUseError) else ""
-                said = f"“{chat.title}” was not changed: {wording.why(error)}{advice}."
-                yield partial(self._fail, said)
-            else:
-                yield partial(self._say_changed, sentence)
+        def fail(error: Exception) -> None:
+            self._fail(f"“{chat.title}” was not changed", error)
 
-        self.in_background(apply)
+        self.in_background(change, lambda _: self._say_changed(sentence), fail)
 
     def _say_changed(self, sentence: str) -> None:
         if sentence:
@@ -134,8 +114,9 @@ class ChatsScreen(ListDialog[SavedChat]):
         self._list()
         self._search()
 
-    def _fail(self, sentence: str) -> None:
-        self.notify(sentence, severity="error")
+    def _fail(self, what: str, error: Exception) -> None:
+        advice = "; do it there" if isinstance(error, ChatInUseError) else ""
+        self.notify(f"{what}: {wording.why(error)}{advice}.", severity="error")
         self._list()
 
     # The list
@@ -267,16 +248,11 @@ class ChatsScreen(ListDialog[SavedChat]):
         self._change(chat, lambda: self._store.delete(chat.name), undo)
 
     def action_undo_delete(self) -> None:
-        def restore() -> Iterator[Update]:
-            try:
-                name = self._store.restore()
-            except OSError as error:
-                yield partial(self._fail, f"It cannot be restored: {wording.why(error)}.")
-            else:
-                said = "Restored." if name else "There is no deleted chat to restore."
-                yield partial(self._say_changed, said)
+        def restored(name: str | None) -> None:
+            self._say_changed("Restored." if name else "There is no deleted chat to restore.")
 
-        self.in_background(restore)
+        fails = partial(self._fail, "It cannot be restored")
+        self.in_background(self._store.restore, restored, fails)
 
     def _record_of(self, chat: ChatSummary) -> ChatRecorder | None:
         """The recorder of the chat, if it is open on the screen below. It is used in this thread

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,10 +13,10 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
 from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.paths import expanded
 from eaglechat.tui.commands.registry import ENTER, TAB
 from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import Format, free_file, render, write
-from eaglechat.tui.screens.base import Update
 from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services import clipboard
 from eaglechat.tui.widgets.panel.knob import Knob
@@ -76,33 +76,28 @@ class ExportScreen(ListDialog[None]):
         choice = _CHOICES[self.rows.highlighted or 0]
         with_reasoning = self.query_one(Knob).chosen == "on"
         folder = self.query_one(Input).value
-        self.in_background(lambda: self._export(choice, with_reasoning, folder))
 
-    def _export(self, choice: _Choice, with_reasoning: bool, folder: str) -> Iterator[Update]:
-        try:
+        def export() -> str | Path:
+            """Returns the text to copy, or the file."""
             chat = exported(self._read(), with_reasoning=with_reasoning)
             if choice.is_copied:
-                text = render(chat, choice.format).decode()
-                yield partial(self._copy, neutralise(text))
-                return
-            file = free_file(Path(folder).expanduser(), chat.title, choice.format)
+                return neutralise(render(chat, choice.format).decode())
+            file = free_file(expanded(folder), chat.title, choice.format)
             write(file, chat, choice.format)
-        except (OSError, RuntimeError, ValueError) as error:
-            said = f"The chat was not exported: {wording.why(error)} ({folder})."
-            yield partial(self._fail, f"{said} Try another folder, or the clipboard.")
+            return file
+
+        self.in_background(export, self._end, partial(self._fail, folder))
+
+    def _end(self, written: str | Path) -> None:
+        if isinstance(written, Path):
+            self.notify(f"Exported to {written}")
         else:
-            yield partial(self._say_written, file)
-
-    def _copy(self, text: str) -> None:
-        clipboard.copy(self.app, text, "the chat as Markdown")
+            clipboard.copy(self.app, written, "the chat as Markdown")
         self.dismiss()
 
-    def _say_written(self, file: Path) -> None:
-        self.notify(f"Exported to {file}")
-        self.dismiss()
-
-    def _fail(self, sentence: str) -> None:
-        self.notify(sentence, severity="error")
+    def _fail(self, folder: str, error: Exception) -> None:
+        said = f"The chat was not exported: {wording.why(error)} ({folder})."
+        self.notify(f"{said} Try another folder, or the clipboard.", severity="error")
         self.query_one(Input).focus()
 
 

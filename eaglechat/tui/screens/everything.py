@@ -1,27 +1,24 @@
-"""What the palette, the list behind the leader's key and the help search: commands with their
-values, settings with theirs, and the words of the help."""
+"""What one search finds: commands with their values, settings with theirs, and the words of the
+help."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import starmap
 from typing import Any, cast
 
 from textual.app import App
-from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.screen import Screen
 
 from eaglechat.settings.description import SettingDoc, WrongValueError, describe, parse, written
 from eaglechat.tui.commands.bindings import Active, active_commands
 from eaglechat.tui.commands.command import Command, Scope
 from eaglechat.tui.commands.registry import name_of
-from eaglechat.tui.commands.search import Entry, ranked
+from eaglechat.tui.commands.search import Entry, Run, ranked
 from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.tui.services.services import Services
 from eaglechat.words.wording import GLOSSARY
-
-Run = Callable[[], object]
 
 _ELSEWHERE: dict[Scope, str] = {
     "chat": "in a chat",
@@ -31,57 +28,41 @@ _ELSEWHERE: dict[Scope, str] = {
 }
 
 
-class EverythingProvider(Provider):
-    """The palette lists the commands, and searches everything."""
-
-    async def discover(self) -> Hits:
-        for entry in _commands(self.app, self.screen):
-            if entry.run is not None:
-                yield DiscoveryHit(entry.name, entry.run, help=_below(entry))
-
-    async def search(self, query: str) -> Hits:
-        for place, (rank, entry) in enumerate(found(self.app, self.screen, query)):
-            # The palette sorts by the score alone: equal ones would lose their order.
-            score = rank - place / 10_000
-            yield Hit(score, entry.name, entry.run or _nothing, help=_below(entry))
-
-
-def found(app: App[Any], screen: Screen[Any], query: str) -> list[tuple[float, Entry]]:
+def found(app: App[Any], screen: Screen[Any], query: str) -> list[Entry]:
     """Everything that a query finds from a screen, best first."""
     glossary = starmap(Entry, GLOSSARY)
-    entries = (*_commands(app, screen), *_settings(app), *_elsewhere(app, screen), *glossary)
-    typed = ((1.0, entry) for entry in _with_typed_value(app, screen, query))
+    held = _held(screen)
+    entries = (*_commands(app, held), *_settings(app), *_elsewhere(held), *glossary)
     # A value that is typed may also be one of those that are listed.
-    by_name: dict[str, tuple[float, Entry]] = {}
-    for rank, entry in (*typed, *ranked(entries, query)):
-        by_name.setdefault(entry.name, (rank, entry))
+    by_name: dict[str, Entry] = {}
+    for entry in (*_with_typed_value(app, held, query), *ranked(entries, query)):
+        by_name.setdefault(entry.name, entry)
     return [*by_name.values()]
 
 
-def _commands(app: App[Any], screen: Screen[Any]) -> Iterator[Entry]:
-    """The commands that hold on a screen, and each word that one takes as its value."""
-    for active in _held(app, screen):
-        command, argument = active.command, active.command.argument
-        names = (*command.words, *filter(None, [command.slash_name]))
-        mark = keys_in_words(active)
-        if argument is None or argument.is_optional:
-            yield Entry(command.title, command.help, names, mark, run_of(app, active))
-        for word in argument.words if argument is not None else ():
-            name = f"{command.title}: {word}"
-            yield Entry(name, command.help, command.words, "", run_of(app, active, word))
-        if argument is not None and argument.kind is not None:
-            sentence = f"{argument.accepted_values}: {command.help}"
-            yield Entry(command.title, sentence, names, "", _explain(app, command))
-
-
-def _held(app: App[Any], screen: Screen[Any]) -> Iterator[Active]:
+def _held(screen: Screen[Any]) -> list[Active]:
     """The commands that hold on a screen, also those without a key."""
     held = active_commands(screen)
-    yield from held
     if any(active.command.scopes == ("chat",) for active in held):
-        for command in COMMANDS:
-            if "chat" in command.scopes and not command.all_keys:
-                yield Active(command, screen, (), True)
+        without = [one for one in COMMANDS if "chat" in one.scopes and not one.all_keys]
+        held += [Active(command, screen, (), True) for command in without]
+    return held
+
+
+def _commands(app: App[Any], held: Sequence[Active]) -> Iterator[Entry]:
+    """The commands, and each word that one takes as its value."""
+    for active in held:
+        command, argument = active.command, active.command.argument
+        names = (*command.words, *filter(None, [command.slash_name]))
+        if argument is None or argument.is_optional:
+            yield Entry(
+                command.title, command.help, names, keys_in_words(active), run_of(app, active)
+            )
+        elif argument.kind is not None:
+            yield Entry(command.title, f"{argument.accepted_values}: {command.help}", names)
+        for word in argument.words if argument is not None else ():
+            name = f"{command.title}: {word}"
+            yield Entry(name, command.help, command.words, run=run_of(app, active, word))
 
 
 def keys_in_words(active: Active) -> str:
@@ -95,25 +76,19 @@ def run_of(app: App[Any], active: Active, value: int | float | str | None = None
     return partial(app.run_action, active.command.call(value), active.node)
 
 
-def _explain(app: App[Any], command: Command) -> Run:
-    span = command.argument.accepted_values if command.argument is not None else ""
-    return partial(app.notify, f"Type {command.title} followed by {span}.")
-
-
-def _with_typed_value(app: App[Any], screen: Screen[Any], query: str) -> Iterator[Entry]:
+def _with_typed_value(app: App[Any], held: Sequence[Active], query: str) -> Iterator[Entry]:
     """The commands and settings whose value is typed behind their name: `temp 0.8`."""
     *name, typed = query.replace(":", " ").split() or [""]
     if not name:
         return
-    for active in _held(app, screen):
+    for active in held:
         command, argument = active.command, active.command.argument
         if argument is None or argument.kind is None or not _is_called(command, name):
             continue
         try:
             value = argument.parse(typed)
         except ValueError:
-            takes = f"{command.title} takes {argument.accepted_values}"
-            yield Entry(takes, command.help, run=_explain(app, command))
+            yield Entry(f"{command.title} takes {argument.accepted_values}", command.help)
         else:
             shown = f"{command.title}: {value}"
             yield Entry(shown, command.help, run=run_of(app, active, value))
@@ -159,20 +134,10 @@ def _setting(app: App[Any], doc: SettingDoc, value: Any) -> Entry:
     )
 
 
-def _elsewhere(app: App[Any], screen: Screen[Any]) -> Iterator[Entry]:
+def _elsewhere(held: Sequence[Active]) -> Iterator[Entry]:
     """The commands of other screens, which say where they are."""
-    held = {active.command.id for active in _held(app, screen)}
+    ids = {active.command.id for active in held}
     for command in COMMANDS:
         where = next((_ELSEWHERE[one] for one in command.scopes if one in _ELSEWHERE), None)
-        if where is not None and command.id not in held:
-            say = partial(app.notify, f"“{command.title}” can be chosen {where}.")
-            name = f"{command.title} ({where})"
-            yield Entry(name, command.help, command.words, "", say)
-
-
-def _below(entry: Entry) -> str:
-    return f"{entry.mark}  {entry.sentence}" if entry.mark else entry.sentence
-
-
-def _nothing() -> None:
-    """An entry that is only read."""
+        if where is not None and command.id not in ids:
+            yield Entry(f"{command.title} ({where})", command.help, command.words)
