@@ -13,7 +13,6 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
 from eaglechat.chat.saved_chat import SavedChat
-from eaglechat.paths import expanded
 from eaglechat.tui.commands.registry import ENTER, TAB
 from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import Format, free_file, render, write
@@ -82,7 +81,11 @@ class ExportScreen(ListDialog[None]):
             chat = exported(self._read(), with_reasoning=with_reasoning)
             if choice.is_copied:
                 return neutralise(render(chat, choice.format).decode())
-            file = free_file(expanded(folder), chat.title, choice.format)
+            try:
+                place = Path(folder).expanduser()
+            except RuntimeError as error:
+                raise OSError(str(error)) from error
+            file = free_file(place, chat.title, choice.format)
             write(file, chat, choice.format)
             return file
 
