@@ -54,6 +54,8 @@ async def test_chats_of_an_earlier_version_are_taken_over_and_what_is_none_is_na
 ) -> None:
     shutil.copytree(OLDER, tmp_path / "chats", ignore=shutil.ignore_patterns("*.json"))
     (tmp_path / "chats" / "broken.jsonl").write_bytes(b"\xff nothing")
+    # The menu has the last three of the four.
+    (tmp_path / "chats" / "comparison.jsonl").touch()
     async with drive() as user:
         await user.on(MenuScreen)
         await user.sees("compare")
