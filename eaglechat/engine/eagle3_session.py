@@ -13,6 +13,7 @@ from itertools import groupby
 from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.wire.errors import Eagle3SessionError, InitError, ProcessError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
@@ -80,6 +81,19 @@ class Eagle3Session:
                     f"the session wants {config.n_seq} sequences, "
                     f"the {name} context was made for {context.n_seq}"
                 )
+        layers = draft.model.target_layers
+        hidden = int(draft.model.metadata("eagle3.target_hidden_size") or 0)
+        for what, own, its in (
+            ("{} extract layers", len(layers), EXTRACT_LAYERS),
+            ("a target of hidden size {}", hidden, target.model.n_embd),
+            ("a vocabulary of {} tokens", draft.model.n_vocab, target.model.n_vocab),
+        ):
+            if own != its:
+                raise InitError(f"the draft has {what.format(own)}, it should be {its}")
+        if max(layers) > target.model.n_layers:
+            raise InitError(
+                f"the draft reads layer {max(layers)}, the target has {target.model.n_layers}"
+            )
         self.n_draft_max = config.n_draft_max
         """Most tokens `draft` proposes, 0 for none; may be set between any two rounds."""
         self._config, self._stats = config, SessionStats()
@@ -112,7 +126,7 @@ class Eagle3Session:
         first = 0
         for seq_id, rows in groupby(batch.seq_ids):
             last = first + len(list(rows))
-            self._drafter(seq_id).see_rows(batch, first, last)
+            self._drafter(seq_id).see(batch, first, last)
             first = last
 
     def draft(self, seq_id: int, n_past: int, id_last: int) -> list[int]:

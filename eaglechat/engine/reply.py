@@ -14,7 +14,7 @@ from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
 from eaglechat.engine.noise import Noise
 from eaglechat.engine.templates.dialect import ANSWER_ONLY, ReplyParts
-from eaglechat.wire.part_stream import PartStream, Segment, joined
+from eaglechat.wire.part_stream import PartStream, Segment, beginning, joined
 from eaglechat.wire.protocol import Sampling
 from eaglechat.wire.records import (
     LAST_TOKEN,
@@ -50,7 +50,7 @@ class TextStream:
             self.stopped = True
             certain, self._held = self._held[: min(ends)], ""
             return certain
-        keep = self._possible_stop()
+        keep = beginning(self._held, self._stop)
         certain = self._held[: len(self._held) - keep]
         self._held = self._held[len(self._held) - keep :]
         return certain
@@ -61,14 +61,6 @@ class TextStream:
             return ""
         rest, self._held = self._held + self._decoder.decode(b"", final=True), ""
         return rest
-
-    def _possible_stop(self) -> int:
-        """Length of the longest end of the held text that a stop string begins with."""
-        longest = max((len(text) for text in self._stop), default=1) - 1
-        for length in range(min(longest, len(self._held)), 0, -1):
-            if any(text.startswith(self._held[-length:]) for text in self._stop):
-                return length
-        return 0
 
 
 class ReplyText:

@@ -9,7 +9,7 @@ the one that asks a server, for servers that leave `<think>` in the text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eaglechat.wire.records import Part
@@ -101,7 +101,7 @@ class PartStream:
             self._held = self._held[at + len(literal) :]
             self._enter(self._mode.by_name.get(self._header.strip(), following))
             return True
-        keep = 0 if final else _beginning(self._held, [literal for literal, _ in self._mode.exits])
+        keep = 0 if final else beginning(self._held, [literal for literal, _ in self._mode.exits])
         certain = self._held[: len(self._held) - keep]
         self._held = self._held[len(self._held) - keep :]
         self._take(certain, segments)
@@ -139,7 +139,7 @@ class PartStream:
         self._at_start = True
 
 
-def _beginning(text: str, literals: list[str]) -> int:
+def beginning(text: str, literals: Sequence[str]) -> int:
     """Length of the longest suffix of `text` that is a proper prefix of one of `literals`."""
     longest = max((len(literal) for literal in literals), default=1) - 1
     for length in range(min(longest, len(text)), 0, -1):

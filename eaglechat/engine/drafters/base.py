@@ -286,20 +286,16 @@ class Drafter(ABC):
 
     # --- a round ---
 
-    def see(self, batch: Batch) -> None:
-        """Take note of a batch that the target has just decoded. Raises ProcessError if positions
-        are missing before it, DecodeError."""
-        self.see_rows(batch, 0, len(batch))
-
-    def see_rows(self, batch: Batch, first: int, last: int) -> None:
-        """`see` for rows `first` to `last` - 1 of a batch, those of this sequence."""
+    def see(self, batch: Batch, first: int = 0, last: int | None = None) -> None:
+        """Take note of a batch that the target has just decoded, or of its rows `first` to `last` -
+        1. Raises ProcessError if positions are missing before it, DecodeError."""
         started, spent = time.perf_counter(), self._process_s
         if batch.positions[first] != self.known:
             raise ProcessError(
                 f"the draft saw {self.known} positions, the batch goes on at "
                 f"{batch.positions[first]}"
             )
-        self._see(batch, first, last)
+        self._see(batch, first, len(batch) if last is None else last)
         # Set, not added to: `take_in` may have counted its own time.
         self._process_s = spent + time.perf_counter() - started
 
@@ -315,7 +311,7 @@ class Drafter(ABC):
         if positions are missing or the draft fails to decode, DecodeError."""
         if limits.n_max == 0 or n_past == 0:
             return Proposal()
-        if self.known != n_past or not self._has_last:
+        if self.known != n_past:
             raise ProcessError(
                 f"the draft saw {self.known} positions, drafting after position {n_past} needs "
                 f"{n_past}"
@@ -326,11 +322,6 @@ class Drafter(ABC):
         self._draft_s += time.perf_counter() - started - in_process
         return proposal
 
-    @property
-    def _has_last(self) -> bool:
-        """Whether it has what it reads of the last known position."""
-        return True
-
     @abstractmethod
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal: ...
 
@@ -338,10 +329,6 @@ class Drafter(ABC):
     def accept(self, path: Sequence[int]) -> None:
         """The target chose the tokens at these indices of the proposal in the batch just seen,
         whoever made it; each is a child of the one before. Forget the others."""
-
-    def _decode(self) -> None:
-        """Run the draft's decoder over the batch. Raises ProcessError."""
-        decode(self.draft, self._batch)
 
 
 def decode(draft: Context, batch: Batch) -> None:

@@ -16,7 +16,7 @@ import time
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Drafting, Limits, Opening, Proposal
+from eaglechat.engine.drafters.base import Drafting, Limits, Opening, Proposal, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.pairing import Block, block_of
 from eaglechat.engine.drafters.rows import RowDrafter
@@ -73,7 +73,7 @@ class DflashDrafter(RowDrafter):
             rows = self._rows.features[: self.draft.n_ubatch]
             self._batch.clear()
             self._batch.add_features(rows, self._taken, TRUNK, output=False)
-            self._decode()
+            decode(self.draft, self._batch)
             self._taken += len(rows)
             self._rows.remove(0, len(rows))
         self._process_s += time.perf_counter() - started
@@ -92,7 +92,7 @@ class DflashDrafter(RowDrafter):
         output = self._block.variant != "dflash2"
         self._batch.add_tokens([id_last, *masks], n_past, TRUNK, output=output)
         try:
-            self._decode()
+            decode(self.draft, self._batch)
         finally:
             self.draft.forget(TRUNK, n_past)
 

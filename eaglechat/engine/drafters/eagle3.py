@@ -31,6 +31,7 @@ from eaglechat.engine.drafters.base import (
     Limits,
     Opening,
     Proposal,
+    decode,
     shifted,
 )
 from eaglechat.engine.drafters.likeliest import Likeliest
@@ -42,7 +43,7 @@ from eaglechat.engine.llama.branches import Branches
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_tensor
 from eaglechat.gguf.preflight import DRAFT_WINDOW, EXTRACT_LAYERS, NORM_OUTPUT, NORMS_FEATURES
-from eaglechat.wire.errors import InitError, ModelLoadError, ProcessError
+from eaglechat.wire.errors import ModelLoadError, ProcessError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
@@ -116,9 +117,7 @@ class Eagle3Drafter(RowDrafter):
         With a `seq_id` other drafters may use the other sequences of the same contexts. Without one
         the contexts are all this drafter's: it grows trees, a sequence for each path, and ends the
         draft's graphs at its output head.
-        Raises InitError when the two contexts do not fit each other.
         """
-        _check_contexts(target, draft)
         self.name = name
         self.layers = draft.model.target_layers
         """The target layers whose inputs it reads."""
@@ -229,11 +228,9 @@ class Eagle3Drafter(RowDrafter):
         if following:
             self._take_in(following, n_quiet=len(following))
 
-    @property
-    def _has_last(self) -> bool:
-        return len(self._rows) > 0
-
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+        if not len(self._rows):
+            raise ProcessError("a draft was made here before; the target has to decode on first")
         following = [*self._rows.tokens[1:], id_last]
         n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
         self._take_in(following, n_quiet=n_quiet)
@@ -267,7 +264,7 @@ class Eagle3Drafter(RowDrafter):
                 output=first >= n_quiet,
                 states=states,
             )
-            self._decode()
+            decode(self.draft, self._batch)
         self._taken += len(following)
         self._rows.remove(0, len(following))
 
@@ -300,7 +297,7 @@ class Eagle3Drafter(RowDrafter):
             state = self._norms.of_states(self.draft.state(row))
             self._batch.clear()
             self._batch.add_tokens([token], position, self._seq_id, output=True, states=state)
-            self._decode()
+            decode(self.draft, self._batch)
             row, position = 0, position + 1
 
 
@@ -312,7 +309,7 @@ def draft_window(header: GGUFHeader | None, options: LoadOptions) -> int:
 
 
 def open_drafter(opening: Opening) -> Eagle3Drafter:
-    """Raises InitError, ModelLoadError."""
+    """Raises ModelLoadError."""
     target = opening.target
     draft = opening.context(n_ubatch=_UBATCH, n_seq=target.n_seq, other=target)
     window = draft_window(opening.header, opening.options)
@@ -341,25 +338,3 @@ def norms_of(draft: GGUFHeader) -> Norms:
         features=bool(draft.get(NORMS_FEATURES)),
         output=output,
     )
-
-
-def _check_contexts(target: Context, draft: Context) -> None:
-    layers = draft.model.target_layers
-    if not layers:
-        raise InitError("the draft model is not eagle3: it names no extract layers")
-    if len(layers) != EXTRACT_LAYERS:
-        raise InitError(f"the draft model names {len(layers)} extract layers, EAGLE-3 needs 3")
-    hidden = int(draft.model.metadata("eagle3.target_hidden_size") or 0)
-    if hidden != target.model.n_embd:
-        raise InitError(
-            f"the draft was made for hidden size {hidden}, the target has {target.model.n_embd}"
-        )
-    if draft.model.n_vocab != target.model.n_vocab:
-        raise InitError(
-            f"the draft has a vocabulary of {draft.model.n_vocab} tokens, "
-            f"the target one of {target.model.n_vocab}"
-        )
-    if max(layers) > target.model.n_layers:
-        raise InitError(
-            f"the draft reads layer {max(layers)}, the target has {target.model.n_layers} layers"
-        )

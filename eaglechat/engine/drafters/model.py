@@ -11,7 +11,15 @@ import time
 from collections.abc import Sequence
 from itertools import takewhile
 
-from eaglechat.engine.drafters.base import Drafter, Drafting, Limits, Opening, Proposal, shifted
+from eaglechat.engine.drafters.base import (
+    Drafter,
+    Drafting,
+    Limits,
+    Opening,
+    Proposal,
+    decode,
+    shifted,
+)
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.llama.branches import TRUNK
 from eaglechat.engine.llama.objects import Batch, Context
@@ -92,7 +100,7 @@ class ModelDrafter(Drafter):
             chunk = self._tokens[self._taken : self._taken + self.draft.n_batch]
             self._batch.clear()
             self._batch.add_tokens(chunk, self._taken, TRUNK, output=False)
-            self._decode()
+            decode(self.draft, self._batch)
             self._taken += len(chunk)
 
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
@@ -107,7 +115,7 @@ class ModelDrafter(Drafter):
         while True:
             row = len(self._batch)
             self._batch.add_tokens([token], n_past + len(self._ahead), TRUNK, output=True)
-            self._decode()
+            decode(self.draft, self._batch)
             self._taken = n_past
             self._ahead.append(token)
             token = yield self._likeliest.top_k(self.draft.logits(row)[: self._n_vocab])

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Drafting, Limits, Opening, Proposal
+from eaglechat.engine.drafters.base import Drafting, Limits, Opening, Proposal, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.pairing import ASSISTANT, STATES_OF_ALL_ROWS
 from eaglechat.engine.drafters.rows import RowDrafter
@@ -122,12 +122,8 @@ class MtpDrafter(RowDrafter):
             for head in range(self._n_heads if not self._is_assistant else 0):
                 self._begin(head)
                 self._add_waiting()
-                self._decode()
+                decode(self.draft, self._batch)
             self._all_taken()
-
-    @property
-    def _has_last(self) -> bool:
-        return self._before is not None
 
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
         draft = self._by_one_head if self._n_heads == 1 else self._by_heads
@@ -151,7 +147,7 @@ class MtpDrafter(RowDrafter):
         row = len(self._batch)
         while True:
             self._batch.add_tokens([token], position, TRUNK, output=True, states=state)
-            self._decode()
+            decode(self.draft, self._batch)
             token = yield self._likeliest.top_k(self.draft.logits(row))
             state = self.draft.state(row).copy()
             self._batch.clear()
@@ -168,7 +164,7 @@ class MtpDrafter(RowDrafter):
             # All rows are outputs: beside rows that are not, llama.cpp exports the state of another
             # row.
             self._batch.add_tokens(tokens, n_past, TRUNK, output=True, states=states)
-            self._decode()
+            decode(self.draft, self._batch)
             tokens.append((yield self._likeliest.top_k(self.draft.logits(last))))
             states = np.concatenate([states, self.draft.state(last)])
 

@@ -530,7 +530,7 @@ class Kind:
     """Why it drafts chains only; None if it grows trees, with a sequence for each path."""
 
     def open(self, opening: Opening) -> Drafter:
-        """Raises InitError, ModelLoadError."""
+        """Raises ModelLoadError."""
         module = import_module(f"{__package__}.{self.file}")
         drafter: Drafter = module.open_drafter(opening)
         opening.owned.callback(drafter.close)

@@ -20,7 +20,7 @@ from typing import get_args
 
 import msgspec
 
-from eaglechat import paths
+from eaglechat import machine, paths
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.bindings import library_files
 from eaglechat.wire.load_options import LeaveOut
@@ -28,7 +28,6 @@ from eaglechat.wire.load_options import LeaveOut
 VARIABLE = "EAGLECHAT_LEAVE_OUT"
 """This environment variable says what to leave out. Nothing else is looked at then."""
 _MOST_REMEMBERED = 64
-_CPUS = Path("/proc/cpuinfo")
 _GCC = re.compile(rb"GCC: \([^)]*\) (\d+)\.(\d+)[.\d]*")
 _GCC_MENDED = (13, 2)
 """In earlier versions `_tile_loadconfig` declares 8 of the 64 bytes that it reads, so the compiler
@@ -70,12 +69,13 @@ def for_models(files: Sequence[Path]) -> tuple[LeaveOut, ...]:
 def compiler_that_breaks_amx() -> str | None:
     """The version of the GCC that compiled llama.cpp for this CPU, if the CPU has AMX and that GCC
     breaks it; else None. llama.cpp uses AMX on Linux only."""
+    if "amx_tile" not in machine.cpu_info("flags").split():
+        return None
     with suppress(OSError):
-        if " amx_tile" in _CPUS.read_text(encoding="utf-8"):
-            for file in library_files():
-                found = _GCC.search(file.read_bytes()) if "ggml-cpu" in file.name else None
-                if found and (int(found[1]), int(found[2])) < _GCC_MENDED:
-                    return found[0].decode().rsplit(" ", 1)[-1]
+        for file in library_files():
+            found = _GCC.search(file.read_bytes()) if "ggml-cpu" in file.name else None
+            if found and (int(found[1]), int(found[2])) < _GCC_MENDED:
+                return found[0].decode().rsplit(" ", 1)[-1]
     return None
 
 

@@ -81,7 +81,7 @@ class LoadedPair:
         `leave_out` is what llama.cpp does without; None for what this process leaves out. Without
         `calibrates`, nothing is timed for the automatic draft length.
 
-        Raises ModelLoadError, InitError, Cancelled, PromptError (no valid template).
+        Raises ModelLoadError, Cancelled, PromptError (no valid template).
         """
         with ExitStack() as owned:
             report = _Progress(headers, on_progress)

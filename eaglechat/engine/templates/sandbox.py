@@ -8,11 +8,11 @@ holds the models; the next rendering starts another.
 from __future__ import annotations
 
 import atexit
-import queue
 import subprocess
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from typing import IO, Any
 
 import msgspec
@@ -59,14 +59,11 @@ class _Renderer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        """What the process writes, and an empty line once it has ended."""
-        self._reader = threading.Thread()
 
     def start(self) -> None:
         """Start the process if it does not run, without waiting for it. Raises PromptError."""
         with self._lock:
-            self._start()
+            self._running()
 
     def stop(self) -> None:
         with self._lock:
@@ -82,31 +79,32 @@ class _Renderer:
             return "refused", f"refuses this conversation: {error}"
         with self._lock:
             started = time.monotonic()
-            stdin = self._start()
-            answer = b""
+            process = self._running()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            lines: list[bytes] = []
+            reading = partial(_read_line, process.stdout, lines)
+            reader = threading.Thread(target=reading, daemon=True)
+            reader.start()
             try:
                 with suppress(OSError):  # the process has ended, and so have its lines
-                    stdin.write(task)
-                    stdin.flush()
-                answer = self._next_line()
+                    process.stdin.write(task)
+                    process.stdin.flush()
+                while reader.is_alive():
+                    check()
+                    reader.join(_POLL_S)
             finally:
-                if not answer:
+                if not any(lines):
                     # An answer that still comes must not be taken for that to the next task.
                     self._end()
-        if answer:
-            return _decode(answer)
+                    reader.join()
+        if any(lines):
+            return _decode(lines[0])
         if time.monotonic() - started >= seconds:
             return "stopped", f"was stopped: it took longer than {seconds:g} s"
         return "stopped", "was stopped: the process that renders it ended"
 
-    def _next_line(self) -> bytes:
-        while True:
-            check()
-            with suppress(queue.Empty):
-                return self._lines.get(timeout=_POLL_S)
-
-    def _start(self) -> IO[bytes]:
-        """Start the process if it does not run; returns its standard input."""
+    def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is not None:
             self._end()
         if self._process is None:
@@ -124,31 +122,21 @@ class _Renderer:
                 raise PromptError(
                     f"cannot start the process that renders chat templates: {error}"
                 ) from error
-            assert self._process.stdout is not None
-            self._lines = queue.SimpleQueue()
-            self._reader = threading.Thread(
-                target=_read, args=(self._process.stdout, self._lines), daemon=True
-            )
-            self._reader.start()
-        assert self._process.stdin is not None
-        return self._process.stdin
+        return self._process
 
     def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
-            process.wait()
-            self._reader.join()
-            assert process.stdin is not None
+            # Closes its pipes too.
             with suppress(OSError):
-                process.stdin.close()
+                process.communicate()
 
 
-def _read(stream: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
-    with stream:
-        for line in stream:
-            lines.put(line)
-    lines.put(b"")
+def _read_line(stream: IO[bytes], lines: list[bytes]) -> None:
+    """In a thread of its own: nothing ends a wait for a pipe on every system."""
+    with suppress(OSError, ValueError):
+        lines.append(stream.readline())
 
 
 _the_renderer = _Renderer()

@@ -3,71 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
-from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.wire.errors import InitError
+from eaglechat.engine.llama.objects import Batch
 from tests import tiny
 from tests.engine.drafters.by_hand import Driver, Models, by_hand, prompt_of
-from tests.engine.rig import N_THREADS, decode, open_contexts
+from tests.engine.rig import decode, open_contexts
 
 LONG = "the quick brown fox " * 12
-
-
-# --- the two contexts ---
-
-
-@pytest.fixture
-def model_of() -> Iterator[Callable[[Path], Model]]:
-    opened: list[Model] = []
-
-    def open_model(path: Path) -> Model:
-        opened.append(Model(path))
-        return opened[-1]
-
-    yield open_model
-    for model in opened:
-        model.close()
-
-
-def refusal(target: Model, draft: Model) -> str:
-    with (
-        Context(target, n_ctx=256, n_batch=64, n_threads=N_THREADS) as one,
-        Context(draft, n_ctx=256, n_batch=64, n_threads=N_THREADS, other=one) as other,
-        pytest.raises(InitError) as error,
-    ):
-        Eagle3Drafter(one, other)
-    return str(error.value)
-
-
-def test_contexts_that_make_no_pair_are_refused_with_both_values(
-    tiny_models: Models, model_of: Callable[[Path], Model], tmp_path: Path
-) -> None:
-    target, _ = tiny_models
-    for_64 = model_of(tiny.write_draft(tmp_path / "64.gguf", target_hidden_size=64))
-    deep = model_of(tiny.write_draft(tmp_path / "deep.gguf", layers=(1, 2, 5)))
-
-    assert "not eagle3" in refusal(target, target)
-    assert "hidden size 64, the target has 32" in refusal(target, for_64)
-    assert "reads layer 5, the target has 4 layers" in refusal(target, deep)
-
-
-def test_a_draft_with_another_vocabulary_is_refused(
-    tiny_models: Models,
-    model_of: Callable[[Path], Model],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(tiny, "TOKENS", [*tiny.TOKENS, "zz"])
-    wide = model_of(tiny.write_draft(tmp_path / "wide.gguf", shared=False))
-
-    assert "a vocabulary of 33 tokens, the target one of 32" in refusal(tiny_models[0], wide)
 
 
 def test_closing_again_or_after_the_target_is_harmless_and_use_after_it_an_error(

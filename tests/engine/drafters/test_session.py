@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +16,9 @@ from eaglechat.engine.eagle3_session import (
     Eagle3SessionConfig,
     InvalidConfigError,
 )
-from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.wire.errors import InitError, ProcessError
+from tests import tiny
 from tests.engine.drafters.by_hand import Models, prompt_of, verified
 from tests.engine.rig import decode, open_contexts
 
@@ -89,6 +92,38 @@ def one(tiny_models: Models) -> Iterator[Conversation]:
 def test_a_parameter_out_of_range_is_named(change: dict[str, float], message: str) -> None:
     with pytest.raises(InvalidConfigError, match=message):
         Eagle3SessionConfig(**{"n_seq": 1, "n_draft_max": 3, **change})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (None, "the draft has 0 extract layers, it should be 3"),
+        ({"target_hidden_size": 64}, "a target of hidden size 64, it should be 32"),
+        ({"layers": (1, 2, 5)}, "reads layer 5, the target has 4"),
+        ({"n_tokens": 33}, "a vocabulary of 33 tokens, it should be 32"),
+    ],
+)
+def test_contexts_that_make_no_pair_are_refused_with_both_values(
+    tiny_models: Models,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any] | None,
+    message: str,
+) -> None:
+    path = tmp_path / "draft.gguf"
+    if options is None:
+        tiny.write_target(path)
+    else:
+        if options.pop("n_tokens", None):
+            monkeypatch.setattr(tiny, "TOKENS", [*tiny.TOKENS, "zz"])
+            options["shared"] = False
+        tiny.write_draft(path, **options)
+    with (
+        Model(path) as draft,
+        open_contexts(tiny_models[0], draft, n_seq=1) as contexts,
+        pytest.raises(InitError, match=message),
+    ):
+        Eagle3Session(*contexts, Eagle3SessionConfig(1, 3))
 
 
 def test_contexts_with_too_few_sequences_are_refused(tiny_models: Models) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat import machine
 from eaglechat.cli import main
 from eaglechat.engine.llama import workarounds
 from eaglechat.engine.llama.objects import Model
@@ -41,10 +42,9 @@ def test_amx_is_left_out_where_the_compiler_breaks_it_before_anything_crashes(  
     compiler: str,
     broken: str | None,
 ) -> None:
-    cpus, library = tmp_path / "cpuinfo", tmp_path / "libggml-cpu.so"
-    cpus.write_text(f"flags\t\t: {flags}\n")
+    library = tmp_path / "libggml-cpu.so"
     library.write_bytes(b"\x7fELF\0" + compiler.encode() + b"\0")
-    monkeypatch.setattr(workarounds, "_CPUS", cpus)
+    monkeypatch.setattr(machine, "cpu_info", {"flags": flags}.__getitem__)
     monkeypatch.setattr(workarounds, "library_files", lambda: [library])
 
     assert workarounds.compiler_that_breaks_amx() == broken
