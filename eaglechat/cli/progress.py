@@ -12,6 +12,8 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Rows
 from rich.table import Column
 
+from eaglechat.hub.units import format_seconds
+
 _BAR_CELLS = 16
 _AROUND_TEXT_CELLS = 1 + _BAR_CELLS + len(" 100% ") + 1
 """The last column stays free, because some terminals wrap a line that fills it."""
@@ -34,6 +36,7 @@ class Progress:
         self._rows: Rows | None = None
         self._tasks: dict[Hashable, TaskID] = {}
         self._said: dict[Hashable, object] = {}
+        self._begun: dict[Hashable, tuple[float, float]] = {}
         self._name_column = Column(no_wrap=True, overflow="ellipsis")
         self._longest_text = 0
 
@@ -51,10 +54,13 @@ class Progress:
         *,
         key: Hashable = None,
         state: str = "",
+        timed: bool = False,
     ) -> None:
         """Draw a bar or move it. Without a `total` it pulses. `key` is of the task, if the name is
-        not its own or changes."""
+        not its own or changes. `timed`: the time that is left stands before the text."""
         key = name if key is None else key
+        if timed and total and (left := self._seconds_left(key, done, total)):
+            text = ", ".join(filter(None, (f"{format_seconds(left)} left", text)))
         if not self.live:
             tenth = int(_TENTHS * done / total) if total else None
             if not self._vanish and self._said.get(key) != (tenth, state):
@@ -68,6 +74,12 @@ class Progress:
         if self._rows is not None:
             self._rows.stop()
         self._rows, self._tasks = None, {}
+
+    def _seconds_left(self, key: Hashable, done: float, total: float) -> float:
+        """At the pace since the task was first shown; 0 if that is unknown, or nothing is left."""
+        now = time.monotonic()
+        began, before = self._begun.setdefault(key, (now, done))
+        return (now - began) / (done - before) * (total - done) if done > before else 0.0
 
     def _say(self, name: str, tenth: int | None, text: str) -> None:
         percent = f": {100 // _TENTHS * tenth}%" if tenth is not None else ""

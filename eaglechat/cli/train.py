@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-import time
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ from eaglechat.wire.protocol import Thinking
 if TYPE_CHECKING:
     # They load torch, which takes seconds and may be missing.
     from eaglechat.train.report import MeasuredDraft
-    from eaglechat.train.run import TrainingOutcome, TrainingProgress
+    from eaglechat.train.run import TrainingOutcome
 
 _BUDGET = re.compile(r"^(\d+(?:\.\d+)?)\s*([smh]?)$")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -91,22 +91,23 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(_NO_TORCH)
     _check_types(args)
     settings = run_settings(args)
-    display = TrainingDisplay()
+    bars = Progress()
     try:
         with Interrupt() as interrupt:
             # Not before: it loads torch, which takes seconds.
             from eaglechat.train.run import TrainingRun
 
-            training = TrainingRun(settings, display.show, lambda: interrupt.happened)
+            show = partial(bars.show, timed=True)
+            training = TrainingRun(settings, show, lambda: interrupt.happened)
             outcome = training.go()
     except PausedError:
-        display.end()
-        complain("stopped; everything is saved, and the same command resumes")
+        bars.close()
+        complain("stopped; what is finished is saved, and the same command resumes")
         return INTERRUPTED
     except ConversionError as error:
         raise CommandError(str(error)) from error
     finally:
-        display.end()
+        bars.close()
     report = _report(outcome, settings)
     print(report)
     training.write(settings.report, (report + "\n").encode())
@@ -171,30 +172,6 @@ def parse_budget(text: str) -> Budget:
     if match[2]:
         return Budget(seconds=float(match[1]) * _SECONDS[match[2]])
     return Budget(tokens=int(float(match[1])))
-
-
-class TrainingDisplay:
-    """The progress of a run: a bar for each stage, with the time that it still takes."""
-
-    def __init__(self) -> None:
-        self._progress = Progress()
-        self._stage, self._begun = "", (0.0, 0.0)
-
-    def show(self, progress: TrainingProgress) -> None:
-        now = time.monotonic()
-        if progress.stage != self._stage:
-            self._stage, self._begun = progress.stage, (now, progress.done)
-        started, before = self._begun
-        left = ""
-        if before < progress.done < progress.total:
-            share_left = (progress.total - progress.done) / (progress.done - before)
-            left = f"{format_seconds((now - started) * share_left)} left"
-        text = ", ".join(filter(None, (left, progress.note)))
-        self._progress.show(progress.stage, progress.done, progress.total, text)
-
-    def end(self) -> None:
-        """Leave the bars as they are."""
-        self._progress.close()
 
 
 def _report(outcome: TrainingOutcome, settings: RunSettings) -> str:

@@ -35,7 +35,7 @@ from eaglechat.hub.convert.writer import (
     write_draft,
 )
 from eaglechat.train import rope
-from eaglechat.train.network import weight_shapes
+from eaglechat.train.network import trained_shapes
 from eaglechat.train.settings import TrainingError
 from eaglechat.train.target import EMBEDDINGS, HEAD, DraftShape, VocabularyMatrices
 
@@ -120,7 +120,7 @@ def read_draft(
     factors = read(rope.FACTORS) if rope.FACTORS in stored else None
     shape = _shape(header, target, factors)
     n_draft_vocab = stored[_D2T].shape[0] if _D2T in stored else target.n_vocab
-    trained = weight_shapes(shape, n_draft_vocab)
+    trained = trained_shapes(shape, n_draft_vocab)
     _check_tensors(header, {
         **trained,
         EMBEDDINGS: (target.n_vocab, shape.n_embd),

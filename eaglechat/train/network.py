@@ -21,6 +21,7 @@ import torch
 from torch.nn.functional import linear, silu
 
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
+from eaglechat.hub.convert.draft import weight_shapes
 from eaglechat.train.attention import SampleRows, chain_attention
 from eaglechat.train.settings import Recipe
 from eaglechat.train.target import HEAD, DraftShape
@@ -58,27 +59,19 @@ OUT = "blk.0.attn_output.weight"
 GATE, UP, DOWN = (f"blk.0.ffn_{part}.weight" for part in ("gate", "up", "down"))
 
 
-def weight_shapes(shape: DraftShape, n_draft_vocab: int) -> dict[str, tuple[int, ...]]:
-    """The shape of every weight of a draft, in the order of the file."""
-    hidden, feed = shape.n_embd, shape.feed_forward
-    features = {FEATURE_NORM: (shape.n_features,)} if shape.norm_before_fc else {}
-    q_rows, kv_rows = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
-    return {
-        **features,
-        FC: (hidden, shape.n_features),
-        TOKEN_NORM: (hidden,),
-        STATE_NORM: (hidden,),
-        Q: (q_rows, 2 * hidden),
-        K: (kv_rows, 2 * hidden),
-        V: (kv_rows, 2 * hidden),
-        OUT: (hidden, q_rows),
-        FEED_NORM: (hidden,),
-        GATE: (feed, hidden),
-        UP: (feed, hidden),
-        DOWN: (hidden, feed),
-        OUTPUT_NORM: (hidden,),
-        HEAD: (n_draft_vocab, hidden),
-    }
+def trained_shapes(shape: DraftShape, n_draft_vocab: int) -> dict[str, tuple[int, ...]]:
+    """The shape of every weight that is trained, in the order of the file."""
+    shapes = weight_shapes(
+        shape.n_embd,
+        n_features=shape.n_features,
+        q_rows=shape.n_heads * shape.head_dim,
+        kv_rows=shape.n_kv_heads * shape.head_dim,
+        feed_forward=shape.feed_forward,
+        n_draft_vocab=n_draft_vocab,
+    )
+    if not shape.norm_before_fc:
+        del shapes[FEATURE_NORM]
+    return shapes
 
 
 def new_weights(shape: DraftShape, head: Any, final_scale: Any, seed: int) -> dict[str, Any]:
@@ -89,7 +82,7 @@ def new_weights(shape: DraftShape, head: Any, final_scale: Any, seed: int) -> di
     """
     generator = torch.Generator().manual_seed(seed)
     weights = {}
-    for name, extent in weight_shapes(shape, len(head)).items():
+    for name, extent in trained_shapes(shape, len(head)).items():
         if len(extent) == 1:
             weights[name] = torch.ones(extent)
         elif name == HEAD:

@@ -1,19 +1,16 @@
-"""Before the first batch: makes a new draft and its setup, or resumes from a checkpoint."""
+"""Before the first batch: makes a new draft, and its setup."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.paths import write_atomically
 from eaglechat.train import corpus
 from eaglechat.train.batches import Features
 from eaglechat.train.corpus import Sample
@@ -27,26 +24,12 @@ from eaglechat.train.network import (
     normed_features,
     root_mean_square_normed,
 )
-from eaglechat.train.settings import DRAFT_VOCABULARY, Recipe, TrainingError
+from eaglechat.train.settings import DRAFT_VOCABULARY, Recipe
 from eaglechat.train.target import HEAD, VocabularyMatrices, shape_of, soft_cap
-from eaglechat.train.trainer import Trainer
 
 _SCALE_SAMPLES = 16
 _MEDIAN_OF_NORMAL = 0.6745
 """The median of the absolute values of a standard normal distribution."""
-_RECORD = "run.json"
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """The run that a checkpoint belongs to. A run resumes only if all of this is the same."""
-
-    target: str
-    layers: tuple[int, ...]
-    draft_vocabulary: str
-    data: str
-    recipe: Recipe
-    init: str
-    precision: str
 
 
 @dataclass(frozen=True)
@@ -162,36 +145,3 @@ def from_training(weights: Weights, setup: TrainingSetup) -> dict[str, npt.NDArr
     plain = {name: weight.detach().cpu() for name, weight in weights.items()}
     plain[FC] = plain[FC] / setup.feature_scale.cpu()
     return {name: weight.numpy() for name, weight in plain.items()}
-
-
-def checkpoint_in(work: Path) -> Path:
-    return work / "checkpoint.pt"
-
-
-def resume(trainer: Trainer, work: Path, now: Identity) -> None:
-    """Resume from the folder's checkpoint, if it has one.
-
-    Raises TrainingError if the checkpoint is of another run, OSError.
-    """
-    checkpoint, record = checkpoint_in(work), work / _RECORD
-    if not checkpoint.exists():
-        write_atomically(record, msgspec.json.format(msgspec.json.encode(now)))
-        return
-    then = msgspec.json.decode(record.read_bytes(), type=Identity)
-    changed = [
-        name.replace("_", " ")
-        for name in now.__struct_fields__
-        if getattr(now, name) != getattr(then, name)
-    ]
-    if changed:
-        raise TrainingError(
-            f"{work} holds a run with another {' and '.join(changed)}; go on with what it began "
-            "with, begin anew with --restart, or choose another place with --work"
-        )
-    trainer.load(checkpoint)
-
-
-def forget_run(work: Path) -> None:
-    """Delete the checkpoint. Chats and features stay. Raises OSError."""
-    for path in (checkpoint_in(work), work / _RECORD):
-        path.unlink(missing_ok=True)

@@ -34,25 +34,11 @@ from eaglechat.train.target import (
     default_layers,
     fingerprint,
 )
-from eaglechat.train.trainer import (
-    Figures,
-    RecentFigures,
-    Trainer,
-    TrainingState,
-    best_device,
-    best_type,
-)
+from eaglechat.train.trainer import Identity, Trainer, TrainingState, best_device, best_type
 from eaglechat.wire.load_options import N_CTX_LEAST, LoadOptions
 
-
-@dataclass(frozen=True)
-class TrainingProgress:
-    """How far a stage is, and a note about it."""
-
-    stage: str
-    done: float
-    total: float
-    note: str = ""
+OnProgress = Callable[[str, float, float, str], None]
+"""Told of each step: the stage, how far it is and of how much, and a note about it."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +63,7 @@ class TrainingRun:
     def __init__(
         self,
         settings: RunSettings,
-        on_progress: Callable[[TrainingProgress], None],
+        on_progress: OnProgress,
         paused: Callable[[], bool],
     ) -> None:
         """Check everything that can be checked before the work.
@@ -107,8 +93,9 @@ class TrainingRun:
                 f"{self._target.path.name}, which has {n_vocab:,}"
             )
         settings.work.mkdir(parents=True, exist_ok=True)
+        self._checkpoint = settings.work / "checkpoint.pt"
         if settings.restart:
-            preparation.forget_run(settings.work)
+            self._checkpoint.unlink(missing_ok=True)
         self._device = best_device()
         self._dtype = best_type(self._device)
         self._n_threads = settings.n_threads or choose_threads().count
@@ -286,8 +273,7 @@ class TrainingRun:
             dtype=self._dtype,
             device=self._device,
         )
-        trainer = Trainer(setup, preparation.to_training(draft, setup))
-        identity = preparation.Identity(
+        identity = Identity(
             target=self._fingerprint,
             layers=draft.layers,
             draft_vocabulary=_digest(draft.d2t.tobytes()),
@@ -296,24 +282,17 @@ class TrainingRun:
             init=_digest(settings.init.read_bytes()) if settings.init is not None else "",
             precision=str(self._dtype).removeprefix("torch."),
         )
-        preparation.resume(trainer, settings.work, identity)
+        trainer = Trainer(setup, preparation.to_training(draft, setup), identity)
+        trainer.resume(self._checkpoint)
         return trainer, draft
 
     def _train(self, trainer: Trainer, training: Sequence[Sample], features: Features) -> None:
-        settings = self._settings
-        recent = RecentFigures()
-
-        def show(state: TrainingState, figures: Figures) -> None:
-            recent.add(state, figures)
-            share = settings.budget.share(state.tokens, state.seconds)
-            self._say("training", share, 1.0, recent.note())
-
         trainer.train(
             training,
             features,
-            budget=settings.budget,
-            checkpoint=preparation.checkpoint_in(settings.work),
-            on_batch=show,
+            budget=self._settings.budget,
+            checkpoint=self._checkpoint,
+            on_batch=lambda share, note: self._say("training", share, 1.0, note),
             paused=self._paused,
         )
 
@@ -367,7 +346,7 @@ class TrainingRun:
         )
 
     def _say(self, stage: str, done: float, total: float, note: str = "") -> None:
-        self._on_progress(TrainingProgress(stage, done, total, note))
+        self._on_progress(stage, done, total, note)
 
 
 def _digest(data: bytes) -> str:

@@ -10,8 +10,7 @@ stopped goes on with the missing numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -115,8 +114,6 @@ class ChatWriter:
             export_features(self._context, self._layers)
         self._batch = Batch(self._context)
         self._n_side_by_side = n_side_by_side
-        self._n_unfinished = 0
-        """The tokens of all chats that have not ended."""
 
     def close(self) -> None:
         self._batch.close()
@@ -142,19 +139,17 @@ class ChatWriter:
                 f"the target's chat template alone takes {len(slot.before)} tokens and more, "
                 f"chats are limited to {self._longest}; raise --longest"
             )
-        done = written_chats(path)
-        size = sum(len(chat.t) for chat in done)
         if store is not None:
-            store.check_space(n_tokens - size)
-        on_tokens(size)
-        numbers = {chat.n for chat in done}
-        with closing(self._append(path, [slot], numbers, paused, store)) as written:
-            for chat in written:
-                size += len(chat.tokens) if chat is not None else 0
-                # Less than all of them until the last chat has ended.
-                on_tokens(max(size, min(size + self._n_unfinished, n_tokens - 1)))
-                if size >= n_tokens:
-                    return
+            store.check_space(n_tokens - sum(len(chat.t) for chat in written_chats(path)))
+
+        def is_enough(done: Sequence[WrittenChat], chats: Sequence[_Chat]) -> bool:
+            size = sum(len(chat.t) for chat in done)
+            # Less than all of them until the last chat has ended.
+            unfinished = size + sum(chat.n_decoded for chat in chats)
+            on_tokens(max(size, min(unfinished, n_tokens - 1)))
+            return size >= n_tokens
+
+        self._append(path, [slot], is_enough, paused, store)
 
     def answer(
         self,
@@ -171,33 +166,31 @@ class ChatWriter:
         Raises PausedError; TrainingError if the features do not fit on the disk; DecodeError,
         OSError.
         """
-        done = {chat.n for chat in written_chats(path)}
-        missing = set(range(len(prompts))) - done
-        on_answers(len(prompts) - len(missing))
-        if not missing:
-            return
-        with closing(self._append(path, prompts, done, paused, store)) as written:
-            for chat in written:
-                if chat is not None:
-                    missing.discard(chat.number)
-                on_answers(len(prompts) - len(missing))
-                if not missing:
-                    return
+
+        def is_enough(done: Sequence[WrittenChat], _: Sequence[_Chat]) -> bool:
+            n_answered = sum(chat.n < len(prompts) for chat in done)
+            on_answers(n_answered)
+            return n_answered == len(prompts)
+
+        self._append(path, prompts, is_enough, paused, store)
 
     def _append(
         self,
         path: Path,
         begun_with: Sequence[UserSlot | Sequence[int]],
-        done: set[int],
+        is_enough: Callable[[Sequence[WrittenChat], Sequence[_Chat]], bool],
         paused: Callable[[], bool],
         store: FeatureStore | None,
-    ) -> Generator[_Chat | None]:
-        """Append chats to a file without end: those with numbers that are not in `done`.
+    ) -> None:
+        """Append chats to a file until `is_enough` of what it holds and of the unfinished chats.
 
         A chat's number decides which of `begun_with` it begins with: a user's slot or a prompt.
-        Yields each chat after writing it, and None after a step in which none ended.
         """
-        numbers = (number for number in count() if number not in done)
+        done = written_chats(path)
+        if is_enough(done, ()):
+            return
+        known = {chat.n for chat in done}
+        numbers = (number for number in count() if number not in known)
 
         def begin(seq_id: int) -> _Chat:
             number = next(numbers)
@@ -215,25 +208,21 @@ class ChatWriter:
             with path.open("ab") as file:
                 if done and not path.read_bytes().endswith(b"\n"):
                     file.write(b"\n")
-                while True:
+                while not is_enough(done, chats):
+                    if paused():
+                        raise PausedError
                     self._step(chats)
-                    ended = [chat for chat in chats if chat.ended]
-                    for chat in ended:
+                    for chat in [chat for chat in chats if chat.ended]:
                         chat.close()
                         self._context.forget(chat.seq_id, 0)
                         chats[chat.seq_id] = begin(chat.seq_id)
                         if not chat.has_reply:
                             continue
-                        self._n_unfinished -= len(chat.tokens)
                         if store is not None:
                             store.put(chat.sample(), np.stack(chat.rows))
                         file.write(msgspec.json.encode(chat.line()) + b"\n")
                         file.flush()
-                        yield chat
-                    if not ended:
-                        yield None
-                    if paused():
-                        raise PausedError
+                        done.append(chat.line())
         finally:
             for chat in chats:
                 chat.close()
@@ -259,11 +248,10 @@ class ChatWriter:
         for row_number, chat in enumerate(chats):
             if chat.all_decoded:
                 chat.go_on(self._context, row_number)
-        self._n_unfinished = sum(len(chat.tokens) for chat in chats)
 
 
 class _Chat:
-    """An unfinished chat: its tokens, the first `_n_decoded` of which are decoded."""
+    """An unfinished chat: its tokens, the first `n_decoded` of which are decoded."""
 
     def __init__(
         self,
@@ -280,7 +268,7 @@ class _Chat:
         self.seq_id, self.number = seq_id, number
         self.rows: list[Rows] = []
         """The features of the decoded tokens, if features are wanted."""
-        self._n_decoded = 0
+        self.n_decoded = 0
         self._temperature = TEMPERATURES[number % len(TEMPERATURES)]
         self._reply_starts: int | None = None
         self._slot: UserSlot | None = None
@@ -299,12 +287,12 @@ class _Chat:
 
     def next_token(self) -> tuple[int, int]:
         """The token to decode next, and its position."""
-        self._n_decoded += 1
-        return self.tokens[self._n_decoded - 1], self._n_decoded - 1
+        self.n_decoded += 1
+        return self.tokens[self.n_decoded - 1], self.n_decoded - 1
 
     @property
     def all_decoded(self) -> bool:
-        return self._n_decoded == len(self.tokens)
+        return self.n_decoded == len(self.tokens)
 
     def go_on(self, context: Context, row: int) -> None:
         """Sample the next token from the logits of this row, or end."""

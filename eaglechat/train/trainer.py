@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -16,15 +15,16 @@ from typing import Any
 import msgspec
 import torch
 
+from eaglechat.machine import cpu_info
 from eaglechat.train.batches import Features, Place, TrainingBatch, prepared
 from eaglechat.train.corpus import Sample
 from eaglechat.train.loss import head_loss, teacher_distribution
 from eaglechat.train.network import TrainingSetup, Unrolled, Weights
-from eaglechat.train.settings import Budget, PausedError, TrainingError
+from eaglechat.train.settings import Budget, PausedError, Recipe, TrainingError
 from eaglechat.train.target import HEAD
 
-_CPUS = Path("/proc/cpuinfo")
-_HAS_BFLOAT16 = re.compile(r"\b(avx512_bf16|amx_bf16|bf16)\b")
+_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
+"""What processors that have it say among their flags (x86) or features (Arm)."""
 
 
 def best_device() -> Any:
@@ -41,9 +41,8 @@ def best_type(device: Any) -> Any:
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
     # On a Mac's GPU, before macOS 14 torch refuses bfloat16.
-    if device.type == "cpu" and _CPUS.exists() and _HAS_BFLOAT16.search(_CPUS.read_text()):
-        return torch.bfloat16
-    return torch.float32
+    has = f"{cpu_info('flags')} {cpu_info('Features')}".split()
+    return torch.bfloat16 if device.type == "cpu" and _BFLOAT16.intersection(has) else torch.float32
 
 
 _WARM_UP = 0.02
@@ -66,44 +65,42 @@ class TrainingState:
     place: Place = field(default_factory=Place)
 
 
+class Identity(msgspec.Struct, frozen=True):
+    """The run that a checkpoint belongs to. A run resumes only if all of this is the same."""
+
+    target: str
+    layers: tuple[int, ...]
+    draft_vocabulary: str
+    data: str
+    recipe: Recipe
+    init: str
+    precision: str
+
+
 @dataclass(frozen=True)
 class Figures:
-    """How the draft did on a batch before it learnt from it.
+    """How the draft did on a batch before it learnt from it: of each position, how often it was
+    tested, because all positions before it were right, and how often it was right itself."""
 
-    A position is tested if all positions before it were right; its rate is hit / tested.
-    """
-
-    loss: float
     tested: tuple[int, ...]
     hit: tuple[int, ...]
 
 
-class RecentFigures:
-    """The sum of the figures of the last 50 batches."""
-
-    def __init__(self) -> None:
-        self._recent: deque[tuple[TrainingState, Figures]] = deque(maxlen=_RECENT_BATCHES)
-
-    def add(self, state: TrainingState, figures: Figures) -> None:
-        self._recent.append((state, figures))
-
-    def note(self) -> str:
-        """The rate at each position and the speed, as a line of text."""
-        batches = [figures for _, figures in self._recent]
-        tested = [sum(n) for n in zip_longest(*(one.tested for one in batches), fillvalue=0)]
-        hit = [sum(n) for n in zip_longest(*(one.hit for one in batches), fillvalue=0)]
-        rates = [f"{100 * h / t:.0f}%" if t else "-" for h, t in zip(hit, tested, strict=True)]
-        (first, _), (last, _) = self._recent[0], self._recent[-1]
-        seconds = last.seconds - first.seconds
-        speed = f", {(last.tokens - first.tokens) / seconds:,.0f} tokens/s" if seconds else ""
-        return f"right {' '.join(rates)}, {last.tokens:,} tokens{speed}"
+def _note(recent: Iterable[tuple[Figures, int, float]], n_tokens: int) -> str:
+    """The rate at each position and the speed, from the figures, tokens and seconds of batches."""
+    figures, tokens, seconds = zip(*recent, strict=True)
+    tested = [sum(n) for n in zip_longest(*(one.tested for one in figures), fillvalue=0)]
+    hit = [sum(n) for n in zip_longest(*(one.hit for one in figures), fillvalue=0)]
+    rates = [f"{100 * h / t:.0f}%" if t else "-" for h, t in zip(hit, tested, strict=True)]
+    speed = f", {sum(tokens) / sum(seconds):,.0f} tokens/s" if sum(seconds) else ""
+    return f"right {' '.join(rates)}, {n_tokens:,} tokens{speed}"
 
 
 class Trainer:
     """The weights, the optimisers and the state of a run."""
 
-    def __init__(self, setup: TrainingSetup, weights: Weights) -> None:
-        self.setup = setup
+    def __init__(self, setup: TrainingSetup, weights: Weights, identity: Identity) -> None:
+        self.setup, self._identity = setup, identity
         self.weights: dict[str, Any] = {
             name: weight.to(setup.device, torch.float32).requires_grad_()
             for name, weight in weights.items()
@@ -141,13 +138,15 @@ class Trainer:
         *,
         budget: Budget,
         checkpoint: Path,
-        on_batch: Callable[[TrainingState, Figures], None],
+        on_batch: Callable[[float, str], None],
         paused: Callable[[], bool],
     ) -> None:
         """Train from the current state until the budget is used.
 
+        `on_batch` gets the share of the budget that is used, and a line about the last batches.
         Raises PausedError after writing a checkpoint, OSError.
         """
+        recent: deque[tuple[Figures, int, float]] = deque(maxlen=_RECENT_BATCHES)
         saved = started = time.monotonic()
         coming = prepared(samples, self.state.place, features, self.setup)
         # The reading thread must end before anything else reads features.
@@ -163,8 +162,9 @@ class Trainer:
                     seconds=self.state.seconds + now - started,
                     place=place,
                 )
+                recent.append((figures, batch.n_tokens, now - started))
                 started = now
-                on_batch(self.state, figures)
+                on_batch(self._share(budget), _note(recent, self.state.tokens))
                 if paused() or now - saved > _CHECKPOINT_EVERY_S:
                     self.save(checkpoint)
                     saved = now
@@ -232,7 +232,7 @@ class Trainer:
                 break
             reached = (reached & hits)[going_on]
             step = unrolled.following(number + 1, step, going_on)
-        return total, Figures(float(total.detach()), tuple(tested), tuple(hit))
+        return total, Figures(tuple(tested), tuple(hit))
 
     def save(self, path: Path) -> None:
         """Write a checkpoint; after a crash the one before it is still there. Raises OSError."""
@@ -242,18 +242,27 @@ class Trainer:
                 "weights": {name: weight.detach() for name, weight in self.weights.items()},
                 "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
                 "state": msgspec.to_builtins(self.state),
+                "run": msgspec.to_builtins(self._identity),
             },
             part,
         )
         part.replace(path)
 
-    def load(self, path: Path) -> None:
-        """Resume from a checkpoint. Raises TrainingError if it is of another draft, OSError."""
+    def resume(self, path: Path) -> None:
+        """Go on from a checkpoint, if it is there. Raises TrainingError if it is of another run,
+        OSError."""
+        if not path.exists():
+            return
         stored = torch.load(path, map_location=self.setup.device, weights_only=True)
+        then, now = stored.get("run", {}), msgspec.to_builtins(self._identity)
+        changed = [name.replace("_", " ") for name in now if then.get(name) != now[name]]
+        if changed:
+            raise TrainingError(
+                f"{path.parent} holds a run with another {' and '.join(changed)}; go on with what "
+                "it began with, begin anew with --restart, or choose another place with --work"
+            )
         with torch.no_grad():
             for name, weight in self.weights.items():
-                if name not in stored["weights"] or stored["weights"][name].shape != weight.shape:
-                    raise TrainingError(f"{path} is a checkpoint of a draft of another shape")
                 weight.copy_(stored["weights"][name])
         for optimizer, state in zip(self._optimizers, stored["optimizers"], strict=True):
             optimizer.load_state_dict(state)

@@ -13,7 +13,6 @@ import pytest
 
 from eaglechat.cli.bench.command import BenchProgress
 from eaglechat.cli.progress import Progress
-from eaglechat.cli.train import TrainingDisplay
 from tests.cli.redrawn import Terminal
 
 
@@ -32,10 +31,6 @@ def comparison_of(running: str, share: float) -> Any:
         share=share,
         seconds_left=math.inf,
     )
-
-
-def step_of(stage: str, done: float) -> Any:
-    return SimpleNamespace(stage=stage, done=done, total=10.0, note="loss 1.0")
 
 
 def test_the_bench_s_bar_names_the_heat_and_vanishes(terminal: Terminal) -> None:
@@ -61,26 +56,26 @@ def test_the_bench_draws_nothing_off_a_terminal() -> None:
     assert stream.getvalue() == ""
 
 
-def test_off_a_terminal_training_says_each_tenth_of_a_stage_once() -> None:
+def test_off_a_terminal_each_tenth_is_said_once_with_the_time_that_is_left() -> None:
     stream = io.StringIO()
-    with redirect_stderr(stream):
-        display = TrainingDisplay()
-        for hundredth in range(101):
-            display.show(step_of("training", hundredth / 10))
-        display.end()
+    bars = Progress(stream)
+    for hundredth in range(101):
+        bars.show("training", hundredth / 10, 10.0, "loss 1.0", timed=True)
+    bars.close()
     lines = stream.getvalue().splitlines()
     assert [line.split("  ")[0] for line in lines] == [
         f"training: {percent}%" for percent in range(0, 101, 10)
     ]
-    assert all(line.endswith("loss 1.0") for line in lines)
+    assert [line.split("  ")[1] for line in lines] == [
+        "loss 1.0", *["0:00 left, loss 1.0"] * 9, "loss 1.0"
+    ]  # fmt: skip
 
 
-def test_training_has_a_bar_for_each_stage(terminal: Terminal) -> None:
-    with redirect_stderr(terminal):
-        display = TrainingDisplay()
-        for stage, done in (("reading", 5), ("reading", 10), ("training", 3)):
-            display.show(step_of(stage, done))
-        display.end()
+def test_each_task_has_a_bar(terminal: Terminal) -> None:
+    bars = Progress(terminal)
+    for stage, done in (("reading", 5), ("reading", 10), ("training", 3)):
+        bars.show(stage, done, 10.0, "loss 1.0", timed=True)
+    bars.close()
     reading, training = terminal.frames()[-1]
     assert reading.startswith("reading")
     assert "100% loss 1.0" in reading

@@ -46,10 +46,10 @@ def test_a_gpu_is_chosen_where_there_is_one(
     ],
 )
 def test_bfloat16_is_used_where_the_processor_has_it(
-    device: str, cpu: str, chosen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: str, cpu: str, chosen: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "cpuinfo").write_text(cpu)
-    monkeypatch.setattr(trainer, "_CPUS", tmp_path / "cpuinfo")
+    name, _, features = cpu.partition(" : ")
+    monkeypatch.setattr(trainer, "cpu_info", lambda field: features if field == name else "")
     assert best_type(torch.device(device)) is chosen
 
 

@@ -184,10 +184,11 @@ def test_another_target_shares_nothing_of_a_folder(target: Path, tmp_path: Path)
     text = tmp_path / "text.txt"
     text.write_text("".join(f"line {i} of a text {i * i} that goes on\n" for i in range(80)))
 
-    def wanted(target: Path) -> RunSettings:
+    def wanted(target: Path, **changes: Any) -> RunSettings:
         return settings(
-            tmp_path, target, self_written_tokens=0, text=(text,), budget=Budget(tokens=2_000)
-        )
+            tmp_path, target, self_written_tokens=0, text=(text,), budget=Budget(tokens=2_000),
+            **changes,
+        )  # fmt: skip
 
     def features() -> dict[str, bytes]:
         work = tmp_path / "work"
@@ -199,13 +200,11 @@ def test_another_target_shares_nothing_of_a_folder(target: Path, tmp_path: Path)
     fine_tune = tiny.write_target(tmp_path / "fine-tune.gguf", looks_back=False)
     assert fine_tune.stat().st_size == target.stat().st_size
 
-    from eaglechat.train.preparation import forget_run
     from eaglechat.train.settings import TrainingError
 
     with pytest.raises(TrainingError, match="another target"):
         trained(wanted(fine_tune))
-    forget_run(tmp_path / "work")
-    trained(wanted(fine_tune))
+    trained(wanted(fine_tune, restart=True))
     both = features()
     assert len(both) == 2 * len(first)
     assert first.items() <= both.items()

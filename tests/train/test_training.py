@@ -48,7 +48,7 @@ def settings(folder: Path, target: Path, **changes: Any) -> RunSettings:
 
 
 def trained(settings: RunSettings) -> TrainingOutcome:
-    return TrainingRun(settings, lambda _: None, lambda: False).go()
+    return TrainingRun(settings, lambda *_: None, lambda: False).go()
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_a_draft_learns_from_answers_to_given_prompts(
             budget=Budget(tokens=2_000),
             report_prompts=2,
         ),
-        lambda progress: stages.append((progress.stage, progress.done, progress.total)),
+        lambda stage, done, total, _: stages.append((stage, done, total)),
         lambda: False,
     )
     learnt = run.go()

@@ -166,15 +166,20 @@ def examine(
             "(partial_rotary_factor), RoPE needs even numbers"
         )
     feed_forward = _n_rows(tensors["blk.0.ffn_gate.weight"])
-    shapes = weight_shapes(
-        config.hidden_size,
-        n_features=EXTRACT_LAYERS * target.n_embd,
-        q_rows=q_rows,
-        kv_rows=config.n_kv_heads * head_dim,
-        feed_forward=feed_forward,
-        n_draft_vocab=_n_rows(tensors["d2t"]) if "d2t" in tensors else target.n_vocab,
-        n_vocab=target.n_vocab,
-    )
+    n_draft_vocab = _n_rows(tensors["d2t"]) if "d2t" in tensors else target.n_vocab
+    shapes = {
+        "token_embd.weight": (target.n_vocab, config.hidden_size),
+        **dict.fromkeys(FC_NORMS, (target.n_embd,)),
+        "d2t": (n_draft_vocab,),
+        **weight_shapes(
+            config.hidden_size,
+            n_features=EXTRACT_LAYERS * target.n_embd,
+            q_rows=q_rows,
+            kv_rows=config.n_kv_heads * head_dim,
+            feed_forward=feed_forward,
+            n_draft_vocab=n_draft_vocab,
+        ),
+    }
     for name, tensor in tensors.items():
         if tensor.shape != shapes[name]:
             raise ConversionError(
@@ -202,13 +207,10 @@ def weight_shapes(
     kv_rows: int,
     feed_forward: int,
     n_draft_vocab: int,
-    n_vocab: int,
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor that a draft may have, by GGUF name, in numpy's order."""
+    """The shape of every weight of a draft's own layers, by GGUF name, in numpy's order."""
     return {
-        "token_embd.weight": (n_vocab, hidden),
         "enc.output_norm.weight": (n_features,),
-        **dict.fromkeys(FC_NORMS, (n_features // EXTRACT_LAYERS,)),
         "fc.weight": (hidden, n_features),
         "blk.0.attn_norm.weight": (hidden,),
         "blk.0.attn_norm_2.weight": (hidden,),
@@ -222,7 +224,6 @@ def weight_shapes(
         "blk.0.ffn_down.weight": (hidden, feed_forward),
         "output_norm.weight": (hidden,),
         "output.weight": (n_draft_vocab, hidden),
-        "d2t": (n_draft_vocab,),
     }
 
 
