@@ -36,8 +36,8 @@ COMMANDS = {
     "remove": ("hub.remove", "Delete a model, or a pair of the catalogue, from this machine."),
     "convert": ("hub.convert", "Convert an EAGLE-3 checkpoint to a GGUF draft for one target."),
     "train": ("train", "Train an EAGLE-3 draft for a target, and measure it in the engine."),
-    "chats": ("chats.command", "List the chats on this machine, or find words in them."),
-    "export": ("chats.export", "Export a chat as Markdown, JSON or a page with its tokens."),
+    "chats": ("chats", "List the chats on this machine, or find words in them."),
+    "export": ("export", "Export a chat as Markdown, JSON or a page with its tokens."),
     "doctor": ("doctor", "Say what runs where, what is wrong, and what would be faster."),
     "engine": ("engine", "Serve a client over standard input and output (docs/protocol.md)."),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -65,26 +65,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_server_options(parser)
     parser.add_argument(
         "--n",
-        type=_lengths,
+        type=_list_of(options.draft_length),
         metavar="LIST",
         help="draft lengths to measure, such as 0,3,5,auto "
         f"(default: {','.join(map(str, _LENGTHS))})",
     )
     parser.add_argument(
         "--shape",
-        type=_shapes,
+        type=_list_of(_one_of({shape: shape for shape in _SHAPES})),
         metavar="LIST",
         help=f"shapes to measure: {', '.join(_SHAPES)} (default: chain)",
     )
     parser.add_argument(
         "--ngram",
-        type=_switches,
+        type=_list_of(_one_of({"off": False, "on": True})),
         metavar="LIST",
         help="with n-grams ahead of the draft (on), without (off), or both: off,on (default: off)",
     )
     parser.add_argument(
         "--drafter",
-        type=_drafters,
+        type=_list_of(_one_of({drafter: drafter for drafter in _DRAFTERS})),
         metavar="LIST",
         help=f"drafters to measure: {', '.join(_DRAFTERS)} (default: all that the pair has)",
     )
@@ -350,29 +350,17 @@ class BenchProgress:
         self._progress.close()
 
 
-def _lengths(text: str) -> tuple[int | Auto, ...]:
-    """An argparse type for a list of draft lengths."""
-    parse: Callable[[str], int | Auto] = options.draft_length
-    return tuple(dict.fromkeys(parse(part.strip()) for part in text.split(",")))
+def _list_of(one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
+    """An argparse type for a list of what `one` is the type of, each once."""
+    return lambda text: tuple(dict.fromkeys(one(part.strip()) for part in text.split(",")))
 
 
-def _shapes(text: str) -> tuple[Shape, ...]:
-    """An argparse type for a list of shapes."""
-    return tuple(_chosen(text, {shape: shape for shape in _SHAPES}))
+def _one_of(choices: Mapping[str, T]) -> Callable[[str], T]:
+    """An argparse type for a word."""
 
+    def chosen(text: str) -> T:
+        if text not in choices:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(choices)}")
+        return choices[text]
 
-def _drafters(text: str) -> tuple[DrafterChoice, ...]:
-    """An argparse type for a list of drafters."""
-    return tuple(_chosen(text, {name: name for name in _DRAFTERS}))
-
-
-def _switches(text: str) -> tuple[bool, ...]:
-    """An argparse type for a list of on and off."""
-    return tuple(_chosen(text, {"off": False, "on": True}))
-
-
-def _chosen(text: str, choices: Mapping[str, T]) -> Iterator[T]:
-    for part in dict.fromkeys(part.strip() for part in text.split(",")):
-        if part not in choices:
-            raise argparse.ArgumentTypeError(f"{part!r} is none of {', '.join(choices)}")
-        yield choices[part]
+    return chosen

@@ -8,8 +8,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from eaglechat.chat.store import ChatSummary, Hit
-from eaglechat.cli.chats.store import chat_store
+from eaglechat import paths
+from eaglechat.chat.older import take_over
+from eaglechat.chat.store import ChatStore, ChatSummary, Hit
+from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import OK, complain
 from eaglechat.wire.neutral import neutralise_line
 
@@ -41,6 +43,20 @@ def run(args: argparse.Namespace) -> int:
         if not chats and not found:
             complain("nothing found" if args.find else f"no chats in {store.file} yet")
     return OK
+
+
+def chat_store() -> ChatStore:
+    """The user's chats, with those of earlier versions."""
+    store = ChatStore(paths.chats_file(), complain)
+    bars = Progress(vanish=True)
+    try:
+        for progress in take_over(store):
+            bars.show("Taking over chats", progress.done, progress.total)
+    except OSError as error:
+        complain(f"chats of an earlier version cannot be taken over: {error}")
+    finally:
+        bars.close()
+    return store
 
 
 def _print(chats: Sequence[ChatSummary], found: Sequence[Hit]) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from eaglechat.chat.store import ChatStore
-from eaglechat.cli.chats.store import chat_store
+from eaglechat.cli.chats import chat_store
 from eaglechat.cli.status import OK, CommandError
 from eaglechat.tui.export.chat import exported
 from eaglechat.tui.export.formats import render, write
