@@ -129,8 +129,8 @@ class ChatWriter:
     ) -> None:
         """Append chats to a file until it has `n_tokens`.
 
-        `on_tokens` gets how many are written, in unfinished chats too. Features go to `store`
-        before their chats go to the file. Raises PausedError; TrainingError if the features do not
+        `on_tokens` gets how many of these are written, in unfinished chats too. Features go to
+        `store` before their chats go to the file. Raises PausedError; TrainingError if the features do not
         fit on the disk or a chat not into `longest` tokens; DecodeError, OSError.
         """
         slot = UserSlot(self._model, self._thinking)
@@ -142,11 +142,16 @@ class ChatWriter:
         if store is not None:
             store.check_space(n_tokens - sum(len(chat.t) for chat in written_chats(path)))
 
+        told = 0
+
         def is_enough(done: Sequence[WrittenChat], chats: Sequence[_Chat]) -> bool:
+            nonlocal told
             size = sum(len(chat.t) for chat in done)
-            # Less than all of them until the last chat has ended.
+            # Less than all of them until the last chat has ended, and no fewer than before where
+            # one ended without a reply.
             unfinished = size + sum(chat.n_decoded for chat in chats)
-            on_tokens(max(size, min(unfinished, n_tokens - 1)))
+            told = n_tokens if size >= n_tokens else max(told, min(unfinished, n_tokens - 1))
+            on_tokens(told)
             return size >= n_tokens
 
         self._append(path, [slot], is_enough, paused, store)

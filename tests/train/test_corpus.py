@@ -111,9 +111,12 @@ def test_the_target_writes_chats_by_its_own_template(tiny_target: Model, tmp_pat
     file = tmp_path / "chats.jsonl"
     writer = ChatWriter(tiny_target, n_side_by_side=4, longest=48, n_threads=1)
 
-    writer.write(file, 1500, lambda _: None, lambda: False)
+    told: list[int] = []
+    writer.write(file, 1500, told.append, lambda: False)
     writer.close()
 
+    assert told == sorted(told)
+    assert (told[0], told[-1]) == (0, 1500)
     slot = UserSlot(tiny_target)
     chats = written_chats(file)
     assert len({chat.n for chat in chats}) == len(chats) > 20
