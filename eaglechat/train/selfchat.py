@@ -130,8 +130,8 @@ class ChatWriter:
         """Append chats to a file until it has `n_tokens`.
 
         `on_tokens` gets how many of these are written, in unfinished chats too. Features go to
-        `store` before their chats go to the file. Raises PausedError; TrainingError if the features do not
-        fit on the disk or a chat not into `longest` tokens; DecodeError, OSError.
+        `store` before their chats go to the file. Raises PausedError; TrainingError if the features
+        do not fit on the disk or a chat not into `longest` tokens; DecodeError, OSError.
         """
         slot = UserSlot(self._model, self._thinking)
         if len(slot.before) + len(slot.after) + _SHORTEST_QUESTION >= self._longest:
