@@ -291,41 +291,31 @@ def _fork(of_prompts: Mapping[str, Sequence[Heat]], name: str, base: str) -> For
 
 
 def first_fork(reply: Recording, plain: Recording) -> Fork | None:
-    """The first token at which two recordings differ; None if there is none.
+    """The first token at which two recordings differ; None if there is none. They are compared by
+    the ids of their tokens, or by text if the engine reports no ids: it may then send several
+    tokens as one.
 
     The end of a recording that was cut off (cancelled, or the length or context was used up) is not
     a difference: it says nothing about the next token.
     """
     ours, theirs = _tokens(reply), _tokens(plain)
-    if any(token.id is None for token in (*ours, *theirs)):
-        return _fork_of_texts(reply, plain)
-    for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-        if one.id != other.id:
-            return Fork(index, _named(one), _named(other))
-    if len(ours) == len(theirs):
-        return None
-    shared = min(len(ours), len(theirs))
-    shorter, rest = (reply, theirs[shared:]) if len(ours) == shared else (plain, ours[shared:])
-    if not _ended_by_itself(shorter):
-        return None
-    more = _named(rest[0])
-    return Fork(shared, *((None, more) if shorter is reply else (more, None)))
-
-
-def _fork_of_texts(reply: Recording, plain: Recording) -> Fork | None:
-    """The same by text, for an engine that reports no ids and may send several tokens as one."""
-    ours, theirs = _tokens(reply), _tokens(plain)
-    one, other = text_of(reply), text_of(plain)
+    has_ids = all(token.id is not None for token in (*ours, *theirs))
+    one: Sequence[object] = [token.id for token in ours] if has_ids else text_of(reply)
+    other: Sequence[object] = [token.id for token in theirs] if has_ids else text_of(plain)
     if one == other:
         return None
     pairs = enumerate(zip(one, other, strict=False))
     shared = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
-    for text, recording in (one, reply), (other, plain):
-        if shared == len(text) and not _ended_by_itself(recording):
+    for written, recording in (one, reply), (other, plain):
+        if shared == len(written) and not _ended_by_itself(recording):
             return None
+    if has_ids:
+        return Fork(shared, _named(ours, shared), _named(theirs, shared))
     index, begin, end = _token_at(ours, shared)
     _, _, end_of_other = _token_at(theirs, shared)
-    return Fork(index, one[begin:end] or None, other[begin:end_of_other] or None)
+    return Fork(
+        index, text_of(reply)[begin:end] or None, text_of(plain)[begin:end_of_other] or None
+    )
 
 
 def _token_at(tokens: Sequence[Token], place: int) -> tuple[int, int, int]:
@@ -350,5 +340,5 @@ def text_of(recording: Recording) -> str:
     return "".join(token.text for token in _tokens(recording))
 
 
-def _named(token: Token) -> str | int | None:
-    return token.text or token.id
+def _named(tokens: Sequence[Token], index: int) -> str | int | None:
+    return tokens[index].text or tokens[index].id if index < len(tokens) else None

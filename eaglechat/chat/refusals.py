@@ -55,6 +55,11 @@ def speculation_off(pair: PairInfo | None, controls: Controls, stopped: str | No
     return stopped
 
 
+def off(why: str) -> str:
+    """That nothing is drafted, for this reason."""
+    return f"Speculation is off: {why}."
+
+
 def no_drafter(pair: PairInfo | None, controls: Controls) -> str | None:
     """Why the drafter that these controls name cannot draft."""
     why = pair.no_drafter(controls.drafter) if pair is not None else None

@@ -339,10 +339,22 @@ class ChatStore:
             yield
         except sqlite3.Error as error:
             if _is_damage(error):
-                self._mend(str(error))
+                self._mend(error)
             raise OSError(str(error)) from error
 
-    def _mend(self, why: str) -> None:
+    def connect(self) -> sqlite3.Connection:
+        """A new connection, for any one thread at a time. The file is created if there is none; if
+        it cannot be used, it is moved aside first. Raises sqlite3.Error and OSError."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return self._connected()
+        except (_NotOursError, sqlite3.DatabaseError) as error:
+            if not _is_damage(error):
+                raise
+            self._mend(error)
+        return self._connected()
+
+    def _mend(self, why: Exception) -> None:
         """Move the file aside, unless only its index of words is damaged, or another program has
         moved it meanwhile: then make the index anew."""
         with self.alone("moving"):
@@ -356,25 +368,8 @@ class ChatStore:
             except (_NotOursError, sqlite3.DatabaseError):
                 is_sound = False
             if not is_sound:
-                self._move_aside("damaged", why)
-
-    def connect(self) -> sqlite3.Connection:
-        """A new connection, for any one thread at a time. The file is created if there is none; if
-        it cannot be used, it is moved aside first. Raises sqlite3.Error and OSError."""
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            return self._connected()
-        except (_NotOursError, sqlite3.DatabaseError) as error:
-            if not _is_damage(error):
-                raise
-        # Another program may be moving the file at the same moment.
-        with self.alone("moving"):
-            try:
-                return self._connected()
-            except (_NotOursError, sqlite3.DatabaseError) as error:
-                kind = error.kind if isinstance(error, _NotOursError) else "damaged"
-                self._move_aside(kind, str(error))
-        return self._connected()
+                kind = why.kind if isinstance(why, _NotOursError) else "damaged"
+                self._move_aside(kind, str(why))
 
     def _connected(self) -> sqlite3.Connection:
         db = sqlite3.connect(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from eaglechat.chat import refusals
 from eaglechat.chat.conversation.session import ChatSession, Notice, NoticeKind, Opened
 from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import Recording
@@ -67,7 +68,7 @@ def entries(session: ChatSession) -> Iterator[Entry]:
         else:
             yield from entries_of(session, turn)
             if (stopped := turn.recording.speculation_stopped) is not None:
-                yield Entry(f"off {turn.id}", "warning", f"Speculation is off: {stopped}")
+                yield Entry(f"off {turn.id}", "warning", refusals.off(stopped))
         yield from _notices(session, turn.id)
 
 
@@ -118,7 +119,7 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
     if info.untemplated:
         loaded = f"{loaded} {wording.sentence(info.untemplated)}"
     if info.speculation_off:
-        return f"{loaded} Speculation is off: {info.speculation_off}."
+        return f"{loaded} {refusals.off(info.speculation_off)}"
     if info.server:
         return loaded
     if info.drafter is None:

@@ -288,8 +288,7 @@ class ChatSession:
             return None
         last = next((one for one in reversed(self.turns.path) if isinstance(one, Question)), None)
         off = self.info.speculation_off if self.info else None
-        reason = refusals.no_comparison(self.hello) or off
-        if reason:
+        if reason := refusals.no_comparison(self.hello) or (off and refusals.off(off)):
             self._view.say(reason)
             return None
         plain_ms = self.info.plain_ms if self.info else None
