@@ -24,7 +24,7 @@ from eaglechat.chat.packing import encodable, pack
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.saved_chat import SavedChat, name_at, title_of
 from eaglechat.chat.store import ChatStore, ReplyRecord, release, transaction
-from eaglechat.chat.writing.question import QuestionParts, shown
+from eaglechat.chat.writing.question import QuestionParts
 from eaglechat.wire.records import Part, Round
 
 if TYPE_CHECKING:
@@ -284,16 +284,14 @@ class ChatRecorder:
 
 def _columns(chat: SavedChat, running: Reply | None) -> dict[str, Any]:
     """What the row of a chat says of it."""
-    path = chat.turns.path
-    first = path[0].parts if path else chat.unsent
     is_unanswered = running is not None and not (
         running.recording.has_reasoning or running.recording.is_answering
     )
     return {
         "header": _json(chat.header),
         "title": encodable(chat.title),
-        "begins": encodable(title_of(shown(first))),
-        "messages": len(path) - 2 * is_unanswered,
+        "begins": encodable(chat.begins),
+        "messages": len(chat.turns.path) - 2 * is_unanswered,
         "pinned": chat.pinned,
         "role": encodable(chat.role),
         "unsent": _json(chat.unsent),

@@ -33,10 +33,9 @@ from eaglechat.wire.stretch import Stretch
 
 
 class TurnPart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part of a turn, as sent to the model."""
+    """A part of a question, as sent to the model."""
 
     text: str
-    kind: Literal["text", "reasoning"] = "text"
     source: Literal["typed", "paste", "file"] = "typed"
     name: str = ""
     """Name of the file."""
@@ -236,11 +235,6 @@ class Recording:
     def by_part(self) -> dict[Part, PartStats]:
         """The statistics of each part of the reply that has tokens."""
         return self._parts.stats() if self.rounds else {}
-
-    @property
-    def parts(self) -> tuple[TurnPart, ...]:
-        thought = (TurnPart(self.reasoning, "reasoning"),) if self.reasoning else ()
-        return (*thought, TurnPart(self.text))
 
     def written(self, part: Part) -> str:
         """The text the rounds wrote in a part."""

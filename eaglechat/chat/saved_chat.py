@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from eaglechat.chat.conversation.turns import Question, Reply, TurnId, Turns
-from eaglechat.chat.writing.question import QuestionParts
+from eaglechat.chat.writing.question import QuestionParts, shown
 from eaglechat.hub.local.pair import Pair
 
 _LONGEST_TITLE = 160
@@ -46,7 +46,7 @@ class SavedChat:
     role: str = ""
     """Of the next questions; empty for none."""
     title: str = ""
-    """The user's title; if empty, the first question is the title."""
+    """The user's; empty for none."""
     pinned: bool = False
     opened_at: Passage | None = None
     """Where to open it; None: at its end."""
@@ -54,6 +54,12 @@ class SavedChat:
     """Turns that the store had when the chat was read."""
     revision: int = 0
     """Grows whenever the store's chat changes; 0 if the store never had it."""
+
+    @property
+    def begins(self) -> str:
+        """Its title if the user gave none: its first question, or what is in the prompt."""
+        first = self.turns.first
+        return title_of(shown(first.parts if first else self.unsent))
 
     def give_back_unanswered(self) -> None:
         """Take out the questions that a crash left unanswered; the last returns to the prompt."""

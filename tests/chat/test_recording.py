@@ -57,7 +57,7 @@ def test_reasoning_is_a_part_of_its_own_and_sent_in_its_own_field() -> None:
         thinking("let me", " see"), thinking("<marker>", part=None), round_of(1), round_of(2)
     )
     assert recording.text == " t1 t2"
-    assert recording.parts == (TurnPart("let me see", "reasoning"), TurnPart(" t1 t2"))
+    assert recording.reasoning == "let me see"
     turns = Turns()
     reply = turns.answer(turns.ask([TurnPart("why?")]).id, recording)
     assert turns.messages_to(reply.id) == (

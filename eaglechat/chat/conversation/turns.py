@@ -43,10 +43,6 @@ class Reply:
     role: Literal["assistant"] = "assistant"
 
     @property
-    def parts(self) -> tuple[TurnPart, ...]:
-        return self.recording.parts
-
-    @property
     def text(self) -> str:
         """The answer, without the reasoning."""
         return self.recording.text
@@ -113,6 +109,10 @@ class Turns:
                 walked.append(self._turns[id])
             self._path = tuple(walked)
         return self._path
+
+    @property
+    def first(self) -> Question | None:
+        return next((turn for turn in self.path if isinstance(turn, Question)), None)
 
     @property
     def last(self) -> Turn | None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from eaglechat.chat.conversation.turns import Question, Reply, Turns
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.saved_chat import ChatHeader, SavedChat, title_of
-from eaglechat.chat.writing.question import shown
+from eaglechat.chat.saved_chat import ChatHeader, SavedChat
 from eaglechat.words.replies import ENDINGS, summary
 
 
@@ -47,9 +46,9 @@ class ExportedChat:
 
 def exported(chat: SavedChat, *, with_reasoning: bool = False) -> ExportedChat:
     """The saved chat as an export needs it."""
-    path = chat.turns.path
-    title = chat.title or title_of(shown(path[0].parts) if path else "") or chat.name
-    return ExportedChat(title, chat.header, chat.turns, with_reasoning)
+    return ExportedChat(
+        chat.title or chat.begins or chat.name, chat.header, chat.turns, with_reasoning
+    )
 
 
 def numbers(recording: Recording) -> str:
