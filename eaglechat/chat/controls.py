@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from functools import cached_property
+from typing import Any, Literal
 
 import msgspec
 
 from eaglechat.chat.recording import Terms
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings, find
+from eaglechat.settings.description import SettingDoc
 from eaglechat.wire.protocol import (
     AUTO,
     EFFORTS,
@@ -28,10 +30,12 @@ from eaglechat.wire.protocol import (
     Speculation,
     Thinking,
 )
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, Round
+from eaglechat.wire.records import Round
 
 FIRST_BY_HAND = 3
 """The draft length when auto is switched off before there was a round."""
+_STEP = 0.05
+"""Between the numbers that a knob offers."""
 
 
 @dataclass(frozen=True)
@@ -52,80 +56,76 @@ class Controls:
 
 @dataclass(frozen=True)
 class Control:
-    """A control, on or off unless it is one of the kinds below. `name` is its field in Controls,
-    its key in `table` of the settings, and its field in the `Set` request."""
+    """A control. `name` is its field in Controls, its key in `table` of the settings, which say
+    what values it takes, and its field in the `Set` request."""
 
     name: str
     table: Literal["speculation", "generation"]
+    choices: tuple[str, ...] = ()
+    """Its words, where the setting takes any text."""
+
+    @cached_property
+    def _setting(self) -> SettingDoc:
+        return find(self.table, self.name)
 
     @property
     def explanation(self) -> str:
         """What it does: the description of its setting."""
-        return find(self.table, self.name).description
+        return self._setting.description
+
+    @property
+    def kind(self) -> type:
+        """bool, int, float or str."""
+        return self._setting.kind
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All its values, or those instead of a number."""
+        return self.choices or self._setting.words
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the largest number."""
+        numbers = self._setting.range
+        return numbers.minimum or 0.0, numbers.maximum or 0.0
 
     def word(self, value: Any) -> str:
         """A value as it is shown: `on`, `0.70`, `auto`."""
-        return "on" if value else "off"
+        if self.kind is bool:
+            return "on" if value else "off"
+        return f"{value:.2f}" if self.kind is float else str(value)
 
     def value(self, word: str) -> Any:
         """The value that is shown as this word."""
-        return word == "on"
-
-
-@dataclass(frozen=True)
-class RangeControl(Control):
-    """A control with a number between `minimum` and `maximum`."""
-
-    maximum: float = 1.0
-    step: float = 0.05
-    decimals: int = 2
-    minimum: float = 0.0
-    has_auto: bool = False
-    """It can be auto."""
-
-    def word(self, value: Any) -> str:
-        return AUTO if value == AUTO else f"{value:.{self.decimals}f}"
-
-    def value(self, word: str) -> Any:
-        return AUTO if word == AUTO else float(word) if self.decimals else int(word)
+        if self.kind is bool:
+            return word == "on"
+        return word if word in self.words else self.kind(word)
 
     def steps(self, value: float) -> tuple[str, ...]:
-        """The words of `value` and of every whole step, in their order."""
-        count = round((self.maximum - self.minimum) / self.step)
-        values = {value, *(round(self.minimum + i * self.step, 6) for i in range(count + 1))}
+        """The words of `value` and of every step in the range, in their order."""
+        least, most = self.range
+        values = {value, *(least + i * _STEP for i in range(round((most - least) / _STEP) + 1))}
         return tuple(dict.fromkeys(map(self.word, sorted(values))))
 
-    def fitting(self, value: float) -> float:
-        """The nearest value in the range; a whole number if no decimals are shown."""
-        value = min(max(value, self.minimum), self.maximum)
-        return value if self.decimals else round(value)
-
-
-@dataclass(frozen=True)
-class ChoiceControl(Control):
-    """A control with one of several words."""
-
-    words: tuple[str, ...] = ()
-
-    def word(self, value: Any) -> str:
-        return str(value)
-
-    def value(self, word: str) -> Any:
-        return word
+    def fitting(self, value: Any) -> Any:
+        """The nearest number in the range; a word as it is."""
+        if self.kind not in (int, float) or value in self.words:
+            return value
+        least, most = self.range
+        value = min(max(value, least), most)
+        return round(value) if self.kind is int else value
 
 
 ENABLED = Control("enabled", "speculation")
-N_DRAFT_MAX = RangeControl(
-    "n_draft_max", "speculation", maximum=N_DRAFT_MAX_LIMIT, step=1, decimals=0, has_auto=True
-)
-P_MIN = RangeControl("p_min", "speculation")
+N_DRAFT_MAX = Control("n_draft_max", "speculation")
+P_MIN = Control("p_min", "speculation")
 NGRAM = Control("ngram", "speculation")
-SHAPE = ChoiceControl("shape", "speculation", words=("chain", "tree", AUTO))
-TEMPERATURE = RangeControl("temperature", "generation", maximum=5)
+SHAPE = Control("shape", "speculation")
+TEMPERATURE = Control("temperature", "generation")
 CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, P_MIN, TEMPERATURE, SHAPE)
 """The controls that also apply to a reply that is being written."""
 
-DRAFTER = ChoiceControl("drafter", "speculation", words=get_args(DrafterChoice))
+DRAFTER = Control("drafter", "speculation")
 
 _DRAFTING = frozenset(
     control.name for control in (*CONTROLS, DRAFTER) if control.table == "speculation"
@@ -133,8 +133,8 @@ _DRAFTING = frozenset(
 STARTED_WITH = frozenset({"enabled", "n_draft_max", "p_min"})
 """Controls that are start options of a program such as llama-server."""
 
-THINKING = ChoiceControl("thinking", "generation", words=(AUTO, "on", "off"))
-EFFORT = ChoiceControl("effort", "generation", words=(AUTO, *EFFORTS))
+THINKING = Control("thinking", "generation")
+EFFORT = Control("effort", "generation", choices=(AUTO, *EFFORTS))
 LATER_CONTROLS = (DRAFTER, THINKING, EFFORT)
 """Controls that apply from the next reply on."""
 
@@ -163,9 +163,7 @@ def recommended_for(control: Control, recommended: RecommendedSampling | None) -
 
 def turned(controls: Controls, control: Control, value: Any) -> Controls:
     """The controls with one changed to a value, or to the nearest one in its range."""
-    if isinstance(control, RangeControl) and value != AUTO:
-        value = control.fitting(value)
-    return replace(controls, **{control.name: value})
+    return replace(controls, **{control.name: control.fitting(value)})
 
 
 def without(names: Iterable[str], before: Controls, after: Controls) -> Controls:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, cast, get_args
 
 from eaglechat.chat import controls
-from eaglechat.chat.controls import ChoiceControl, RangeControl
+from eaglechat.chat.controls import Control
 from eaglechat.settings.model import View
 from eaglechat.tui.commands.command import Argument, Command, Scope
-from eaglechat.wire.protocol import AUTO
 
 
 def _c(
@@ -197,11 +196,10 @@ _SLASHES = {"n_draft_max": "n", "temperature": "temp", "thinking": "think"}
 """The short names that are typed for some controls."""
 
 
-def _argument(control: RangeControl | ChoiceControl) -> Argument:
-    if isinstance(control, ChoiceControl):
+def _argument(control: Control) -> Argument:
+    if control.kind is str:
         return Argument(words=control.words)
-    kind = float if control.decimals else int
-    return Argument(kind, control.minimum, control.maximum, (AUTO,) if control.has_auto else ())
+    return Argument(control.kind, *control.range, control.words)
 
 
 # fmt: off
@@ -222,7 +220,7 @@ CONTROLS = (
            action=f"control('{control.name}', {{}})", argument=_argument(control),
            slash=_SLASHES.get(control.name, ""))
         for control in (*controls.CONTROLS, *controls.LATER_CONTROLS)
-        if isinstance(control, RangeControl | ChoiceControl)
+        if control.kind is not bool
     ),
 )
 
