@@ -47,6 +47,7 @@ from eaglechat.wire.errors import (
     RpcError,
 )
 from eaglechat.words import drafting
+from eaglechat.words.wording import about_times
 
 _COLUMNS = 79
 _TITLE_CELLS = 14
@@ -279,15 +280,16 @@ class Doctor:
                 if status.loaded_target is not None:
                     context = f"; {self._context(status.loaded_target, status.draft)}"
                     if found := timed.get(str(status.loaded_target.path)):
-                        context += f"; at most {found.most:.1f}x as fast as plain here"
+                        context += f"; at most {about_times(found.most)} as fast as plain here"
                 yield f"{pair.name}: {status.problem or f'can run, {drafts}'}{context}"
             if status.loaded_target is not None:
                 path = str(status.loaded_target.path)
                 if found := passes.better(path, timed):
                     self._quantisations.append(
-                        f"{pair.name} can be at most {timed[path].most:.1f}x as fast as plain in "
-                        f"{timed[path].quantization}; the same model in {found.quantization} "
-                        f"{found.most:.1f}x, as both were timed when they were loaded"
+                        f"{pair.name} can be at most {about_times(timed[path].most)} as fast as "
+                        f"plain in {timed[path].quantization}; the same model in "
+                        f"{found.quantization} {about_times(found.most)}, as both were timed when "
+                        "they were loaded"
                     )
             if status.target is not None:
                 self._targets.append((status.pair, status.target))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from eaglechat.hub.local import passes
 from eaglechat.wire.gain import verdict_of
 from eaglechat.wire.protocol import AUTO
-from eaglechat.words.wording import ago
+from eaglechat.words.wording import about_times, ago, times
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,10 +53,13 @@ def at_most(info: PairInfo, state_dir: Path, best: Score | None = None) -> str:
     most = info.most(AUTO)
     if most is None or (best is not None and best.gain.speed_up > most):
         return ""
-    said = f"At most {most:.1f}x as fast as plain here, with a draft that is always right and free"
-    better = passes.better(info.target.path, passes.measured(state_dir))
-    raised = f"; the same model in {better.quantization}: {better.most:.1f}x" if better else ""
-    return f"{said}{raised}."
+    said = (
+        f"At most {about_times(most)} as fast as plain here, with a draft that is always right and "
+        "free"
+    )
+    if better := passes.better(info.target.path, passes.measured(state_dir)):
+        said += f"; the same model in {better.quantization}: {about_times(better.most)}"
+    return f"{said}."
 
 
 def figure(speed_up: float, error: float | None) -> str:
@@ -66,8 +69,3 @@ def figure(speed_up: float, error: float | None) -> str:
     digits = 0 if error >= 5 else 1 if error >= 0.05 else 2
     rounded = max(ceil(error * 10**digits), 1) / 10**digits
     return f"{speed_up:.{digits}f}x ±{rounded:.{digits}f}"
-
-
-def times(ratio: float) -> str:
-    """`1.42x`"""
-    return f"{ratio:.2f}x"

@@ -6,7 +6,7 @@ from typing import Any
 
 from eaglechat.chat.headline import Headline
 from eaglechat.words.gain import figure
-from eaglechat.words.wording import tokens_per_second
+from eaglechat.words.wording import about_times, tokens_per_second
 
 _SILENT = {
     "none": "",
@@ -45,7 +45,7 @@ def of_most(headline: Headline) -> str:
     gain, most = headline.gain, headline.most
     if gain is None or most is None or headline.verdict != "faster" or most <= gain.speed_up:
         return ""
-    return f"of {most:.1f}x at most here"
+    return f"of {about_times(most)} at most here"
 
 
 def beside_times(headline: Headline) -> str:

@@ -66,6 +66,16 @@ def tokens_per_second(rate: float) -> str:
     return f"{rate:.1f} tok/s" if rate < 99.95 else f"{rate:,.0f} tok/s"
 
 
+def times(ratio: float) -> str:
+    """`1.42x`"""
+    return f"{ratio:.2f}x"
+
+
+def about_times(ratio: float) -> str:
+    """`1.4x`: a bound, or where there is no room for an error."""
+    return f"{ratio:.1f}x"
+
+
 def one_decimal(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 

@@ -14,7 +14,7 @@ from eaglechat.wire.records import NGRAM
 from eaglechat.wire.stats import of_the_draft, who_drafted
 from eaglechat.words import wording
 from eaglechat.words.bars import bar
-from eaglechat.words.gain import at_most, figure, times
+from eaglechat.words.gain import at_most, figure
 from eaglechat.words.statistics import of_whole_reply
 
 _SPEED_CELLS, _COST_CELLS = 40, 24
@@ -82,7 +82,7 @@ def _prompt_rows(result: Result) -> Iterator[Row]:
             *(_speed(score.by_prompt[prompt]) for score in scores),
             wording.percent(on.stats.acceptance_rate),
             wording.two_decimals(on.stats.mean_accepted_length),
-            *([] if is_alone else [fastest.name, times(on.gain.speed_up)]),
+            *([] if is_alone else [fastest.name, wording.times(on.gain.speed_up)]),
         ]
 
 
@@ -127,7 +127,11 @@ def _setting_rows(result: Result, info: PairInfo) -> Iterator[Row]:
             score.name,
             _drafter(score, info),
             f"{score.tokens_per_second:.1f}",
-            *([] if is_alone else [figure(score.gain.speed_up, score.gain.error), times(worst)]),
+            *(
+                []
+                if is_alone
+                else [figure(score.gain.speed_up, score.gain.error), wording.times(worst)]
+            ),
             wording.two_decimals(stats.mean_accepted_length),
             wording.percent(stats.acceptance_rate),
             *(map(wording.percent, of_the_drafters) if both else []),

@@ -18,7 +18,7 @@ from eaglechat.tui.commands.registry import ENTER
 from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED, Part
-from eaglechat.words import drafting
+from eaglechat.words import drafting, wording
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry
@@ -150,7 +150,9 @@ def _description(plan: Plan, free: int, endpoint: str) -> Content:
         said = ", ".join(f"{licence} ({repo})" for repo, licence in plan.licences)
         parts.append(f"Licence: {said}.\n")
     entry = plan.entry
-    figures = [f"{entry.speed_up:.2f}x as fast as plain decoding"] if entry.speed_up else []
+    figures = (
+        [f"{wording.times(entry.speed_up)} as fast as plain decoding"] if entry.speed_up else []
+    )
     if published := ", ".join([*figures, *filter(None, [entry.acceptance])]):
         parts.append(f"Published: {published}.\n")
     for said in filter(None, (entry.title, entry.note)):

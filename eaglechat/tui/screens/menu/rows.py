@@ -203,10 +203,10 @@ def _brings(known: Known) -> tuple[str, str]:
             return "same as plain", MUTED
         if gain.verdict != "unclear":
             style = "bold" if gain.verdict == "faster" else "$text-warning"
-            return f"{gain.speed_up:.1f}x here", style
+            return f"{wording.about_times(gain.speed_up)} here", style
     entry = known.offer.entry
     if entry is not None and entry.speed_up is not None:
-        return f"{entry.speed_up:.1f}x published", MUTED
+        return f"{wording.about_times(entry.speed_up)} published", MUTED
     return "", ""
 
 
