@@ -49,13 +49,13 @@ class Sample:
     @cached_property
     def digest(self) -> str:
         """Identifies the tokens."""
-        return _digest(self.tokens)
+        return digest_of(self.tokens.tobytes())
 
     @property
     def held_out(self) -> bool:
         """Decided by the prompt, so that all replies to it are held out or none."""
         prompt = self.tokens[: self.spans[0][0]]
-        named = _digest(prompt if len(prompt) else self.tokens)
+        named = digest_of((prompt if len(prompt) else self.tokens).tobytes())
         return int(named, 16) % 100 < HELD_OUT_PERCENT
 
     @property
@@ -263,5 +263,5 @@ def most_frequent(samples: Iterable[Sample], size: int, n_vocab: int) -> npt.NDA
     return np.sort(chosen).astype(np.int64)
 
 
-def _digest(tokens: npt.NDArray[np.int32]) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(tokens).tobytes(), digest_size=8).hexdigest()
+def digest_of(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

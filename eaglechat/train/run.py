@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -191,7 +190,10 @@ class TrainingRun:
         thinking = "" if enabled is None else "-thinking" if enabled else "-no-thinking"
         if prompts is None:
             return self._settings.work / f"chats{thinking}.jsonl"
-        return self._settings.work / f"answers-{_digest(prompts.read_bytes())}{thinking}.jsonl"
+        return (
+            self._settings.work
+            / f"answers-{corpus.digest_of(prompts.read_bytes())}{thinking}.jsonl"
+        )
 
     def _write_chats(self, model: Model) -> None:
         settings = self._settings
@@ -276,10 +278,10 @@ class TrainingRun:
         identity = Identity(
             target=self._fingerprint,
             layers=draft.layers,
-            draft_vocabulary=_digest(draft.d2t.tobytes()),
-            data=_digest("".join(sample.digest for sample in training).encode()),
+            draft_vocabulary=corpus.digest_of(draft.d2t.tobytes()),
+            data=corpus.digest_of("".join(sample.digest for sample in training).encode()),
             recipe=settings.recipe,
-            init=_digest(settings.init.read_bytes()) if settings.init is not None else "",
+            init=corpus.digest_of(settings.init.read_bytes()) if settings.init is not None else "",
             precision=str(self._dtype).removeprefix("torch."),
         )
         trainer = Trainer(setup, preparation.to_training(draft, setup), identity)
@@ -347,7 +349,3 @@ class TrainingRun:
 
     def _say(self, stage: str, done: float, total: float, note: str = "") -> None:
         self._on_progress(stage, done, total, note)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from eaglechat.hub.local.fingerprint import sha256
 from eaglechat.paths import write_atomically
 from eaglechat.train.settings import TrainingError
 
 _WRITTEN = "written.json"
-_BLOCK_BYTES = 1 << 20
 
 
 def check(work: Path, files: Sequence[Path]) -> None:
@@ -41,10 +40,4 @@ def _known(work: Path) -> dict[str, str]:
 
 def _digest(file: Path) -> str:
     """Empty for what is no file."""
-    if not file.is_file():
-        return ""
-    digest = hashlib.blake2b(digest_size=16)
-    with file.open("rb") as opened:
-        while block := opened.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+    return sha256(file) if file.is_file() else ""
