@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.quantisations import RemoteQuantisation
     from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
     from eaglechat.hub.downloads.targets import ItsTargets
-    from eaglechat.hub.local.installed import Status
     from eaglechat.hub.local.library import LocalModel
-    from eaglechat.hub.local.pairs import InspectedPair
+    from eaglechat.hub.local.pairs import CataloguePair, InspectedPair
     from eaglechat.hub.references import ModelFiles
 
 
@@ -58,23 +57,23 @@ class HubDesk:
         """The Hub's address, where a licence is accepted."""
         return self.hub.endpoint
 
-    def catalogue(self) -> tuple[list[tuple[CatalogueEntry, Status]], list[CatalogueProblem]]:
+    def catalogue(self) -> tuple[list[CataloguePair], list[CatalogueProblem]]:
         """The catalogue's pairs with what of each is on this machine, and its invalid entries."""
         from eaglechat.hub import catalogue
-        from eaglechat.hub.local import installed
+        from eaglechat.hub.local import installed, library
 
         entries, problems = catalogue.load()
-        return [(entry, installed.status(entry)) for entry in entries], problems
+        return installed.statuses(entries, library.files_here()), problems
 
-    def unfinished(self) -> list[tuple[CatalogueEntry, Status]]:
+    def unfinished(self) -> list[CataloguePair]:
         """Pairs whose installation was begun in an earlier session and is not under way now."""
         from eaglechat.hub.local.installed import begun_pairs
 
         wanted = set(begun_pairs()) - {install.name for install in self.snapshots()}
         return [
-            (entry, status)
-            for entry, status in (self.catalogue()[0] if wanted else ())
-            if entry.name in wanted and status.state != "installed"
+            offer
+            for offer in (self.catalogue()[0] if wanted else ())
+            if offer.name in wanted and offer.state != "installed"
         ]
 
     def known_facts(
@@ -167,8 +166,8 @@ class HubDesk:
         elif isinstance(of, tuple):
             target = targets.of_repo(self.hub, *of)
         else:
-            status = next(status for entry, status in catalogue if entry.name == of.name)
-            target = targets.of_entry(self.hub, of, status, catalogue, models)
+            offer = next(offer for offer in catalogue if offer.name == of.name)
+            target = targets.of_entry(self.hub, offer, catalogue, models)
         return find_drafts.find_drafts(self.hub, target, catalogue, models, wanted)
 
     def pair_up(self, target: Target, way: Way) -> CatalogueEntry:

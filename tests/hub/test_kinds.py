@@ -16,7 +16,7 @@ from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import Where, find_drafts
 from eaglechat.hub.local.installed import status
-from eaglechat.hub.local.library import LocalModel, ModelKind, find, fitting, look_at, scan
+from eaglechat.hub.local.library import LocalModel, ModelKind, find, look_at, scan, why_unfit
 from eaglechat.hub.references import ModelFiles
 from eaglechat.words import ways
 from eaglechat.words.wording import DRAFTERS
@@ -82,7 +82,10 @@ def test_the_library_knows_drafts_of_every_kind_and_what_they_fit(hub: Hub, fold
     targets = {name for name, kind in kinds.items() if kind is ModelKind.TARGET}
     assert targets == FITS.keys() - {"unreadable"}
     assert kinds["unreadable"] is ModelKind.PLAIN
-    fits = {name: {draft.name for draft in fitting(one(models, name), models)} for name in FITS}
+    fits = {
+        name: {draft.name for draft in models if why_unfit(one(models, name), draft) is None}
+        for name in FITS
+    }
     assert fits == FITS
 
 
@@ -242,7 +245,7 @@ def test_the_same_model_with_heads_is_named_from_the_catalogue(
         base_model="lab/model",
         drafter="mtp",
     )
-    *_, found = find_drafts(hub, of_lab, [(entry, status(entry, hub.cache_dir))])
+    *_, found = find_drafts(hub, of_lab, [status(entry, hub.cache_dir)])
     assert found.twin == (entry if named else None)
     assert ways.twin(entry) == "The same model with MTP heads: with-heads, 4.9 GB"
 

@@ -190,7 +190,7 @@ def test_names_that_no_folder_can_keep_are_refused(tmp_path: Path, path: str) ->
 @pytest.mark.parametrize("revision", BAD_REVISIONS)
 def test_what_is_no_revision_reads_and_writes_nothing(tmp_path: Path, revision: str) -> None:
     cache = RepoCache(tmp_path, "u/r")
-    for ask in (cache.reference, cache.snapshots):
+    for ask in (cache.reference, cache.commit):
         with pytest.raises(HubError, match="is not the name of a revision of u/r"):
             ask(revision)
     assert list(tmp_path.iterdir()) == []

@@ -15,9 +15,9 @@ from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
-from eaglechat.hub.local.installed import Status
 from eaglechat.hub.local.library import LocalModel
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import CataloguePair
 
 MB = 1_000_000
 
@@ -44,16 +44,13 @@ def facts(megabytes: int, *, need_mb: int | None = None, gated: tuple[str, ...] 
     )
 
 
-AVAILABLE = Status("available", None, None, None, None)
-
-
 class ScriptedDesk(HubDesk):
     """`answers` are facts or errors by the pair's name; what is missing there is never known."""
 
     endpoint = "https://hub.test"
 
     def __init__(self) -> None:
-        self.pairs: list[tuple[CatalogueEntry, Status]] = []
+        self.pairs: list[CataloguePair] = []
         self.answers: dict[str, Facts | HubError] = {}
         self.plans: dict[str, Plan | HubError] = {}
         self.moving: list[InstallSnapshot] = []
@@ -67,22 +64,36 @@ class ScriptedDesk(HubDesk):
         raise OfflineError("no Hub here")
 
     def offer(
-        self, pair: CatalogueEntry, status: Status = AVAILABLE, known: Facts | None = None
+        self,
+        entry: CatalogueEntry,
+        pair: Pair | None = None,
+        known: Facts | None = None,
+        *,
+        bytes_here: int = 0,
     ) -> None:
-        self.pairs.append((pair, status))
+        """A pair of the catalogue: installed if it has a `pair`, else partly here or available."""
+        state = "installed" if pair is not None else "partly" if bytes_here else "available"
+        files = (pair.target, pair.draft) if pair is not None else (None, None)
+        self.pairs.append(
+            CataloguePair(
+                entry.name, state, pair, bytes_here, entry=entry, target=files[0], draft=files[1]
+            )
+        )
         if known is not None:
-            self.answers[pair.name] = known
+            self.answers[entry.name] = known
 
     def install(self, name: str, pair: Pair) -> None:
         """What is on its way has arrived."""
-        here = Status("installed", pair, pair.target, pair.draft, None)
-        self.pairs = [(e, here if e.name == name else s) for e, s in self.pairs]
+        self.pairs = [
+            replace(one, state="installed", pair=pair, bytes_here=0) if one.name == name else one
+            for one in self.pairs
+        ]
 
-    def catalogue(self) -> tuple[list[tuple[CatalogueEntry, Status]], list[CatalogueProblem]]:
+    def catalogue(self) -> tuple[list[CataloguePair], list[CatalogueProblem]]:
         return list(self.pairs), []
 
-    def unfinished(self) -> list[tuple[CatalogueEntry, Status]]:
-        return [one for one in self.pairs if one[0].name in self.left]
+    def unfinished(self) -> list[CataloguePair]:
+        return [one for one in self.pairs if one.name in self.left]
 
     def known_facts(
         self, entry: CatalogueEntry, n_ctx: int, *, however_old: bool = False

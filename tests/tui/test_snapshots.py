@@ -11,7 +11,6 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from eaglechat.hub.downloads.client import SearchHit
-from eaglechat.hub.local.installed import Status
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.hub.search import SearchScreen
@@ -50,8 +49,7 @@ async def menu(user: Driver) -> None:
     for name, says in known.items():
         desk.offer(entry(name, converts=name == "qwen3-4b"), known=says)
     desk.offer(entry("gated-8b", licence="llama3.1"), known=facts(6100, gated=("org/gated-8b",)))
-    half = Status("partly", None, None, None, None, bytes_here=1_100_000_000)
-    desk.offer(entry("gpt-oss-20b"), half, facts(13_000))
+    desk.offer(entry("gpt-oss-20b"), known=facts(13_000), bytes_here=1_100_000_000)
     await user.sees("● smollm2-135m")
     user.app.services.models_changed.publish(None)
     await user.sees("too large")

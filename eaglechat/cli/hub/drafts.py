@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     for problem in (*problems, *catalogue_problems):
         complain(str(problem))
     hub, bars = Hub(), Progress(vanish=True)
-    known = [(entry, installed.status(entry, hub.cache_dir)) for entry in entries]
     models = library.scan(loaded.library.folders, hub.cache_dir) + library.built_in_drafts()
+    known = installed.statuses(entries, models)
     try:
         pair = None
         with suppress(NotInstalledError):

@@ -11,14 +11,12 @@ from typing import Any
 from eaglechat import paths, settings
 from eaglechat.cli.status import OK, complain
 from eaglechat.hub import catalogue
-from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.newer import newer
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import installed, library
-from eaglechat.hub.local.installed import Status
 from eaglechat.hub.local.library import LocalModel, drafters_of
-from eaglechat.hub.local.pairs import none_here
+from eaglechat.hub.local.pairs import CataloguePair, none_here
 from eaglechat.hub.units import format_bytes
 from eaglechat.words.drafting import about, of_model
 
@@ -36,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     for problem in (*problems, *catalogue_problems):
         complain(str(problem))
     models = library.scan(loaded.library.folders)
-    pairs = [(entry, installed.status(entry)) for entry in entries]
+    pairs = installed.statuses(entries, models)
     known = [*models, *library.built_in_drafts()]
     newer = _newer(models) if args.newer else set()
     if args.json:
@@ -45,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
                 _model(m, known) | ({"newer": m.name in newer} if args.newer else {})
                 for m in models
             ],
-            "pairs": [_pair(*p) for p in pairs],
+            "pairs": [_pair(pair) for pair in pairs],
         }
         print(json.dumps(document, indent=2))
         return OK
@@ -84,17 +82,18 @@ def _model(model: LocalModel, models: Sequence[LocalModel]) -> dict[str, Any]:
     }
 
 
-def _pair(entry: CatalogueEntry, status: Status) -> dict[str, Any]:
+def _pair(pair: CataloguePair) -> dict[str, Any]:
+    entry = pair.entry
     return {
         "name": entry.name,
         "title": entry.title,
-        "state": status.state,
+        "state": pair.state,
         "base_model": entry.base_model,
         "target": str(entry.target),
         "draft": str(entry.draft) or None,
         "converts": bool(entry.draft.checkpoint),
-        "target_path": str(status.target) if status.target else None,
-        "draft_path": str(status.draft) if status.draft else None,
+        "target_path": str(pair.target) if pair.target else None,
+        "draft_path": str(pair.draft) if pair.draft else None,
         "licence": entry.licence or None,
         "acceptance": entry.acceptance or None,
         "note": entry.note or None,
@@ -132,16 +131,16 @@ def _print_models(
     print(f"  {format_bytes(sum(model.disk_bytes for model in models))} in all")
 
 
-def _print_pairs(pairs: Sequence[tuple[CatalogueEntry, Status]]) -> None:
+def _print_pairs(pairs: Sequence[CataloguePair]) -> None:
     print("Pairs of the catalogue (`eaglechat pull NAME` downloads one)")
     rows = [
         (
-            entry.name,
-            status.state,
-            "download + convert" if entry.draft.checkpoint else "download",
-            entry.licence,
+            pair.name,
+            pair.state,
+            "download + convert" if pair.entry.draft.checkpoint else "download",
+            pair.entry.licence,
         )
-        for entry, status in pairs
+        for pair in pairs
     ]
     for line in _table(rows):
         print(f"  {line}")

@@ -31,7 +31,7 @@ from eaglechat.hub.downloads.find_drafts import checkpoint_files, pair_up, what_
 from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
 from eaglechat.hub.errors import GatedError, HubError, OfflineError
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine
-from eaglechat.hub.local import installed, library, stores
+from eaglechat.hub.local import installed, library
 from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import BUILTIN_NAME
@@ -116,7 +116,7 @@ def _with_draft(
             f"{args.draft} is a path on this machine: `eaglechat run --target TARGET --draft "
             f"{args.draft}` loads it"
         )
-    known = [(entry, installed.status(entry, hub.cache_dir)) for entry in entries]
+    known = installed.statuses(entries, library.files_here(cache=hub.cache_dir))
     way = targets.draft_of(hub.repo(reference.repo, reference.revision), reference)
     return pair_up(targets.named(hub, args.reference, known, (), _choose), way, known)
 
@@ -129,10 +129,11 @@ def _of_checkpoint(
     for entry in entries:
         if entry.draft.checkpoint == listing.repo:
             return entry
-    known = [(entry, installed.status(entry, hub.cache_dir)) for entry in entries]
-    its = targets.of_draft(hub, listing, known)
     folders = settings.load(paths.config_file())[0].library.folders
-    for model in library.scan(folders, hub.cache_dir):
+    models = library.scan(folders, hub.cache_dir)
+    known = installed.statuses(entries, models)
+    its = targets.of_draft(hub, listing, known)
+    for model in models:
         target = targets.of_model(model, known) if model.is_target else None
         if target is not None and set(its.made_for) & {*target.base_models, target.repo}:
             return pair_up(target, targets.draft_of(listing, HubReference(listing.repo)), known)
@@ -156,23 +157,23 @@ def _pull_model(
     try:
         listing = hub.repo(reference.repo, reference.revision)
     except OfflineError:
-        path = stores.find_model(reference, hub.cache_dir)
-        if path is None:
+        model = library.locate(library.files_here(cache=hub.cache_dir), reference)
+        if model is None:
             raise
-        print(path)
+        print(model.path)
         return OK
     if not group_models(listing.paths) and checkpoint_files(listing):
         return _pull_pair(args, downloads, _of_checkpoint(listing, hub, entries), progress)
     if args.draft_type:
         raise WrongUsageError("--type is for drafts that are converted")
-    model = _choose(reference, listing, hub)
-    files = [listing.file(name) for name in model.files]
+    chosen = _choose(reference, listing, hub)
+    files = [listing.file(name) for name in chosen.files]
     downloads.fetch("pull", files)
     snapshot = _follow(downloads, progress)
     paths = [file.path for file in snapshot.files if file.path]
     if len(paths) < len(files):
         return FAILED
-    _say_what_drafts(paths, hub, listing, model)
+    _say_what_drafts(paths, hub, listing, chosen)
     print(paths[0])
     return OK
 

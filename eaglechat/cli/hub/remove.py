@@ -11,12 +11,11 @@ from eaglechat import paths, settings
 from eaglechat.chat.store import ChatStore
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
 from eaglechat.hub import catalogue
-from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local import library, pairs, removal
-from eaglechat.hub.local.installed import status
+from eaglechat.hub.local.installed import statuses
 from eaglechat.hub.local.library import LocalModel, copy_of
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import BUILTIN_NAME, BUILTIN_TARGET_PACKAGE
+from eaglechat.hub.local.pairs import BUILTIN_NAME, BUILTIN_TARGET_PACKAGE, CataloguePair
 from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
 from eaglechat.words.removal import consequences, what_goes
@@ -35,10 +34,11 @@ def run(args: argparse.Namespace) -> int:
     loaded, _ = settings.load(paths.config_file())
     models = library.scan(loaded.library.folders)
     entries, _ = catalogue.load()
-    entry = next((e for e in entries if e.name == args.name), None)
+    known = statuses(entries, models)
+    pair = next((one for one in known if one.name == args.name), None)
     found = library.copies(models, args.name)
-    if entry is not None:
-        of_pair, kept = _of_pair(entry, entries, models)
+    if pair is not None:
+        of_pair, kept = _of_pair(pair, known, models)
         others = [str(one.path) for one in found if one.path not in {m.path for m in of_pair}]
         if others and of_pair:
             own = [str(model.path) for model in of_pair]
@@ -53,15 +53,15 @@ def run(args: argparse.Namespace) -> int:
         found = of_pair or found
     if not found:
         raise CommandError(_not_here(args.name))
-    if entry is None and len(found) > 1:
+    if pair is None and len(found) > 1:
         # Two versions of a file have one name: only their paths differ.
         is_one_name = len({model.name for model in found}) < len(found)
         names = ", ".join(str(one.path) if is_one_name else one.name for one in found)
         raise WrongUsageError(f"{args.name} could be {names}; name one of them")
-    own = [entry.name] if entry is not None else []
-    known = [here.pair for here in map(status, entries) if here.pair is not None]
-    known += pairs.PairLibrary(paths.state_dir()).pairs()
-    return _delete(found, [pair for pair in known if pair.name not in own], args.yes)
+    users = [one.pair for one in known if one.pair is not None]
+    users += pairs.PairLibrary(paths.state_dir()).pairs()
+    name = pair.name if pair is not None else None
+    return _delete(found, [user for user in users if user.name != name], args.yes)
 
 
 def _not_here(name: str) -> str:
@@ -114,17 +114,15 @@ def _agreed(question: str) -> bool:
 
 
 def _of_pair(
-    entry: CatalogueEntry, entries: list[CatalogueEntry], models: list[LocalModel]
+    pair: CataloguePair, pairs: Sequence[CataloguePair], models: Sequence[LocalModel]
 ) -> tuple[list[LocalModel], list[str]]:
     """What is here of a pair, and in sentences what of it stays: what another installed pair needs,
     and what is Ollama's."""
-    here, needed = status(entry), set[Path]()
-    for other in entries:
-        its = status(other)
-        if other is not entry and its.pair is not None:
-            needed |= {path for path in (its.target, its.draft) if path is not None}
+    others = [other for other in pairs if other is not pair and other.pair is not None]
+    needed = {path for other in others for path in (other.target, other.draft) if path is not None}
     # A target by its path was not downloaded for the pair.
-    own = {None if entry.target.path else here.target, here.draft, here.checkpoint, *here.begun}
+    target = None if pair.entry.target.path else pair.target
+    own = {target, pair.draft, pair.checkpoint, *pair.begun}
     found: dict[Path, LocalModel] = {}
     kept: dict[Path, str] = {}
     for model in models:

@@ -35,7 +35,7 @@ from eaglechat.hub.downloads.explain import explain
 from eaglechat.hub.errors import HubError, OfflineError, disk_full
 from eaglechat.hub.local.cache import RepoCache, free_bytes
 from eaglechat.hub.local.installed import note_hash
-from eaglechat.hub.local.stores import find_file
+from eaglechat.hub.local.library import files_here, find_file
 
 _HASHED_AT_ONCE = 4 << 20
 _STEP_S = 0.1
@@ -132,7 +132,8 @@ def download(
     stop, policy = stop or StopSignal(), policy or RetryPolicy()
     try:
         if not RepoCache(hub.cache_dir, file.repo).pointer(file.commit, file.path).exists():
-            elsewhere = find_file(file.repo, file.path, file.size, file.sha256)
+            here = files_here(cache=hub.cache_dir)
+            elsewhere = find_file(here, file.repo, file.path, file.size, file.sha256)
             if elsewhere is not None:
                 note_hash(file.repo, file.revision, file.path, file.sha256)
                 return elsewhere

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from eaglechat.engine.drafters.pairing import (
     kind_of,
@@ -21,8 +21,8 @@ from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
 from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
 from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
 from eaglechat.hub.errors import HubError, OfflineError
-from eaglechat.hub.local.installed import Status
 from eaglechat.hub.local.library import LocalModel
+from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.references import NOT_WEIGHTS, ModelFiles, group_models
 from eaglechat.wire.protocol import DrafterKind
 
@@ -157,7 +157,7 @@ def _with_heads(hub: Hub, repo: RemoteRepo, name: str, header: GGUFHeader) -> Mo
 def find_drafts(
     hub: Hub,
     target: Target,
-    catalogue: Sequence[tuple[CatalogueEntry, Status]] = (),
+    catalogue: Sequence[CataloguePair] = (),
     models: Sequence[LocalModel] = (),
     wanted: str = "",
 ) -> Iterator[Found]:
@@ -187,19 +187,15 @@ class _Search:
         self,
         hub: Hub,
         target: Target,
-        catalogue: Sequence[tuple[CatalogueEntry, Status]],
+        catalogue: Sequence[CataloguePair],
         models: Sequence[LocalModel],
     ) -> None:
         self._hub, self._target, self._header = hub, target, target.header
         self._bases = target.base_models
-        self._catalogue = [entry for entry, _ in catalogue]
+        self._catalogue = [offer.entry for offer in catalogue]
         self._with_heads: ModelFiles | None = None
-        known = [(entry, status) for entry, status in catalogue if _is_for(entry, target)]
-        converted = {
-            status.draft: entry.draft.checkpoint
-            for entry, status in known
-            if status.draft is not None
-        }
+        known = [(one.entry, one.draft) for one in catalogue if _is_for(one.entry, target)]
+        converted = {draft: entry.draft.checkpoint for entry, draft in known if draft is not None}
         self._here = tuple(_ways_here(target, models, converted))
         self._drafts = dict.fromkeys(entry.draft.of_hub for entry, _ in known)
         self._drafts.pop("", None)
@@ -207,8 +203,8 @@ class _Search:
         self._asked = {way.repo for way in self._here if way.is_checkpoint}
         self._remote: dict[tuple[str, tuple[str, ...]], Way] = {
             (entry.draft.of_hub, ()): _not_asked(entry)
-            for entry, status in known
-            if entry.draft and status.draft is None
+            for entry, draft in known
+            if entry.draft and draft is None
         }
 
     def found(self, asking: str = "", trouble: str = "") -> Found:
@@ -331,11 +327,10 @@ def _ways_here(
             if draft is None or drafts is None or why_unfit(header, draft) is not None:
                 continue
             checkpoint = converted.get(model.path, "")
-            in_repo = PurePosixPath(model.name.removeprefix(f"{model.repo}/")).parent
             yield Way(
                 Where.HERE,
                 repo=checkpoint or model.repo or "",
-                files=tuple(str(in_repo / file.name) for file in model.files),
+                files=model.in_repo,
                 path=model.path,
                 name=model.short_name,
                 is_checkpoint=bool(checkpoint),
@@ -423,24 +418,23 @@ def _judge(hub: Hub, target: GGUFHeader, listing: RemoteRepo, way: Way) -> Way:
     return replace(way, fits=problem is None, problem=problem, note=note, kind=kind)
 
 
-def pair_up(
-    target: Target, way: Way, catalogue: Sequence[tuple[CatalogueEntry, Status]]
-) -> CatalogueEntry:
+def pair_up(target: Target, way: Way, catalogue: Sequence[CataloguePair]) -> CatalogueEntry:
     """The pair to install: the catalogue's if it has these files, else one with a new name."""
     draft = ModelSource()
     if way.repo and way.is_checkpoint:
         draft = ModelSource(checkpoint=way.repo)
     elif way.repo:
         draft = ModelSource(repo=way.repo, file=way.files[0])
-    for entry, status in catalogue:
+    for offer in catalogue:
+        entry = offer.entry
         has_target = _file_of(entry.target) == _file_of(target.source) or (
-            target.path is not None and status.target == target.path
+            target.path is not None and offer.target == target.path
         )
         if has_target and _file_of(entry.draft) == _file_of(draft):
             return entry
     publisher = way.repo.partition("/")[0]
     name = re.sub(r"[^a-z0-9._-]+", "-", f"{target.name}-{publisher}".lower()).strip("-._")
-    taken = {entry.name for entry, _ in catalogue}
+    taken = {offer.name for offer in catalogue}
     names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
     return CatalogueEntry(
         name=next(name for name in names if name not in taken),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -32,8 +32,8 @@ from eaglechat.hub.local.installed import (
     note_ended,
     status,
 )
+from eaglechat.hub.local.library import LocalModel, files_here, find_file
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.stores import find_file
 from eaglechat.hub.references import InvalidReferenceError, choose, group_models
 from eaglechat.wire.protocol import DrafterKind
 
@@ -113,6 +113,7 @@ def plan(
     repos = listings.values()
     is_converted = bool(entry.draft.checkpoint) and converted_path(entry.name, draft_type).exists()
     files = target if is_converted else (*target, *draft)
+    models = files_here(cache=hub.cache_dir)
     return Plan(
         entry=entry,
         target=target,
@@ -120,7 +121,7 @@ def plan(
         gated=tuple(repo.repo for repo in repos if repo.gated),
         licences=tuple((repo.repo, repo.licence) for repo in repos if repo.licence),
         bytes_total=sum(file.size for file in files),
-        bytes_missing=sum(_missing(hub.cache_dir, file) for file in files),
+        bytes_missing=sum(_missing(hub.cache_dir, file, models) for file in files),
         draft_type=draft_type,
         is_converted=is_converted,
     )
@@ -145,9 +146,13 @@ def check_draft(hub: Hub, plan: Plan, *, is_new: bool = False) -> None:
 def check_access(hub: Hub, plan: Plan) -> None:
     """Raise HubError if this user has no access to one of the pair's gated repositories, so that no
     draft is downloaded without its target."""
-    asked = set[str]()
+    asked, here = set[str](), files_here(cache=hub.cache_dir) if plan.gated else []
     for file in plan.files:
-        if file.repo in plan.gated and file.repo not in asked and _missing(hub.cache_dir, file):
+        if (
+            file.repo in plan.gated
+            and file.repo not in asked
+            and _missing(hub.cache_dir, file, here)
+        ):
             asked.add(file.repo)
             hub.metadata(file.repo, file.path, file.commit)
 
@@ -173,11 +178,11 @@ def _model(repo: RemoteRepo, source: ModelSource) -> tuple[RemoteFile, ...]:
     return (replace(first, sha256=source.sha256 or first.sha256), *others)
 
 
-def _missing(cache: Path, file: RemoteFile) -> int:
+def _missing(cache: Path, file: RemoteFile, here: Sequence[LocalModel]) -> int:
     repo = RepoCache(cache, file.repo)
     if repo.pointer(file.commit, file.path).exists():
         return 0
-    if find_file(file.repo, file.path, file.size, file.sha256) is not None:
+    if find_file(here, file.repo, file.path, file.size, file.sha256) is not None:
         return 0
     if file.sha256 is None:
         return file.size

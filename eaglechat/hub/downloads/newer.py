@@ -28,7 +28,8 @@ def newer(hub: Hub, models: Sequence[LocalModel]) -> set[str]:
             asked[model.repo] = _ask(hub, model.repo)
         repo = asked[model.repo]
         if repo is not None:
-            is_other = any(_is_other(repo, file) for file in model.files)
+            files = zip(model.in_repo, model.files, strict=True)
+            is_other = any(_is_other(repo, path, file) for path, file in files)
             others.setdefault(model.name, []).append(is_other)
     return {name for name, versions in others.items() if all(versions)}
 
@@ -50,9 +51,7 @@ def _ask(hub: Hub, repo: str) -> RemoteRepo | None:
         return None
 
 
-def _is_other(repo: RemoteRepo, file: Path) -> bool:
-    snapshot = next(up for up in file.parents if up.parent.name == "snapshots")
-    path = file.relative_to(snapshot).as_posix()
+def _is_other(repo: RemoteRepo, path: str, file: Path) -> bool:
     if path not in repo.paths:
         return False
     remote = repo.file(path)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
+from eaglechat.hub.catalogue import ModelSource
 from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
 from eaglechat.hub.downloads.find_drafts import (
     DRAFT_NAME,
@@ -21,9 +21,8 @@ from eaglechat.hub.downloads.find_drafts import (
 )
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local import library
-from eaglechat.hub.local.installed import Status
 from eaglechat.hub.local.library import LocalModel
-from eaglechat.hub.local.stores import find_model
+from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.references import (
     HubReference,
     InvalidReferenceError,
@@ -35,7 +34,7 @@ from eaglechat.hub.references import (
 )
 
 ChooseFiles = Callable[[HubReference, RemoteRepo, Hub], ModelFiles]
-Catalogue = Sequence[tuple[CatalogueEntry, Status]]
+Catalogue = Sequence[CataloguePair]
 
 _MOST_BASES = 8
 _MOST_HITS = 40
@@ -51,18 +50,18 @@ def named(
     """The target that `text` names: a pair of the catalogue, a model on this machine, or a
     reference to the Hub, of whose files `choose_files` says which. Raises HubError, GGUFError,
     InvalidReferenceError."""
-    for entry, status in catalogue:
-        if entry.name == text:
-            return of_entry(hub, entry, status, catalogue, models)
+    for offer in catalogue:
+        if offer.name == text:
+            return of_entry(hub, offer, catalogue, models)
     here = [model for model in library.find(models, text) if model.is_target]
     if here:
         return of_model(here[0], catalogue)
     reference = parse(text)
     if isinstance(reference, LocalReference):
         return of_file(reference.path, catalogue, models)
-    cached = find_model(reference, hub.cache_dir)
+    cached = library.locate(models or library.files_here(cache=hub.cache_dir), reference)
     if cached is not None:
-        return of_model(replace(library.look_at([cached])[0], repo=reference.repo), catalogue)
+        return of_model(library.read(cached), catalogue)
     listing = hub.repo(reference.repo, reference.revision)
     return of_repo(hub, listing, choose_files(reference, listing, hub), reference.revision)
 
@@ -84,15 +83,13 @@ def of_model(model: LocalModel, catalogue: Catalogue) -> Target:
         why = model.problem or "It is a draft: name its target."
         raise InvalidReferenceError(f"{model.name} takes no drafts: {why[:1].lower()}{why[1:]}")
     places = {one.path for one in model.everywhere}
-    mine = [entry for entry, status in catalogue if status.target in places]
+    mine = [offer.entry for offer in catalogue if offer.target in places]
     declared = (entry.base_model for entry in mine)
     bases = dict.fromkeys([*filter(None, declared), *_named_bases(model.header)])
     source = ModelSource(path=str(Path(model.path).absolute()))
-    if model.repo is not None and "snapshots" in model.path.parts:
+    if model.repo is not None and model.commit:
         # In the Hub's cache. At its commit, the Hub does not have another file by this name.
-        at = len(model.path.parts) - model.path.parts[::-1].index("snapshots")
-        commit, *inside = model.path.parts[at:]
-        source = ModelSource(repo=model.repo, file="/".join(inside), revision=commit)
+        source = ModelSource(repo=model.repo, file=model.in_repo[0], revision=model.commit)
     return Target(
         name=model.short_name,
         source=mine[0].target if mine else source,
@@ -104,15 +101,12 @@ def of_model(model: LocalModel, catalogue: Catalogue) -> Target:
 
 
 def of_entry(
-    hub: Hub,
-    entry: CatalogueEntry,
-    status: Status,
-    catalogue: Catalogue,
-    models: Sequence[LocalModel],
+    hub: Hub, offer: CataloguePair, catalogue: Catalogue, models: Sequence[LocalModel]
 ) -> Target:
     """A catalogue pair's target. Raises HubError, GGUFError, InvalidReferenceError."""
-    if status.target is not None:
-        return of_file(status.target, catalogue, models)
+    if offer.target is not None:
+        return of_file(offer.target, catalogue, models)
+    entry = offer.entry
     bases = (entry.base_model,) if entry.base_model else ()
     try:
         listing = hub.repo(entry.target.repo, entry.target.revision)
@@ -199,7 +193,7 @@ def of_draft(hub: Hub, draft: RemoteRepo, catalogue: Catalogue) -> ItsTargets:
     models, most downloaded first. Raises HubError."""
     made_for = dict.fromkeys(base for base in draft.base_models if not DRAFT_NAME.search(base))
     hits = {}
-    for entry, _ in catalogue:
+    for entry in (offer.entry for offer in catalogue):
         if draft.repo in (entry.draft.repo, entry.draft.checkpoint) and entry.target.repo:
             hits[entry.target.repo] = SearchHit(entry.target.repo, 0, False, entry.licence, ())
             made_for |= {entry.base_model: None} if entry.base_model else {}

@@ -121,18 +121,6 @@ class RepoCache:
             raise HubError(f"{revision!r} is not the name of a revision of {self.repo}.")
         return self.folder.joinpath("refs", *PurePosixPath(revision).parts)
 
-    def snapshots(self, revision: str) -> list[Path]:
-        """The folders of a revision's commits: for a branch, every commit fetched, newest first.
-
-        A branch moves on, but what was fetched of it earlier is still usable.
-        """
-        commit = self._commit(revision)
-        if commit == revision:
-            folders = [self.folder / "snapshots" / commit]
-            return [folder for folder in folders if folder.is_dir()]
-        folders = [path for path in self.folder.glob("snapshots/*") if path.is_dir()]
-        return sorted(folders, key=lambda p: (p.name == commit, p.stat().st_mtime), reverse=True)
-
     def blob_of(self, file: Path) -> Path | None:
         """The blob of this repository that a file is or is a link to, itself perhaps a link to the
         store of the whole cache. None for what leads elsewhere: that is another program's."""
@@ -150,7 +138,8 @@ class RepoCache:
         that is another program's."""
         (self.blob_of(file) or file).unlink()
 
-    def _commit(self, revision: str) -> str | None:
+    def commit(self, revision: str) -> str | None:
+        """Of a branch, as the last download found it; None if that is not known."""
         if _COMMIT.fullmatch(revision):
             return revision
         try:
@@ -162,7 +151,7 @@ class RepoCache:
         """Link a complete blob as a file of a commit, and note the commit of the revision."""
         blob, pointer = self.blob(etag), self.pointer(commit, path)
         pointer.parent.mkdir(parents=True, exist_ok=True)
-        if revision != commit and self._commit(revision) != commit:
+        if revision != commit and self.commit(revision) != commit:
             # Not written atomically: a temporary file in refs/ would be read as another branch.
             reference = self.reference(revision)
             reference.parent.mkdir(parents=True, exist_ok=True)

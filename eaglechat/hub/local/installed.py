@@ -3,104 +3,92 @@ were begun."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
-
-import msgspec
 
 from eaglechat import paths
-from eaglechat.gguf.shards import shard_of, shard_paths
+from eaglechat.gguf.shards import shard_of
 from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
-from eaglechat.hub.local.cache import RepoCache, Unfinished, cache_dir
+from eaglechat.hub.local.library import LocalModel, ModelKind, by_commit, files_here, locate
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.stores import checkpoint_in, find_model
+from eaglechat.hub.local.pairs import CataloguePair
+from eaglechat.hub.local.state import StateFile
+from eaglechat.hub.local.stores import Source
 
 DEFAULT_DRAFT_TYPE = "q8_0"
 """Half the size of f16; drafts with fewer bits have a lower acceptance (llama.cpp issue 15039)."""
 
-
-@dataclass(frozen=True)
-class Status:
-    """What of a pair is on this machine; `pair` is set if it can be loaded."""
-
-    state: Literal["installed", "partly", "available"]
-    pair: Pair | None
-    target: Path | None
-    draft: Path | None
-    checkpoint: Path | None
-    bytes_here: int = 0
-    """Bytes downloaded so far, unfinished files included."""
-    begun: tuple[Path, ...] = ()
-    """The partial files of its downloads that have not ended."""
+_Hashes = dict[str, dict[str, str]]
+_BEGUN = StateFile("downloads.json", list[str])
+_HASHES = StateFile("hub-hashes.json", _Hashes)
+"""By repository and revision, the hash of each file."""
 
 
-def status(entry: CatalogueEntry, cache: Path | None = None) -> Status:
-    folder = cache or cache_dir()
-    target = _find(folder, entry.target, is_target=True)
-    draft = checkpoint = None
-    if entry.draft.repo:
-        draft = _find(folder, entry.draft)
-    elif entry.draft.checkpoint:
-        draft = _converted(entry)
-        commits = RepoCache(folder, entry.draft.checkpoint).snapshots(entry.draft.revision)
-        checkpoint = next(filter(checkpoint_in, commits), None)
-    begun = list(_unfinished(folder, entry))
-    partial = tuple(left.partial for left in begun)
+def status(entry: CatalogueEntry, cache: Path | None = None) -> CataloguePair:
+    return statuses([entry], files_here(cache=cache))[0]
+
+
+def statuses(entries: Iterable[CatalogueEntry], here: Sequence[LocalModel]) -> list[CataloguePair]:
+    """What of each pair is among the models `here`."""
+    hashes = _HASHES.read({})
+    return [_status(entry, here, hashes) for entry in entries]
+
+
+def _status(entry: CatalogueEntry, here: Sequence[LocalModel], known: _Hashes) -> CataloguePair:
+    def of_hub(source: ModelSource, *, is_target: bool = False) -> LocalModel | None:
+        hashes = known.get(_hash_key(source.repo, source.revision), {})
+        if source.sha256 is not None and source.file is not None:
+            hashes = {source.file: source.sha256}
+        return locate(here, source.reference, hashes, is_target=is_target) if source.repo else None
+
+    found, own = of_hub(entry.target, is_target=True), entry.target.path and entry.target.local
+    target = found.path if found else own if own and own.is_file() else None
+    downloaded = of_hub(entry.draft)
+    draft, checkpoint = downloaded.path if downloaded else None, None
+    if entry.draft.checkpoint:
+        draft = _converted(entry, here)
+        weights = [one for one in here if one.kind is ModelKind.CHECKPOINT]
+        its = [one for one in weights if one.repo == entry.draft.checkpoint]
+        for (downloaded,) in by_commit(its, entry.draft.revision):
+            checkpoint = downloaded.path
+            break
+    begun = list(_unfinished(entry, here))
+    parts = [one for one in (found, downloaded, *begun) if one is not None]
+    state, pair = "partly" if parts or draft else "available", None
     if target and (draft or not entry.draft):
-        pair = Pair(entry.name, target, draft, "catalogue", note=entry.note)
-        return Status("installed", pair, target, draft, checkpoint, begun=partial)
-    downloaded = checkpoint or (draft if entry.draft.repo else None)
-    here = _bytes_of(None if entry.target.path else target) + _bytes_of(downloaded)
-    here += sum(left.bytes_done for left in begun)
-    is_partly = bool((target and not entry.target.path) or downloaded or draft or begun)
-    return Status(
-        "partly" if is_partly else "available", None, target, draft, checkpoint, here, partial
+        state, pair = "installed", Pair(entry.name, target, draft, "catalogue", note=entry.note)
+    return CataloguePair(
+        entry.name,
+        state,
+        pair,
+        bytes_here=sum(one.size_bytes for one in parts),
+        entry=entry,
+        target=target,
+        draft=draft,
+        checkpoint=checkpoint,
+        begun=tuple(one.path for one in begun),
     )
 
 
-def _unfinished(cache: Path, entry: CatalogueEntry) -> Iterator[Unfinished]:
+def _unfinished(entry: CatalogueEntry, here: Iterable[LocalModel]) -> Iterator[LocalModel]:
     """Interrupted downloads of a pair's files."""
-    for source in (one for one in (entry.target, entry.draft) if one.repo):
-        shard = shard_of(source.file or "")
-        stem = shard.stem if shard else source.file or ""
-        for left in RepoCache(cache, source.repo).unfinished():
-            if (
-                left.path.startswith(stem)
-                and (source.quantization or "").upper() in left.path.upper()
+    for left in (one for one in here if one.kind is ModelKind.UNFINISHED):
+        (path,) = left.in_repo
+        for source in (entry.target, entry.draft):
+            shard = shard_of(source.file or "")
+            is_its = path.startswith(shard.stem if shard else source.file or "")
+            if left.repo == source.of_hub and (
+                source.checkpoint
+                or (is_its and (source.quantization or "").upper() in path.upper())
             ):
                 yield left
-    if entry.draft.checkpoint:
-        yield from RepoCache(cache, entry.draft.checkpoint).unfinished()
+                break
 
 
-def _bytes_of(model: Path | None) -> int:
-    """The size of a GGUF with all its shards, or of a checkpoint's folder."""
-    if model is None:
-        return 0
-    files = model.iterdir() if model.is_dir() else shard_paths(model)
-    return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def _find(cache: Path, source: ModelSource, *, is_target: bool = False) -> Path | None:
-    """A source's first file, on this machine."""
-    if source.path:
-        return source.local if source.local.is_file() else None
-    hashes = _known_hashes().get(_hash_key(source.repo, source.revision), {})
-    if source.sha256 is not None and source.file is not None:
-        hashes = {source.file: source.sha256}
-    return find_model(source.reference, cache, hashes, is_target=is_target)
-
-
-def converted_checkpoints(pairs: Iterable[tuple[CatalogueEntry, Status]]) -> set[Path]:
+def converted_checkpoints(pairs: Iterable[CataloguePair]) -> set[Path]:
     """The checkpoints whose draft is converted: nothing needs them until it is converted again."""
-    return {
-        status.checkpoint
-        for entry, status in pairs
-        if entry.draft.checkpoint and status.checkpoint and status.draft
-    }
+    return {pair.checkpoint for pair in pairs if pair.checkpoint and pair.draft}
 
 
 def converted_path(name: str, draft_type: str) -> Path:
@@ -108,68 +96,39 @@ def converted_path(name: str, draft_type: str) -> Path:
     return paths.drafts_dir() / f"eagle3-{name}-{draft_type.upper()}.gguf"
 
 
-def _converted(entry: CatalogueEntry) -> Path | None:
+def _converted(entry: CatalogueEntry, here: Iterable[LocalModel]) -> Path | None:
     """The draft converted for a pair; of several types, the one requested last."""
-    stem = converted_path(entry.name, "").stem
     # Another pair's name may begin with this one's; what follows here is a type, without hyphens.
-    found = (p for p in paths.drafts_dir().glob(f"{stem}*.gguf") if "-" not in p.stem[len(stem) :])
+    name = re.compile(f"{re.escape(converted_path(entry.name, '').stem)}[^-]*")
+    converted = (one.path for one in here if one.source is Source.CONVERTED)
+    found = (path for path in converted if name.fullmatch(path.stem))
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def note_hash(repo: str, revision: str, path: str, sha256: str | None) -> None:
     """Remember the hash of a file of the Hub that is here under another name, as Ollama's blobs
     are: by this hash it is found again."""
-    key, shard = _hash_key(repo, revision), shard_of(path)
-    with paths.changing(_hashes_file()):
-        known = _known_hashes()
-        if sha256 is None or shard is not None or known.get(key, {}).get(path) == sha256:
-            return
-        hashes = {**known, key: {**known.get(key, {}), path: sha256}}
-        with suppress(OSError):
-            paths.write_atomically(_hashes_file(), msgspec.json.encode(hashes))
-
-
-def _known_hashes() -> dict[str, dict[str, str]]:
-    """By repository and revision, the hash of each file."""
-    try:
-        return msgspec.json.decode(_hashes_file().read_bytes(), type=dict[str, dict[str, str]])
-    except (OSError, msgspec.DecodeError):
-        return {}
+    if sha256 is not None and shard_of(path) is None:
+        with _HASHES.changing({}) as known:
+            known.setdefault(_hash_key(repo, revision), {})[path] = sha256
 
 
 def _hash_key(repo: str, revision: str) -> str:
     return f"{repo} {revision}"
 
 
-def _hashes_file() -> Path:
-    return paths.state_dir() / "hub-hashes.json"
-
-
 def begun_pairs() -> list[str]:
     """Names of the pairs whose installation was begun and has not ended, the oldest first."""
-    try:
-        return msgspec.json.decode(_begun_file().read_bytes(), type=list[str])
-    except (OSError, msgspec.DecodeError):
-        return []
+    return _BEGUN.read([])
 
 
 def note_begun(name: str) -> None:
     """Remember that a pair is being installed: a later session offers to resume it."""
-    _change_begun(name, [name])
+    note_ended(name, begins=True)
 
 
-def note_ended(name: str) -> None:
-    """Forget a pair whose installation is complete or was cancelled."""
-    if name in begun_pairs():
-        _change_begun(name, [])
-
-
-def _change_begun(name: str, instead: list[str]) -> None:
+def note_ended(name: str, *, begins: bool = False) -> None:
+    """Forget a pair whose installation is complete or was cancelled, unless it `begins` again."""
     # If it cannot be written, the downloaded files stay; only the offer to resume is lost.
-    with suppress(OSError), paths.changing(_begun_file()):
-        names = [known for known in begun_pairs() if known != name]
-        paths.write_atomically(_begun_file(), msgspec.json.encode([*names, *instead]))
-
-
-def _begun_file() -> Path:
-    return paths.state_dir() / "downloads.json"
+    with _BEGUN.changing([]) as names:
+        names[:] = [*(known for known in names if known != name), *([name] if begins else [])]

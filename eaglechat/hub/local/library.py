@@ -1,17 +1,20 @@
-"""Finds the models on this machine.
+"""Finds the models on this machine, and is the only place that knows where their files are.
 
 They are in the Hugging Face cache, Ollama's store, LM Studio's and llama.cpp's folders, the user's
-folders, and the folder of drafts converted here. A model's kind is read from its header, not from
-its name.
+folders, and the folder of drafts converted here. `files_here` finds them, `scan` reads them too: a
+model's kind is told by its header, not by its name. `locate` and `find` answer which of them a
+reference to the Hub, or a user's words, mean.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -30,11 +33,12 @@ from eaglechat.hub.local.stores import (
     Source,
     checkpoint_in,
     llama_cpp_folder,
+    llama_cpp_prefix,
     lm_studio_folders,
-    name_in_llama_cpp,
-    repos_in_llama_cpp,
+    repo_in_llama_cpp,
 )
 from eaglechat.hub.references import (
+    HubReference,
     InvalidReferenceError,
     LocalReference,
     choose,
@@ -46,7 +50,8 @@ from eaglechat.wire.protocol import DrafterKind
 _MAX_DEPTH = 6
 _CHECKPOINT_SIGN = re.compile(r"eagle-?[34]|draft_vocab_size|speculators", re.IGNORECASE)
 _NAMED_BY_HASH = re.compile(r"(?:sha256-)?([0-9a-f]{64})")
-
+_COPY = "A copy of a target that verifies drafts faster; it is written again when needed."
+NO_HASHES: Mapping[str, str] = {}
 ReadHeader = Callable[[Sequence[Path]], GGUFHeader]
 """Reads the header of a model's files. Raises GGUFError, OSError."""
 
@@ -61,6 +66,8 @@ class ModelKind(str, Enum):
     OTHER = "other"
     BROKEN = "broken"
     UNFINISHED = "unfinished"
+    UNREAD = "not read"
+    """Of `files_here`: its header was not read yet."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,10 @@ class LocalModel:
     problem: str | None = None
     also: tuple[LocalModel, ...] = field(default=(), repr=False)
     """Duplicates. A duplicate that is a link to the same file counts 0 bytes."""
+    in_repo: tuple[str, ...] = ()
+    """The paths of its files in its repository; without one, as they are below its folder."""
+    commit: str = ""
+    """Of its repository; empty outside of the Hugging Face cache."""
 
     @property
     def is_target(self) -> bool:
@@ -100,47 +111,56 @@ class LocalModel:
         """Bytes of all its copies."""
         return sum(one.size_bytes for one in self.everywhere)
 
+    @cached_property
+    def sha256(self) -> str | None:
+        """Of its one file, if a blob on the way to that is named by it."""
+        blobs = (hop.name for hop in hops(self.path) if hop.parent.name == "blobs")
+        named = next(filter(None, map(_NAMED_BY_HASH.fullmatch, blobs)), None)
+        return named[1] if named and len(self.files) == 1 else None
 
-def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[LocalModel]:
-    """Every model on this machine, each once, and last what cannot be used. `folders` are the
-    user's."""
-    book = HeaderBook()
+    @property
+    def place(self) -> object:
+        """What its first file shares with every other name of the same file."""
+        real = Path(os.path.realpath(self.path))
+        try:
+            stat = real.stat()
+        except OSError:
+            return real
+        return (stat.st_dev, stat.st_ino) if stat.st_ino else real
+
+
+def files_here(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[LocalModel]:
+    """Every copy of every model on this machine, by its files alone: no header is read. `folders`
+    are the user's."""
     places = [
         (paths.drafts_dir(), Source.CONVERTED),
         *((folder, Source.LM_STUDIO) for folder in lm_studio_folders()),
         (llama_cpp_folder(), Source.LLAMA_CPP),
         *((paths.expanded(own), Source.FOLDER) for own in folders),
     ]
-    models = _each_once(
-        chain(
-            _in_cache(cache or cache_dir(), book.header),
-            *(_in_folder(*place, book.header) for place in places),
-            _in_ollama(book.header),
-            _copies(book.header),
-        )
-    )
+    found = [*_in_cache(cache or cache_dir())]
+    for place in places:
+        found += _in_folder(*place)
+    copies = _in_folder(paths.reencoded_dir(), Source.CONVERTED)
+    return [*found, *_in_ollama(), *(replace(copy, problem=_COPY) for copy in copies)]
+
+
+def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[LocalModel]:
+    """Every model on this machine, each once, and last what cannot be used. `folders` are the
+    user's."""
+    book = HeaderBook()
+    found = files_here(folders, cache)
+    models = _each_once(read(one, book.header) for one in found if _is_for_drafting(one))
     book.save()
     return sorted(models, key=lambda model: model.kind in (ModelKind.OTHER, ModelKind.BROKEN))
 
 
-def pair_of_models(target: LocalModel, draft: LocalModel | None = None) -> Pair:
-    """A pair of models with their names: a blob of Ollama is named by its hash."""
-    names = [model.short_name for model in (target, draft) if model]
-    return pair_of_files(target.path, draft.path if draft else None, " + ".join(names))
-
-
-def targets(models: Sequence[LocalModel]) -> list[tuple[LocalModel, InspectedPair]]:
-    """The targets among `models`, each with the first draft that fits it, or alone."""
-    drafts = [model for model in models if model.kind is ModelKind.DRAFT]
-    found = []
-    for model in models:
-        if model.is_target:
-            draft = next(iter(fitting(model, drafts)), None)
-            pair = pair_of_models(model, draft)
-            found.append(
-                (model, InspectedPair(pair, model.header, draft.header if draft else None, None))
-            )
-    return found
+def look_at(places: Sequence[Path]) -> list[LocalModel]:
+    """The models in these folders, and these files, each once."""
+    found = chain.from_iterable(
+        _in_folder(place, Source.FOLDER) if place.is_dir() else [_file(place)] for place in places
+    )
+    return _each_once(map(read, found))
 
 
 def built_in_drafts() -> list[LocalModel]:
@@ -149,105 +169,36 @@ def built_in_drafts() -> list[LocalModel]:
     return look_at([draft]) if draft is not None else []
 
 
-def look_at(places: Sequence[Path]) -> list[LocalModel]:
-    """The models in these folders, and these files, each once."""
-    return _each_once(
-        chain.from_iterable(
-            _in_folder(place, Source.FOLDER, _read) if place.is_dir() else [_file(place)]
-            for place in places
-        )
-    )
-
-
-def _read(files: Sequence[Path]) -> GGUFHeader:
-    return read_header(files[0])
-
-
-def _file(path: Path) -> LocalModel:
-    try:
-        files = tuple(shard_paths(path))
-    except OSError:
-        files = ()
-    return _recognise(plain_name(path.name), files or (path,), Source.FOLDER, None, _read)
-
-
 def _each_once(models: Iterable[LocalModel]) -> list[LocalModel]:
     """The models, those of the same file or the same hash together; the first name counts."""
-    identified = [(model, *_identity(model)) for model in models]
+    placed = [(model, model.place) for model in models]
     # A file has one hash, and may have other names that do not tell it.
-    hashes = {file: sha256 for _, file, sha256 in identified if sha256 is not None}
+    hashes = {place: model.sha256 for model, place in placed if model.sha256 is not None}
     found: dict[object, list[LocalModel]] = {}
     seen = set[object]()
-    for model, file, _ in identified:
-        same = found.setdefault(hashes.get(file, file), [])
-        same.append(replace(model, size_bytes=0) if file in seen else model)
-        seen.add(file)
+    for model, place in placed:
+        same = found.setdefault(hashes.get(place, place), [])
+        same.append(replace(model, size_bytes=0) if place in seen else model)
+        seen.add(place)
     return [replace(first, also=tuple(others)) for first, *others in found.values()]
 
 
-def _identity(model: LocalModel) -> tuple[object, str | None]:
-    """What identifies a model's first file, and its hash if a blob on the way to it is named so."""
-    real = Path(os.path.realpath(model.path))
-    blobs = (hop.name for hop in hops(model.path) if hop.parent.name == "blobs")
-    named = next(filter(None, map(_NAMED_BY_HASH.fullmatch, blobs)), None)
-    sha256 = named[1] if named and len(model.files) == 1 else None
-    try:
-        stat = real.stat()
-    except OSError:
-        return real, sha256
-    return (stat.st_dev, stat.st_ino) if stat.st_ino else real, sha256
+# Where the files are
 
 
-def fitting(target: LocalModel, models: Sequence[LocalModel]) -> list[LocalModel]:
-    """The drafts among `models` that fit a target, by their headers."""
-    return [model for model in models if why_unfit(target, model) is None]
-
-
-def why_unfit(target: LocalModel, draft: LocalModel) -> str | None:
-    """Why a model is no draft for a target, by their headers; None if it is one."""
-    if target.header is None or draft.header is None or draft.kind is not ModelKind.DRAFT:
-        return "it is not a draft"
-    return pairing.why_unfit(target.header, draft.header)
-
-
-def draft_models(target: LocalModel, models: Sequence[LocalModel]) -> list[LocalModel]:
-    """The whole models that may draft for a target, the smallest first."""
-    if target.header is None:
-        return []
-    may_draft = [
-        model
-        for model in models
-        if model.is_target and model.header and offered_kind(target.header, model.header)
-    ]
-    return sorted(may_draft, key=lambda model: model.size_bytes)
-
-
-def drafters_of(model: LocalModel, models: Sequence[LocalModel]) -> tuple[DrafterKind, ...]:
-    """What drafts for a target, besides n-grams: its own file, and the drafts among `models` that
-    fit it. Of a draft, its kind. Empty for all other files."""
-    if model.header is None:
-        return ()
-    if model.is_target:
-        drafts = [kind_of(draft.header) for draft in fitting(model, models) if draft.header]
-        own = kinds(model.header, None)
-        return tuple(dict.fromkeys(kind for kind in (*own, *drafts) if kind is not None))
-    kind = kind_of(model.header)
-    return (kind,) if kind is not None else ()
-
-
-def _in_cache(cache: Path, read: ReadHeader) -> Iterator[LocalModel]:
+def _in_cache(cache: Path) -> Iterator[LocalModel]:
     for folder in sorted(cache.glob("models--*")):
-        repo = repo_of(folder)
+        repo, own = repo_of(folder), RepoCache(cache, repo_of(folder))
         for snapshot in sorted(folder.glob("snapshots/*"), key=_modified, reverse=True):
             for files in _models_under(snapshot):
-                name = plain_name(f"{repo}/{files[0].relative_to(snapshot).as_posix()}")
-                yield _recognise(name, files, Source.HUGGING_FACE, repo, read)
-            checkpoint = _checkpoint(snapshot, repo)
-            if checkpoint:
-                yield checkpoint
-        for left in RepoCache(cache, repo).unfinished():
+                yield _unread(snapshot, files, Source.HUGGING_FACE, repo, snapshot.name)
+            if checkpoint := checkpoint_in(snapshot):
+                yield LocalModel(
+                    repo, ModelKind.CHECKPOINT, Source.HUGGING_FACE, snapshot, checkpoint,
+                    sum(map(_size, checkpoint)), repo, commit=snapshot.name,
+                )  # fmt: skip
+        for left in own.unfinished():
             percent = 100 * left.bytes_done // max(left.bytes_total, 1)
-            is_downloading = RepoCache(cache, repo).is_downloading(left.partial)
             yield LocalModel(
                 name=f"{repo}/{left.path}",
                 kind=ModelKind.UNFINISHED,
@@ -257,46 +208,64 @@ def _in_cache(cache: Path, read: ReadHeader) -> Iterator[LocalModel]:
                 size_bytes=left.bytes_done,
                 repo=repo,
                 problem=f"It is being downloaded: {percent}% is here."
-                if is_downloading
+                if own.is_downloading(left.partial)
                 else f"Its download stopped at {percent}%; pulling it resumes.",
+                in_repo=(left.path,),
             )
 
 
-def _in_ollama(read: ReadHeader) -> Iterator[LocalModel]:
+def _in_folder(folder: Path, source: Source) -> Iterator[LocalModel]:
+    for files in _models_under(folder):
+        inside, repo = files[0].relative_to(folder).parts, None
+        if source is Source.LM_STUDIO and len(inside) > 2:
+            repo = "/".join(inside[:2])
+        elif source is Source.LLAMA_CPP and len(inside) == 1:
+            repo = repo_in_llama_cpp(folder, files[0].name)
+        yield _unread(folder, files, source, repo)
+
+
+def _in_ollama() -> Iterator[LocalModel]:
     def order(model: ollama.OllamaModel) -> tuple[bool, str]:
         # A name that says which one it is comes before `latest`, which stands for it.
         return model.name.endswith(":latest"), model.name
 
     for one in sorted(ollama.models(), key=order):
+        name, files, size = printable(one.name), (one.blob,), 0
         if one.problem is None:
-            yield _recognise(one.name, (one.blob,), Source.OLLAMA, one.repo, read)
+            kind, size = ModelKind.UNREAD, _size(one.blob)
         else:
-            name, files = printable(one.name), (one.blob,)
             kind = ModelKind.OTHER if one.is_whole else ModelKind.BROKEN
-            yield LocalModel(
-                name, kind, Source.OLLAMA, one.blob, files, 0, one.repo, None,
-                printable(one.problem),
-            )  # fmt: skip
+        problem = printable(one.problem) if one.problem is not None else None
+        yield LocalModel(name, kind, Source.OLLAMA, one.blob, files, size, one.repo, None, problem)
 
 
-def _copies(read: ReadHeader) -> Iterator[LocalModel]:
-    """The F16 copies of targets, which only their pairs load."""
-    problem = "A copy of a target that verifies drafts faster; it is written again when needed."
-    for model in _in_folder(paths.reencoded_dir(), Source.CONVERTED, read):
-        yield replace(model, kind=ModelKind.OTHER, problem=problem)
+def _file(path: Path) -> LocalModel:
+    try:
+        files = tuple(shard_paths(path))
+    except OSError:
+        files = ()
+    files, name = files or (path,), printable(plain_name(path.name))
+    size = sum(map(_size, files))
+    return LocalModel(name, ModelKind.UNREAD, Source.FOLDER, files[0], files, size)
 
 
-def _in_folder(folder: Path, source: Source, read: ReadHeader) -> Iterator[LocalModel]:
-    repos = repos_in_llama_cpp(folder) if source is Source.LLAMA_CPP else []
-    for files in _models_under(folder):
-        relative = Path(plain_name(files[0].relative_to(folder).as_posix()))
-        repo = None
-        name = relative.as_posix() if len(relative.parts) > 1 else relative.stem
-        if source is Source.LM_STUDIO and len(relative.parts) > 2:
-            repo = "/".join(relative.parts[:2])
-        elif source is Source.LLAMA_CPP and len(relative.parts) == 1:
-            name, repo = name_in_llama_cpp(relative.name, repos)
-        yield _recognise(name, files, source, repo, read)
+def _unread(
+    folder: Path, files: tuple[Path, ...], source: Source, repo: str | None, commit: str = ""
+) -> LocalModel:
+    inside = [file.relative_to(folder).as_posix() for file in files]
+    if repo is not None and source is not Source.HUGGING_FACE:
+        before = llama_cpp_prefix(repo) if source is Source.LLAMA_CPP else f"{repo}/"
+        inside = [name.removeprefix(before) for name in inside]
+    name = plain_name(inside[0])
+    if repo is not None:
+        name = f"{repo}/{name}"
+    elif "/" not in name:
+        name = Path(name).stem
+    size = sum(map(_size, files))
+    return LocalModel(
+        printable(name), ModelKind.UNREAD, source, files[0], files, size, repo,
+        in_repo=tuple(inside), commit=commit,
+    )  # fmt: skip
 
 
 def _models_under(folder: Path) -> Iterator[tuple[Path, ...]]:
@@ -348,17 +317,19 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _recognise(
-    name: str, files: tuple[Path, ...], source: Source, repo: str | None, read: ReadHeader
-) -> LocalModel:
-    name, size, header, problem = printable(name), sum(map(_size, files)), None, None
+# What they are
+
+
+def read(model: LocalModel, header_of: ReadHeader | None = None) -> LocalModel:
+    """The model with its header and its kind, if those were not known."""
+    if model.kind is not ModelKind.UNREAD:
+        return model
     try:
-        header = read(files)
+        header = header_of(model.files) if header_of else read_header(model.path)
     except (OSError, GGUFError) as error:
-        kind, problem = ModelKind.BROKEN, _sentence(error)
-    else:
-        kind, problem = _kind(header)
-    return LocalModel(name, kind, source, files[0], files, size, repo, header, problem)
+        return replace(model, kind=ModelKind.BROKEN, problem=_sentence(error))
+    kind, problem = (ModelKind.OTHER, model.problem) if model.problem else _kind(header)
+    return replace(model, kind=kind, header=header, problem=problem)
 
 
 def _kind(header: GGUFHeader) -> tuple[ModelKind, str | None]:
@@ -379,17 +350,169 @@ def _sentence(error: Exception) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _checkpoint(snapshot: Path, repo: str) -> LocalModel | None:
-    """The draft checkpoint in a folder, recognised by its config.json."""
-    files = checkpoint_in(snapshot)
+def _is_for_drafting(model: LocalModel) -> bool:
+    """False for a checkpoint whose config.json is not a draft's."""
+    if model.kind is not ModelKind.CHECKPOINT:
+        return True
     try:
-        text = files[0].read_text(encoding="utf-8", errors="replace") if files else ""
+        config = model.files[0].read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None
-    if not _CHECKPOINT_SIGN.search(text):
-        return None
-    size = sum(map(_size, files))
-    return LocalModel(repo, ModelKind.CHECKPOINT, Source.HUGGING_FACE, snapshot, files, size, repo)
+        return False
+    return _CHECKPOINT_SIGN.search(config) is not None
+
+
+# Which go together
+
+
+def pair_of_models(target: LocalModel, draft: LocalModel | None = None) -> Pair:
+    """A pair of models with their names: a blob of Ollama is named by its hash."""
+    names = [model.short_name for model in (target, draft) if model]
+    return pair_of_files(target.path, draft.path if draft else None, " + ".join(names))
+
+
+def targets(models: Sequence[LocalModel]) -> list[tuple[LocalModel, InspectedPair]]:
+    """The targets among `models`, each with the first draft that fits it, or alone."""
+    found = []
+    for model in models:
+        if model.is_target:
+            draft = next(_fitting(model, models), None)
+            header = draft.header if draft else None
+            pair = InspectedPair(pair_of_models(model, draft), model.header, header, None)
+            found.append((model, pair))
+    return found
+
+
+def _fitting(target: LocalModel, models: Iterable[LocalModel]) -> Iterator[LocalModel]:
+    """The drafts among `models` that fit a target, by their headers."""
+    for model in models:
+        if why_unfit(target, model) is None:
+            yield model
+
+
+def why_unfit(target: LocalModel, draft: LocalModel) -> str | None:
+    """Why a model is no draft for a target, by their headers; None if it is one."""
+    if target.header is None or draft.header is None or draft.kind is not ModelKind.DRAFT:
+        return "it is not a draft"
+    return pairing.why_unfit(target.header, draft.header)
+
+
+def draft_models(target: LocalModel, models: Sequence[LocalModel]) -> list[LocalModel]:
+    """The whole models that may draft for a target, the smallest first."""
+    if target.header is None:
+        return []
+    may_draft = [
+        model
+        for model in models
+        if model.is_target and model.header and offered_kind(target.header, model.header)
+    ]
+    return sorted(may_draft, key=lambda model: model.size_bytes)
+
+
+def drafters_of(model: LocalModel, models: Sequence[LocalModel]) -> tuple[DrafterKind, ...]:
+    """What drafts for a target, besides n-grams: its own file, and the drafts among `models` that
+    fit it. Of a draft, its kind. Empty for all other files."""
+    if model.header is None:
+        return ()
+    found = [kind_of(model.header)]
+    if model.is_target:
+        drafts = [kind_of(draft.header) for draft in _fitting(model, models) if draft.header]
+        found = [*kinds(model.header, None), *drafts]
+    return tuple(dict.fromkeys(kind for kind in found if kind is not None))
+
+
+# What a reference means
+
+_Files = Mapping[str, tuple[LocalModel, Path]]
+"""Files of a repository in one place, by their paths in it."""
+
+
+def locate(
+    here: Iterable[LocalModel],
+    reference: HubReference,
+    hashes: Mapping[str, str] = NO_HASHES,
+    *,
+    is_target: bool = False,
+) -> LocalModel | None:
+    """The copy of a model of the Hub: in the newest commit of which the Hugging Face cache has all
+    its files, else where another program has it. `hashes` are the known SHA-256 of the repository's
+    files, by their path in it: a file that has one, in any commit of the cache or in Ollama's
+    store, will do."""
+    copies = _whole(here)
+    cached = [one for one in copies if _is_in(reference.repo, one, Source.HUGGING_FACE)]
+    commits = map(_files_of, by_commit(cached, reference.revision))
+    elsewhere = _elsewhere(copies, reference.repo, hashes)
+    for files in chain(commits, [_by_hash(cached, hashes)], elsewhere):
+        with suppress(InvalidReferenceError):
+            return files[choose(reference, list(files), is_target=is_target).first][0]
+    return None
+
+
+def find_file(
+    here: Iterable[LocalModel], repo: str, path: str, size: int, sha256: str | None
+) -> Path | None:
+    """A file of a repository that another program has, of this size. A shard of a split
+    model is found only beside the others."""
+    reference = HubReference(repo, file=path)
+    hashes = {path: sha256} if sha256 is not None and shard_of(path) is None else NO_HASHES
+    for files in _elsewhere(_whole(here), repo, hashes):
+        with suppress(InvalidReferenceError, OSError):
+            is_whole = path in choose(reference, list(files)).files
+            if is_whole and files[path][1].stat().st_size == size:
+                return files[path][1]
+    return None
+
+
+def _whole(here: Iterable[LocalModel]) -> list[LocalModel]:
+    others = (ModelKind.CHECKPOINT, ModelKind.UNFINISHED)
+    return [one for model in here for one in model.everywhere if one.kind not in others]
+
+
+def _is_in(repo: str, model: LocalModel, source: Source) -> bool:
+    return model.source is source and model.repo == repo
+
+
+def by_commit(cached: Sequence[LocalModel], revision: str) -> list[list[LocalModel]]:
+    """The models of each commit of a revision of their repository. A branch moves on, but what was
+    fetched of it earlier is still usable: its commit comes first, then all others, the newest
+    first."""
+    commits: dict[str, list[LocalModel]] = {}
+    for one in cached:
+        commits.setdefault(one.commit, []).append(one)
+    commit = RepoCache.of(cached[0].files[0]).commit(revision) if cached else None
+    latest = [commits.pop(commit)] if commit in commits else []
+    return latest if commit == revision else [*latest, *commits.values()]
+
+
+def _files_of(models: Iterable[LocalModel]) -> _Files:
+    """The first of two files of one name counts."""
+    found: dict[str, tuple[LocalModel, Path]] = {}
+    for one in models:
+        for name, file in zip(one.in_repo, one.files, strict=False):
+            found.setdefault(name, (one, file))
+    return found
+
+
+def _by_hash(copies: Iterable[LocalModel], hashes: Mapping[str, str]) -> _Files:
+    known = {one.sha256: (one, one.path) for one in copies} if hashes else {}
+    return {path: known[sha256] for path, sha256 in hashes.items() if sha256 in known}
+
+
+def _elsewhere(
+    copies: Sequence[LocalModel], repo: str, hashes: Mapping[str, str]
+) -> Iterator[_Files]:
+    """The files of a repository that each other program has."""
+    yield _by_hash((one for one in copies if one.source is Source.OLLAMA), hashes)
+    yield _files_of(one for one in copies if _is_in(repo, one, Source.LM_STUDIO))
+    before = llama_cpp_prefix(repo)
+    yield {
+        file.name.removeprefix(before): (one, file)
+        for one in copies
+        for file in one.files
+        if one.source is Source.LLAMA_CPP and file.name.startswith(before)
+    }
+
+
+# What a user's words mean
 
 
 def find(models: Sequence[LocalModel], text: str) -> list[LocalModel]:
@@ -425,17 +548,15 @@ def _meant(models: Sequence[LocalModel], text: str) -> list[tuple[LocalModel, Lo
     tagged = ollama.tagged(lower)
     by_reference = {id(one) for one in _by_reference([one for _, one in everything], text, tagged)}
     meant: list[Callable[[LocalModel], bool]] = [
-        lambda one: one.name == text or place in (next(hops(file)) for file in _paths(one)),
+        lambda one: (
+            one.name == text or place in (next(hops(file)) for file in (one.path, *one.files))
+        ),
         lambda one: one.name.lower() == lower or _ollama_name(one) == tagged,
         lambda one: lower in (one.path.name.lower(), one.path.stem.lower()),
         lambda one: id(one) in by_reference,
     ]
     stages = ([pair for pair in everything if is_meant(pair[1])] for is_meant in meant)
     return next(filter(None, stages), [])
-
-
-def _paths(model: LocalModel) -> tuple[Path, ...]:
-    return (model.path, *model.files)
 
 
 def _by_reference(models: Sequence[LocalModel], text: str, tagged: str) -> list[LocalModel]:

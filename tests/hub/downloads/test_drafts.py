@@ -200,7 +200,7 @@ def test_the_catalogue_is_asked_too(hub: Hub, fake: FakeHub) -> None:
     fake.add(entry.target.repo, {file: ggufs.target()}, base_models=("Qwen/Qwen3-1.7B",))
     listing = hub.repo(entry.target.repo)
     target = targets.of_repo(hub, listing, choose(entry.target.reference, listing.paths))
-    *_, last = find_drafts(hub, target, [(one, status(one, hub.cache_dir)) for one in entries])
+    *_, last = find_drafts(hub, target, [status(one, hub.cache_dir) for one in entries])
     (missing,) = [way for way in last.ways if way.needs_download]
     assert missing.repo == entry.draft.checkpoint
     assert "not on the Hub" in (missing.problem or "")
@@ -274,7 +274,7 @@ def test_what_was_reported_of_a_targets_heads_is_not_said_of_n_grams(
     fake.add("me/plain", {"m.gguf": ggufs.target()}, base_models=("Qwen/Qwen3.5-9B",))
     listing = hub.repo("me/plain")
     target = targets.of_repo(hub, listing, choose(HubReference("me/plain"), listing.paths))
-    *_, last = find_drafts(hub, target, [(entry, status(entry, hub.cache_dir))])
+    *_, last = find_drafts(hub, target, [status(entry, hub.cache_dir)])
     assert entry.acceptance
     assert not any(way.reported for way in last.ways)
 

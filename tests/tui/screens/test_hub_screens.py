@@ -15,7 +15,6 @@ from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import Stage
 from eaglechat.hub.errors import GatedError
-from eaglechat.hub.local.installed import Status
 from eaglechat.hub.local.pair import Pair
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import Ask
@@ -69,7 +68,7 @@ async def test_without_a_network_what_is_installed_works_and_the_rest_says_so(
     desk.offer(msgspec.structs.replace(half, target=target))
     huge = msgspec.structs.replace(seen.target, size=10**15)
     desk.offer(msgspec.structs.replace(entry("huge"), target=huge))
-    desk.offer(entry("here"), Status("installed", pair, pair.target, pair.draft, None))
+    desk.offer(entry("here"), pair)
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees("Hub offline: sizes as in the built-in list")
         assert user.text.count("Hub") == 2, "besides the door to its search"
@@ -201,8 +200,7 @@ async def test_a_failed_download_says_why_and_enter_tries_again(
 
 
 async def test_what_an_earlier_session_left_is_offered(drive: Drive, desk: ScriptedDesk) -> None:
-    left = Status("partly", None, None, None, None, bytes_here=1100 * MB)
-    desk.offer(entry("small", converts=True), left, facts(3000))
+    desk.offer(entry("small", converts=True), known=facts(3000), bytes_here=1100 * MB)
     desk.left = ["small"]
     desk.plans["small"] = a_plan("small", missing=1900)
     async with drive(size=(80, 24), desk=desk) as user:

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from textual.widgets import Input
 
-from eaglechat.hub.local.installed import Status
 from eaglechat.hub.local.library import look_at
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
@@ -40,7 +39,7 @@ def desk(folder: Path) -> ScriptedDesk:
         path = folder / f"{draft}.gguf" if draft else None
         pair = pair_of_files(folder / f"{target}.gguf", path)
         named = entry(f"{target}-{draft or 'alone'}")
-        desk.offer(named, Status("installed", pair, pair.target, pair.draft, None))
+        desk.offer(named, pair)
     return desk
 
 

@@ -10,6 +10,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.commands.registry import ENTER, key_of
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     # At run time these would bring the converter's code, for which the screen would wait.
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot
-    from eaglechat.hub.local.installed import Status
 
 DRAWS_PER_SECOND = 8
 _STYLES = {
@@ -58,7 +58,7 @@ class DownloadsScreen(ListDialog[Pair]):
         super().__init__()
         self._services = services
         self._loads = loads
-        self._unfinished: dict[str, tuple[CatalogueEntry, Status]] = {}
+        self._unfinished: dict[str, CataloguePair] = {}
         self._shown: dict[str, InstallSnapshot] = {}
         self._drawn: dict[str, Content] = {}
 
@@ -71,8 +71,8 @@ class DownloadsScreen(ListDialog[Pair]):
     def _find_unfinished(self, _: None = None) -> None:
         self.in_background(self._services.desk.unfinished, self._take_unfinished)
 
-    def _take_unfinished(self, unfinished: list[tuple[CatalogueEntry, Status]]) -> None:
-        self._unfinished = {entry.name: (entry, status) for entry, status in unfinished}
+    def _take_unfinished(self, unfinished: list[CataloguePair]) -> None:
+        self._unfinished = {pair.name: pair for pair in unfinished}
         self._draw()
 
     # Drawing
@@ -82,11 +82,9 @@ class DownloadsScreen(ListDialog[Pair]):
         width = max(options.scrollable_content_region.width - 2, 40)
         self._shown = {install.name: install for install in self._services.desk.snapshots()}
         rows = {name: _row(install, width) for name, install in self._shown.items()}
-        for name, (entry, status) in self._unfinished.items():
-            here = f"unfinished, {format_bytes(status.bytes_here)} here · {ENTER} resumes"
-            rows.setdefault(
-                name, Content.assemble((entry.name, "bold"), (f"  {here}", "$text-warning"))
-            )
+        for name, pair in self._unfinished.items():
+            here = f"unfinished, {format_bytes(pair.bytes_here)} here · {ENTER} resumes"
+            rows.setdefault(name, Content.assemble((name, "bold"), (f"  {here}", "$text-warning")))
         if list(rows) != list(self._drawn):
             highlighted = options.highlighted or 0
             options.clear_options()
@@ -111,7 +109,7 @@ class DownloadsScreen(ListDialog[Pair]):
         name = option.id or "" if option else ""
         install = self._shown.get(name)
         unfinished = self._unfinished.get(name)
-        return install, unfinished[0] if unfinished and install is None else None
+        return install, unfinished.entry if unfinished and install is None else None
 
     # What the keys do
 

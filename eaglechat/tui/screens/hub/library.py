@@ -67,7 +67,7 @@ class LibraryScreen(ListDialog[Pair]):
             from eaglechat.hub.local.installed import converted_checkpoints
 
             catalogue = desk.catalogue()[0]
-            pairs = [status.pair for _, status in catalogue if status.pair is not None]
+            pairs = [offer.pair for offer in catalogue if offer.pair is not None]
             converted = converted_checkpoints(catalogue)
             models = desk.models(folders)
             drafts = [one for one in (*models, *built_in_drafts()) if one.kind is ModelKind.DRAFT]

@@ -102,7 +102,7 @@ class Known:
     def _searched(self) -> str:
         """The text that typing filters."""
         offer, entry = self.offer, self.offer.entry
-        words = [offer.name, offer.label, offer.pair.target.name if offer.pair else ""]
+        words = [offer.name, offer.state, offer.pair.target.name if offer.pair else ""]
         if entry is not None:
             words += [entry.title, entry.licence, entry.architecture or ""]
             words += [str(entry.target), entry.base_model or ""]

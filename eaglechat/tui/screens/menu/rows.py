@@ -168,7 +168,7 @@ def _mark(known: Known) -> tuple[str, str]:
         return ("● ", "$text-success") if is_ready else ("○ ", MUTED)
     if known.status is not None and known.status.target is not None:
         return "● ", "$text-success"
-    return ("↓ " if known.offer.label == "partly" else "○ "), MUTED
+    return ("↓ " if known.offer.state == "partly" else "○ "), MUTED
 
 
 def _size(known: Known) -> str:
@@ -211,11 +211,11 @@ def _brings(known: Known) -> tuple[str, str]:
 
 
 def _note(known: Known) -> str:
-    entry, status = known.offer.entry, known.offer.status
+    entry = known.offer.entry
     if entry is None or known.offer.pair is not None:
         return ""
-    if status is not None and status.bytes_here:
-        return f"{format_bytes(status.bytes_here)} here"
+    if known.offer.bytes_here:
+        return f"{format_bytes(known.offer.bytes_here)} here"
     is_gated = known.facts is not None and known.facts.gated
     return "gated" if is_gated else "to convert" if entry.draft.checkpoint else ""
 

@@ -19,6 +19,7 @@ from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import (
     BUILTIN_NAME,
+    CataloguePair,
     InspectedPair,
     OfferedPair,
     inspect,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from eaglechat.chat.store import ChatSummary
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.queue import InstallSnapshot
-    from eaglechat.hub.local.installed import Status
     from eaglechat.hub.local.library import LocalModel
 
 ASKED_EVERY_S = 20.0
@@ -68,7 +68,7 @@ class MenuScreen(EagleScreen[None]):
         self._being_asked: set[str] = set()
         self._chats: list[ChatSummary] | None = None
         self._offers: dict[str, OfferedPair] = {}
-        self._catalogue: list[tuple[CatalogueEntry, Status]] | None = None
+        self._catalogue: list[CataloguePair] | None = None
         self._here: list[tuple[str, Pair]] | None = None
         """None until the files on this machine have been looked at."""
         self._statuses: dict[tuple[str, str | None], InspectedPair] = {}
@@ -129,11 +129,11 @@ class MenuScreen(EagleScreen[None]):
         self._list_anew()
         desk, services = self._services.desk, self._services
 
-        def read() -> tuple[list[tuple[CatalogueEntry, Status]], list[str], list[str]]:
+        def read() -> tuple[list[CataloguePair], list[str], list[str]]:
             # Reads the file of what was measured: the rows ask it in the app's thread.
             services.gain(services.pairs.pairs()[0])
             catalogue, problems = desk.catalogue()
-            return catalogue, [*map(str, problems)], [entry.name for entry, _ in desk.unfinished()]
+            return catalogue, [*map(str, problems)], [pair.name for pair in desk.unfinished()]
 
         self.in_background(read, lambda found: self._take_catalogue(*found))
 
@@ -155,7 +155,7 @@ class MenuScreen(EagleScreen[None]):
 
     def _take_catalogue(
         self,
-        catalogue: list[tuple[CatalogueEntry, Status]],
+        catalogue: list[CataloguePair],
         problems: list[str],
         unfinished: list[str],
     ) -> None:
@@ -165,7 +165,7 @@ class MenuScreen(EagleScreen[None]):
             self._say_notices(problems, unfinished)
         self._list_anew()
         self._say()
-        pairs = [offer.pair for offer in self._offers.values() if offer.label != "here"]
+        pairs = [offer.pair for offer in self._offers.values() if offer.state != "here"]
         self._inspect_all([pair for pair in pairs if pair is not None and pair.server is None])
         self._ask_facts()
 
@@ -550,7 +550,7 @@ class MenuScreen(EagleScreen[None]):
 
     def action_remove(self) -> None:
         offer = self._highlighted_offer()
-        if offer is None or offer.label != "recent" or offer.pair is None:
+        if offer is None or offer.state != "recent" or offer.pair is None:
             self.notify(
                 "Only recent pairs can be removed; “Models on this machine” deletes models."
             )

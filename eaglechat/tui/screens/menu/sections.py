@@ -71,7 +71,7 @@ def _sections(
         if (rank := known.rank(words)) is not None:
             offer = known.offer
             section = to_get if offer.pair is None else served if offer.pair.server else ready
-            section = here if offer.label == "here" else section
+            section = here if offer.state == "here" else section
             section.append(Line(rows.model(known), offer.key, rank))
     here.sort(key=lambda line: line.rank)
     doors = {

@@ -1,0 +1,47 @@
+"""The files in the state directory: what the app remembers, and can do without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from eaglechat import paths
+
+T = TypeVar("T")
+
+
+class StateFile(Generic[T]):
+    """A JSON file of one type. One that cannot be read counts as not there, and one that cannot be
+    written is left as it is: what it holds is found out again."""
+
+    def __init__(self, name: str, type: type[T], folder: Path | None = None) -> None:
+        self._name, self._type, self._folder = name, type, folder
+
+    @property
+    def path(self) -> Path:
+        return (self._folder or paths.state_dir()) / self._name
+
+    def read(self, otherwise: T) -> T:
+        with suppress(OSError, msgspec.DecodeError):
+            return msgspec.json.decode(self.path.read_bytes(), type=self._type)
+        return otherwise
+
+    def write(self, value: T) -> None:
+        with suppress(OSError):
+            content = msgspec.json.format(msgspec.json.encode(value))
+            paths.write_atomically(self.path, content)
+
+    @contextmanager
+    def changing(self, otherwise: T) -> Iterator[T]:
+        """What the file holds, which is changed in place and written if it is another then. Other
+        programs and threads wait."""
+        with paths.changing(self.path):
+            value = self.read(otherwise)
+            before = msgspec.json.encode(value)
+            yield value
+            if msgspec.json.encode(value) != before:
+                self.write(value)
