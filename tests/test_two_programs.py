@@ -13,11 +13,12 @@ import tomlkit
 from eaglechat import paths
 from eaglechat.engine.llama import workarounds
 from eaglechat.hub import catalogue
-from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
+from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local import installed
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import PairLibrary
 from eaglechat.hub.local.speeds import Gain, Setup, Speeds, setup_of
+from eaglechat.hub.references import ModelSource
 from eaglechat.settings.config_file import save_setting
 from eaglechat.settings.model import EngineSettings
 

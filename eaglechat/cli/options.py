@@ -146,7 +146,7 @@ def _pair_of(target: str, draft: str | None) -> Pair:
 
 def _check_is_path(text: str, models: Sequence[LocalModel]) -> None:
     """Raise CommandError for what is no path, but the name of a model that is not here."""
-    from eaglechat.hub.references import HubReference, InvalidReferenceError, parse
+    from eaglechat.hub.references import InvalidReferenceError, parse
 
     if text.lower().endswith(".gguf") and "://" not in text:
         return
@@ -156,7 +156,7 @@ def _check_is_path(text: str, models: Sequence[LocalModel]) -> None:
         near = did_you_mean(text, [one.name for one in models])
         why = f"there is no model named {text!r}; `eaglechat models` lists what is here{near}"
         raise CommandError(str(error).rstrip(".") if "/" in text else why) from error
-    if isinstance(reference, HubReference) and not paths.expanded(text).exists():
+    if reference.repo and not paths.expanded(text).exists():
         raise CommandError(
             f"{text} is neither a file nor a model on this machine; `eaglechat pull {reference}` "
             "downloads it if the Hub has it"

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat import paths
-from eaglechat.hub.references import REVISION, HubReference
+from eaglechat.hub.references import ModelSource, RepoName
 from eaglechat.wire.protocol import DrafterKind
 
 if sys.version_info >= (3, 11):
@@ -24,72 +24,14 @@ else:
 
 SHIPPED = Path(__file__).with_name("catalogue.toml")
 
-RepoName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*\Z")]
-GGUFName = Annotated[str, Meta(pattern=r"\.gguf\Z")]
-Revision = Annotated[str, Meta(pattern=REVISION)]
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-Size = Annotated[int, Meta(ge=1)]
-
-_REPO_SHAPE = "must be user/repo"
 _SHAPES = {
     "name": "must be small letters, digits, '.', '-' or '_'",
-    "repo": _REPO_SHAPE,
-    "checkpoint": _REPO_SHAPE,
-    "base_model": _REPO_SHAPE,
-    "trained_for": _REPO_SHAPE,
+    **dict.fromkeys(("repo", "checkpoint", "base_model"), "must be user/repo"),
     "file": "must end in .gguf",
     "revision": "must be a branch, a tag or a commit",
     "sha256": "must be 64 hexadecimal digits",
 }
-"""The patterns above in words, by the key that they apply to."""
-
-
-class ModelSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a model comes from: a GGUF in `repo`, by file (of a split one, the first) or by
-    quantisation, a `checkpoint` that is converted after its download, or the `path` of a GGUF on
-    this machine. With none of them it is no model, and false."""
-
-    repo: RepoName = ""
-    checkpoint: RepoName = ""
-    path: str = ""
-    file: GGUFName | None = None
-    quantization: str | None = None
-    revision: Revision = "main"
-    size: Size | None = None
-    """Bytes when the catalogue was written, for display; a download uses the Hub's size."""
-    sha256: Sha256 | None = None
-
-    def __post_init__(self) -> None:
-        n_places = sum(map(bool, (self.repo, self.checkpoint, self.path)))
-        of_file = (self.file, self.quantization, self.sha256)
-        if n_places > 1 or (n_places == 0 and any((*of_file, self.size))):
-            raise ValueError(
-                "needs either repo (a GGUF), checkpoint (to convert) or path (on this machine)"
-            )
-        if any(of_file) and not self.repo:
-            raise ValueError("only a repo has file, quantization or sha256 beside it")
-        if self.file and self.quantization:
-            raise ValueError("names a file and a quantisation: leave one of them out")
-
-    def __bool__(self) -> bool:
-        return bool(self.of_hub or self.path)
-
-    def __str__(self) -> str:
-        return self.path or self.checkpoint or (str(self.reference) if self.repo else "")
-
-    @property
-    def of_hub(self) -> str:
-        """The repository on the Hub; empty for a file on this machine, and for no model."""
-        return self.repo or self.checkpoint
-
-    @property
-    def local(self) -> Path:
-        """Where `path` leads."""
-        return paths.expanded(self.path)
-
-    @property
-    def reference(self) -> HubReference:
-        return HubReference(self.repo, self.quantization, self.file, self.revision)
+"""The patterns of a name and of a source in words, by the key that they apply to."""
 
 
 class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,8 +46,6 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     EAGLE-3 if this is None."""
     base_model: RepoName | None = None
     """The model the target is a quantisation of, as the Hub names it."""
-    trained_for: RepoName | None = None
-    """The model that the draft was trained for, if it is not the base model."""
     architecture: str | None = None
     licence: str = ""
     acceptance: str = ""

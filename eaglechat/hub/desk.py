@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eaglechat import paths
 from eaglechat.hub.facts import FactBook, Facts
-from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine
+from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine, Quantisation
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem
-    from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
+    from eaglechat.hub.downloads.client import Hub, RemoteRepo
     from eaglechat.hub.downloads.find_drafts import Found, Target, Way
     from eaglechat.hub.downloads.install import Plan
-    from eaglechat.hub.downloads.quantisations import RemoteQuantisation
     from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
     from eaglechat.hub.downloads.targets import ItsTargets
     from eaglechat.hub.local.library import LocalModel
@@ -38,7 +36,7 @@ class HubDesk:
         self.machine: Callable[[], Machine] = lambda: UNKNOWN_MACHINE
         """How much memory there is, by which the quantisation of a target is chosen."""
         self._lock = threading.RLock()
-        self._facts = FactBook(paths.state_dir() / "hub-facts.json")
+        self._facts = FactBook()
         self._hub: Hub | None = None
         self.downloads: Downloads | None = None
         """None until the first download of this session."""
@@ -83,27 +81,11 @@ class HubDesk:
 
     def ask_facts(self, entry: CatalogueEntry, n_ctx: int) -> Facts:
         """Ask the Hub about a pair, and save the answer. Raises HubError, InvalidReferenceError."""
-        from eaglechat.gguf.header import GGUFError
         from eaglechat.hub.downloads import install
-        from eaglechat.hub.errors import GatedError
 
         plan = install.plan(self.hub, entry, machine=self.machine(), n_ctx=n_ctx)
-        try:
-            memory = install.memory_of(self.hub, plan, n_ctx)
-            drafters = install.drafters_of(self.hub, plan)
-            reads = install.reads(self.hub, plan)
-        except (GGUFError, GatedError):
-            # Of a gated repository, sizes and licence can be read, but no header.
-            memory, drafters, reads = None, None, None
-        facts = Facts(
-            bytes_total=plan.bytes_total,
-            gated=plan.gated,
-            licences=plan.licences,
-            memory=memory,
-            reads=reads,
-            drafters=drafters,
-        )
-        if memory is not None:
+        facts = install.facts_of(self.hub, plan, n_ctx)
+        if facts.memory is not None:
             self._facts.keep(entry, n_ctx, facts)
         return facts
 
@@ -118,7 +100,7 @@ class HubDesk:
         install.check_draft(self.hub, plan)
         return plan
 
-    def search(self, words: str) -> list[SearchHit]:
+    def search(self, words: str) -> list[RemoteRepo]:
         """Targets and drafts. Raises HubError, InvalidReferenceError."""
         from eaglechat.hub.downloads import targets
 
@@ -134,13 +116,13 @@ class HubDesk:
 
     def weigh(
         self, repo: RemoteRepo, models: Sequence[ModelFiles], n_ctx: int
-    ) -> list[RemoteQuantisation]:
+    ) -> list[Quantisation]:
         """What each of a repository's targets needs. Raises HubError, GGUFError."""
         from eaglechat.hub.downloads import quantisations
 
         return quantisations.weigh(self.hub, repo, models, n_ctx)
 
-    def best(self, weighed: Sequence[RemoteQuantisation]) -> RemoteQuantisation | None:
+    def best(self, weighed: Sequence[Quantisation]) -> Quantisation | None:
         """The one to take on this machine; None if its memory is not known."""
         from eaglechat.hub.downloads import quantisations
 

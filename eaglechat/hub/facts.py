@@ -6,15 +6,13 @@ Saved on disk, so that the menu shows it at once and without a network.
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
-from pathlib import Path
 
 import msgspec
 
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue import CatalogueEntry
-from eaglechat.paths import write_atomically
+from eaglechat.hub.local.state import StateFile
 from eaglechat.wire.protocol import DrafterKind
 
 _FRESH_S = 7 * 24 * 3600.0
@@ -27,7 +25,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     gated: tuple[str, ...]
     """Repositories whose licence must be accepted on their page first."""
     licences: tuple[tuple[str, str], ...]
-    memory: MemoryNeed | None
+    memory: MemoryNeed | None = None
     """None if a header could not be read."""
     reads: tuple[int, int] | None = None
     """Bytes of weights that a pass over one token, and one over four, reads; None if not known."""
@@ -43,35 +41,22 @@ class _Kept(msgspec.Struct, frozen=True):
 class FactBook:
     """The saved facts, by pair and context size. May be used from any thread."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._lock = threading.Lock()
-        self._kept: dict[str, _Kept] | None = None
+    def __init__(self) -> None:
+        self._file = StateFile("hub-facts.json", dict[str, _Kept])
+        self._known: dict[str, _Kept] | None = None
 
     def find(self, entry: CatalogueEntry, n_ctx: int, *, however_old: bool = False) -> Facts | None:
         """The saved facts; None if there are none, or if they are older than a week."""
-        with self._lock:
-            kept = self._load().get(_key(entry, n_ctx))
+        if self._known is None:
+            self._known = self._file.read({})
+        kept = self._known.get(_key(entry, n_ctx))
         is_fresh = kept is not None and time.time() - kept.asked_at < _FRESH_S
         return kept.facts if kept is not None and (is_fresh or however_old) else None
 
     def keep(self, entry: CatalogueEntry, n_ctx: int, facts: Facts) -> None:
-        with self._lock:
-            kept = self._load()
-            kept[_key(entry, n_ctx)] = _Kept(facts, time.time())
-            try:
-                write_atomically(self._file, msgspec.json.encode(kept))
-            except OSError:
-                # The Hub is asked again the next time.
-                return
-
-    def _load(self) -> dict[str, _Kept]:
-        if self._kept is None:
-            try:
-                self._kept = msgspec.json.decode(self._file.read_bytes(), type=dict[str, _Kept])
-            except (OSError, msgspec.DecodeError):
-                self._kept = {}
-        return self._kept
+        with self._file.changing({}) as known:
+            known[_key(entry, n_ctx)] = _Kept(facts, time.time())
+            self._known = known
 
 
 def _key(entry: CatalogueEntry, n_ctx: int) -> str:

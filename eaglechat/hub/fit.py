@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
 from eaglechat.gguf.memory import MemoryNeed
+from eaglechat.hub.references import ModelFiles
 from eaglechat.hub.units import format_bytes
 from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.protocol import Bandwidth
@@ -108,12 +109,18 @@ def machine_of(memory: Memory, lent: int = 0) -> Machine:
 
 @dataclass(frozen=True)
 class Quantisation:
-    """One of the files of a model: its name, and what a pair with it needs."""
+    """One of the quantisations of a model on the Hub, and what a pair with it needs."""
 
-    name: str
+    model: ModelFiles
     need: MemoryNeed
     reads: tuple[int, int] | None = None
     """Bytes of weights that a pass over one token and one over four read; None if not known."""
+    is_here: bool = False
+    """All or some of it was downloaded before."""
+
+    @property
+    def name(self) -> str:
+        return self.model.name
 
     @property
     def bits(self) -> int:
@@ -122,10 +129,7 @@ class Quantisation:
         return int(next(filter(None, found.groups()))) if found else 8
 
 
-_Q = TypeVar("_Q", bound=Quantisation)
-
-
-def best(choices: Sequence[_Q], machine: Machine) -> _Q | None:
+def best(choices: Sequence[Quantisation], machine: Machine) -> Quantisation | None:
     """The quantisation to take where the user names none: the largest that fits. None if the
     machine's memory is not known.
 
@@ -149,7 +153,7 @@ def best(choices: Sequence[_Q], machine: Machine) -> _Q | None:
     return min(allowed, key=_weights, default=None)
 
 
-def _without_legacy(group: Iterable[_Q]) -> list[_Q]:
+def _without_legacy(group: Iterable[Quantisation]) -> list[Quantisation]:
     modern = [one for one in group if not _LEGACY.search(one.name)]
     bits = max((one.bits for one in modern), default=0)
     return modern + [one for one in group if one not in modern and one.bits > bits]

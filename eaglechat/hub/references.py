@@ -14,7 +14,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Annotated
 from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+from msgspec import Meta
 
 from eaglechat.gguf.shards import plain_name, shard_of
 from eaglechat.paths import expanded
@@ -48,26 +52,58 @@ class InvalidReferenceError(ValueError):
     """A reference cannot be understood, or nothing matches it; the text is one sentence."""
 
 
-@dataclass(frozen=True)
-class LocalReference:
-    """A file on this machine."""
+RepoName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*\Z")]
+GGUFName = Annotated[str, Meta(pattern=r"\.gguf\Z")]
+Revision = Annotated[str, Meta(pattern=REVISION)]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Size = Annotated[int, Meta(ge=1)]
 
-    path: Path
 
+class ModelSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What names a model, in the catalogue or as a user does: a GGUF in `repo` on the Hub, by file
+    (of a split one, the first), by quantisation, or the default; a `checkpoint` that is converted
+    after its download; or the `path` of a GGUF on this machine. With none of them it is no model,
+    and false."""
 
-@dataclass(frozen=True)
-class HubReference:
-    """A model in a repository on the Hub, by file or by quantisation; with neither, the default."""
-
-    repo: str
+    repo: RepoName = ""
+    checkpoint: RepoName = ""
+    path: str = ""
+    file: GGUFName | None = None
     quantization: str | None = None
-    file: str | None = None
-    revision: str = "main"
+    revision: Revision = "main"
+    size: Size | None = None
+    """Bytes when the catalogue was written, for display; a download uses the Hub's size."""
+    sha256: Sha256 | None = None
+
+    def __post_init__(self) -> None:
+        n_places = sum(map(bool, (self.repo, self.checkpoint, self.path)))
+        of_file = (self.file, self.quantization, self.sha256)
+        if n_places > 1 or (n_places == 0 and any((*of_file, self.size))):
+            raise ValueError(
+                "needs either repo (a GGUF), checkpoint (to convert) or path (on this machine)"
+            )
+        if any(of_file) and not self.repo:
+            raise ValueError("only a repo has file, quantization or sha256 beside it")
+        if self.file and self.quantization:
+            raise ValueError("names a file and a quantisation: leave one of them out")
+
+    def __bool__(self) -> bool:
+        return bool(self.of_hub or self.path)
 
     def __str__(self) -> str:
-        if self.file:
-            return f"{self.repo}/{self.file}"
-        return f"{self.repo}:{self.quantization}" if self.quantization else self.repo
+        of_repo = f"/{self.file}" if self.file else f":{self.quantization}"
+        is_open = not (self.file or self.quantization)
+        return self.path or self.checkpoint or (self.repo if is_open else self.repo + of_repo)
+
+    @property
+    def of_hub(self) -> str:
+        """The repository on the Hub; empty for a file on this machine, and for no model."""
+        return self.repo or self.checkpoint
+
+    @property
+    def local(self) -> Path:
+        """Where `path` leads."""
+        return expanded(self.path)
 
 
 @dataclass(frozen=True)
@@ -105,8 +141,8 @@ def hub_hosts() -> dict[str, str]:
     return {**own, **dict.fromkeys(_HOSTS, "")}
 
 
-def parse(text: str) -> LocalReference | HubReference:
-    """Raises InvalidReferenceError with the accepted forms."""
+def parse(text: str) -> ModelSource:
+    """A model by its `repo` or its `path`. Raises InvalidReferenceError with the accepted forms."""
     text = text.strip()
     if not text:
         raise InvalidReferenceError(f"The reference is empty: {_FORMS}.")
@@ -130,7 +166,7 @@ def parse(text: str) -> LocalReference | HubReference:
             f"HF_ENDPOINT to {scheme}://{host}."
         )
     if _is_local(text):
-        return LocalReference(expanded(text))
+        return ModelSource(path=str(expanded(text)))
     return _parse_hub(text, text)
 
 
@@ -144,7 +180,7 @@ def _is_local(text: str) -> bool:
     return "/" not in text and text.lower().endswith(".gguf")
 
 
-def _parse_hub(path: str, text: str) -> HubReference:
+def _parse_hub(path: str, text: str) -> ModelSource:
     path, _, quantization = path.strip("/").partition(":")
     if quantization.lower() == "latest":
         quantization = ""
@@ -167,7 +203,9 @@ def _parse_hub(path: str, text: str) -> HubReference:
         raise InvalidReferenceError(
             f"{text!r} names a file and a quantisation: leave one of them out."
         )
-    return HubReference(repo, quantization.upper() or None, file, revision)
+    return ModelSource(
+        repo=repo, quantization=quantization.upper() or None, file=file, revision=revision
+    )
 
 
 def group_models(files: Iterable[str]) -> list[ModelFiles]:
@@ -200,7 +238,7 @@ def whole_models(files: Iterable[str]) -> list[ModelFiles]:
     return [model for model in models if not _SIDECAR.search(model.name)] or models
 
 
-def choose(reference: HubReference, files: Sequence[str], *, is_target: bool = False) -> ModelFiles:
+def choose(reference: ModelSource, files: Sequence[str], *, is_target: bool = False) -> ModelFiles:
     """The model that a reference means among the files of its repository. A target is no draft
     beside it, also where there is nothing else.
 

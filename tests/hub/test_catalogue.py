@@ -5,7 +5,8 @@ import pytest
 
 from eaglechat.engine.drafters.pairing import RUNS_HEADS
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
-from eaglechat.hub.catalogue import CatalogueEntry, ModelSource, load, remember
+from eaglechat.hub.catalogue import CatalogueEntry, load, remember
+from eaglechat.hub.references import ModelSource
 
 
 def user_file(tmp_path: Path, text: str) -> Path:

@@ -24,6 +24,7 @@ from eaglechat.hub.fit import (
     judge_weights,
     machine_of,
 )
+from eaglechat.hub.references import ModelFiles
 from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.protocol import Bandwidth
 from tests import ggufs
@@ -192,7 +193,11 @@ def test_weights_alone_say_that_much_is_left_or_that_they_are_too_large(
 
 
 def quantisation(name: str, gb: float) -> Quantisation:
-    return Quantisation(name, MemoryNeed(round(gb * 1e9), 0, 10**9, 0, 0), (10**9, 2 * 10**9))
+    return Quantisation(
+        ModelFiles((f"{name}.gguf",)),
+        MemoryNeed(round(gb * 1e9), 0, 10**9, 0, 0),
+        (10**9, 2 * 10**9),
+    )
 
 
 ALL = [

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine.drafters.pairing import kind_of
-from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
+from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import Where, find_drafts
 from eaglechat.hub.local.installed import status
 from eaglechat.hub.local.library import LocalModel, ModelKind, find, look_at, scan, why_unfit
-from eaglechat.hub.references import ModelFiles
+from eaglechat.hub.references import ModelFiles, ModelSource
 from eaglechat.words import ways
 from eaglechat.words.wording import DRAFTERS
 from tests import ggufs

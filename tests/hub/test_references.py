@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.references import (
-    HubReference,
     InvalidReferenceError,
-    LocalReference,
+    ModelSource,
     choose,
     group_models,
     is_revision,
@@ -27,29 +26,29 @@ QWEN = "Qwen/Qwen3-4B-GGUF"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (QWEN, HubReference(QWEN)),
-        (f"{QWEN}:Q4_K_M", HubReference(QWEN, "Q4_K_M")),
-        (f"{QWEN}:q8_0", HubReference(QWEN, "Q8_0")),
-        (f"hf.co/{QWEN}:Q8_0", HubReference(QWEN, "Q8_0")),
-        (f"huggingface.co/{QWEN}", HubReference(QWEN)),
-        (f"https://huggingface.co/{QWEN}", HubReference(QWEN)),
-        (f"https://huggingface.co/{QWEN}/tree/main", HubReference(QWEN)),
+        (QWEN, ModelSource(repo=QWEN)),
+        (f"{QWEN}:Q4_K_M", ModelSource(repo=QWEN, quantization="Q4_K_M")),
+        (f"{QWEN}:q8_0", ModelSource(repo=QWEN, quantization="Q8_0")),
+        (f"hf.co/{QWEN}:Q8_0", ModelSource(repo=QWEN, quantization="Q8_0")),
+        (f"huggingface.co/{QWEN}", ModelSource(repo=QWEN)),
+        (f"https://huggingface.co/{QWEN}", ModelSource(repo=QWEN)),
+        (f"https://huggingface.co/{QWEN}/tree/main", ModelSource(repo=QWEN)),
         (
             f"https://huggingface.co/{QWEN}/resolve/v1/sub/a%20b.gguf?download=true",
-            HubReference(QWEN, file="sub/a b.gguf", revision="v1"),
+            ModelSource(repo=QWEN, file="sub/a b.gguf", revision="v1"),
         ),
-        (f"https://hf.co/{QWEN}/blob/main/a.gguf", HubReference(QWEN, file="a.gguf")),
-        (f"hf.co/{QWEN}/blob/main/a.gguf?download=true#x", HubReference(QWEN, file="a.gguf")),
-        (f"HTTPS://huggingface.co/{QWEN}/?library=llama-cpp-python", HubReference(QWEN)),
+        (f"https://hf.co/{QWEN}/blob/main/a.gguf", ModelSource(repo=QWEN, file="a.gguf")),
+        (f"hf.co/{QWEN}/blob/main/a.gguf?download=true#x", ModelSource(repo=QWEN, file="a.gguf")),
+        (f"HTTPS://huggingface.co/{QWEN}/?library=llama-cpp-python", ModelSource(repo=QWEN)),
         (
             f"https://huggingface.co/{QWEN}?show_file_info=sub%2Fa.gguf",
-            HubReference(QWEN, file="sub/a.gguf"),
+            ModelSource(repo=QWEN, file="sub/a.gguf"),
         ),
-        (f"{QWEN}/sub/a.gguf", HubReference(QWEN, file="sub/a.gguf")),
-        ("./a.gguf", LocalReference(Path("a.gguf"))),
-        ("/models/a.gguf", LocalReference(Path("/models/a.gguf"))),
-        ("a.gguf", LocalReference(Path("a.gguf"))),
-        ("C:\\models\\a.gguf", LocalReference(Path("C:\\models\\a.gguf"))),
+        (f"{QWEN}/sub/a.gguf", ModelSource(repo=QWEN, file="sub/a.gguf")),
+        ("./a.gguf", ModelSource(path="a.gguf")),
+        ("/models/a.gguf", ModelSource(path="/models/a.gguf")),
+        ("a.gguf", ModelSource(path="a.gguf")),
+        ("C:\\models\\a.gguf", ModelSource(path="C:\\models\\a.gguf")),
     ],
 )
 def test_reads_what_people_write(text: str, expected: object) -> None:
@@ -62,19 +61,17 @@ def test_a_file_that_is_there_wins_over_a_repository_of_that_name(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "user" / "repo").mkdir(parents=True)
     (tmp_path / "user" / "repo" / "m.gguf").touch()
-    assert parse("user/repo/m.gguf") == LocalReference(Path("user/repo/m.gguf"))
-    assert parse("user/repo") == HubReference("user/repo")
+    assert parse("user/repo/m.gguf") == ModelSource(path="user/repo/m.gguf")
+    assert parse("user/repo") == ModelSource(repo="user/repo")
 
 
 def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/someone")
-    assert parse("~/m.gguf") == LocalReference(Path("/home/someone/m.gguf"))
+    assert parse("~/m.gguf") == ModelSource(path="/home/someone/m.gguf")
 
 
 def test_a_home_that_nobody_has_stays_as_it_stands() -> None:
-    assert parse("~nobody-of-this-name/m.gguf") == LocalReference(
-        Path("~nobody-of-this-name/m.gguf")
-    )
+    assert parse("~nobody-of-this-name/m.gguf") == ModelSource(path="~nobody-of-this-name/m.gguf")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +95,7 @@ def test_what_cannot_be_followed_is_one_sentence(text: str, reason: str) -> None
 
 
 def test_the_default_is_q4_k_m_then_q8_0_then_the_first() -> None:
-    repo = HubReference("u/r")
+    repo = ModelSource(repo="u/r")
     files = ["m-F16.gguf", "m-Q8_0.gguf", "m-Q4_K_M.gguf", "README.md"]
     assert choose(repo, files).first == "m-Q4_K_M.gguf"
     assert choose(repo, files[:2]).first == "m-Q8_0.gguf"
@@ -107,10 +104,10 @@ def test_the_default_is_q4_k_m_then_q8_0_then_the_first() -> None:
 
 def test_sidecars_are_not_the_model() -> None:
     files = ["eagle3-gpt-oss-20b-Q8_0.gguf", "mmproj-Q8_0.gguf", "gpt-oss-20b-MXFP4.gguf"]
-    assert choose(HubReference("u/r"), files).first == "gpt-oss-20b-MXFP4.gguf"
-    named = HubReference("u/r", file=files[0])
+    assert choose(ModelSource(repo="u/r"), files).first == "gpt-oss-20b-MXFP4.gguf"
+    named = ModelSource(repo="u/r", file=files[0])
     assert choose(named, files).first == files[0]
-    assert choose(HubReference("u/draft"), files[:1]).first == files[0]
+    assert choose(ModelSource(repo="u/draft"), files[:1]).first == files[0]
 
 
 def test_a_split_model_is_one_and_an_incomplete_one_is_none() -> None:
@@ -118,21 +115,23 @@ def test_a_split_model_is_one_and_an_incomplete_one_is_none() -> None:
     (model,) = group_models(shards)
     assert model.files == tuple(sorted(shards))
     assert model.name == "m-Q8_0"
-    assert choose(HubReference("u/r", "Q8_0"), shards).first.endswith("00001-of-00003.gguf")
+    assert choose(ModelSource(repo="u/r", quantization="Q8_0"), shards).first.endswith(
+        "00001-of-00003.gguf"
+    )
     for file in (shards[1], "q8/m-Q8_0.gguf"):
-        assert choose(HubReference("u/r", file=file), shards) == model
+        assert choose(ModelSource(repo="u/r", file=file), shards) == model
     with pytest.raises(InvalidReferenceError, match="no complete"):
-        choose(HubReference("u/r"), shards[:2])
+        choose(ModelSource(repo="u/r"), shards[:2])
 
 
 def test_an_ambiguous_quantisation_lists_the_choices() -> None:
     files = ["a-Q4_K_M.gguf", "b-Q4_K_M.gguf"]
     with pytest.raises(InvalidReferenceError, match=r"could be a-Q4_K_M.gguf, b-Q4_K_M.gguf"):
-        choose(HubReference("u/r", "Q4_K_M"), files)
+        choose(ModelSource(repo="u/r", quantization="Q4_K_M"), files)
     with pytest.raises(InvalidReferenceError, match=r"has no Q2_K; it has a-Q4_K_M.gguf"):
-        choose(HubReference("u/r", "Q2_K"), files)
+        choose(ModelSource(repo="u/r", quantization="Q2_K"), files)
     exact = ["m-Q4_K_M.gguf", "m-UD-Q4_K_M.gguf"]
-    assert choose(HubReference("u/r", "Q4_K_M"), exact).first == exact[0]
+    assert choose(ModelSource(repo="u/r", quantization="Q4_K_M"), exact).first == exact[0]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ def test_a_mirror_s_own_addresses_name_models(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
     found = parse(text)
-    assert isinstance(found, HubReference)
+    assert isinstance(found, ModelSource)
     assert found.repo == "user/repo"
 
 
@@ -234,7 +233,7 @@ def test_a_quantisation_is_a_word_of_a_name(
     reference: str, files: list[str], wanted: str | None
 ) -> None:
     parsed = parse(reference)
-    assert isinstance(parsed, HubReference)
+    assert isinstance(parsed, ModelSource)
     if wanted is None:
         with pytest.raises(InvalidReferenceError, match="has no "):
             choose(parsed, files)

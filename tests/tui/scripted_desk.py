@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eaglechat.gguf.memory import MemoryNeed
-from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem, ModelSource
+from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.download import FileState
@@ -18,6 +18,7 @@ from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.library import LocalModel
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import CataloguePair
+from eaglechat.hub.references import ModelSource
 
 MB = 1_000_000
 

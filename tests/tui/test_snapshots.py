@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from eaglechat.hub.downloads.client import SearchHit
+from eaglechat.hub.downloads.client import RemoteRepo
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.hub.search import SearchScreen
@@ -118,12 +118,12 @@ def test_screen(
 
 
 def test_search(picture: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    def hit(repo: str, downloads: int, *, gated: bool = False) -> SearchHit:
-        return SearchHit(repo, downloads, gated, "apache-2.0", ())
+    def hit(repo: str, downloads: int, *, gated: bool = False) -> RemoteRepo:
+        return RemoteRepo(repo, gated=gated, licence="apache-2.0", downloads=downloads)
 
     class Found:
         @staticmethod
-        def search(words: str = "", **how: object) -> list[SearchHit]:
+        def search(words: str = "", **how: object) -> list[RemoteRepo]:
             return [hit("org/small-GGUF", 1234), hit("lab/small-chat-GGUF", 56, gated=True)]
 
     monkeypatch.setattr(ScriptedDesk, "hub", Found)

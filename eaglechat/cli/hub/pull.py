@@ -36,10 +36,9 @@ from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import BUILTIN_NAME
 from eaglechat.hub.references import (
-    HubReference,
     InvalidReferenceError,
-    LocalReference,
     ModelFiles,
+    ModelSource,
     choose,
     group_models,
     parse,
@@ -87,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         if args.reference == BUILTIN_NAME:
             raise InvalidReferenceError(f"{BUILTIN_NAME} is built in: there is nothing to download")
         reference = parse(args.reference)
-        if isinstance(reference, LocalReference):
+        if reference.path:
             raise WrongUsageError(
                 f"{reference.path} is a path on this machine: there is nothing to download"
             )
@@ -111,7 +110,7 @@ def _with_draft(
 ) -> CatalogueEntry:
     """The pair of a target and the draft of --draft."""
     reference = parse(args.draft)
-    if not isinstance(reference, HubReference):
+    if reference.path:
         raise InvalidReferenceError(
             f"{args.draft} is a path on this machine: `eaglechat run --target TARGET --draft "
             f"{args.draft}` loads it"
@@ -136,7 +135,7 @@ def _of_checkpoint(
     for model in models:
         target = targets.of_model(model, known) if model.is_target else None
         if target is not None and set(its.made_for) & {*target.base_models, target.repo}:
-            return pair_up(target, targets.draft_of(listing, HubReference(listing.repo)), known)
+            return pair_up(target, targets.draft_of(listing, ModelSource(repo=listing.repo)), known)
     made_for = f" for {', '.join(its.made_for)}" if its.made_for else ""
     some = ", ".join(hit.repo for hit in its.hits[:3])
     raise InvalidReferenceError(
@@ -149,7 +148,7 @@ def _of_checkpoint(
 def _pull_model(
     args: argparse.Namespace,
     downloads: Downloads,
-    reference: HubReference,
+    reference: ModelSource,
     progress: Progress,
     entries: Sequence[CatalogueEntry],
 ) -> int:
@@ -178,7 +177,7 @@ def _pull_model(
     return OK
 
 
-def _choose(reference: HubReference, listing: RemoteRepo, hub: Hub) -> ModelFiles:
+def _choose(reference: ModelSource, listing: RemoteRepo, hub: Hub) -> ModelFiles:
     """What the reference names; of a model with several quantisations, if it names none, the one
     to take on this machine. Standard error gets what each needs here."""
     named = choose(reference, listing.paths)

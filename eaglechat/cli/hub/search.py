@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from eaglechat.cli.status import OK, CommandError, WrongUsageError
 from eaglechat.hub.downloads import targets
-from eaglechat.hub.downloads.client import Hub, SearchHit
+from eaglechat.hub.downloads.client import Hub, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import is_named_like_draft
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.references import InvalidReferenceError
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _print(hits: Sequence[SearchHit], title: str, command: str) -> None:
+def _print(hits: Sequence[RemoteRepo], title: str, command: str) -> None:
     if not hits:
         return
     does = {"drafts": "finds drafts for one", "pull": "downloads one"}[command]

@@ -80,14 +80,15 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class RemoteRepo:
-    """A model repository at one commit: its files, and what its card says."""
+    """A model repository at one commit: its files, and what its card says. A search does not tell
+    commit, files, base models and what is reported."""
 
     repo: str
-    commit: str
-    files: tuple[RemoteFile, ...] = field(repr=False)
-    gated: bool
-    licence: str | None
-    base_models: tuple[str, ...]
+    commit: str = ""
+    files: tuple[RemoteFile, ...] = field(default=(), repr=False)
+    gated: bool = False
+    licence: str | None = None
+    base_models: tuple[str, ...] = ()
     reported: str = ""
     """What its card's metadata reports of acceptance or speed; empty if nothing."""
     downloads: int = 0
@@ -105,17 +106,6 @@ class RemoteRepo:
     @property
     def paths(self) -> list[str]:
         return [file.path for file in self.files]
-
-
-@dataclass(frozen=True)
-class SearchHit:
-    """A repository that a search found."""
-
-    repo: str
-    downloads: int
-    gated: bool
-    licence: str | None
-    tags: tuple[str, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -188,34 +178,11 @@ class Hub:
         info = self._repeat(ask)
         if info.sha is None:
             raise explain(msgspec.DecodeError("no commit"), repo)
-        commit = info.sha
-        files = tuple(
-            RemoteFile(
-                repo,
-                file.rfilename,
-                commit,
-                file.size or 0,
-                file.lfs.sha256 if file.lfs else None,
-                revision,
-            )
-            for file in info.siblings or ()
-        )
-        return RemoteRepo(
-            repo=repo,
-            commit=commit,
-            files=files,
-            gated=bool(info.gated),
-            licence=_licence(info),
-            base_models=_base_models(info),
-            reported=_reported(info),
-            downloads=info.downloads or 0,
-            tags=tuple(info.tags or ()),
-            renamed=info.id if info.id != repo else None,
-        )
+        return _repo_of(info, repo, revision)
 
     def search(
         self, text: str = "", *, author: str = "", tags: tuple[str, ...] = (), limit: int = 30
-    ) -> list[SearchHit]:
+    ) -> list[RemoteRepo]:
         """Repositories of `author` with `text` in their name and with all `tags`, most downloaded
         first."""
         wanted = text or author or ", ".join(tags)
@@ -229,16 +196,7 @@ class Hub:
             with self._explained(f"the search for {wanted}", f"to search for {wanted}"):
                 return self._ask(url, question, list[_Info])
 
-        return [
-            SearchHit(
-                repo=info.id,
-                downloads=info.downloads or 0,
-                gated=bool(info.gated),
-                licence=_licence(info),
-                tags=tuple(info.tags or ()),
-            )
-            for info in self._repeat(ask)
-        ]
+        return [_repo_of(info, info.id) for info in self._repeat(ask)]
 
     def _ask(self, url: str, question: dict[str, Any], answer: type[Answer]) -> Answer:
         response = self._session().get(url, params=question, headers=self.request_headers(url))
@@ -412,6 +370,33 @@ def _check_address(endpoint: str) -> None:
     raise HubError(
         f"HF_ENDPOINT is {endpoint}, which is no address of a Hub: write https:// and its host, or "
         "unset it."
+    )
+
+
+def _repo_of(info: _Info, repo: str, revision: str = "main") -> RemoteRepo:
+    commit = info.sha or ""
+    files = (
+        RemoteFile(
+            repo,
+            file.rfilename,
+            commit,
+            file.size or 0,
+            file.lfs.sha256 if file.lfs else None,
+            revision,
+        )
+        for file in info.siblings or ()
+    )
+    return RemoteRepo(
+        repo=repo,
+        commit=commit,
+        files=tuple(files),
+        gated=bool(info.gated),
+        licence=_licence(info),
+        base_models=_base_models(info),
+        reported=_reported(info),
+        downloads=info.downloads or 0,
+        tags=tuple(info.tags or ()),
+        renamed=info.id if info.id != repo else None,
     )
 
 

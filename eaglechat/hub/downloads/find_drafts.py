@@ -18,12 +18,12 @@ from eaglechat.engine.drafters.pairing import (
 )
 from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
-from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
-from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
+from eaglechat.hub.catalogue import CatalogueEntry
+from eaglechat.hub.downloads.client import Hub, RemoteRepo
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.library import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair
-from eaglechat.hub.references import NOT_WEIGHTS, ModelFiles, group_models
+from eaglechat.hub.references import NOT_WEIGHTS, ModelFiles, ModelSource, group_models
 from eaglechat.wire.protocol import DrafterKind
 
 CHECKPOINT_WEIGHTS = (".safetensors", ".bin")
@@ -247,7 +247,7 @@ class _Search:
             yield f"Searching the Hub for “{words}”…"
             yield from self._ask_all(self._hub.search(words, limit=20), Where.NAME)
 
-    def _ask_all(self, hits: list[SearchHit], where: Where) -> Iterator[str]:
+    def _ask_all(self, hits: list[RemoteRepo], where: Where) -> Iterator[str]:
         for hit in hits:
             if is_named_like_draft(hit):
                 yield from self._ask(hit.repo, where)
@@ -353,7 +353,7 @@ def _rank(way: Way) -> tuple[int, bool, bool, int]:
     return fits, is_general, is_behind, list(Where).index(way.where)
 
 
-def is_named_like_draft(hit: SearchHit | RemoteRepo) -> bool:
+def is_named_like_draft(hit: RemoteRepo) -> bool:
     return any(DRAFT_NAME.search(text) for text in (hit.repo, *hit.tags))
 
 

@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from eaglechat.engine.drafters import pairing
-from eaglechat.gguf.header import GGUFHeader, read_header
-from eaglechat.gguf.memory import MemoryNeed, memory_need
+from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
+from eaglechat.gguf.memory import memory_need
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
-from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
+from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import checkpoint_files
 from eaglechat.hub.downloads.quantisations import (
@@ -22,7 +22,8 @@ from eaglechat.hub.downloads.quantisations import (
     reads_of,
     usual_context,
 )
-from eaglechat.hub.errors import HubError, disk_full
+from eaglechat.hub.errors import GatedError, HubError, disk_full
+from eaglechat.hub.facts import Facts
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine
 from eaglechat.hub.local.cache import RepoCache, free_bytes
 from eaglechat.hub.local.installed import (
@@ -34,8 +35,7 @@ from eaglechat.hub.local.installed import (
 )
 from eaglechat.hub.local.library import LocalModel, files_here, find_file
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.references import InvalidReferenceError, choose, group_models
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.hub.references import InvalidReferenceError, ModelSource, choose, group_models
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def plan(
             wanted = named.get(here.name) if here else None
             beside = sum(file.size for file in draft)
             wanted = wanted or choose_here(
-                hub, listing, source.reference, machine, n_ctx=n_ctx, draft_bytes=beside
+                hub, listing, source, machine, n_ctx=n_ctx, draft_bytes=beside
             )
             source = msgspec.structs.replace(source, file=wanted.first)
             entry = msgspec.structs.replace(entry, target=source)
@@ -174,7 +174,7 @@ def why_unfit(hub: Hub, plan: Plan) -> str | None:
 
 def _model(repo: RemoteRepo, source: ModelSource) -> tuple[RemoteFile, ...]:
     """The files of a model. The first has the hash that the catalogue pins, if it pins one."""
-    first, *others = (repo.file(name) for name in choose(source.reference, repo.paths).files)
+    first, *others = (repo.file(name) for name in choose(source, repo.paths).files)
     return (replace(first, sha256=source.sha256 or first.sha256), *others)
 
 
@@ -239,39 +239,28 @@ def finish(
     return Pair(entry.name, here.target, draft, "catalogue", note=entry.note), notes
 
 
-def memory_of(hub: Hub, plan: Plan, n_ctx: int) -> MemoryNeed:
-    """The memory a pair will need at a context of `n_ctx` tokens, from its headers on the Hub.
+def facts_of(hub: Hub, plan: Plan, n_ctx: int) -> Facts:
+    """What the Hub says of a pair at a context of `n_ctx` tokens; without its headers if they
+    cannot be read, as those of a gated repository. For `n_ctx` 0 and for a checkpoint, the memory
+    is as of `need_of`. Raises HubError."""
+    facts = Facts(bytes_total=plan.bytes_total, gated=plan.gated, licences=plan.licences)
+    try:
+        target = _target(hub, plan)
+        draft_bytes = sum(file.size for file in plan.draft)
+        need, kinds = need_of(target, n_ctx, draft_bytes), pairing.kinds(target, None)
+        if plan.converts:
+            from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415
 
-    For `n_ctx` 0 and for a checkpoint, as `need_of`. Raises HubError, GGUFError.
-    """
-    target = _target(hub, plan)
-    draft_bytes = sum(file.size for file in plan.draft)
-    need = need_of(target, n_ctx, draft_bytes)
-    if not plan.draft or plan.converts:
-        return need
-    draft = replace(hub.beginning(plan.draft[0]), size_bytes=draft_bytes)
-    return memory_need(target, draft, usual_context(target, n_ctx))
-
-
-def reads(hub: Hub, plan: Plan) -> tuple[int, int] | None:
-    """As `reads_of` the target. Raises HubError, GGUFError."""
-    return reads_of(_target(hub, plan))
-
-
-def drafters_of(hub: Hub, plan: Plan) -> tuple[DrafterKind, ...]:
-    """What a pair will draft with, by its headers on the Hub. Raises HubError, GGUFError."""
-    target = _target(hub, plan)
-    if plan.converts:
-        from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415
-
-        kind = plan.entry.drafter or judge_checkpoint(hub, plan.draft, target).kind
-        return (*((kind,) if kind else ()), *pairing.kinds(target, None))
-    if not plan.draft:
-        return pairing.kinds(target, None)
-    draft = hub.beginning(plan.draft[0])
-    return pairing.kinds(
-        target, draft if draft.architecture == DRAFT_ARCHITECTURE else hub.peek(plan.draft[0])
-    )
+            kind = plan.entry.drafter or judge_checkpoint(hub, plan.draft, target).kind
+            kinds = (*((kind,) if kind else ()), *kinds)
+        elif plan.draft:
+            draft = replace(hub.beginning(plan.draft[0]), size_bytes=draft_bytes)
+            need = memory_need(target, draft, usual_context(target, n_ctx))
+            is_told = draft.architecture == DRAFT_ARCHITECTURE
+            kinds = pairing.kinds(target, draft if is_told else hub.peek(plan.draft[0]))
+    except (GGUFError, GatedError):
+        return facts
+    return msgspec.structs.replace(facts, memory=need, reads=reads_of(target), drafters=kinds)
 
 
 def _target(hub: Hub, plan: Plan) -> GGUFHeader:

@@ -10,7 +10,7 @@ from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.library import LocalModel
 from eaglechat.hub.local.stores import Source
-from eaglechat.hub.references import HubReference, choose
+from eaglechat.hub.references import ModelSource, choose
 
 
 def newer(hub: Hub, models: Sequence[LocalModel]) -> set[str]:
@@ -38,7 +38,7 @@ def files(hub: Hub, model: LocalModel) -> list[RemoteFile]:
     """The files of a model as the Hub has them now. Raises HubError, InvalidReferenceError."""
     assert model.repo is not None
     repo = hub.repo(model.repo)
-    reference = HubReference(model.repo, file=model.name.removeprefix(f"{model.repo}/"))
+    reference = ModelSource(repo=model.repo, file=model.name.removeprefix(f"{model.repo}/"))
     return [repo.file(path) for path in choose(reference, repo.paths).files]
 
 

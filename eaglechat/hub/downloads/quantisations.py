@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.memory import MemoryNeed, memory_need, weights_read
@@ -14,19 +14,10 @@ from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.errors import GatedError
 from eaglechat.hub.fit import Machine, Quantisation
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.references import HubReference, ModelFiles, choose, whole_models
+from eaglechat.hub.references import ModelFiles, ModelSource, choose, whole_models
 
 USUAL_CONTEXT = 1 << 13
 """Tokens of context for which memory is estimated before a download."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RemoteQuantisation(Quantisation):
-    """One on the Hub."""
-
-    model: ModelFiles
-    is_here: bool
-    """All or some of it was downloaded before."""
 
 
 def weigh(
@@ -35,7 +26,7 @@ def weigh(
     models: Sequence[ModelFiles],
     n_ctx: int = 0,
     draft_bytes: int = 0,
-) -> list[RemoteQuantisation]:
+) -> list[Quantisation]:
     """What each of these models of a repository needs, the largest first. They differ in their
     weights only, so one header is read. Raises HubError, GGUFError."""
     if not models:
@@ -53,15 +44,11 @@ def weigh(
         is_here = any(
             name in begun or cache.pointer(repo.commit, name).exists() for name in model.files
         )
-        weighed.append(
-            RemoteQuantisation(
-                name=model.name, need=need, reads=reads_of(its), model=model, is_here=is_here
-            )
-        )
+        weighed.append(Quantisation(model, need, reads_of(its), is_here))
     return sorted(weighed, key=lambda one: one.need.target_weights, reverse=True)
 
 
-def the_best(weighed: Sequence[RemoteQuantisation], machine: Machine) -> RemoteQuantisation | None:
+def the_best(weighed: Sequence[Quantisation], machine: Machine) -> Quantisation | None:
     """The one that is taken: the largest that is here, or was begun, else the best by `fit.best`.
     None if that is not known."""
     here = next((one for one in weighed if one.is_here), None)
@@ -71,7 +58,7 @@ def the_best(weighed: Sequence[RemoteQuantisation], machine: Machine) -> RemoteQ
 def choose_here(
     hub: Hub,
     repo: RemoteRepo,
-    reference: HubReference,
+    reference: ModelSource,
     machine: Machine,
     *,
     n_ctx: int = 0,

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.hub.catalogue import ModelSource
-from eaglechat.hub.downloads.client import Hub, RemoteRepo, SearchHit
+from eaglechat.hub.downloads.client import Hub, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import (
     DRAFT_NAME,
     Target,
@@ -24,16 +23,15 @@ from eaglechat.hub.local import library
 from eaglechat.hub.local.library import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.references import (
-    HubReference,
     InvalidReferenceError,
-    LocalReference,
     ModelFiles,
+    ModelSource,
     choose,
     group_models,
     parse,
 )
 
-ChooseFiles = Callable[[HubReference, RemoteRepo, Hub], ModelFiles]
+ChooseFiles = Callable[[ModelSource, RemoteRepo, Hub], ModelFiles]
 Catalogue = Sequence[CataloguePair]
 
 _MOST_BASES = 8
@@ -57,8 +55,8 @@ def named(
     if here:
         return of_model(here[0], catalogue)
     reference = parse(text)
-    if isinstance(reference, LocalReference):
-        return of_file(reference.path, catalogue, models)
+    if reference.path:
+        return of_file(reference.local, catalogue, models)
     cached = library.locate(models or library.files_here(cache=hub.cache_dir), reference)
     if cached is not None:
         return of_model(library.read(cached), catalogue)
@@ -112,7 +110,7 @@ def of_entry(
         listing = hub.repo(entry.target.repo, entry.target.revision)
     except OfflineError:
         return Target(entry.title or entry.name, entry.target, None, bases, entry.target.repo)
-    model = choose(entry.target.reference, listing.paths)
+    model = choose(entry.target, listing.paths)
     header = hub.peek_model([listing.file(name) for name in model.files])
     bases = tuple(dict.fromkeys((*bases, *listing.base_models, *_named_bases(header))))
     return Target(model.name, entry.target, header, bases, listing.repo)
@@ -133,7 +131,7 @@ def _named_bases(header: GGUFHeader) -> tuple[str, ...]:
     return tuple(url.split("huggingface.co/", 1)[1] for url in urls if "huggingface.co/" in url)
 
 
-def search(hub: Hub, words: str) -> list[SearchHit]:
+def search(hub: Hub, words: str) -> list[RemoteRepo]:
     """Targets and drafts: GGUF repositories with these words in their names, those of an author,
     and checkpoints that are named like drafts. A reference or an address finds its repository.
 
@@ -143,9 +141,9 @@ def search(hub: Hub, words: str) -> list[SearchHit]:
     unknown = None
     try:
         reference = parse(words)
-        if isinstance(reference, HubReference):
+        if reference.repo:
             repo = hub.repo(reference.repo, reference.revision)
-            return [SearchHit(repo.repo, repo.downloads, repo.gated, repo.licence, repo.tags)]
+            return [repo]
     except OfflineError:
         raise
     except (HubError, InvalidReferenceError) as error:
@@ -164,7 +162,7 @@ def search(hub: Hub, words: str) -> list[SearchHit]:
     return list({hit.repo: hit for hit in found}.values())
 
 
-def draft_of(listing: RemoteRepo, reference: HubReference) -> Way:
+def draft_of(listing: RemoteRepo, reference: ModelSource) -> Way:
     """The draft that a reference means in its repository: a GGUF, or the checkpoint if there is
     none. Raises InvalidReferenceError."""
     is_checkpoint = not group_models(listing.paths) and bool(checkpoint_files(listing))
@@ -185,7 +183,7 @@ class ItsTargets:
     """For what a draft was made: `made_for` are models, `hits` repositories with GGUFs of them."""
 
     made_for: tuple[str, ...]
-    hits: tuple[SearchHit, ...]
+    hits: tuple[RemoteRepo, ...]
 
 
 def of_draft(hub: Hub, draft: RemoteRepo, catalogue: Catalogue) -> ItsTargets:
@@ -195,7 +193,7 @@ def of_draft(hub: Hub, draft: RemoteRepo, catalogue: Catalogue) -> ItsTargets:
     hits = {}
     for entry in (offer.entry for offer in catalogue):
         if draft.repo in (entry.draft.repo, entry.draft.checkpoint) and entry.target.repo:
-            hits[entry.target.repo] = SearchHit(entry.target.repo, 0, False, entry.licence, ())
+            hits[entry.target.repo] = RemoteRepo(entry.target.repo, licence=entry.licence)
             made_for |= {entry.base_model: None} if entry.base_model else {}
     for base in made_for:
         for hit in hub.search(tags=("gguf", f"base_model:{base}")):

@@ -13,7 +13,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -28,9 +28,10 @@ from eaglechat.gguf.header import GGUFError, read_header
 from eaglechat.gguf.memory import f16_bytes
 from eaglechat.hub.local.cache import free_bytes
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.state import StateFile
 from eaglechat.hub.units import format_bytes
 from eaglechat.machine import cpu_info
-from eaglechat.paths import reencoded_dir, write_atomically
+from eaglechat.paths import reencoded_dir
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling
@@ -136,7 +137,7 @@ def _measure(
     for name in _TYPES:
         if name != measured.form:
             copies.path(name).unlink(missing_ok=True)
-    copies.note(measured)
+    copies.record.write(measured)
     return measured
 
 
@@ -151,7 +152,7 @@ class _Copies:
                 digest.update(block)
         self.digest = digest.hexdigest()[:16]
         self._target = pair.target
-        self._record = reencoded_dir() / "forms.json"
+        self.record = StateFile("forms.json", _Measured, reencoded_dir())
 
     def path(self, name: str) -> Path:
         """The file of a form; empty is the packaged one."""
@@ -161,15 +162,8 @@ class _Copies:
 
     def measured(self, key: str) -> _Measured | None:
         """What was measured under the same conditions."""
-        with suppress(OSError, msgspec.DecodeError):
-            found = msgspec.json.decode(self._record.read_bytes(), type=_Measured)
-            if found.key == key and found.form in ("", *_TYPES):
-                return found
-        return None
-
-    def note(self, measured: _Measured) -> None:
-        """Raises OSError."""
-        write_atomically(self._record, msgspec.json.format(msgspec.json.encode(measured)))
+        found = self.record.read(None)
+        return found if found and found.key == key and found.form in ("", *_TYPES) else None
 
     def write(self, name: str, on_progress: Callable[[float], None]) -> None:
         """Write a copy completely or not at all. Raises OSError, GGUFError, QuantiseError."""

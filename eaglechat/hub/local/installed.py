@@ -9,12 +9,13 @@ from pathlib import Path
 
 from eaglechat import paths
 from eaglechat.gguf.shards import shard_of
-from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
+from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local.library import LocalModel, ModelKind, by_commit, files_here, locate
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.local.state import StateFile
 from eaglechat.hub.local.stores import Source
+from eaglechat.hub.references import ModelSource
 
 DEFAULT_DRAFT_TYPE = "q8_0"
 """Half the size of f16; drafts with fewer bits have a lower acceptance (llama.cpp issue 15039)."""
@@ -40,7 +41,7 @@ def _status(entry: CatalogueEntry, here: Sequence[LocalModel], known: _Hashes) -
         hashes = known.get(_hash_key(source.repo, source.revision), {})
         if source.sha256 is not None and source.file is not None:
             hashes = {source.file: source.sha256}
-        return locate(here, source.reference, hashes, is_target=is_target) if source.repo else None
+        return locate(here, source, hashes, is_target=is_target) if source.repo else None
 
     found, own = of_hub(entry.target, is_target=True), entry.target.path and entry.target.local
     target = found.path if found else own if own and own.is_file() else None

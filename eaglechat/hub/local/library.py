@@ -38,9 +38,8 @@ from eaglechat.hub.local.stores import (
     repo_in_llama_cpp,
 )
 from eaglechat.hub.references import (
-    HubReference,
     InvalidReferenceError,
-    LocalReference,
+    ModelSource,
     choose,
     group_models,
     parse,
@@ -428,7 +427,7 @@ _Files = Mapping[str, tuple[LocalModel, Path]]
 
 def locate(
     here: Iterable[LocalModel],
-    reference: HubReference,
+    reference: ModelSource,
     hashes: Mapping[str, str] = NO_HASHES,
     *,
     is_target: bool = False,
@@ -452,7 +451,7 @@ def find_file(
 ) -> Path | None:
     """A file of a repository that another program has, of this size. A shard of a split
     model is found only beside the others."""
-    reference = HubReference(repo, file=path)
+    reference = ModelSource(repo=repo, file=path)
     hashes = {path: sha256} if sha256 is not None and shard_of(path) is None else NO_HASHES
     for files in _elsewhere(_whole(here), repo, hashes):
         with suppress(InvalidReferenceError, OSError):
@@ -565,7 +564,7 @@ def _by_reference(models: Sequence[LocalModel], text: str, tagged: str) -> list[
         reference = parse(text)
     except InvalidReferenceError:
         return []
-    if isinstance(reference, LocalReference):
+    if reference.path:
         return []
     repo, of_hub = reference.repo.lower(), f"hf.co/{tagged.removeprefix('hf.co/')}"
     in_repo = [one for one in models if (one.repo or "").lower() == repo]

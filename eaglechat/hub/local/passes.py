@@ -3,12 +3,11 @@ that each load timed: passes.json in the state directory."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from eaglechat.paths import changing, write_atomically
+from eaglechat.hub.local.state import StateFile
 from eaglechat.wire.protocol import AUTO, PairInfo
 
 _CLEARLY = 1.1
@@ -31,20 +30,17 @@ class Passes(msgspec.Struct, frozen=True):
 
 def measured(state_dir: Path) -> dict[str, Passes]:
     """By the path of the target."""
-    with suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode(_file(state_dir).read_bytes(), type=dict[str, Passes])
-    return {}
+    return _file(state_dir).read({})
 
 
 def note(state_dir: Path, info: PairInfo) -> None:
-    """Keep what a load timed, if it did. What cannot be written is timed again."""
+    """Keep what a load timed, if it did."""
     most, target = info.most(AUTO), info.target
     if most is None:
         return
     found = Passes(target.name, target.n_layers, target.n_embd, target.quantization, most)
-    with suppress(OSError), changing(_file(state_dir)):
-        known = {**measured(state_dir), target.path: found}
-        write_atomically(_file(state_dir), msgspec.json.format(msgspec.json.encode(known)))
+    with _file(state_dir).changing({}) as known:
+        known[target.path] = found
 
 
 def better(path: str, known: dict[str, Passes]) -> Passes | None:
@@ -64,5 +60,5 @@ def better(path: str, known: dict[str, Passes]) -> Passes | None:
     return max(others, key=lambda other: other.most, default=None)
 
 
-def _file(state_dir: Path) -> Path:
-    return state_dir / "passes.json"
+def _file(state_dir: Path) -> StateFile[dict[str, Passes]]:
+    return StateFile("passes.json", dict[str, Passes], state_dir)

@@ -9,8 +9,8 @@ is measured again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from math import sqrt
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from eaglechat.hub.local.pair import Pair
-from eaglechat.paths import changing, write_atomically
+from eaglechat.hub.local.state import StateFile
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire.gain import GainVerdict, verdict_of
 from eaglechat.wire.protocol import AUTO, Auto
@@ -155,17 +155,18 @@ class _Of(msgspec.Struct, frozen=True):
 
 
 class Speeds:
-    """Reads and writes speeds.json. A file that cannot be read counts as empty, and one that cannot
-    be written is left: what it holds is measured again."""
+    """Reads and writes speeds.json."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._file = state_dir / "speeds.json"
+        self._file = StateFile("speeds.json", list[_Of], state_dir)
         self._of: dict[Setup, _Of] | None = None
 
     def gain(self, setup: Setup, n_draft_max: int | Auto) -> Gain | None:
         """With this draft length: as measured, or the mean of enough replies if only that has a
         verdict."""
-        known = self._about(setup)
+        if self._of is None:
+            self._of = {one.setup: one for one in self._file.read([])}
+        known = self._of.get(setup, _Of(setup))
         replies = _by_length(known.replies).get(n_draft_max)
         both = _by_length(known.measured).get(n_draft_max), replies.gain if replies else None
         found = [gain for gain in both if gain is not None]
@@ -174,45 +175,33 @@ class Speeds:
 
     def note(self, setup: Setup, *gains: Gain) -> None:
         """Keep what was measured. One question does not replace the prompts of a bench."""
-        with self._changing(setup) as known:
+
+        def noted(known: _Of) -> _Of:
             measured = _by_length(known.measured)
             for gain in gains:
                 before = measured.get(gain.n_draft_max)
                 if before is None or gain.by == "bench" or before.by != "bench":
                     measured[gain.n_draft_max] = gain
-            self._write(msgspec.structs.replace(known, measured=(*measured.values(),)))
+            return msgspec.structs.replace(known, measured=(*measured.values(),))
+
+        self._change(setup, noted)
 
     def note_reply(
         self, setup: Setup, n_draft_max: int | Auto, plain_ms: float, taken_ms: float
     ) -> None:
         """Add a reply, by the time that it took and would have taken in plain decoding."""
-        with self._changing(setup) as known:
+
+        def added(known: _Of) -> _Of:
             replies = _by_length(known.replies)
             before = replies.get(n_draft_max, _Replies(n_draft_max))
             replies[n_draft_max] = before.with_one(plain_ms, taken_ms)
-            self._write(msgspec.structs.replace(known, replies=(*replies.values(),)))
+            return msgspec.structs.replace(known, replies=(*replies.values(),))
 
-    @contextmanager
-    def _changing(self, setup: Setup) -> Iterator[_Of]:
-        """What is known of a setup, also to another eaglechat, until the change is written."""
-        with changing(self._file):
-            self._of = None
-            yield self._about(setup)
+        self._change(setup, added)
 
-    def _about(self, setup: Setup) -> _Of:
-        return self._all().get(setup, _Of(setup))
-
-    def _all(self) -> dict[Setup, _Of]:
-        if self._of is None:
-            known: list[_Of] = []
-            with suppress(OSError, msgspec.DecodeError):
-                known = msgspec.json.decode(self._file.read_bytes(), type=list[_Of])
-            self._of = {one.setup: one for one in known}
-        return self._of
-
-    def _write(self, known: _Of) -> None:
-        self._of = {**self._all(), known.setup: known}
-        with suppress(OSError):
-            write_atomically(
-                self._file, msgspec.json.format(msgspec.json.encode([*self._of.values()]))
-            )
+    def _change(self, setup: Setup, change: Callable[[_Of], _Of]) -> None:
+        with self._file.changing([]) as known:
+            of = {one.setup: one for one in known}
+            of[setup] = change(of.get(setup, _Of(setup)))
+            known[:] = of.values()
+            self._of = of

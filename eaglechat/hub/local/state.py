@@ -12,6 +12,7 @@ import msgspec
 from eaglechat import paths
 
 T = TypeVar("T")
+Other = TypeVar("Other")
 
 
 class StateFile(Generic[T]):
@@ -25,7 +26,7 @@ class StateFile(Generic[T]):
     def path(self) -> Path:
         return (self._folder or paths.state_dir()) / self._name
 
-    def read(self, otherwise: T) -> T:
+    def read(self, otherwise: Other) -> T | Other:
         with suppress(OSError, msgspec.DecodeError):
             return msgspec.json.decode(self.path.read_bytes(), type=self._type)
         return otherwise

@@ -16,7 +16,7 @@ from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import Found, Way, Where, find_drafts
 from eaglechat.hub.errors import GatedError, HubError, OfflineError
 from eaglechat.hub.local.installed import status
-from eaglechat.hub.references import HubReference, choose
+from eaglechat.hub.references import ModelSource, choose
 from tests import ggufs
 from tests.convert import checkpoints
 from tests.hub.fakehub import FakeHub, git_hash, sha256
@@ -38,7 +38,7 @@ def checkpoint(variant: checkpoints.Variant, **others: bytes) -> dict[str, bytes
 
 def found(hub: Hub, repo: str = "org/Base-GGUF") -> Found:
     listing = hub.repo(repo)
-    target = targets.of_repo(hub, listing, choose(HubReference(repo), listing.paths))
+    target = targets.of_repo(hub, listing, choose(ModelSource(repo=repo), listing.paths))
     *_, last = find_drafts(hub, target)
     assert last.asking == ""
     return last
@@ -199,7 +199,7 @@ def test_the_catalogue_is_asked_too(hub: Hub, fake: FakeHub) -> None:
     assert file
     fake.add(entry.target.repo, {file: ggufs.target()}, base_models=("Qwen/Qwen3-1.7B",))
     listing = hub.repo(entry.target.repo)
-    target = targets.of_repo(hub, listing, choose(entry.target.reference, listing.paths))
+    target = targets.of_repo(hub, listing, choose(entry.target, listing.paths))
     *_, last = find_drafts(hub, target, [status(one, hub.cache_dir) for one in entries])
     (missing,) = [way for way in last.ways if way.needs_download]
     assert missing.repo == entry.draft.checkpoint
@@ -273,7 +273,7 @@ def test_what_was_reported_of_a_targets_heads_is_not_said_of_n_grams(
     entry = next(one for one in entries if one.name == "qwen3.5-9b-mtp")
     fake.add("me/plain", {"m.gguf": ggufs.target()}, base_models=("Qwen/Qwen3.5-9B",))
     listing = hub.repo("me/plain")
-    target = targets.of_repo(hub, listing, choose(HubReference("me/plain"), listing.paths))
+    target = targets.of_repo(hub, listing, choose(ModelSource(repo="me/plain"), listing.paths))
     *_, last = find_drafts(hub, target, [status(entry, hub.cache_dir)])
     assert entry.acceptance
     assert not any(way.reported for way in last.ways)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from eaglechat.gguf.memory import kv_bytes
-from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
+from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads import install, targets
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.download import RetryPolicy
@@ -16,7 +16,7 @@ from eaglechat.hub.downloads.find_drafts import find_drafts, pair_up
 from eaglechat.hub.downloads.queue import Downloads
 from eaglechat.hub.errors import GatedError, HubError
 from eaglechat.hub.local.installed import begun_pairs, status
-from eaglechat.hub.references import HubReference, choose
+from eaglechat.hub.references import ModelSource, choose
 from tests import ggufs
 from tests.hub.fakehub import FakeHub, sha256
 from tests.waiting import PATIENCE_S
@@ -108,20 +108,20 @@ def test_the_disk_is_checked_for_the_whole_pair(hub: Hub, monkeypatch: pytest.Mo
 def test_memory_is_known_before_anything_is_downloaded(hub: Hub, fake: FakeHub) -> None:
     fake.repos["lab/draft"].gated = False
     plan = install.plan(hub, ENTRY)
-    need = install.memory_of(hub, plan, 2048)
+    need = install.facts_of(hub, plan, 2048).memory
     assert need.target_weights == 2 * len(TARGET) + 3
     assert need.draft_weights == len(DRAFT)
     target = hub.peek(plan.target[0])
     assert need.target_kv == kv_bytes(target, 2048)
     asked = len(fake.seen)
-    install.memory_of(hub, plan, 4096)
+    install.facts_of(hub, plan, 4096)
     assert len(fake.seen) == asked
 
 
 def test_a_draft_that_was_found_installs_like_one_of_the_catalogue(hub: Hub, fake: FakeHub) -> None:
     fake.add("org/Base-GGUF", {"Base-Q4_K_M.gguf": TARGET, "eagle3-Base.gguf": DRAFT})
     listing = hub.repo("org/Base-GGUF")
-    model = choose(HubReference(listing.repo), listing.paths)
+    model = choose(ModelSource(repo=listing.repo), listing.paths)
     target = targets.of_repo(hub, listing, model)
     *_, found = find_drafts(hub, target)
     entry = pair_up(target, found.ways[0], ())

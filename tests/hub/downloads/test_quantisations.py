@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
+from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import download
@@ -15,7 +15,7 @@ from eaglechat.hub.downloads.quantisations import the_best, weigh
 from eaglechat.hub.fit import Machine
 from eaglechat.hub.local import bandwidth
 from eaglechat.hub.local.installed import status
-from eaglechat.hub.references import whole_models
+from eaglechat.hub.references import ModelSource, whole_models
 from eaglechat.wire.protocol import Bandwidth
 from tests import ggufs
 from tests.hub.commands import Commands

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eaglechat.hub.catalogue import CatalogueEntry, ModelSource
+from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import RetryPolicy
@@ -19,6 +19,7 @@ from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot, SpeedMeter
 from eaglechat.hub.local import library, removal
 from eaglechat.hub.local.installed import begun_pairs, status
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.references import ModelSource
 from tests import ggufs
 from tests.hub.fakehub import FakeHub, Seen
 from tests.waiting import PATIENCE_S, until

@@ -19,13 +19,12 @@ from textual.widgets import Input, OptionList
 from eaglechat import paths
 from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
-from eaglechat.hub.fit import Machine
+from eaglechat.hub.fit import Machine, Quantisation
 from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.references import (
     InvalidReferenceError,
-    LocalReference,
     ModelFiles,
     parse,
     whole_models,
@@ -39,9 +38,8 @@ from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words import ways, wording
 
 if TYPE_CHECKING:
-    from eaglechat.hub.downloads.client import RemoteRepo, SearchHit
+    from eaglechat.hub.downloads.client import RemoteRepo
     from eaglechat.hub.downloads.find_drafts import Found, Target, Way
-    from eaglechat.hub.downloads.quantisations import RemoteQuantisation
     from eaglechat.wire.protocol import Bandwidth
 
 DEBOUNCE_S = 0.4
@@ -54,7 +52,7 @@ _ASK = "Type the name of a model to chat with, or of a draft."
 class Repos:
     """What a search found; or, of a `draft` that was chosen, repositories with targets for it."""
 
-    hits: Sequence[SearchHit]
+    hits: Sequence[RemoteRepo]
     draft: str = ""
     made_for: Sequence[str] = ()
 
@@ -77,8 +75,8 @@ class Models:
     """The quantisations of a target, the largest first, and the one to take."""
 
     repo: RemoteRepo
-    weighed: Sequence[RemoteQuantisation]
-    best: RemoteQuantisation | None
+    weighed: Sequence[Quantisation]
+    best: Quantisation | None
     machine: Machine
     measured: Bandwidth | None
 
@@ -92,7 +90,7 @@ class Models:
         cells = max((len(one.name) for one in self.weighed), default=0)
         return [self._row(one, cells) for one in self.weighed]
 
-    def _row(self, one: RemoteQuantisation, cells: int) -> Content:
+    def _row(self, one: Quantisation, cells: int) -> Content:
         judged = fit.judge(one.need, self.machine)
         speed = fit.estimate(one.reads, one.need, self.machine, self.measured)
         size = f"{format_bytes(one.need.target_weights):>8}"
@@ -303,7 +301,7 @@ class SearchScreen(ListDialog[Pair]):
         except InvalidReferenceError as error:
             self.say(str(error), bad=True)
             return
-        if isinstance(reference, LocalReference):
+        if reference.path:
             self.say("That is a file here: its path in the menu opens it.", bad=True)
             return
         repo = reference.repo
@@ -346,7 +344,7 @@ def _is_found(step: Step) -> bool:
     return isinstance(step, Repos) and not step.draft
 
 
-def _repo_row(hit: SearchHit) -> Content:
+def _repo_row(hit: RemoteRepo) -> Content:
     facts = [f"{hit.downloads:,} downloads", hit.licence or "", "gated" if hit.gated else ""]
     return Content.assemble((hit.repo, "bold"), (f"  {' · '.join(filter(None, facts))}", MUTED))
 
