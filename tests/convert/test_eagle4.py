@@ -14,7 +14,7 @@ from eaglechat.engine.drafters.pairing import kind_of
 from eaglechat.engine.llama import backend
 from eaglechat.gguf.header import read_header
 from eaglechat.hub.convert import convert
-from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint
+from eaglechat.hub.downloads.judge import judge
 from tests import tiny
 from tests.convert.checkpoints import Variant, draft
 from tests.engine.kind_pairs import Files, Kind, counts, plain
@@ -117,5 +117,5 @@ def test_the_hub_is_asked_for_its_config_alone(class_: str, target: Path) -> Non
     config = checkpoint(architectures=[class_]).config
     (folder / "config.json").write_text(json.dumps(config))
     shelf = Shelf(folder)
-    judged = judge_checkpoint(shelf, shelf.listing(), read_header(target))
+    judged = judge(shelf, shelf.listing(), read_header(target))
     assert (judged.problem, judged.kind) == (None, "eagle4")

@@ -12,7 +12,7 @@ import pytest
 
 from eaglechat.gguf.header import read_header
 from eaglechat.hub.convert import ConversionError, convert
-from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint
+from eaglechat.hub.downloads.judge import judge
 from tests.convert.checkpoints import (
     DRAFT_VOCAB,
     HIDDEN,
@@ -197,7 +197,7 @@ def test_refused(case: str, tmp_path: Path) -> None:
     assert list(out.parent.iterdir()) == []
     # On the Hub, before its download, it is judged by its config.json.
     shelf = Shelf(checkpoint)
-    judged = judge_checkpoint(shelf, shelf.listing(), read_header(target))
+    judged = judge(shelf, shelf.listing(), read_header(target))
     if case in REFUSED_BY_CONFIG:
         assert re.search(reason, judged.problem or "")
     else:

@@ -10,9 +10,9 @@ from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub, RemoteFile
-from eaglechat.hub.downloads.download import FileState
+from eaglechat.hub.downloads.download import FileSnapshot, FileState
 from eaglechat.hub.downloads.install import Plan
-from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
+from eaglechat.hub.downloads.queue import InstallSnapshot, Stage
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.library import LocalModel

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from eaglechat.cli.progress import Progress
-from eaglechat.hub.downloads.download import FileState
-from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot, Stage
+from eaglechat.hub.downloads.download import FileSnapshot, FileState
+from eaglechat.hub.downloads.queue import InstallSnapshot, Stage
 from eaglechat.hub.units import format_bytes, format_seconds
 
 

@@ -63,12 +63,17 @@ class FileState(str, Enum):
 
 
 @dataclass(frozen=True)
-class FileProgress:
-    """Progress of a running download in bytes; `note` is a sentence for the user, or empty."""
+class FileSnapshot:
+    """Progress of one file. `note` is a sentence for the user, or empty; `speed` in bytes per
+    second and `eta` in seconds are set while it downloads, `path` when it is here."""
 
-    state: FileState
-    bytes_done: int
+    remote: RemoteFile
+    state: FileState = FileState.QUEUED
+    bytes_done: int = 0
     note: str = ""
+    speed: float | None = None
+    eta: float | None = None
+    path: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ def download(
     hub: Hub,
     file: RemoteFile,
     *,
-    on_progress: Callable[[FileProgress], None] = lambda progress: None,
+    on_progress: Callable[[FileSnapshot], None] = lambda progress: None,
     stop: StopSignal | None = None,
     policy: RetryPolicy | None = None,
 ) -> Path:
@@ -146,7 +151,7 @@ def download(
 class _Download:
     hub: Hub
     file: RemoteFile
-    on_progress: Callable[[FileProgress], None]
+    on_progress: Callable[[FileSnapshot], None]
     stop: StopSignal
     policy: RetryPolicy
     done: int = 0
@@ -212,7 +217,7 @@ class _Download:
         """Append what is missing to the partial file."""
         etag, size, folder = metadata.etag, metadata.size, self.cache.folder
         self.cache.write_record(etag, self.file.path, self.file.revision, size)
-        with self.cache.open_partial(etag) as part:
+        with FileIO(self.cache.partial(etag), "ab") as part:
             if part.tell() > size:
                 part.truncate(size)
             start = self.done = min(part.tell(), size)
@@ -311,7 +316,7 @@ class _Download:
                 self._report(FileState.WAITING, "another program is downloading this file")
 
     def _report(self, state: FileState, note: str = "") -> None:
-        self.on_progress(FileProgress(state, self.done, note))
+        self.on_progress(FileSnapshot(self.file, state, self.done, note))
 
 
 def _over_http(hub: Hub, metadata: FileMetadata, file: RemoteFile, start: int) -> Iterator[bytes]:

@@ -10,7 +10,6 @@ from enum import Enum
 from pathlib import Path
 
 from eaglechat.engine.drafters.pairing import (
-    kind_of,
     kinds,
     offered_kind,
     why_no_heads,
@@ -20,6 +19,7 @@ from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads.client import Hub, RemoteRepo
+from eaglechat.hub.downloads.judge import judge
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.library import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair
@@ -393,29 +393,19 @@ def checkpoint_files(listing: RemoteRepo) -> tuple[str, ...]:
 
 def _judge(hub: Hub, target: GGUFHeader, listing: RemoteRepo, way: Way) -> Way:
     """The way with `fits`, `problem`, `note` and `kind` set. Raises OfflineError."""
-    note = ""
-    kind: DrafterKind | None = None
     try:
-        if way.is_checkpoint:
-            # Imported here, because it imports numpy and gguf.
-            from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415
-
-            files = [listing.file(name) for name in way.files]
-            problem, layers, kind = judge_checkpoint(hub, files, target)
-            if layers:
-                note = (
-                    f"does not say which layers it reads: {', '.join(map(str, layers))} are usual"
-                )
-        else:
-            header = hub.peek(listing.file(way.files[0]))
-            problem, kind = why_unfit(target, header), kind_of(header)
-            if kind is None:
-                problem = f"{header.path.name} is a whole language model, not a draft for it"
+        judged = judge(hub, [listing.file(name) for name in way.files], target)
     except OfflineError:
         raise
     except (HubError, GGUFError) as error:
         return replace(way, problem=str(error))
-    return replace(way, fits=problem is None, problem=problem, note=note, kind=kind)
+    problem, note = judged.problem, ""
+    if not way.is_checkpoint and judged.kind is None:
+        problem = f"{way.files[0]} is a whole language model, not a draft for it"
+    if judged.guessed_layers:
+        layers = ", ".join(map(str, judged.guessed_layers))
+        note = f"does not say which layers it reads: {layers} are usual"
+    return replace(way, fits=problem is None, problem=problem, note=note, kind=judged.kind)
 
 
 def pair_up(target: Target, way: Way, catalogue: Sequence[CataloguePair]) -> CatalogueEntry:

@@ -15,6 +15,7 @@ from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import checkpoint_files
+from eaglechat.hub.downloads.judge import judge
 from eaglechat.hub.downloads.quantisations import (
     choose_here,
     need_of,
@@ -165,11 +166,7 @@ def why_unfit(hub: Hub, plan: Plan) -> str | None:
     if not plan.draft:
         return None
     target = hub.peek(plan.target[0]) if plan.target else _target(hub, plan)
-    if not plan.converts:
-        return pairing.why_unfit(target, hub.peek(plan.draft[0]))
-    from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415 - numpy, gguf
-
-    return judge_checkpoint(hub, plan.draft, target).problem
+    return judge(hub, plan.draft, target).problem
 
 
 def _model(repo: RemoteRepo, source: ModelSource) -> tuple[RemoteFile, ...]:
@@ -249,9 +246,7 @@ def facts_of(hub: Hub, plan: Plan, n_ctx: int) -> Facts:
         draft_bytes = sum(file.size for file in plan.draft)
         need, kinds = need_of(target, n_ctx, draft_bytes), pairing.kinds(target, None)
         if plan.converts:
-            from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint  # noqa: PLC0415
-
-            kind = plan.entry.drafter or judge_checkpoint(hub, plan.draft, target).kind
+            kind = plan.entry.drafter or judge(hub, plan.draft, target).kind
             kinds = (*((kind,) if kind else ()), *kinds)
         elif plan.draft:
             draft = replace(hub.beginning(plan.draft[0]), size_bytes=draft_bytes)

@@ -12,12 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from pathlib import Path
 
 from eaglechat.hub.downloads import install as installing
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.download import (
-    FileProgress,
+    FileSnapshot,
     FileState,
     RetryPolicy,
     StoppedError,
@@ -40,19 +39,6 @@ class Stage(str, Enum):
     CONVERTING = "converting"
     INSTALLED = "installed"
     FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class FileSnapshot:
-    """One file. `speed` in bytes per second and `eta` in seconds are set while it downloads."""
-
-    remote: RemoteFile
-    state: FileState = FileState.QUEUED
-    bytes_done: int = 0
-    speed: float | None = None
-    eta: float | None = None
-    note: str = ""
-    path: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -251,16 +237,13 @@ class Downloads:
     def _fetch(self, install: _Install, index: int, stop: StopSignal) -> None:
         file, meter = install.files[index], SpeedMeter()
 
-        def on_progress(progress: FileProgress) -> None:
+        def on_progress(progress: FileSnapshot) -> None:
             with self._changed:
                 stop.check()
-                done, state = progress.bytes_done, progress.state
-                is_moving = state is FileState.DOWNLOADING
+                done, is_moving = progress.bytes_done, progress.state is FileState.DOWNLOADING
                 speed = meter.speed(self._clock(), done) if is_moving else None
                 eta = _eta(file.remote.size, done, speed)
-                install.files[index] = replace(
-                    file, state=state, bytes_done=done, speed=speed, eta=eta, note=progress.note
-                )
+                install.files[index] = replace(progress, speed=speed, eta=eta)
 
         path = download(
             self.hub, file.remote, on_progress=on_progress, stop=stop, policy=self._policy

@@ -15,7 +15,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -79,13 +78,6 @@ class RepoCache:
     def partial(self, etag: str) -> Path:
         """The partial file of a blob."""
         return self.folder / "blobs" / (etag + PARTIAL)
-
-    def open_partial(self, etag: str) -> FileIO:
-        """The partial file of a blob, to append to. Raises OSError."""
-        partial = self.partial(etag)
-        file = FileIO(partial, "ab" if bytes_received(partial) else "wb")
-        _blocks_of(partial).unlink(missing_ok=True)
-        return file
 
     def received(self, etag: str) -> int:
         """How many bytes of a blob its partial file has. Raises OSError."""
@@ -216,24 +208,16 @@ def _is_held(lock: Path) -> bool:
 
 def bytes_received(partial: Path) -> int:
     """How many bytes of its blob a partial file has; 0 if it is not there. Raises OSError."""
-    if not partial.exists() or _blocks_of(partial).exists():
-        return 0
-    return partial.stat().st_size
+    return partial.stat().st_size if partial.exists() else 0
 
 
-def _files_of(partial: Path) -> tuple[Path, Path, Path]:
+def _files_of(partial: Path) -> tuple[Path, Path]:
     """The files of a download that has not ended."""
-    return partial, _record_of(partial), _blocks_of(partial)
+    return partial, _record_of(partial)
 
 
 def _record_of(partial: Path) -> Path:
     return partial.with_name(partial.name + ".json")
-
-
-def _blocks_of(partial: Path) -> Path:
-    """Beside a partial file with gaps, from a version of eaglechat that filled blocks of it at the
-    same time. Nothing of such a file is used."""
-    return partial.with_name(partial.name + ".map")
 
 
 def cache_dir() -> Path:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from eaglechat.hub.downloads.download import FileProgress, StoppedError, StopSignal
+from eaglechat.hub.downloads.download import FileSnapshot, StoppedError, StopSignal
 from tests.waiting import PATIENCE_S
 
 
@@ -15,7 +15,7 @@ def stop_at(bytes_done: int, pull: Callable[..., Path]) -> None:
     stop, arrived = StopSignal(), threading.Event()
     outcome: list[BaseException] = []
 
-    def watch(progress: FileProgress) -> None:
+    def watch(progress: FileSnapshot) -> None:
         if progress.bytes_done >= bytes_done:
             arrived.set()
 

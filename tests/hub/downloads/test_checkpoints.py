@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.hub.convert import ConversionError, convert
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.remote_checkpoint import judge_checkpoint
+from eaglechat.hub.downloads.judge import judge
 from eaglechat.hub.errors import HubError
 from tests.convert import checkpoints
 from tests.hub.fakehub import FakeHub, Shelf
@@ -57,7 +57,7 @@ def test_what_is_refused_before_its_download_does_not_convert(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shelf = Shelf(variant.save(folder / "draft"))
-        problem = judge_checkpoint(shelf, shelf.listing(), target).problem
+        problem = judge(shelf, shelf.listing(), target).problem
         with pytest.raises(ConversionError) if problem else suppress(ConversionError):
             convert(folder / "draft", target.path, folder / "d.gguf", "f32")
 
@@ -67,7 +67,7 @@ def test_every_dialect_that_converts_is_judged_as_fitting(
     target: GGUFHeader, name: str, tmp_path: Path
 ) -> None:
     shelf = Shelf(checkpoints.variants()[name].save(tmp_path / "draft"))
-    assert judge_checkpoint(shelf, shelf.listing(), target).problem is None
+    assert judge(shelf, shelf.listing(), target).problem is None
 
 
 def test_a_connection_that_breaks_is_no_damaged_checkpoint(
@@ -78,4 +78,4 @@ def test_a_connection_that_breaks_is_no_damaged_checkpoint(
     listing = hub.repo("lab/draft")
     fake.fail(status=500, server="hub", times=99)
     with pytest.raises(HubError, match="HTTP 500"):
-        judge_checkpoint(hub, listing.files, target)
+        judge(hub, listing.files, target)

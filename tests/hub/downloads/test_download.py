@@ -14,7 +14,7 @@ from huggingface_hub import hf_hub_download, scan_cache_dir
 
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import (
-    FileProgress,
+    FileSnapshot,
     FileState,
     RetryPolicy,
     StoppedError,
@@ -128,7 +128,7 @@ def test_progress_is_never_given_up_on(hub: Hub, fake: FakeHub) -> None:
 @pytest.mark.parametrize("server", ["hub", "storage"])
 def test_server_errors_are_waited_out(hub: Hub, fake: FakeHub, server: str) -> None:
     fake.fail(status=503, server=server, method="HEAD" if server == "hub" else "GET", times=3)
-    notes: list[FileProgress] = []
+    notes: list[FileSnapshot] = []
     assert pull(hub, on_progress=notes.append).read_bytes() == DATA
     waits = [p.note for p in notes if p.state is FileState.RETRYING]
     assert len(waits) == 3
@@ -162,7 +162,7 @@ def test_a_stall_is_noticed_and_the_download_goes_on(impatient: Hub, fake: FakeH
 
 def test_wrong_bytes_of_the_right_length_are_fetched_again(hub: Hub, fake: FakeHub) -> None:
     fake.fail(flip_byte=200_000)
-    notes: list[FileProgress] = []
+    notes: list[FileSnapshot] = []
     assert pull(hub, on_progress=notes.append).read_bytes() == DATA
     assert any("arrived damaged" in note.note for note in notes)
     assert ranges(fake) == [None, None]
@@ -242,17 +242,6 @@ def test_a_server_without_ranges_that_never_gets_further_is_given_up(
     assert part_of(hub).read_bytes() == DATA[:30_000]
 
 
-def test_what_was_filled_in_blocks_is_fetched_from_its_start(hub: Hub, fake: FakeHub) -> None:
-    part = part_of(hub)
-    part.parent.mkdir(parents=True)
-    part.write_bytes(bytes(len(DATA)))
-    part.with_name(f"{part.name}.map").write_bytes(bytes(40))
-    assert RepoCache(hub.cache_dir, REPO).received(sha256(DATA)) == 0
-    assert pull(hub).read_bytes() == DATA
-    assert ranges(fake) == [None]
-    assert not list(hub.cache_dir.rglob("*.part*"))
-
-
 def test_a_body_longer_than_promised_is_not_taken(hub: Hub, fake: FakeHub) -> None:
     fake.fail(extra=bytes(50_000_000))
     assert pull(hub).read_bytes() == DATA
@@ -293,7 +282,7 @@ def test_what_came_of_another_revision_stays(hub: Hub, fake: FakeHub) -> None:
 def test_a_version_that_comes_during_a_download_is_not_mixed_in(hub: Hub, fake: FakeHub) -> None:
     fake.fail(close_after=100_000)
 
-    def change(progress: FileProgress) -> None:
+    def change(progress: FileSnapshot) -> None:
         if progress.state is FileState.RETRYING:
             fake.add(REPO, {FILE: DATA[::-1]}, older=(fake.repos[REPO],))
 

@@ -12,7 +12,7 @@ from huggingface_hub import constants, hf_hub_download
 
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import (
-    FileProgress,
+    FileSnapshot,
     FileState,
     RetryPolicy,
     download,
@@ -60,7 +60,7 @@ class Held:
 
 
 def test_a_file_too_large_for_http_comes_from_xet_storage(hub: Hub, fake: FakeHub) -> None:
-    progress: list[FileProgress] = []
+    progress: list[FileSnapshot] = []
     path = pull(hub, on_progress=progress.append)
     assert path.read_bytes() == DATA
     assert {seen.path.split("/")[1] for seen in fake.requests("storage")} == {"xorbs"}
@@ -109,7 +109,7 @@ def test_stops_at_once_while_nothing_comes_and_resumes_there(hub: Hub, fake: Fak
     held.gate.set()
     assert here(hub) == 3 * XORB
     fake.seen.clear()
-    progress: list[FileProgress] = []
+    progress: list[FileSnapshot] = []
     assert pull(hub, on_progress=progress.append).read_bytes() == DATA
     asked = [seen.range for seen in fake.requests("hub") if seen.path.startswith("/v2")]
     assert asked == [f"bytes={3 * XORB}-{len(DATA) - 1}"]

@@ -23,7 +23,8 @@ from eaglechat.words.bars import bar
 if TYPE_CHECKING:
     # At run time these would bring the converter's code, for which the screen would wait.
     from eaglechat.hub.catalogue import CatalogueEntry
-    from eaglechat.hub.downloads.queue import FileSnapshot, InstallSnapshot
+    from eaglechat.hub.downloads.download import FileSnapshot
+    from eaglechat.hub.downloads.queue import InstallSnapshot
 
 DRAWS_PER_SECOND = 8
 _STYLES = {
