@@ -28,7 +28,8 @@ from tree import tree  # noqa: E402
 
 from eaglechat import paths  # noqa: E402
 from eaglechat.engine.templates.dialect import tagged  # noqa: E402
-from eaglechat.hub.local.pairs import PairLibrary, builtin_pair  # noqa: E402
+from eaglechat.hub.local.pair_library import PairLibrary  # noqa: E402
+from eaglechat.hub.local.pairs import builtin_pair  # noqa: E402
 from eaglechat.links.process import ProcessLink  # noqa: E402
 from eaglechat.settings import Settings  # noqa: E402
 from eaglechat.tui.app import EagleApp  # noqa: E402

@@ -16,7 +16,7 @@ from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local import installed
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import PairLibrary
+from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.speeds import Gain, Setup, Speeds, setup_of
 from eaglechat.hub.references import ModelSource
 from eaglechat.settings.config_file import save_setting
@@ -98,7 +98,7 @@ def test_no_entry_is_lost(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
-    monkeypatch.setattr("eaglechat.hub.local.pairs.MOST_RECENT", len(EVERY))
+    monkeypatch.setattr("eaglechat.hub.local.pair_library.MOST_RECENT", len(EVERY))
     programs, start = [program() for _ in range(PROGRAMS)], Barrier(PROGRAMS)
 
     def change(number: int) -> None:

@@ -27,7 +27,8 @@ from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context, memory_need
 from eaglechat.hub.local import library, passes
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import PairLibrary, inspect
+from eaglechat.hub.local.pair_library import PairLibrary
+from eaglechat.hub.local.pairs import inspect
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.crashes import (
     BUILT_FOR_ANOTHER_PROCESSOR,

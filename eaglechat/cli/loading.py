@@ -66,11 +66,12 @@ def choose_pair(args: argparse.Namespace, settings: Settings | None = None) -> P
 
     With `engine.command` the engine may run on another machine, so the files are not checked here.
     """
-    from eaglechat.hub.local import pairs  # imported late: --help does not need it
+    from eaglechat.hub.local import pairs  # imported late: --help does not need them
+    from eaglechat.hub.local.pair_library import PairLibrary
 
     if settings is not None and (served := options.served_pair(args, settings)):
         return served
-    library = pairs.PairLibrary(paths.state_dir())
+    library = PairLibrary(paths.state_dir())
     pair = options.chosen_pair(args, library) or pairs.builtin_pair()
     if settings is None or not settings.engine.command:
         status = pairs.inspect(pair)

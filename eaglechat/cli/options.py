@@ -20,7 +20,7 @@ from eaglechat.wire.protocol import Auto
 if TYPE_CHECKING:
     from eaglechat.hub.local.library import LocalModel
     from eaglechat.hub.local.pair import Pair
-    from eaglechat.hub.local.pairs import PairLibrary
+    from eaglechat.hub.local.pair_library import PairLibrary
 
 
 def add_pair_options(parser: argparse.ArgumentParser, *, draft: bool = True) -> None:
@@ -100,7 +100,7 @@ def served_pair(args: argparse.Namespace, settings: Settings) -> Pair | None:
 def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
     """The pair that the flags name, or None if they name none. Raises CommandError."""
     from eaglechat.hub import catalogue
-    from eaglechat.hub.local.pairs import NotInstalledError
+    from eaglechat.hub.local.pair_library import NotInstalledError
 
     if args.target is not None:
         return _pair_of(args.target, args.draft)

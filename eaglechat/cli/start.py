@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         )
     # --help needs none of these.
     from eaglechat.cli.loading import engine_link
-    from eaglechat.hub.local.pairs import PairLibrary
+    from eaglechat.hub.local.pair_library import PairLibrary
     from eaglechat.tui.app import EagleApp
 
     settings, problems = options.load_settings(args)

@@ -26,7 +26,7 @@ from textual.timer import Timer
 import eaglechat.tui.textual_fixes  # noqa: F401
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair, pair_of_server
-from eaglechat.hub.local.pairs import PairLibrary
+from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.links.base import Link
 from eaglechat.settings import Problem, Settings
 from eaglechat.settings.servers import ServerSettings, key_variable

@@ -11,7 +11,7 @@ import pytest
 from eaglechat.cli import options
 from eaglechat.cli.status import CommandError
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import PairLibrary
+from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.settings import Settings, describe
 from tests import ggufs
 from tests.hub import ollama_store

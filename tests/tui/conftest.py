@@ -10,7 +10,7 @@ import pytest
 
 from eaglechat import paths
 from eaglechat.hub.local import pairs
-from eaglechat.hub.local.pairs import PairLibrary
+from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.settings import Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.commands import registry

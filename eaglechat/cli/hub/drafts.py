@@ -17,7 +17,7 @@ from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import Found, Target, Way, find_drafts
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import installed, library
-from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary
+from eaglechat.hub.local.pair_library import NotInstalledError, PairLibrary
 from eaglechat.hub.references import InvalidReferenceError
 from eaglechat.words import drafting, ways
 

@@ -11,10 +11,11 @@ from eaglechat import paths, settings
 from eaglechat.chat.store import ChatStore
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
 from eaglechat.hub import catalogue
-from eaglechat.hub.local import library, pairs, removal
+from eaglechat.hub.local import library, removal
 from eaglechat.hub.local.installed import statuses
 from eaglechat.hub.local.library import LocalModel, copy_of
 from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.pairs import BUILTIN_NAME, BUILTIN_TARGET_PACKAGE, CataloguePair
 from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         names = ", ".join(str(one.path) if is_one_name else one.name for one in found)
         raise WrongUsageError(f"{args.name} could be {names}; name one of them")
     users = [one.pair for one in known if one.pair is not None]
-    users += pairs.PairLibrary(paths.state_dir()).pairs()
+    users += PairLibrary(paths.state_dir()).pairs()
     name = pair.name if pair is not None else None
     return _delete(found, [user for user in users if user.name != name], args.yes)
 

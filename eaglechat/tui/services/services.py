@@ -14,7 +14,7 @@ from eaglechat.chat.controls import first_controls
 from eaglechat.chat.writing.question import QuestionParts, parts_of
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import PairLibrary
+from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.speeds import Gain, setup_of
 from eaglechat.tui.services.away import Away
 from eaglechat.tui.services.engine import EngineService

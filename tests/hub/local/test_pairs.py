@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from eaglechat.hub.local import pairs
-from eaglechat.hub.local.pairs import PairLibrary, builtin_pair, inspect, pair_of_files
+from eaglechat.hub.local.pair_library import PairLibrary
+from eaglechat.hub.local.pairs import builtin_pair, inspect, pair_of_files
 from tests.ggufs import write_draft, write_target
 
 

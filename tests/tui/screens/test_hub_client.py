@@ -13,7 +13,8 @@ from textual.widgets import Input, OptionList
 from eaglechat.hub import catalogue, facts
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub, Timeouts
-from eaglechat.hub.local.pairs import NotInstalledError, PairLibrary, pair_of_files
+from eaglechat.hub.local.pair_library import NotInstalledError, PairLibrary
+from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
@@ -135,7 +136,7 @@ async def test_a_pair_found_by_search_is_judged_and_stays_in_the_catalogue(
         await user.type("tuned", "enter", to=PlanScreen)
         await user.sees("Memory:")
         await user.press("enter", to=ChatScreen)
-        names = [entry.name for entry, _ in desk.catalogue()[0]]
+        names = [pair.name for pair in desk.catalogue()[0]]
         assert names == ["small", "small-q8_0-lab"]
 
 

@@ -12,7 +12,8 @@ from textual.widgets import OptionList
 
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.library import LocalModel, look_at
-from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
+from eaglechat.hub.local.pair_library import PairLibrary
+from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.speeds import Gain, setup_of
 from eaglechat.settings.model import EngineSettings
 from eaglechat.tui.screens.chat.screen import ChatScreen

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
+from eaglechat.hub.local.pair_library import PairLibrary
+from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from tests.tui.driving import Driver

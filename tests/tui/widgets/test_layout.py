@@ -10,7 +10,8 @@ import pytest
 from textual.widgets import OptionList
 
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local.pairs import PairLibrary, pair_of_files
+from eaglechat.hub.local.pair_library import PairLibrary
+from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.screens.base import TooSmall
 from eaglechat.tui.screens.chat.panel import PANEL_FROM

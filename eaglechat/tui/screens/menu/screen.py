@@ -374,7 +374,9 @@ class MenuScreen(EagleScreen[None]):
         served = servers.pairs_of(self._services.settings.current.server, self._news)
         typed = self.query_one(Filter).value
         if self._places is None:
-            listed = offers(self._services.pairs, self._catalogue or [], served, self._here or [])
+            listed = offers(
+                self._services.pairs.pairs(), self._catalogue or [], served, self._here or []
+            )
             self._offers = {offer.key: offer for offer in listed}
             models = map(self._known, self._offers.values())
             lines = sections.lines(typed, self._chats or (), models)
