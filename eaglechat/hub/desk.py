@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.client import Hub, RemoteRepo
     from eaglechat.hub.downloads.find_drafts import Found, Target, Way
     from eaglechat.hub.downloads.install import Plan
-    from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
+    from eaglechat.hub.downloads.queue import Downloads, Install
     from eaglechat.hub.downloads.targets import ItsTargets
     from eaglechat.hub.local.library import LocalModel
     from eaglechat.hub.local.pairs import CataloguePair, InspectedPair
@@ -199,7 +199,7 @@ class HubDesk:
 
         self._queue().fetch(model.name, newer.files(self.hub, model))
 
-    def snapshots(self) -> list[InstallSnapshot]:
+    def snapshots(self) -> list[Install]:
         return self.downloads.snapshots() if self.downloads else []
 
     def models(self, folders: Sequence[str | Path]) -> list[LocalModel]:

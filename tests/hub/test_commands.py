@@ -21,7 +21,7 @@ from eaglechat.cli.hub.progress import show_bytes, show_install
 from eaglechat.cli.progress import Progress
 from eaglechat.hub.downloads.client import RemoteFile
 from eaglechat.hub.downloads.download import FileState
-from eaglechat.hub.downloads.queue import Downloads, FileSnapshot, InstallSnapshot, Stage
+from eaglechat.hub.downloads.queue import Downloads, FileSnapshot, Install
 from eaglechat.hub.local.pair import Pair
 from tests import ggufs
 from tests.cli.redrawn import Terminal
@@ -352,9 +352,8 @@ def a_file(done: int, path: str = "sub/model.gguf") -> FileSnapshot:
     )
 
 
-def together(*files: FileSnapshot) -> InstallSnapshot:
-    done = sum(file.bytes_done for file in files)
-    return InstallSnapshot("m", Stage.DOWNLOADING, files, done, 2000 * len(files), 1000.0, 2.0)
+def together(*files: FileSnapshot) -> Install:
+    return Install("m", files)
 
 
 def test_a_terminal_gets_bars_redrawn_in_place(terminal: Terminal) -> None:

@@ -12,7 +12,7 @@ from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.download import FileSnapshot, FileState
 from eaglechat.hub.downloads.install import Plan
-from eaglechat.hub.downloads.queue import InstallSnapshot, Stage
+from eaglechat.hub.downloads.queue import Install, Stage
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.library import LocalModel
@@ -54,7 +54,7 @@ class ScriptedDesk(HubDesk):
         self.pairs: list[CataloguePair] = []
         self.answers: dict[str, Facts | HubError] = {}
         self.plans: dict[str, Plan | HubError] = {}
-        self.moving: list[InstallSnapshot] = []
+        self.moving: list[Install] = []
         self.left: list[str] = []
         self.started: list[str] = []
         self.on_disk: list[LocalModel] = []
@@ -113,7 +113,7 @@ class ScriptedDesk(HubDesk):
     def start(self, plan: Plan) -> None:
         self.started.append(plan.entry.name)
 
-    def snapshots(self) -> list[InstallSnapshot]:
+    def snapshots(self) -> list[Install]:
         return self.moving
 
     def models(self, folders: Sequence[str | Path]) -> list[LocalModel]:
@@ -153,7 +153,7 @@ class Halting:
         ]
 
 
-def on_its_way(pair: CatalogueEntry) -> InstallSnapshot:
+def on_its_way(pair: CatalogueEntry) -> Install:
     """A download in mid-air, of fixed numbers."""
 
     def file(name: str, megabytes: float, of: float, state: FileState) -> FileSnapshot:
@@ -174,12 +174,4 @@ def on_its_way(pair: CatalogueEntry) -> InstallSnapshot:
         file("config.json", 0.306, 0.306, FileState.DONE),
         file("model.safetensors", 301.5, 437, FileState.DOWNLOADING),
     )
-    return InstallSnapshot(
-        name=pair.name,
-        stage=Stage.DOWNLOADING,
-        files=files,
-        bytes_done=1425 * MB,
-        bytes_total=2934 * MB,
-        speed=25.0 * MB,
-        eta=60.0,
-    )
+    return Install(pair.name, files)

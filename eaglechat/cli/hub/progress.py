@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from eaglechat.cli.progress import Progress
 from eaglechat.hub.downloads.download import FileSnapshot, FileState
-from eaglechat.hub.downloads.queue import InstallSnapshot, Stage
+from eaglechat.hub.downloads.queue import Install, Stage
 from eaglechat.hub.units import format_bytes, format_seconds
 
 
-def show_install(progress: Progress, install: InstallSnapshot) -> None:
+def show_install(progress: Progress, install: Install) -> None:
     if install.stage is Stage.CONVERTING:
         show_bytes(progress, install.step, install.bytes_done, install.bytes_total)
         return

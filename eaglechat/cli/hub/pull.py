@@ -28,7 +28,7 @@ from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads import install, quantisations, targets
 from eaglechat.hub.downloads.client import Hub, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import checkpoint_files, pair_up, what_helps
-from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot
+from eaglechat.hub.downloads.queue import Downloads, Install
 from eaglechat.hub.errors import GatedError, HubError, OfflineError
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine
 from eaglechat.hub.local import installed, library
@@ -246,7 +246,7 @@ def _print_pair(pair: Pair) -> None:
     print(*filter(None, (pair.target, pair.draft)), sep="\n")
 
 
-def _follow(downloads: Downloads, progress: Progress) -> InstallSnapshot:
+def _follow(downloads: Downloads, progress: Progress) -> Install:
     """Show the progress of the one install until it ends, and what failed."""
     while not downloads.wait(timeout=_REDRAW_S):
         show_install(progress, *downloads.snapshots())

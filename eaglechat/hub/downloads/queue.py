@@ -10,8 +10,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from eaglechat.hub.downloads import install as installing
 from eaglechat.hub.downloads.client import Hub, RemoteFile
@@ -42,24 +43,62 @@ class Stage(str, Enum):
 
 
 @dataclass(frozen=True)
-class InstallSnapshot:
-    """One install. The bytes are of its files or, while converting, of the conversion's `step`.
-
-    `pair` is set once a pair is installed, and `notes` are what its conversion did not take
-    literally.
-    """
+class Install:
+    """How far an install is: of a pair, or of a model, which has no `plan`."""
 
     name: str
-    stage: Stage
     files: tuple[FileSnapshot, ...]
-    bytes_done: int
-    bytes_total: int
-    speed: float | None = None
-    eta: float | None = None
+    plan: Plan | None = None
+    stage: Stage = Stage.DOWNLOADING
     step: str = ""
+    """Of the conversion."""
+    converted: tuple[int, int] = (0, 0)
+    """Bytes of the step that are done, and all."""
     error: str | None = None
     pair: Pair | None = None
+    """Set once a pair is installed."""
     notes: tuple[str, ...] = ()
+    """What the conversion did not take literally."""
+
+    @property
+    def bytes_done(self) -> int:
+        """Of the files or, while converting, of the conversion's step."""
+        if self.stage is Stage.CONVERTING:
+            return self.converted[0]
+        return sum(file.bytes_done for file in self.files)
+
+    @property
+    def bytes_total(self) -> int:
+        if self.stage is Stage.CONVERTING:
+            return self.converted[1]
+        return sum(file.remote.size for file in self.files)
+
+    @property
+    def speed(self) -> float | None:
+        """Bytes per second; None while nothing is downloaded."""
+        speeds = [file.speed for file in self.files if file.speed is not None]
+        return sum(speeds) if speeds else None
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds that are left."""
+        return _eta(self.bytes_total, self.bytes_done, self.speed)
+
+    def moved(self, stage: Stage, error: str | None = None) -> Install:
+        """In another stage; so are the files that are not here, or no longer."""
+        files = tuple(_moved(file, stage) for file in self.files)
+        return replace(self, stage=stage, error=error, files=files)
+
+
+def _moved(file: FileSnapshot, stage: Stage) -> FileSnapshot:
+    if file.path is not None and file.path.exists():
+        return file
+    state = FileState.QUEUED
+    if stage is Stage.PAUSED:
+        state = FileState.PAUSED
+    elif stage is Stage.FAILED and file.state is not FileState.QUEUED:
+        state = FileState.FAILED
+    return FileSnapshot(file.remote, state, 0 if file.path else file.bytes_done)
 
 
 class SpeedMeter:
@@ -79,46 +118,6 @@ class SpeedMeter:
         return (count - before) / (now - then) if now > then else None
 
 
-@dataclass(eq=False)
-class _Install:
-    name: str
-    files: list[FileSnapshot]
-    plan: Plan | None
-    """None for a model: nothing is to be done after the download."""
-    stage: Stage = Stage.DOWNLOADING
-    stop: StopSignal = field(default_factory=StopSignal)
-    """Of the thread that works on it."""
-    converted: tuple[str, int, int] = ("", 0, 0)
-    """Step, bytes done and total."""
-    error: str | None = None
-    pair: Pair | None = None
-    notes: tuple[str, ...] = ()
-
-    def move(self, stage: Stage, error: str | None = None) -> None:
-        """Set the stage, and the state of the files that are not here, or no longer."""
-        self.stage, self.error = stage, error
-        for index, file in enumerate(self.files):
-            if file.path is not None and file.path.exists():
-                continue
-            state, done = FileState.QUEUED, 0 if file.path else file.bytes_done
-            if stage is Stage.PAUSED:
-                state = FileState.PAUSED
-            elif stage is Stage.FAILED and file.state is not FileState.QUEUED:
-                state = FileState.FAILED
-            self.files[index] = FileSnapshot(file.remote, state, done)
-
-    def snapshot(self) -> InstallSnapshot:
-        files = tuple(self.files)
-        step, done, total = "", sum(f.bytes_done for f in files), sum(f.remote.size for f in files)
-        if self.stage is Stage.CONVERTING:
-            step, done, total = self.converted
-        speed = next((file.speed for file in files if file.speed is not None), None)
-        return InstallSnapshot(
-            self.name, self.stage, files, done, total, speed, _eta(total, done, speed), step,
-            self.error, self.pair, self.notes,
-        )  # fmt: skip
-
-
 class Downloads:
     """The installs of one Hub. Every method may be called from any thread and returns at once."""
 
@@ -132,8 +131,10 @@ class Downloads:
         self.hub = hub
         self._policy = policy
         self._clock = clock
-        self._installs: dict[str, _Install] = {}
-        self._running: _Install | None = None
+        self._installs: dict[str, Install] = {}
+        self._stops: dict[str, StopSignal] = {}
+        """Of the thread that works on each, or did last: what is stopped changes nothing more."""
+        self._is_working = False
         self._changed = threading.Condition(threading.RLock())
 
     def install(self, plan: Plan) -> None:
@@ -150,45 +151,44 @@ class Downloads:
     def fetch(self, name: str, wanted: Iterable[RemoteFile], plan: Plan | None = None) -> None:
         """Download the files of a model, or those of a pair's plan."""
         with self._changed:
-            if name in self._installs:
-                self._installs[name].stop.stop()
-            self._installs[name] = _Install(name, [FileSnapshot(one) for one in wanted], plan)
+            self._stop(name)
+            self._installs[name] = Install(name, tuple(map(FileSnapshot, wanted)), plan)
             self._start_next()
 
     def pause(self, name: str) -> None:
         with self._changed:
-            install = self._installs[name]
-            if install.stage in (Stage.DOWNLOADING, Stage.CONVERTING):
-                install.stop.stop()
-                install.move(Stage.PAUSED)
+            if self._installs[name].stage in (Stage.DOWNLOADING, Stage.CONVERTING):
+                self._stop(name)
+                self._installs[name] = self._installs[name].moved(Stage.PAUSED)
             self._changed.notify_all()
 
     def resume(self, name: str) -> None:
         """Go on with an install that is paused or has failed."""
         with self._changed:
             if self._installs[name].stage in (Stage.PAUSED, Stage.FAILED):
-                self._installs[name].move(Stage.DOWNLOADING)
+                self._installs[name] = self._installs[name].moved(Stage.DOWNLOADING)
             self._start_next()
 
     def cancel(self, name: str) -> None:
         """Stop an install and forget it. What was downloaded stays, for a later download."""
         with self._changed:
-            self._installs.pop(name).stop.stop()
+            self._stop(name)
+            del self._installs[name]
             self._changed.notify_all()
         note_ended(name)
 
     def close(self) -> None:
         """Stop everything at the end of the program; the next one offers to resume the pairs."""
         with self._changed:
-            for install in self._installs.values():
-                install.stop.stop()
+            for name in self._installs:
+                self._stop(name)
             self._installs.clear()
             self._changed.notify_all()
 
-    def snapshots(self) -> list[InstallSnapshot]:
+    def snapshots(self) -> list[Install]:
         """The installs in the order they were started, without those cancelled."""
         with self._changed:
-            return [install.snapshot() for install in self._installs.values()]
+            return list(self._installs.values())
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until every install has ended or is paused; False on a timeout."""
@@ -200,23 +200,34 @@ class Downloads:
         with self._changed:
             return self._changed.wait_for(is_settled, timeout)
 
+    def _stop(self, name: str) -> None:
+        if name in self._stops:
+            self._stops[name].stop()
+
     def _start_next(self) -> None:
         waits = (one for one in self._installs.values() if one.stage is Stage.DOWNLOADING)
-        if self._running is None and (install := next(waits, None)) is not None:
-            self._running, install.stop = install, StopSignal()
-            threading.Thread(target=self._work, args=(install, install.stop), daemon=True).start()
+        if not self._is_working and (install := next(waits, None)) is not None:
+            self._is_working, stop = True, StopSignal()
+            self._stops[install.name] = stop
+            threading.Thread(target=self._work, args=(install, stop), daemon=True).start()
         self._changed.notify_all()
 
-    def _work(self, install: _Install, stop: StopSignal) -> None:
+    def _note(self, name: str, stop: StopSignal, **changes: Any) -> None:
+        """Raises StoppedError."""
+        with self._changed:
+            stop.check()
+            self._installs[name] = replace(self._installs[name], **changes)
+
+    def _work(self, install: Install, stop: StopSignal) -> None:
         """Bring an install to its end, or to where it is stopped."""
         name = install.name
         error: str | None = f"{name} was not installed: eaglechat has a fault there."
         try:
             for index, file in enumerate(install.files):
                 if file.path is None:
-                    self._fetch(install, index, stop)
+                    self._fetch(name, index, file, stop)
             if install.plan is not None:
-                self._finish(install, install.plan, stop)
+                self._finish(name, install.plan, stop)
             error = None
         except StoppedError:
             pass
@@ -229,42 +240,41 @@ class Downloads:
             error = f"The draft of {name} cannot be converted: {failure}."
         finally:
             with self._changed:
-                self._running = None
+                self._is_working = False
                 if not stop.is_stopped:
-                    install.move(Stage.FAILED if error else Stage.INSTALLED, error)
+                    stage = Stage.FAILED if error else Stage.INSTALLED
+                    self._installs[name] = self._installs[name].moved(stage, error)
                 self._start_next()
 
-    def _fetch(self, install: _Install, index: int, stop: StopSignal) -> None:
-        file, meter = install.files[index], SpeedMeter()
+    def _fetch(self, name: str, index: int, file: FileSnapshot, stop: StopSignal) -> None:
+        meter = SpeedMeter()
 
-        def on_progress(progress: FileSnapshot) -> None:
+        def show(now: FileSnapshot) -> None:
             with self._changed:
                 stop.check()
-                done, is_moving = progress.bytes_done, progress.state is FileState.DOWNLOADING
-                speed = meter.speed(self._clock(), done) if is_moving else None
-                eta = _eta(file.remote.size, done, speed)
-                install.files[index] = replace(progress, speed=speed, eta=eta)
+                files = list(self._installs[name].files)
+                files[index] = now
+                self._note(name, stop, files=tuple(files))
+
+        def on_progress(now: FileSnapshot) -> None:
+            is_moving = now.state is FileState.DOWNLOADING
+            speed = meter.speed(self._clock(), now.bytes_done) if is_moving else None
+            show(replace(now, speed=speed, eta=_eta(file.remote.size, now.bytes_done, speed)))
 
         path = download(
             self.hub, file.remote, on_progress=on_progress, stop=stop, policy=self._policy
         )
-        with self._changed:
-            install.files[index] = FileSnapshot(
-                file.remote, FileState.DONE, file.remote.size, path=path
-            )
+        show(FileSnapshot(file.remote, FileState.DONE, file.remote.size, path=path))
 
-    def _finish(self, install: _Install, plan: Plan, stop: StopSignal) -> None:
+    def _finish(self, name: str, plan: Plan, stop: StopSignal) -> None:
         def on_progress(step: str, done: int, total: int) -> None:
-            stop.check()
-            install.converted = (step, done, total)
+            self._note(name, stop, step=step, converted=(done, total))
 
-        with self._changed:
-            stop.check()
-            install.stage, install.converted = Stage.CONVERTING, ("looking at the files", 0, 0)
+        self._note(
+            name, stop, stage=Stage.CONVERTING, step="looking at the files", converted=(0, 0)
+        )
         pair, notes = installing.finish(plan, self.hub.cache_dir, on_progress=on_progress)
-        with self._changed:
-            stop.check()
-            install.pair, install.notes = pair, notes
+        self._note(name, stop, pair=pair, notes=notes)
 
 
 def _eta(total: int, done: int, speed: float | None) -> float | None:

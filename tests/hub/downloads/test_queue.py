@@ -15,7 +15,7 @@ from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import RetryPolicy
 from eaglechat.hub.downloads.install import Plan
-from eaglechat.hub.downloads.queue import Downloads, InstallSnapshot, SpeedMeter, Stage
+from eaglechat.hub.downloads.queue import Downloads, Install, SpeedMeter, Stage
 from eaglechat.hub.local import library, removal
 from eaglechat.hub.local.installed import begun_pairs, status
 from eaglechat.hub.local.pair import Pair
@@ -69,7 +69,7 @@ def fetch(downloads: Downloads, *numbers: int) -> None:
         downloads.fetch(f"m{number}", [listing.file(f"m{number}.gguf")])
 
 
-def look(downloads: Downloads, name: str) -> InstallSnapshot:
+def look(downloads: Downloads, name: str) -> Install:
     (found,) = [one for one in downloads.snapshots() if one.name == name]
     return found
 
@@ -85,7 +85,7 @@ def until_half(downloads: Downloads, *names: str) -> None:
     until(lambda: all(look(downloads, name).bytes_done == HALF for name in names))
 
 
-def until_stage(downloads: Downloads, name: str, stage: Stage) -> InstallSnapshot:
+def until_stage(downloads: Downloads, name: str, stage: Stage) -> Install:
     until(lambda: look(downloads, name).stage is stage)
     return look(downloads, name)
 

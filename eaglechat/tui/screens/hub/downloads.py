@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     # At run time these would bring the converter's code, for which the screen would wait.
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.download import FileSnapshot
-    from eaglechat.hub.downloads.queue import InstallSnapshot
+    from eaglechat.hub.downloads.queue import Install
 
 DRAWS_PER_SECOND = 8
 _STYLES = {
@@ -60,7 +60,7 @@ class DownloadsScreen(ListDialog[Pair]):
         self._services = services
         self._loads = loads
         self._unfinished: dict[str, CataloguePair] = {}
-        self._shown: dict[str, InstallSnapshot] = {}
+        self._shown: dict[str, Install] = {}
         self._drawn: dict[str, Content] = {}
 
     def on_mount(self) -> None:
@@ -103,7 +103,7 @@ class DownloadsScreen(ListDialog[Pair]):
         self.say("" if rows else _NOTHING)
 
     @property
-    def _chosen(self) -> tuple[InstallSnapshot | None, CatalogueEntry | None]:
+    def _chosen(self) -> tuple[Install | None, CatalogueEntry | None]:
         """The highlighted row: an install of this session, or a pair that an earlier session left
         unfinished."""
         option = self.rows.highlighted_option
@@ -156,7 +156,7 @@ class DownloadsScreen(ListDialog[Pair]):
             self.action_pause()
 
 
-def _row(install: InstallSnapshot, width: int) -> Content:
+def _row(install: Install, width: int) -> Content:
     """The lines, of `width` cells: the pair as a whole, then each of its files."""
     stage = install.stage.value
     style = _STYLES[stage]
@@ -173,7 +173,7 @@ def _row(install: InstallSnapshot, width: int) -> Content:
     return Content.assemble(*parts)
 
 
-def _state(install: InstallSnapshot) -> str:
+def _state(install: Install) -> str:
     stage = install.stage.value
     if stage == "converting":
         return f"{install.step} the draft" if install.bytes_total else str(install.step)
@@ -185,7 +185,7 @@ def _state(install: InstallSnapshot) -> str:
     return stage + how.get(stage, "")
 
 
-def _pace(moving: InstallSnapshot | FileSnapshot) -> str:
+def _pace(moving: Install | FileSnapshot) -> str:
     speed = f"{format_bytes(moving.speed)}/s" if moving.speed is not None else ""
     left = f"{format_seconds(moving.eta)} left" if moving.eta is not None else ""
     return f"{speed:>11} {left:>12}"

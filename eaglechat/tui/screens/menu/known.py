@@ -18,7 +18,7 @@ from eaglechat.wire.records import KvType
 from eaglechat.words import drafting
 
 if TYPE_CHECKING:
-    from eaglechat.hub.downloads.queue import InstallSnapshot
+    from eaglechat.hub.downloads.queue import Install
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Known:
     facts: Facts | None = None
     trouble: str | None = None
     """Why the Hub has no facts of this pair."""
-    moving: InstallSnapshot | None = None
+    moving: Install | None = None
     news: ServerNews | None = None
     """The last answer of the server that has it."""
     gain: Gain | None = None

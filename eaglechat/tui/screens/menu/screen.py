@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from eaglechat.chat.saved_chat import SavedChat
     from eaglechat.chat.store import ChatSummary
     from eaglechat.hub.catalogue import CatalogueEntry
-    from eaglechat.hub.downloads.queue import InstallSnapshot
+    from eaglechat.hub.downloads.queue import Install
     from eaglechat.hub.local.library import LocalModel
 
 ASKED_EVERY_S = 20.0
@@ -77,7 +77,7 @@ class MenuScreen(EagleScreen[None]):
         self._facts: dict[str, Facts] = {}
         self._troubles: dict[str, str] = {}
         self._offline: HubError | None = None
-        self._moving: dict[str, InstallSnapshot] = {}
+        self._moving: dict[str, Install] = {}
         self._notices_said = False
         self._is_asking_hub = False
         self._wanted: list[CatalogueEntry] = []
