@@ -122,12 +122,6 @@ class HubDesk:
 
         return quantisations.weigh(self.hub, repo, models, n_ctx)
 
-    def best(self, weighed: Sequence[Quantisation]) -> Quantisation | None:
-        """The one to take on this machine; None if its memory is not known."""
-        from eaglechat.hub.downloads import quantisations
-
-        return quantisations.the_best(weighed, self.machine())
-
     def find_drafts(
         self,
         of: Path | CatalogueEntry | tuple[RemoteRepo, ModelFiles],

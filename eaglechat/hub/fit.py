@@ -130,14 +130,16 @@ class Quantisation:
 
 
 def best(choices: Sequence[Quantisation], machine: Machine) -> Quantisation | None:
-    """The quantisation to take where the user names none: the largest that fits. None if the
-    machine's memory is not known.
+    """The quantisation to take where the user names none: the largest that is here, or was begun,
+    else the largest that fits. None if the machine's memory is not known.
 
     None above Q8_0 (BF16, F16, F32, Q8_K_XL), which would be slower and write no better. One that
     is tight, only if none with 4 bits or more fits; one with fewer than 4 bits, which writes worse,
     only if no other fits or is tight; the smallest, if all are too large. Q4_0, Q4_1, Q5_0 and Q5_1
     only without a K-quant, or Unsloth's UD kind of one, of as many bits.
     """
+    if here := [one for one in choices if one.is_here]:
+        return max(here, key=_weights)
     if machine.ram is None:
         return None
     allowed = [one for one in choices if not _ABOVE_Q8_0.search(one.name)] or list(choices)

@@ -190,7 +190,7 @@ def _choose(reference: ModelSource, listing: RemoteRepo, hub: Hub) -> ModelFiles
         # The download says more.
         return named
     machine = _machine()
-    best = quantisations.the_best(weighed, machine)
+    best = fit.best(weighed, machine)
     width = max(len(one.name) for one in weighed)
     for one in weighed:
         judged = fit.judge(one.need, machine)

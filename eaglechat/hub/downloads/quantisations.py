@@ -48,13 +48,6 @@ def weigh(
     return sorted(weighed, key=lambda one: one.need.target_weights, reverse=True)
 
 
-def the_best(weighed: Sequence[Quantisation], machine: Machine) -> Quantisation | None:
-    """The one that is taken: the largest that is here, or was begun, else the best by `fit.best`.
-    None if that is not known."""
-    here = next((one for one in weighed if one.is_here), None)
-    return here or fit.best(weighed, machine)
-
-
 def choose_here(
     hub: Hub,
     repo: RemoteRepo,
@@ -72,7 +65,7 @@ def choose_here(
         return named
     # Nothing can be read of a gated repository but its list of files.
     with suppress(GatedError, GGUFError):
-        best = the_best(weigh(hub, repo, models, n_ctx, draft_bytes), machine)
+        best = fit.best(weigh(hub, repo, models, n_ctx, draft_bytes), machine)
         return best.model if best else named
     return named
 

@@ -11,8 +11,9 @@ from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import download
-from eaglechat.hub.downloads.quantisations import the_best, weigh
+from eaglechat.hub.downloads.quantisations import weigh
 from eaglechat.hub.fit import Machine
+from eaglechat.hub.fit import best as best_of
 from eaglechat.hub.local import bandwidth
 from eaglechat.hub.local.installed import status
 from eaglechat.hub.references import ModelSource, whole_models
@@ -63,7 +64,7 @@ def test_what_is_here_is_taken_and_a_draft_beside_it_is_no_target(hub: Hub) -> N
     assert (found.state, found.target, found.draft) == ("partly", None, draft)
     target = download(hub, repo.file("m-Q4_K_M.gguf"))
     weighed = weigh(hub, repo, whole_models(repo.paths))
-    best = the_best(weighed, roomy)
+    best = best_of(weighed, roomy)
     assert best is not None
     assert best.model.first == "m-Q4_K_M.gguf"
     plan = install.plan(hub, ENTRY, machine=roomy)

@@ -209,7 +209,7 @@ class SearchScreen(ListDialog[Pair]):
         models = whole_models(listing.paths)
         weighed = desk.weigh(listing, models, self._services.settings.current.engine.n_ctx)
         machine = self._services.engine.machine
-        best = desk.best(weighed)
+        best = fit.best(weighed, machine)
         yield Models(listing, weighed, best, machine, measured(paths.state_dir()))
 
     def _find_drafts(
