@@ -418,9 +418,6 @@ class Shelf(Hub):
     def read_small(self, file: RemoteFile, limit: int = 1 << 20) -> bytes:
         return (self.folder / file.path).read_bytes()
 
-    def read_range(self, file: RemoteFile, start: int, end: int) -> bytes:
-        return (self.folder / file.path).read_bytes()[start:end]
-
 
 def slowly(bytes_per_second: float) -> Callable[[Seen, int], None]:
     """A pace for FakeHub: as slow as this."""

@@ -161,8 +161,6 @@ class Hub:
         self.timeouts = timeouts or Timeouts()
         self._waits = waits
         self._headers: dict[RemoteFile, GGUFHeader] = {}
-        self._found: dict[RemoteFile, FileMetadata] = {}
-        """Where the files are of which parts were read."""
         self._beginnings: dict[RemoteFile, GGUFHeader] = {}
 
     def repo(self, repo: str, revision: str = "main") -> RemoteRepo:
@@ -276,7 +274,7 @@ class Hub:
         """A GGUF's header up to its vocabulary, which is enough to compute the memory needed."""
         known = self._headers.get(file) or self._beginnings.get(file)
         if known is None:
-            data = self.read_range(file, 0, _BEGINNING_BYTES)
+            data = self._first_bytes(file, _BEGINNING_BYTES)
             known = parse_beginning(data, Path(file.path), file.size) or self.peek(file)
             self._beginnings[file] = known
         return known
@@ -285,18 +283,12 @@ class Hub:
         """The content of a small file such as config.json. Raises HubError if it is larger."""
         if file.size > limit:
             raise HubError(f"{file.name} is larger than a file of its kind is: it was not read.")
-        return self.read_range(file, 0, limit)
+        return self._first_bytes(file, limit)
 
-    def read_range(self, file: RemoteFile, start: int, end: int) -> bytes:
-        """The bytes `start` to `end` (exclusive) of a file, fewer if the file ends before."""
-
+    def _first_bytes(self, file: RemoteFile, count: int) -> bytes:
         def ask() -> bytes:
-            # Its address runs out in an hour; then a new one is asked for.
-            found = self._found.pop(file, None)
-            found = found or self.metadata(file.repo, file.path, file.commit)
-            data = self._bytes(file, found, start, end)
-            self._found[file] = found
-            return data
+            found = self.metadata(file.repo, file.path, file.commit)
+            return self._bytes(file, found, 0, count)
 
         return self._repeat(ask)
 

@@ -187,7 +187,7 @@ def _each_once(models: Iterable[LocalModel]) -> list[LocalModel]:
 
 def _in_cache(cache: Path) -> Iterator[LocalModel]:
     for folder in sorted(cache.glob("models--*")):
-        repo, own = repo_of(folder), RepoCache(cache, repo_of(folder))
+        repo = repo_of(folder)
         for snapshot in sorted(folder.glob("snapshots/*"), key=_modified, reverse=True):
             for files in _models_under(snapshot):
                 yield _unread(snapshot, files, Source.HUGGING_FACE, repo, snapshot.name)
@@ -196,7 +196,7 @@ def _in_cache(cache: Path) -> Iterator[LocalModel]:
                     repo, ModelKind.CHECKPOINT, Source.HUGGING_FACE, snapshot, checkpoint,
                     sum(map(_size, checkpoint)), repo, commit=snapshot.name,
                 )  # fmt: skip
-        for left in own.unfinished():
+        for left in RepoCache(cache, repo).unfinished():
             percent = 100 * left.bytes_done // max(left.bytes_total, 1)
             yield LocalModel(
                 name=f"{repo}/{left.path}",
@@ -206,9 +206,7 @@ def _in_cache(cache: Path) -> Iterator[LocalModel]:
                 files=left.files,
                 size_bytes=left.bytes_done,
                 repo=repo,
-                problem=f"It is being downloaded: {percent}% is here."
-                if own.is_downloading(left.partial)
-                else f"Its download stopped at {percent}%; pulling it resumes.",
+                problem=f"Its download stopped at {percent}%; pulling it resumes.",
                 in_repo=(left.path,),
             )
 
@@ -320,7 +318,10 @@ def _size(path: Path) -> int:
 
 
 def read(model: LocalModel, header_of: ReadHeader | None = None) -> LocalModel:
-    """The model with its header and its kind, if those were not known."""
+    """The model with its header and its kind, if those were not known; of a download, whether it
+    goes on now."""
+    if model.kind is ModelKind.UNFINISHED and RepoCache.of(model.path).is_downloading(model.path):
+        return replace(model, problem="It is being downloaded.")
     if model.kind is not ModelKind.UNREAD:
         return model
     try:

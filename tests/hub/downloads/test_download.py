@@ -93,36 +93,17 @@ def test_small_files_are_checked_against_their_git_hash(hub: Hub, fake: FakeHub)
     assert pull(hub, "config.json").read_bytes() == b'{"a": 1}'
 
 
-@pytest.mark.parametrize("at", [1, 4096, 299_999])
-def test_goes_on_at_the_byte_where_it_was_cut(hub: Hub, fake: FakeHub, at: int) -> None:
-    interrupt(hub, fake, at)
-    assert not list(hub.cache_dir.rglob("snapshots/*/*"))
-    assert pull(hub).read_bytes() == DATA
-    assert ranges(fake) == [f"bytes={at}-"]
-
-
 def test_a_blob_that_was_not_linked_yet_is_only_linked(hub: Hub, fake: FakeHub) -> None:
     pull(hub).unlink()
     assert pull(hub).read_bytes() == DATA
     assert len(ranges(fake)) == 1
 
 
-def test_a_complete_part_is_only_checked(hub: Hub, fake: FakeHub) -> None:
-    leave(hub, DATA)
-    assert pull(hub).read_bytes() == DATA
-    assert ranges(fake) == []
-
-
 def test_truncated_bodies_are_continued_within_one_call(hub: Hub, fake: FakeHub) -> None:
-    fake.fail(close_after=100_000, times=2)
-    assert pull(hub).read_bytes() == DATA
-    assert ranges(fake) == [None, "bytes=100000-", "bytes=200000-"]
-
-
-def test_progress_is_never_given_up_on(hub: Hub, fake: FakeHub) -> None:
+    """However often: an attempt that got further is no failure."""
     fake.fail(close_after=30_000, times=8)
     assert pull(hub).read_bytes() == DATA
-    assert len(ranges(fake)) == 9
+    assert ranges(fake) == [None, *(f"bytes={30_000 * n}-" for n in range(1, 9))]
 
 
 @pytest.mark.parametrize("server", ["hub", "storage"])
@@ -166,14 +147,6 @@ def test_wrong_bytes_of_the_right_length_are_fetched_again(hub: Hub, fake: FakeH
     assert pull(hub, on_progress=notes.append).read_bytes() == DATA
     assert any("arrived damaged" in note.note for note in notes)
     assert ranges(fake) == [None, None]
-
-
-def test_a_part_damaged_on_disk_is_found_and_fetched_again(hub: Hub, fake: FakeHub) -> None:
-    interrupt(hub, fake, 100_000)
-    with part_of(hub).open("r+b") as file:
-        file.write(b"XXXX")
-    assert pull(hub).read_bytes() == DATA
-    assert ranges(fake) == ["bytes=100000-", None]
 
 
 def test_bytes_that_stay_wrong_are_named_and_never_become_a_model(hub: Hub, fake: FakeHub) -> None:
@@ -249,27 +222,11 @@ def test_a_body_longer_than_promised_is_not_taken(hub: Hub, fake: FakeHub) -> No
     assert fake.requests("storage")[0].sent < 25_000_000
 
 
-def test_a_server_that_ignores_range_costs_a_fresh_start(hub: Hub, fake: FakeHub) -> None:
-    interrupt(hub, fake, 50_000)
-    fake.fail(ignore_range=True)
-    assert pull(hub).read_bytes() == DATA
-    assert len(ranges(fake)) == 1
-
-
 def test_a_part_longer_than_the_file_loses_its_end(hub: Hub, fake: FakeHub) -> None:
     interrupt(hub, fake, 50_000)
     part_of(hub).write_bytes(DATA + b"tail")
     assert pull(hub).read_bytes() == DATA
     assert ranges(fake) == []
-
-
-def test_a_new_version_is_fetched_whole_and_the_old_part_dropped(hub: Hub, fake: FakeHub) -> None:
-    interrupt(hub, fake, 50_000)
-    fake.repos[REPO].files[FILE] = new = DATA[::-1]
-    assert pull(hub).read_bytes() == new
-    assert ranges(fake) == [None]
-    assert list(RepoCache(hub.cache_dir, REPO).unfinished()) == []
-    assert not part_of(hub).exists()
 
 
 def test_what_came_of_another_revision_stays(hub: Hub, fake: FakeHub) -> None:

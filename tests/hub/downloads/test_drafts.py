@@ -277,15 +277,3 @@ def test_what_was_reported_of_a_targets_heads_is_not_said_of_n_grams(
     *_, last = find_drafts(hub, target, [status(entry, hub.cache_dir)])
     assert entry.acceptance
     assert not any(way.reported for way in last.ways)
-
-
-def test_where_a_file_is_is_asked_once_for_all_its_parts(hub: Hub, fake: FakeHub) -> None:
-    data = bytes(range(256)) * 100
-    fake.add("user/large", {"large.safetensors": data})
-    file = hub.repo("user/large").file("large.safetensors")
-    parts = [hub.read_range(file, start, start + 5000) for start in range(0, len(data), 5000)]
-    assert b"".join(parts) == data
-    assert len(fake.requests("hub", "HEAD")) == 1
-    fake.signature += 1  # the address has run out
-    assert hub.read_range(file, 0, 5) == data[:5]
-    assert len(fake.requests("hub", "HEAD")) == 2
