@@ -169,7 +169,7 @@ def find_drafts(
     becomes a way with a `problem`. Raises no HubError: `trouble` says what went wrong.
     """
     search = _Search(hub, target, catalogue, models)
-    trouble = ""
+    trouble = "" if target.header is not None else NOT_REACHED
     try:
         for asking in search.questions(wanted) if target.header is not None else ():
             yield search.found(asking)
@@ -177,7 +177,7 @@ def find_drafts(
         trouble = NOT_REACHED
     except HubError as error:
         trouble = str(error)
-    yield search.found(trouble=trouble if target.header is not None else NOT_REACHED)
+    yield search.found(trouble=trouble)
 
 
 class _Search:
@@ -190,42 +190,33 @@ class _Search:
         catalogue: Sequence[CataloguePair],
         models: Sequence[LocalModel],
     ) -> None:
-        self._hub, self._target, self._header = hub, target, target.header
-        self._bases = target.base_models
-        self._catalogue = [offer.entry for offer in catalogue]
+        self._hub, self._target, self._bases = hub, target, target.base_models
+        self._entries = [one.entry for one in catalogue]
         self._with_heads: ModelFiles | None = None
-        known = [(one.entry, one.draft) for one in catalogue if _is_for(one.entry, target)]
-        converted = {draft: entry.draft.checkpoint for entry, draft in known if draft is not None}
+        known = [one for one in catalogue if _is_for(one.entry, target)]
+        self._drafts = dict.fromkeys(one.entry.draft.of_hub for one in known if one.entry.draft)
+        self._reported = {one.entry.draft.of_hub: one.entry.acceptance for one in known}
+        converted = {one.draft: one.entry.draft.checkpoint for one in known if one.draft}
         self._here = tuple(_ways_here(target, models, converted))
-        self._drafts = dict.fromkeys(entry.draft.of_hub for entry, _ in known)
-        self._drafts.pop("", None)
-        self._reported = {entry.draft.of_hub: entry.acceptance for entry, _ in known}
-        self._asked = {way.repo for way in self._here if way.is_checkpoint}
         self._remote: dict[tuple[str, tuple[str, ...]], Way] = {
-            (entry.draft.of_hub, ()): _not_asked(entry)
-            for entry, draft in known
-            if entry.draft and draft is None
+            (one.entry.draft.of_hub, ()): _not_asked(one.entry)
+            for one in known
+            if one.entry.draft and one.draft is None
         }
+        self._asked = {way.repo for way in self._here if way.is_checkpoint}
 
     def found(self, asking: str = "", trouble: str = "") -> Found:
         ways = [
-            replace(way, reported=self._reported_of(way) or way.reported)
+            # What is known of a target's own heads is under no draft's name.
+            replace(way, reported=self._reported.get(way.repo) or way.reported)
+            if way.repo or way.where is Where.BUILT_IN
+            else way
             for way in (*self._here, *self._remote.values())
         ]
         target = replace(self._target, base_models=self._bases)
+        twin = next((entry for entry in self._entries if _is_twin(entry, target)), None)
         ranked = tuple(sorted(ways, key=_rank))
-        return Found(target, ranked, asking, trouble, self._with_heads, self._twin())
-
-    def _twin(self) -> CatalogueEntry | None:
-        if self._header is None or self._header.n_mtp_heads:
-            return None
-        with_heads = (e for e in self._catalogue if e.drafter == "mtp" and not e.draft)
-        return next((e for e in with_heads if e.base_model in self._bases), None)
-
-    def _reported_of(self, way: Way) -> str | None:
-        """What the catalogue has of it; of the target's own heads, under no draft's name."""
-        is_known = bool(way.repo) or way.where is Where.BUILT_IN
-        return self._reported.get(way.repo) if is_known else None
+        return Found(target, ranked, asking, trouble, self._with_heads, twin)
 
     def questions(self, wanted: str) -> Iterator[str]:
         """Ask the Hub; before each question, what is asked. Raises HubError."""
@@ -254,7 +245,8 @@ class _Search:
 
     def _ask(self, repo: str, where: Where) -> Iterator[str]:
         """Judge the drafts of a repository."""
-        assert self._header is not None
+        header = self._target.header
+        assert header is not None
         if repo in self._asked or len(self._remote) >= _MOST_CANDIDATES:
             return
         self._asked.add(repo)
@@ -264,7 +256,7 @@ class _Search:
             listing = self._hub.repo(repo)
             if where is Where.BESIDE:
                 self._bases = self._bases or listing.base_models
-                self._with_heads = _with_heads(self._hub, listing, self._target.name, self._header)
+                self._with_heads = _with_heads(self._hub, listing, self._target.name, header)
         except OfflineError:
             raise
         except (HubError, GGUFError) as error:
@@ -273,24 +265,31 @@ class _Search:
             return
         here = {(way.repo, way.files) for way in self._here if way.path is not None}
         for way in _candidates(listing, where):
-            if (repo, way.files) in here:
-                continue
-            judged = _judge(self._hub, self._header, listing, way)
-            if judged.fits:
-                warning = self._other_fine_tune(listing)
-                judged = replace(judged, warning=warning)
-            self._remote[repo, way.files] = judged
+            if (repo, way.files) not in here:
+                judged = _judge(self._hub, header, listing, way)
+                if judged.fits:
+                    warning = _other_fine_tune(listing, self._bases, self._target.repo)
+                    judged = replace(judged, warning=warning)
+                self._remote[repo, way.files] = judged
 
-    def _other_fine_tune(self, draft: RemoteRepo) -> str | None:
-        """A warning if target and draft both name their base model, and these differ."""
-        wanted = {name.lower() for name in (*self._bases, self._target.repo)}
-        named = [name for name in draft.base_models if not DRAFT_NAME.search(name)]
-        if not self._bases or not named or wanted & {name.lower() for name in named}:
-            return None
-        return (
-            f"it was trained for {', '.join(named)}, the target is {self._bases[0]}: fewer of its "
-            "tokens will be accepted"
-        )
+
+def _is_twin(entry: CatalogueEntry, target: Target) -> bool:
+    """Whether a pair has the target's model with MTP heads, which the target has not."""
+    lacks_heads = target.header is not None and not target.header.n_mtp_heads
+    has_heads = entry.drafter == "mtp" and not entry.draft
+    return lacks_heads and has_heads and entry.base_model in target.base_models
+
+
+def _other_fine_tune(draft: RemoteRepo, bases: Sequence[str], target: str) -> str | None:
+    """A warning if target and draft both name their base model, and these differ."""
+    wanted = {name.lower() for name in (*bases, target)}
+    named = [name for name in draft.base_models if not DRAFT_NAME.search(name)]
+    if not bases or not named or wanted & {name.lower() for name in named}:
+        return None
+    return (
+        f"it was trained for {', '.join(named)}, the target is {bases[0]}: fewer of its tokens "
+        "will be accepted"
+    )
 
 
 def _is_for(entry: CatalogueEntry, target: Target) -> bool:
