@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,10 +19,10 @@ _Tensors = tuple[TensorInfo, ...]
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
-    """A header; an Array among the fields is a list of its three values."""
+    """A header, and what its files had when it was read."""
 
     stamp: _Stamp
-    fields: dict[str, Any]
+    fields: dict[str, Array | str | int | float | bool]
     tensors: _Tensors
     data_start: int
     size_bytes: int
@@ -75,10 +74,7 @@ class HeaderBook:
 def _packed(header: GGUFHeader, stamp: _Stamp) -> _Kept:
     return _Kept(
         stamp,
-        {
-            key: [value.length, value.values, value.is_text] if isinstance(value, Array) else value
-            for key, value in header.fields.items()
-        },
+        dict(header.fields),
         header.tensors,
         header.data_start,
         header.size_bytes,
@@ -90,17 +86,10 @@ def _packed(header: GGUFHeader, stamp: _Stamp) -> _Kept:
 def _unpacked(path: Path, kept: _Kept) -> GGUFHeader:
     return GGUFHeader(
         path,
-        {key: _value(value) for key, value in kept.fields.items()},
+        kept.fields,
         kept.tensors,
         kept.data_start,
         kept.size_bytes,
         kept.spans,
         kept.elsewhere,
     )
-
-
-def _value(value: Any) -> Any:
-    if not isinstance(value, list):
-        return value
-    length, values, is_text = value
-    return Array(length, None if values is None else tuple(values), is_text)
