@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from eaglechat.chat.recorder import begin
+from eaglechat.chat.recorder import ChatRecorder
+from eaglechat.chat.saved_chat import new_chat
 from eaglechat.chat.store import ChatStore
 from eaglechat.cli.hub import remove
 from eaglechat.cli.hub.progress import show_bytes, show_install
@@ -222,7 +223,8 @@ def test_what_else_needs_a_model_is_told_before_it_is_deleted(commands: Commands
     (state / "recent-pairs.json").write_text(json.dumps(recent))
     store = ChatStore(commands.home / "eaglechat" / "data" / "chats.sqlite3")
     for file in (target, Path("/else.gguf")):
-        chat = begin(store, Pair("tiny", file, None, "files"), lambda _file, _why: None)
+        new = new_chat(Pair("tiny", file, None, "files"))
+        chat = ChatRecorder(store, new, lambda _file, _why: None)
         chat.rename("a chat")
         chat.left(())
     told = commands.run("remove", "org/tiny-GGUF/tiny-Q4_K_M.gguf").stdout
