@@ -144,11 +144,12 @@ class ChatRecorder:
     def _is_lacking(self) -> bool:
         """Whether the store lacks some of the chat."""
         turns, columns = self.chat.turns, _columns(self.chat, self.running)
+        if self.is_behind:
+            return True
         if self._columns is None:
             return self._is_listed(columns)
         return (
-            self.is_behind
-            or self._columns != columns
+            self._columns != columns
             or any(id not in turns for id in self._kept)
             or any(map(self._lacks, turns))
         )

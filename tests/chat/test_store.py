@@ -492,6 +492,22 @@ def test_a_chat_that_cannot_be_kept_goes_on_and_is_kept_once_it_can(
     assert text_of(saved.unsent) == "typed"
 
 
+def test_what_could_not_be_kept_and_is_no_longer_there_is_not_missed(
+    store: ChatStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_of: ChatStore) -> sqlite3.Connection:
+        raise OSError("no space")
+
+    chat = Headless(tmp_path)
+    monkeypatch.setattr(ChatStore, "connect", full)
+    chat.session.save("typed")
+    assert chat.session.recorder.is_behind
+    monkeypatch.undo()
+    chat.session.save("")
+    assert not chat.session.recorder.is_behind
+    assert not store.listed()
+
+
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the place of a folder")
     chat = Headless(tmp_path / "file")
