@@ -22,11 +22,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from eaglechat.chat.conversation.turns import Question, Reply, TurnError, TurnId
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms, TurnPart, text_alone
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat
 from eaglechat.chat.store import ChatStore, transaction
+from eaglechat.chat.turns import Question, Reply, TurnError, TurnId
 from eaglechat.chat.writing.question import typed
 from eaglechat.wire.records import (
     AutoReason,

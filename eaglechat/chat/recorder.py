@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.packing import encodable, pack
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.saved_chat import SavedChat, name_at, title_of
 from eaglechat.chat.store import ChatStore, ReplyRecord, release, transaction
+from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import QuestionParts
 from eaglechat.wire.records import Part, Round
 

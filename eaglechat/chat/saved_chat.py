@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from eaglechat.chat.conversation.turns import Question, Reply, TurnId, Turns
+from eaglechat.chat.turns import Question, Reply, TurnId, Turns
 from eaglechat.chat.writing.question import QuestionParts, shown
 from eaglechat.hub.local.pair import Pair
 

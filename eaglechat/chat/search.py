@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from eaglechat.chat.conversation.turns import Question, Turn, TurnId
+from eaglechat.chat.turns import Question, Turn, TurnId
 from eaglechat.chat.writing.question import shown
 
 _LEAST_BEGINNING = 3

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eaglechat.chat.conversation.turns import Question, Reply, TurnError, TurnId
 from eaglechat.chat.packing import encodable
 from eaglechat.chat.recording import PackedRounds, Recording, Terms, TurnPart
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat, title_of
 from eaglechat.chat.search import Excerpt, excerpt, parse, plain_words
+from eaglechat.chat.turns import Question, Reply, TurnError, TurnId
 from eaglechat.chat.writing.question import typed
 from eaglechat.wire.records import ReplyEnd
 from eaglechat.wire.stats import SpeculationStats

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.session import ChatSession
+from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import shown, text_of, tokens_about
 from eaglechat.words.wording import fitting
 

@@ -13,9 +13,9 @@ from eaglechat.chat.controls import (
     Controls,
     not_followed,
 )
-from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.headline import Headline
 from eaglechat.chat.refusals import speculation_off
+from eaglechat.chat.session import ChatSession
 from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, Round
 from eaglechat.wire.stats import SpeculationStats

@@ -21,7 +21,7 @@ from eaglechat.words.wording import (
 
 if TYPE_CHECKING:
     # Not imported: the command line reads this file at its start.
-    from eaglechat.chat.conversation.session import Running
+    from eaglechat.chat.session import Running
 
 ENDINGS = {
     FinishReason.CANCELLED: "stopped",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.session import ChatSession
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.words import headline, wording
 from eaglechat.words.numbers import Numbers

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eaglechat.chat import refusals
-from eaglechat.chat.conversation.session import ChatSession, Notice, NoticeKind, Opened
-from eaglechat.chat.conversation.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.recording import Recording
+from eaglechat.chat.session import ChatSession, Notice, NoticeKind, Opened
+from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import shown
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.base import Died

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from eaglechat.chat.conversation.session import ChatSession, Severity
-from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.session import ChatSession, Severity
 from eaglechat.chat.store import ChatStore
+from eaglechat.chat.turns import TurnId
 from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds

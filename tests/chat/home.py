@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.saved_chat import SavedChat, new_chat
 from eaglechat.chat.store import ChatStore
+from eaglechat.chat.turns import Reply
 from eaglechat.hub.local.pair import Pair
 from tests.chat.headless import Headless, store_in
 from tests.chat.records import answering

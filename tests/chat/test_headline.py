@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eaglechat.chat.conversation import session
+from eaglechat.chat import session
 from eaglechat.chat.headline import Headline, headline_of
 from eaglechat.hub.local.speeds import FEWEST_REPLIES, setup_of
 from eaglechat.settings.model import EngineSettings

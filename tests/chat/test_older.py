@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from eaglechat.chat.conversation.turns import Reply, Turn
 from eaglechat.chat.older import Progress, take_over
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.chat.store import KEPT_DAYS, ChatStore
+from eaglechat.chat.turns import Reply, Turn
 from tests.chat.home import Home, killed
 
 OLDER = Path(__file__).with_name("older")

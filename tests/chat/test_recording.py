@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from eaglechat.chat.conversation.turns import Turns
 from eaglechat.chat.recording import Recording, TurnPart
+from eaglechat.chat.turns import Turns
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import Part, Round
 from eaglechat.wire.stats import stats_of

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.conversation.turns import Reply, Turns
 from eaglechat.chat.recording import Recording, Terms, TurnPart
 from eaglechat.chat.saved_chat import title_of
 from eaglechat.chat.search import parse
 from eaglechat.chat.store import KEPT_DAYS, MOST_FOUND, ChatInUseError, ChatStore
+from eaglechat.chat.turns import Reply, Turns
 from eaglechat.chat.writing.question import text_of
 from eaglechat.engine.templates.dialect import tagged
 from tests.chat.headless import Headless, left_chat, reopened, saved_chats

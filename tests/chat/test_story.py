@@ -10,7 +10,7 @@ from string import ascii_lowercase
 
 import pytest
 
-from eaglechat.chat.conversation.turns import Reply, Turns
+from eaglechat.chat.turns import Reply, Turns
 from tests.chat.headless import Headless
 from tests.chat.home import Home
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.session import ChatSession
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.settings import Settings
 from eaglechat.words.context import ContextUse, TurnLength, context_use, in_words, warning

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eaglechat.chat.conversation.turns import Question, Reply, Turns
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat
+from eaglechat.chat.turns import Question, Reply, Turns
 from eaglechat.words.replies import ENDINGS, summary
 
 

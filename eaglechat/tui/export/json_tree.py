@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from eaglechat.chat.conversation.turns import Question, Reply
 from eaglechat.chat.headline import headline_of
+from eaglechat.chat.turns import Question, Reply
 from eaglechat.tui.export.chat import ExportedChat
 from eaglechat.wire.records import Part, Round
 from eaglechat.words import headline

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from eaglechat.chat.conversation.turns import Reply
+from eaglechat.chat.turns import Reply
 from eaglechat.tui.export.chat import ExportedChat, numbers
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")

@@ -9,8 +9,8 @@ from html import escape
 from typing import Any
 
 from eaglechat import paths
-from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.recording import Recording
+from eaglechat.chat.turns import Reply
 from eaglechat.tui.export.chat import ExportedChat, numbers
 from eaglechat.wire.records import DraftToken, Part, Round
 from eaglechat.words.wording import KINDS_OF_TOKENS, VISIBLE_WHITESPACE

@@ -16,7 +16,7 @@ from textual.widgets import SelectionList, Static
 from eaglechat import paths
 from eaglechat.chat.compared import Result
 from eaglechat.chat.comparing import HEATS_IN_A_ROW, Asked, Comparison, contenders
-from eaglechat.chat.conversation.session import ChatSession
+from eaglechat.chat.session import ChatSession
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.hub.units import format_seconds

@@ -9,8 +9,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Input
 
-from eaglechat.chat.conversation.turns import Turn
 from eaglechat.chat.search import Spot, spots
+from eaglechat.chat.turns import Turn
 from eaglechat.tui.commands.bindings import bindings_of, moves, run_own_key
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.widgets.readouts import Line

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eaglechat.chat.conversation.turns import Reply, Turns
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.saved_chat import ChatHeader
+from eaglechat.chat.turns import Reply, Turns
 from eaglechat.tui.export import formats
 from eaglechat.tui.export.chat import ExportedChat, exported
 from eaglechat.tui.export.json_tree import tree

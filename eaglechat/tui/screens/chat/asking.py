@@ -9,9 +9,9 @@ from pathlib import Path
 
 from textual import on
 
-from eaglechat.chat.conversation.turns import Question, TurnId
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.refusals import no_prompt
+from eaglechat.chat.turns import Question, TurnId
 from eaglechat.chat.writing.files import read_part
 from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.chat.writing.roles import load_roles

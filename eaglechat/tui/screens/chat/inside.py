@@ -10,9 +10,9 @@ from itertools import accumulate
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
-from eaglechat.chat.conversation.session import ChatSession
 from eaglechat.chat.inspecting import CandidateToken, Inside, Position, look_inside
 from eaglechat.chat.recording import Recording
+from eaglechat.chat.session import ChatSession
 from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.dialogs import TextDialog

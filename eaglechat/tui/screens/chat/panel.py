@@ -20,8 +20,8 @@ from eaglechat.chat.controls import (
     control_named,
     turned,
 )
-from eaglechat.chat.conversation.session import ChatSession, Severity
 from eaglechat.chat.refusals import chains_only, not_yet
+from eaglechat.chat.session import ChatSession, Severity
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings.model import PanelPlace
 from eaglechat.tui.commands.registry import with_keys

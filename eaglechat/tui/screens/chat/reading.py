@@ -6,11 +6,11 @@ from typing import get_args
 
 from textual import on
 
-from eaglechat.chat.conversation.turns import Question, Reply, TurnId
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.refusals import TURN_GONE
 from eaglechat.chat.saved_chat import Passage
 from eaglechat.chat.search import parse
+from eaglechat.chat.turns import Question, Reply, TurnId
 from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.settings.model import View
 from eaglechat.tui.screens.chat.inside import InsideScreen

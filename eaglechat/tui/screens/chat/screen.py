@@ -11,10 +11,10 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
-from eaglechat.chat.conversation.continuation import cannot_continue
-from eaglechat.chat.conversation.session import ChatSession
-from eaglechat.chat.conversation.turns import Question, Turn
+from eaglechat.chat.continuation import cannot_continue
 from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.session import ChatSession
+from eaglechat.chat.turns import Question, Turn
 from eaglechat.chat.writing.roles import NO_ROLE, find_role
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.http.address import same_server

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from eaglechat.chat.conversation.session import STAND_IN
+from eaglechat.chat.session import STAND_IN
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.services import clipboard

@@ -23,9 +23,9 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from eaglechat.chat.conversation.turns import TurnId
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.search import folded, places
+from eaglechat.chat.turns import TurnId
 from eaglechat.settings.model import View
 from eaglechat.tui.commands.bindings import turn_bindings
 from eaglechat.tui.services import clipboard

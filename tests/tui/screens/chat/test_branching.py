@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from eaglechat.chat.conversation.turns import Question
+from eaglechat.chat.turns import Question
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from tests.tui.driving import Driver

@@ -15,6 +15,12 @@ import msgspec
 
 from eaglechat.chat import refusals
 from eaglechat.chat.comparing import Asked
+from eaglechat.chat.continuation import (
+    beginning_of,
+    cannot_continue,
+    changes,
+    terms_to_continue,
+)
 from eaglechat.chat.controls import (
     N_DRAFT_MAX,
     Controls,
@@ -29,19 +35,13 @@ from eaglechat.chat.controls import (
     turned,
     without,
 )
-from eaglechat.chat.conversation.continuation import (
-    beginning_of,
-    cannot_continue,
-    changes,
-    terms_to_continue,
-)
-from eaglechat.chat.conversation.turns import Question, Reply, TurnId, Turns
 from eaglechat.chat.headline import Headline, headline_of
 from eaglechat.chat.inspecting import recorded_terms
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.saved_chat import SavedChat, new_chat
 from eaglechat.chat.store import ChatStore
+from eaglechat.chat.turns import Question, Reply, TurnId, Turns
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair

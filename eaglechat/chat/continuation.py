@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from eaglechat.chat.conversation.turns import Reply, TurnId, Turns
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.refusals import no_continuation
+from eaglechat.chat.turns import Reply, TurnId, Turns
 from eaglechat.wire.protocol import Hello, Message
 from eaglechat.wire.records import FinishReason
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.conversation.session import Running
-from eaglechat.chat.conversation.turns import Reply
 from eaglechat.chat.recording import Recording
+from eaglechat.chat.session import Running
+from eaglechat.chat.turns import Reply
 from eaglechat.chat.writing.question import text_of
 from eaglechat.links.base import Link
 from eaglechat.settings import GenerationSettings, Settings

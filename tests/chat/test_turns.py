@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from eaglechat.chat.conversation.turns import Question, Reply, TurnError, Turns
 from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.turns import Question, Reply, TurnError, Turns
 from eaglechat.wire.protocol import Message
 from tests.chat.records import answering
 
