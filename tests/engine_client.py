@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
@@ -15,6 +16,8 @@ from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import Round
 from tests.waiting import PATIENCE_S, until
+
+End = TypeVar("End", bound=p.Event)
 
 
 def load(files: tuple[Path, Path | None], **options: object) -> p.Load:
@@ -100,6 +103,12 @@ class Client:
         asked = self.ask(request)
         self.end(asked)
         return asked
+
+    def expect(self, kind: type[End], request: p.AnsweredRequest) -> End:
+        """Send a request and wait for its end, which has to be of this kind."""
+        last = self.answer(request).last
+        assert isinstance(last, kind), last
+        return last
 
     def end(self, *asked: Asked) -> None:
         self.until(lambda: all(one.is_over for one in asked), "the end of a request")

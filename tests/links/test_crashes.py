@@ -53,8 +53,7 @@ def loads(folder: Path) -> list[tuple[str, ...]]:
 
 def load_of(client: Client, files: tuple[Path, Path], **options: object) -> tuple[LeaveOut, ...]:
     """Load; returns what the loaded pair is left without."""
-    loaded = client.answer(load(files, **options)).last
-    assert isinstance(loaded, p.Loaded), loaded
+    loaded = client.expect(p.Loaded, load(files, **options))
     return loaded.pair.left_out
 
 
@@ -154,8 +153,7 @@ def test_after_out_of_memory_the_gpu_is_left_out_and_nothing_is_remembered(
     assert loads(tmp_path) == [(), ("gpu",), (), ("gpu",)]
     assert not (paths.state_dir() / "crashes.json").exists()
 
-    error = start(*full).answer(load(tiny_files, n_gpu_layers=7)).last
-    assert isinstance(error, p.Error)
+    error = start(*full).expect(p.Error, load(tiny_files, n_gpu_layers=7))
     assert "its memory ran out: close other programs, lower engine.n_ctx" in error.message
 
 
@@ -186,9 +184,7 @@ def test_a_setting_of_the_users_is_kept_and_named_as_the_likely_cause(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     client = start("SIGSEGV", "1", "flash_attention")
-    answer = client.answer(load(tiny_files, flash_attention="on", n_gpu_layers=7)).last
-
-    assert isinstance(answer, p.Error)
+    answer = client.expect(p.Error, load(tiny_files, flash_attention="on", n_gpu_layers=7))
     assert "engine.flash_attention = on, engine.n_gpu_layers = 7" in answer.message
     assert "without repacked weights too" in answer.message
     assert loads(tmp_path) == [(), ("extra_buffers",)]
@@ -199,9 +195,7 @@ def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     client = start("SIGILL", "2", "nothing that can be left out")
-    answer = client.answer(load(tiny_files)).last
-
-    assert isinstance(answer, p.Error)
+    answer = client.expect(p.Error, load(tiny_files))
     assert "SIGILL" in answer.message
     assert "built for a CPU with instructions that yours lacks" in answer.message
     assert "pip install --force-reinstall --no-deps --no-binary" in answer.message
@@ -213,9 +207,7 @@ def test_an_engine_that_somebody_ends_is_not_started_again(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     client = start("SIGKILL", "load", "flash_attention")
-    answer = client.answer(load(tiny_files)).last
-
-    assert isinstance(answer, p.Error)
+    client.expect(p.Error, load(tiny_files))
     assert loads(tmp_path) == [()]
 
 

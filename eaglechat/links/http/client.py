@@ -1,8 +1,8 @@
 """HTTP requests to one server: its address, key, headers, certificates and timeouts.
 
-Each request runs in an event loop, so that a cancelled task closes its connection at once, whatever
-it waits for. httpx2 is the HTTP library of huggingface_hub; this module is imported when a server
-is first asked.
+Each request runs in the client's event loop, so that a cancelled task closes its connection at
+once, whatever it waits for. httpx2 is the HTTP library of huggingface_hub; this module is imported
+when a server is first asked.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class ServerClient:
         self.server = server
         self.address = parse_address(server.url)
         self.where = self.address.root
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(DaemonExecutor())
         self._key = ""
         self._http: httpx2.AsyncClient | None = None
 
@@ -81,9 +83,17 @@ class ServerClient:
         except (ImportError, OSError, ValueError) as error:
             raise environment_fault(error) from None
 
-    async def close(self) -> None:
+    def close(self) -> None:
+        """Cancel what is left in the loop, and close all."""
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         if self._http is not None:
-            await self._http.aclose()
+            self.loop.run_until_complete(self._http.aclose())
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
 
     async def get(self, url: str, kind: type[Answer]) -> Answer:
         """The JSON at an address, of this type. Raises ServerError."""
@@ -267,21 +277,3 @@ class DaemonExecutor(ThreadPoolExecutor):
 
         threading.Thread(target=run, name="lookup", daemon=True).start()
         return future
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    """An event loop that does not hold up the end of the program."""
-    loop = asyncio.new_event_loop()
-    loop.set_default_executor(DaemonExecutor())
-    return loop
-
-
-def close_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel the tasks that are left in a loop, and close it."""
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()

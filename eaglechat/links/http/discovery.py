@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from eaglechat.links.http.answers import fitted
-from eaglechat.links.http.client import ServerClient, close_loop, new_loop
+from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.faults import (
     FORBIDDEN,
     MISSING,
@@ -254,10 +254,6 @@ async def _described(client: ServerClient, found: Found, props: _Props, slots_at
 # Loading on demand
 
 
-class _Accepted(msgspec.Struct):
-    """The router's answer to a request for a load, which then goes on by itself."""
-
-
 async def made_ready(client: ServerClient, model: ServedModel, tell: Callable[[], None]) -> Found:
     """Have llama-server's router load one of its models if needed; returns what it then says of it.
 
@@ -274,8 +270,8 @@ async def made_ready(client: ServerClient, model: ServedModel, tell: Callable[[]
 
 async def _load(client: ServerClient, model: ServedModel) -> None:
     if model.state in ("not loaded", "failed to load"):
-        body = {"model": model.id}
-        await client.post(f"{client.address.root}/models/load", body, _Accepted)
+        # The load goes on by itself once this is answered.
+        await client.post(f"{client.address.root}/models/load", {"model": model.id}, object)
     while (now := (await discover(client)).model(model.id)) is not None:
         if now.is_ready:
             return
@@ -293,10 +289,10 @@ async def _load(client: ServerClient, model: ServedModel) -> None:
 
 def ask(server: ServerSettings) -> Found:
     """What answers at a server's address; waits for the answer. Raises EngineError."""
-    client, loop = ServerClient(server), new_loop()
+    client = ServerClient(server)
     try:
         client.open()
-        found = loop.run_until_complete(discover(client))
+        found = client.loop.run_until_complete(discover(client))
         if found.models or not (found.unlisted or server.model):
             return found
         if not server.model:
@@ -304,5 +300,4 @@ def ask(server: ServerSettings) -> Found:
             raise found.unlisted
         return replace(found, models=(ServedModel(id=server.model),))
     finally:
-        loop.run_until_complete(client.close())
-        close_loop(loop)
+        client.close()

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 import eaglechat
-from eaglechat.links.http.client import ServerClient, close_loop, new_loop
+from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.discovery import Found, ServedModel, discover, made_ready
 from eaglechat.links.http.faults import (
     CUT,
@@ -131,7 +131,6 @@ class ServerConnection:
     def __init__(self, server: ServerSettings, say: Callable[[AnyEvent], None]) -> None:
         """`say` is told the events of the jobs. Raises AddressError."""
         self._client, self._say = ServerClient(server), say
-        self._loop = new_loop()
         self._found = Found(OpenAIServer(), ())
         self._model: ServedModel | None = None
         self._answered = Answered()
@@ -147,8 +146,7 @@ class ServerConnection:
         self._found = self._until_done(job, self._discovered())
 
     def close(self) -> None:
-        self._loop.run_until_complete(self._client.close())
-        close_loop(self._loop)
+        self._client.close()
 
     @property
     def kind(self) -> OpenAIServer:
@@ -349,15 +347,16 @@ class ServerConnection:
         if job.is_cancelled():
             work.close()
             raise Cancelled
-        task = self._loop.create_task(work)
+        loop = self._client.loop
+        task = loop.create_task(work)
 
         def stop() -> None:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(task.cancel)
+                loop.call_soon_threadsafe(task.cancel)
 
         job.on_cancel(stop)
         try:
-            return self._loop.run_until_complete(task)
+            return loop.run_until_complete(task)
         except asyncio.CancelledError:
             raise Cancelled from None
 

@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from eaglechat.wire import protocol as p
-from tests.engine_client import Client
-from tests.links.http.fault_server import FaultServer, client_of, fault_server
+from tests.engine_client import Asked, Client
+from tests.links.engines import chat
+from tests.links.http.fault_server import (
+    Ask,
+    Connect,
+    FaultServer,
+    Handler,
+    client_of,
+    fault_server,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +33,7 @@ def server() -> Iterator[FaultServer]:
 
 
 @pytest.fixture
-def connect(server: FaultServer) -> Iterator[Callable[..., Client]]:
+def connect(server: FaultServer) -> Iterator[Connect]:
     """A client of the server, with its only model loaded."""
     clients = []
 
@@ -39,3 +47,14 @@ def connect(server: FaultServer) -> Iterator[Callable[..., Client]]:
     yield loaded
     for client in clients:
         client.link.close()
+
+
+@pytest.fixture
+def answered(connect: Connect, server: FaultServer) -> Ask:
+    """What becomes of a chat that the server answers like this."""
+
+    def ask(answer: Callable[[Handler], None], **changes: Any) -> Asked:
+        server.chat = answer
+        return connect().answer(chat(**changes))
+
+    return ask

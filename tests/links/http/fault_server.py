@@ -142,6 +142,11 @@ def raw(
     return write
 
 
+def says(value: Any, status: int = 200, **headers: str) -> Any:
+    """Writes an answer of JSON."""
+    return lambda handler: handler.json(value, status, **headers)
+
+
 def streaming(*steps: tuple[str, int], ends: Sequence[dict[str, Any]] = ()) -> Any:
     """Writes a reply of texts, each of so many tokens, which the server counts as it goes; `ends`
     is added to the events after them."""
@@ -191,6 +196,11 @@ def fault_server(certificate: Path | None = None) -> Iterator[FaultServer]:
 
 
 # --- a client of it ---
+
+Connect = Callable[..., Client]
+"""The fixture `connect`: connects a client, with settings of the server."""
+Ask = Callable[..., Asked]
+"""The fixture `answered`: asks for a chat that the server answers like this."""
 
 
 def client_of(url: str, **more: Any) -> Client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator
 
@@ -37,9 +36,9 @@ def heard(data: bytes, cuts: list[int]) -> tuple[list[str], str]:
         kind = {"Content-Type": "text/event-stream"}
         return httpx2.Response(200, headers=kind, stream=Pieces(data, cuts))
 
+    client = ServerClient(ServerSettings(name="box", url="http://box"))
+
     async def read() -> tuple[list[str], str]:
-        client = ServerClient(ServerSettings(name="box", url="http://box"))
-        client.open(httpx2.MockTransport(answer))
         events: list[str] = []
         try:
             async with client.stream("http://box/v1/chat/completions", {}) as stream:
@@ -47,11 +46,13 @@ def heard(data: bytes, cuts: list[int]) -> tuple[list[str], str]:
                     events.append(event)
         except ServerError as error:
             return events, error.code
-        finally:
-            await client.close()
         return events, ""
 
-    return asyncio.run(read())
+    try:
+        client.open(httpx2.MockTransport(answer))
+        return client.loop.run_until_complete(read())
+    finally:
+        client.close()
 
 
 @given(

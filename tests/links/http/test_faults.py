@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,9 +14,10 @@ import pytest
 from eaglechat.links.http.client import DaemonExecutor
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason, Origin
-from tests.engine_client import Client
 from tests.links.engines import chat
 from tests.links.http.fault_server import (
+    Ask,
+    Connect,
     FaultServer,
     Handler,
     client_of,
@@ -28,7 +28,7 @@ from tests.links.http.fault_server import (
 from tests.waiting import PATIENCE_S
 
 
-def test_a_reply_of_any_server_is_its_text(connect: Callable[..., Client]) -> None:
+def test_a_reply_of_any_server_is_its_text(connect: Connect) -> None:
     reply = connect().answer(chat())
     done = reply.last
     tokens = [token for round_ in reply.rounds for token in round_.tokens]
@@ -40,7 +40,7 @@ def test_a_reply_of_any_server_is_its_text(connect: Callable[..., Client]) -> No
 
 
 def test_what_is_asked_is_what_every_such_server_understands(
-    connect: Callable[..., Client], server: FaultServer
+    connect: Connect, server: FaultServer
 ) -> None:
     connect().answer(chat(stop=("END",)))
     body = server.chats()[0].body
@@ -145,9 +145,7 @@ def _certificate(folder: Path) -> Path:
     return file
 
 
-def test_a_server_that_goes_away_and_comes_back(
-    connect: Callable[..., Client], server: FaultServer
-) -> None:
+def test_a_server_that_goes_away_and_comes_back(connect: Connect, server: FaultServer) -> None:
     client, answer = connect(), server.chat
 
     def away(handler: Handler) -> None:
@@ -163,7 +161,7 @@ def test_a_server_that_goes_away_and_comes_back(
 
 
 def test_a_first_token_that_is_long_in_coming_can_be_cancelled_at_once(
-    connect: Callable[..., Client], server: FaultServer
+    connect: Connect, server: FaultServer
 ) -> None:
     server.chat = Handler.wait_for_the_client
     client = connect()
@@ -177,7 +175,7 @@ def test_a_first_token_that_is_long_in_coming_can_be_cancelled_at_once(
 
 
 def test_a_cancel_in_mid_reply_closes_the_connection_and_keeps_what_came(
-    connect: Callable[..., Client], server: FaultServer
+    connect: Connect, server: FaultServer
 ) -> None:
     def begin(handler: Handler) -> None:
         handler.begin()
@@ -196,9 +194,7 @@ def test_a_cancel_in_mid_reply_closes_the_connection_and_keeps_what_came(
     assert server.closed.wait(PATIENCE_S)
 
 
-def test_a_closed_link_closes_the_connection(
-    connect: Callable[..., Client], server: FaultServer
-) -> None:
+def test_a_closed_link_closes_the_connection(connect: Connect, server: FaultServer) -> None:
     server.chat = Handler.wait_for_the_client
     client = connect()
     client.ask(chat())
@@ -207,7 +203,7 @@ def test_a_closed_link_closes_the_connection(
     assert server.closed.wait(PATIENCE_S)
 
 
-def test_a_stall_in_mid_reply_ends_it(connect: Callable[..., Client], server: FaultServer) -> None:
+def test_a_stall_in_mid_reply_ends_it(connect: Connect, server: FaultServer) -> None:
     def stall(handler: Handler) -> None:
         handler.begin()
         handler.text("one")
@@ -221,7 +217,7 @@ def test_a_stall_in_mid_reply_ends_it(connect: Callable[..., Client], server: Fa
 
 @pytest.mark.parametrize("is_chunked", [True, False])
 def test_a_cut_in_mid_reply_keeps_what_came_and_is_not_repeated(
-    connect: Callable[..., Client], server: FaultServer, is_chunked: bool
+    answered: Ask, server: FaultServer, is_chunked: bool
 ) -> None:
     def cut(handler: Handler) -> None:
         if is_chunked:
@@ -236,27 +232,23 @@ def test_a_cut_in_mid_reply_keeps_what_came_and_is_not_repeated(
             handler.begin()
             handler.text("one")
 
-    server.chat = cut
-    asked = connect().answer(chat())
+    asked = answered(cut)
     assert asked.text == "one"
     assert why(asked).endswith("; the text received is kept")
     assert len(server.chats()) == 1
 
 
-def test_an_event_without_an_end_does_not_fill_the_memory(
-    connect: Callable[..., Client], server: FaultServer
-) -> None:
+def test_an_event_without_an_end_does_not_fill_the_memory(answered: Ask) -> None:
     def flood(handler: Handler) -> None:
         handler.begin()
         for _ in range(64):
             handler.wfile.write(b"x" * 2**20)
 
-    server.chat = flood
-    assert "is not understood" in why(connect().answer(chat()))
+    assert "is not understood" in why(answered(flood))
 
 
 def test_what_nobody_has_thought_of_ends_the_request_and_no_more(
-    connect: Callable[..., Client],
+    connect: Connect,
 ) -> None:
     client = connect()
     half = (p.Message(role="user", content="half a character: \ud800"),)

@@ -13,9 +13,8 @@ from eaglechat.links.http.discovery import ask
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason, Part
-from tests.engine_client import Client
 from tests.links.engines import chat
-from tests.links.http.fault_server import FaultServer, Handler, raw, why
+from tests.links.http.fault_server import Ask, Connect, FaultServer, Handler, raw, says, why
 from tests.waiting import PATIENCE_S
 
 
@@ -144,10 +143,9 @@ WHOLE = said(content="größe ✓") + ended() + DONE
     ],
 )  # fmt: skip
 def test_the_text_is_the_same_however_it_is_sent(
-    connect: Callable[..., Client], server: FaultServer, answer: Callable[[Handler], None]
+    answered: Ask, server: FaultServer, answer: Callable[[Handler], None]
 ) -> None:
-    server.chat = answer
-    reply = connect().answer(chat())
+    reply = answered(answer)
     assert reply.text == "größe ✓"
     assert reply.last.end.finish_reason is FinishReason.STOP
     assert len(server.chats()) == 1
@@ -165,10 +163,9 @@ def test_the_text_is_the_same_however_it_is_sent(
     ids=["two halves", "four halves", "the first alone", "the first at the end", "the second"],
 )
 def test_half_a_character_waits_for_its_other_half(
-    connect: Callable[..., Client], server: FaultServer, pieces: tuple[bytes, ...], text: str
+    answered: Ask, pieces: tuple[bytes, ...], text: str
 ) -> None:
-    server.chat = raw(*pieces)
-    assert connect().answer(chat()).text == text
+    assert answered(raw(*pieces)).text == text
 
 
 @pytest.mark.parametrize(
@@ -188,31 +185,26 @@ def test_half_a_character_waits_for_its_other_half(
     ],
     ids=str,
 )
-def test_reasoning_is_reasoning_wherever_it_stands(
-    connect: Callable[..., Client], server: FaultServer, thought: dict[str, Any]
-) -> None:
-    server.chat = raw(said(**thought), WHOLE)
-    tokens = [token for round_ in connect().answer(chat()).rounds for token in round_.tokens]
+def test_reasoning_is_reasoning_wherever_it_stands(answered: Ask, thought: dict[str, Any]) -> None:
+    tokens = [
+        token for round_ in answered(raw(said(**thought), WHOLE)).rounds for token in round_.tokens
+    ]
     parts = [(token.text, token.part) for token in tokens]
     assert parts == [("Hm.", Part.REASONING), ("größe ✓", Part.ANSWER)]
 
 
-def test_bytes_that_are_no_text_spoil_only_themselves(
-    connect: Callable[..., Client], server: FaultServer
-) -> None:
-    server.chat = raw(WHOLE.replace("ö".encode(), b"\xf6"))
-    assert connect().answer(chat()).text == "gr�ße ✓"
+def test_bytes_that_are_no_text_spoil_only_themselves(answered: Ask) -> None:
+    assert answered(raw(WHOLE.replace("ö".encode(), b"\xf6"))).text == "gr�ße ✓"
 
 
 def test_a_reply_is_over_though_the_server_is_slow_to_close(
-    connect: Callable[..., Client], server: FaultServer
+    answered: Ask, server: FaultServer
 ) -> None:
     def linger(handler: Handler) -> None:
         raw(WHOLE)(handler)
         handler.wait_for_the_client()
 
-    server.chat = linger
-    assert connect().answer(chat()).text == "größe ✓"
+    assert answered(linger).text == "größe ✓"
     assert server.closed.wait(PATIENCE_S)
 
 
@@ -220,11 +212,12 @@ def test_a_reply_is_over_though_the_server_is_slow_to_close(
     ("prompt", "reason"), [(2000, FinishReason.CONTEXT), (20, FinishReason.LENGTH)]
 )
 def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
-    connect: Callable[..., Client], server: FaultServer, prompt: int, reason: FinishReason
+    answered: Ask, prompt: int, reason: FinishReason
 ) -> None:
     usage = {"prompt_tokens": prompt, "completion_tokens": 40}
-    server.chat = raw(said(content="one") + ended("length", usage=usage) + DONE)
-    reply = connect().answer(chat(max_tokens=None))
+    reply = answered(
+        raw(said(content="one") + ended("length", usage=usage) + DONE), max_tokens=None
+    )
     assert reply.last.end.finish_reason is reason
 
 
@@ -236,10 +229,10 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
             raw(said(content="one") + data({"object": "error", "message": "dead"}) + DONE),
             "{url} failed: dead;",
         ),
-        (lambda handler: handler.json({"error": {"message": "busy"}}), "{url} failed: busy"),
+        (says({"error": {"message": "busy"}}), "{url} failed: busy"),
         (raw(data({"error": "busy"})), "{url} failed: busy"),
-        (lambda handler: handler.json({"detail": "busy"}), "{url} failed: busy"),
-        (lambda handler: handler.json({"errors": [{"message": "busy"}]}), "{url} failed: busy"),
+        (says({"detail": "busy"}), "{url} failed: busy"),
+        (says({"errors": [{"message": "busy"}]}), "{url} failed: busy"),
         (raw(data({"error": {"code": 7}})), '{url} failed: {{"error": {{"code": 7}}}}'),
         (raw(data('{"error": {"message": "half \\ud800"}}')), "{url} failed: half ?"),
         (raw(b'event: error\ndata: {"message": "busy"}\n\n'), "{url} failed: busy"),
@@ -253,7 +246,7 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
             "{url} failed: no room; the text received is kept",
         ),
         (raw(data({"choices": []})), "{url} broke off during the reply"),
-        (lambda handler: handler.json({"choices": []}), "the answer of {url} is not understood"),
+        (says({"choices": []}), "the answer of {url} is not understood"),
         *(
             (raw(said(content="one"), data(garbage)), "the answer of {url} is not understood")
             for garbage in ("{not json", '{"choices": 3}', "[" * 100_000)
@@ -267,20 +260,19 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
     ],
 )  # fmt: skip
 def test_a_failure_that_is_no_such_status_is_one(
-    connect: Callable[..., Client],
+    answered: Ask,
     server: FaultServer,
     answer: Callable[[Handler], None],
     says: str,
 ) -> None:
-    server.chat = answer
-    asked = connect().answer(chat())
+    asked = answered(answer)
     assert why(asked).startswith(says.format(url=server.url))
     assert asked.text in ("", "one")
     assert len(server.chats()) in (1, 3)
 
 
 def test_the_context_is_known_once_the_prompt_is_counted(
-    connect: Callable[..., Client], server: FaultServer
+    connect: Connect, server: FaultServer
 ) -> None:
     reply = connect().answer(chat())
     assert [event.round.n_past for event in reply.of(p.RoundDone)] == [0, 0]
@@ -288,11 +280,8 @@ def test_the_context_is_known_once_the_prompt_is_counted(
 
 
 @pytest.mark.parametrize("wait", ["²", "soon", "-1", "inf", "Wed, 21 Oct 2015 07:28:00 GMT"])
-def test_a_wait_that_is_none_is_passed_over(
-    connect: Callable[..., Client], server: FaultServer, wait: str
-) -> None:
-    server.chat = lambda handler: handler.json({"error": "x"}, 429, Retry_After=wait)
-    assert why(connect().answer(chat())).endswith(" (HTTP 429: x)")
+def test_a_wait_that_is_none_is_passed_over(answered: Ask, wait: str) -> None:
+    assert why(answered(says({"error": "x"}, 429, Retry_After=wait))).endswith(" (HTTP 429: x)")
 
 
 MODEL = {"id": "m", "owned_by": "nobody"}
@@ -321,7 +310,7 @@ def test_a_model_is_known_by_its_name_whatever_else_is_said_of_it(
 
 
 def test_a_llama_server_of_which_a_proxy_shows_no_more_than_the_api(
-    connect: Callable[..., Client], server: FaultServer
+    connect: Connect, server: FaultServer
 ) -> None:
     server.models = {"data": [{**MODEL, "owned_by": "llamacpp"}]}
     client = connect()
@@ -331,7 +320,7 @@ def test_a_llama_server_of_which_a_proxy_shows_no_more_than_the_api(
 
 
 def test_a_llama_server_that_counts_nothing_is_read_as_it_writes(
-    connect: Callable[..., Client], server: FaultServer
+    connect: Connect, server: FaultServer
 ) -> None:
     def write(handler: Handler) -> None:
         handler.begin()
@@ -348,7 +337,7 @@ def test_a_llama_server_that_counts_nothing_is_read_as_it_writes(
 
 
 def test_another_server_at_the_same_address_says_hello(
-    connect: Callable[..., Client], server: FaultServer
+    connect: Connect, server: FaultServer
 ) -> None:
     client = connect()
     server.models = {"data": [{**MODEL, "owned_by": "vllm"}]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -12,9 +11,7 @@ from hypothesis import strategies as st
 from eaglechat.links.http.reasoning import ReasoningSplitter
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Part
-from tests.engine_client import Client
-from tests.links.engines import chat
-from tests.links.http.fault_server import FaultServer, models_of, streaming
+from tests.links.http.fault_server import Ask, FaultServer, models_of, streaming
 
 
 def parts_of(chunks: list[str]) -> tuple[str, str]:
@@ -63,11 +60,10 @@ THINKING = [("<think>", 1), ("\n2 and", 2), (" 2.", 2), ("</think>\n\n", 2), ("F
 
 @pytest.mark.parametrize("kind", ["vllm", "library"])
 def test_every_server_s_thoughts_are_reasoning(
-    connect: Callable[..., Client], server: FaultServer, kind: str
+    answered: Ask, server: FaultServer, kind: str
 ) -> None:
     server.models = models_of(kind)
-    server.chat = streaming(*THINKING)
-    reply = connect().answer(chat())
+    reply = answered(streaming(*THINKING))
     tokens = [token for round_ in reply.rounds for token in round_.tokens]
     said = {part: "".join(t.text for t in tokens if t.part is part) for part in Part}
     assert said == {Part.REASONING: "2 and 2.", Part.ANSWER: "Four."}
@@ -90,15 +86,14 @@ def test_every_server_s_thoughts_are_reasoning(
     ],
 )
 def test_reasoning_that_the_prompt_has_begun_ends_at_its_tag(
-    connect: Callable[..., Client],
+    answered: Ask,
     server: FaultServer,
     kind: str,
     pieces: list[str],
     parts: tuple[str, str],
 ) -> None:
     server.models = models_of(kind)
-    server.chat = lambda handler: handler.reply(*pieces)
-    reply = connect().answer(chat())
+    reply = answered(lambda handler: handler.reply(*pieces))
     (rounds,) = [event.rounds for event in reply.of(p.Settled)] or [reply.rounds]
     tokens = [token for round_ in rounds for token in round_.tokens]
     said = {part: "".join(t.text for t in tokens if t.part is part) for part in Part}
@@ -107,10 +102,9 @@ def test_reasoning_that_the_prompt_has_begun_ends_at_its_tag(
 
 @pytest.mark.parametrize("kind", ["vllm", "library"])
 def test_a_stream_that_ends_in_a_tag_loses_nothing(
-    connect: Callable[..., Client], server: FaultServer, kind: str
+    answered: Ask, server: FaultServer, kind: str
 ) -> None:
     server.models = models_of(kind)
-    server.chat = streaming(("<thi", 1))
-    reply = connect().answer(chat())
+    reply = answered(streaming(("<thi", 1)))
     texts = [t.text for round_ in reply.rounds for t in round_.tokens]
     assert "".join(texts) == "<thi"

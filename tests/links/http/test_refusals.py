@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +16,24 @@ from eaglechat.links.http.server import server_link
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason
-from tests.engine_client import Client
 from tests.links.engines import chat
 from tests.links.http.fault_server import (
+    Ask,
+    Connect,
     FaultServer,
     Handler,
     client_of,
     died,
     fault_server,
     raw,
+    says,
     why,
 )
 from tests.waiting import until
 
 
 def test_a_key_that_is_missing_or_wrong_is_said_and_never_quoted(
-    connect: Callable[..., Client], server: FaultServer, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, server: FaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.key = "right-key"
     assert "asks for a key: put it in EAGLECHAT_SERVER_KEY" in why(connect().answer(chat()))
@@ -84,7 +85,7 @@ def test_a_key_that_cannot_be_a_key_is_not_sent(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_command_is_run_once_and_again_when_its_key_was_refused(
-    connect: Callable[..., Client], server: FaultServer, tmp_path: Path
+    connect: Connect, server: FaultServer, tmp_path: Path
 ) -> None:
     runs, printed = tmp_path / "runs", tmp_path / "printed"
     script = f"echo run >> {runs}; cat {printed}"
@@ -103,19 +104,19 @@ def test_a_command_is_run_once_and_again_when_its_key_was_refused(
 
 
 def test_a_key_among_the_headers_is_not_quoted_either(
-    connect: Callable[..., Client], server: FaultServer
+    connect: Connect, server: FaultServer
 ) -> None:
     server.key = "right-key"
     headers = {"Authorization": "Bearer wrong-key", "X-Team": "me"}
     message = why(connect(headers=headers).answer(chat()))
     assert "does not accept the key (HTTP 401)" in message
-    server.chat = lambda handler: handler.json({"error": "no wrong-key for me"}, 500)
+    server.chat = says({"error": "no wrong-key for me"}, 500)
     server.key = ""
     assert why(connect(headers=headers).answer(chat())).endswith("no … for me")
 
 
 def test_reasoning_is_not_sent_to_those_who_would_refuse_it(
-    connect: Callable[..., Client], server: FaultServer
+    connect: Connect, server: FaultServer
 ) -> None:
     past = (
         p.Message(role="user", content="one"),
@@ -131,12 +132,12 @@ def test_reasoning_is_not_sent_to_those_who_would_refuse_it(
 
 
 def test_neither_key_nor_chat_follow_to_another_address(
-    connect: Callable[..., Client], server: FaultServer, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, server: FaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOX_KEY", "secret")
     with fault_server() as other:
         address = f"{other.url}/v1/chat/completions"
-        server.chat = lambda handler: handler.json({}, 307, Location=address)
+        server.chat = says({}, 307, Location=address)
         client = connect(key_env="BOX_KEY", headers={"X-Token": "secret"})
         message = why(client.answer(chat()))
 
@@ -145,7 +146,7 @@ def test_neither_key_nor_chat_follow_to_another_address(
 
 
 def test_too_many_requests_waits_as_long_as_it_is_asked_to(
-    connect: Callable[..., Client], server: FaultServer
+    answered: Ask, server: FaultServer
 ) -> None:
     answer = server.chat
 
@@ -153,19 +154,16 @@ def test_too_many_requests_waits_as_long_as_it_is_asked_to(
         server.chat = answer
         handler.json({"error": {"message": "slow down"}}, 429, Retry_After="0.2")
 
-    server.chat = busy
     began = time.monotonic()
-    reply = connect().answer(chat())
+    reply = answered(busy)
     assert reply.text == "one two"
     assert time.monotonic() - began >= 0.2
     assert [event.stage for event in reply.of(p.Loading)] == ["server"]
     assert len(server.chats()) == 2
 
 
-def test_a_wait_can_be_cancelled_at_once(
-    connect: Callable[..., Client], server: FaultServer
-) -> None:
-    server.chat = lambda handler: handler.json({}, 429, Retry_After="19")
+def test_a_wait_can_be_cancelled_at_once(connect: Connect, server: FaultServer) -> None:
+    server.chat = says({}, 429, Retry_After="19")
     client = connect()
     asked = client.ask(chat())
     client.until(lambda: asked.of(p.Loading), "the wait")
@@ -175,11 +173,8 @@ def test_a_wait_can_be_cancelled_at_once(
     assert len(server.chats()) == 1
 
 
-def test_a_wait_that_is_too_long_is_said(
-    connect: Callable[..., Client], server: FaultServer
-) -> None:
-    server.chat = lambda handler: handler.json({"detail": "quota"}, 429, Retry_After="600")
-    assert why(connect().answer(chat())) == (
+def test_a_wait_that_is_too_long_is_said(answered: Ask, server: FaultServer) -> None:
+    assert why(answered(says({"detail": "quota"}, 429, Retry_After="600"))) == (
         f"{server.url} asks to wait 10 minutes (HTTP 429: quota)"
     )
     assert len(server.chats()) == 1
@@ -187,15 +182,16 @@ def test_a_wait_that_is_too_long_is_said(
 
 @pytest.mark.parametrize(("status", "times"), [(500, 1), (503, 3), (400, 1)])
 def test_what_may_pass_is_asked_again_before_the_first_token(
-    connect: Callable[..., Client], server: FaultServer, status: int, times: int
+    answered: Ask, server: FaultServer, status: int, times: int
 ) -> None:
-    server.chat = lambda handler: handler.json({"error": {"message": "no"}}, status)
-    assert why(connect().answer(chat())).endswith(f"(HTTP {status}): no")
+    assert why(answered(says({"error": {"message": "no"}}, status))).endswith(
+        f"(HTTP {status}): no"
+    )
     assert len(server.chats()) == times
 
 
 def test_a_model_that_is_still_being_loaded_is_waited_for(
-    connect: Callable[..., Client], server: FaultServer
+    answered: Ask, server: FaultServer
 ) -> None:
     answer, left = server.chat, [6]
 
@@ -205,16 +201,15 @@ def test_a_model_that_is_still_being_loaded_is_waited_for(
             server.chat = answer
         handler.json({"error": {"message": "Loading model"}}, 503)
 
-    server.chat = loading
-    assert connect().answer(chat()).text == "one two"
+    assert answered(loading).text == "one two"
 
 
-def test_a_model_it_does_not_have(server: FaultServer, connect: Callable[..., Client]) -> None:
+def test_a_model_it_does_not_have(server: FaultServer, connect: Connect) -> None:
     client = connect()
     assert why(client.answer(p.Load(target="x"))) == (
         f"{server.url} has no model named “x”; it has m"
     )
-    server.chat = lambda handler: handler.json({"error": {"message": "gone"}}, 404)
+    server.chat = says({"error": {"message": "gone"}}, 404)
     assert why(client.answer(chat())) == (f"{server.url} has no model named “m” (HTTP 404: gone)")
     server.models = {"data": [{"id": "m"}, {"id": "n"}]}
     assert "model in its entry: m, n" in why(client.answer(p.Load(target="")))
@@ -273,7 +268,7 @@ def told(message: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_a_request_is_made_again_without_the_optional_field_that_is_refused(
-    connect: Callable[..., Client],
+    connect: Connect,
     server: FaultServer,
     field: str,
     status: int,
@@ -309,10 +304,9 @@ def test_a_request_is_made_again_without_the_optional_field_that_is_refused(
     ],
 )
 def test_a_refusal_of_what_is_needed_is_one(
-    connect: Callable[..., Client], server: FaultServer, said: dict[str, Any]
+    answered: Ask, server: FaultServer, said: dict[str, Any]
 ) -> None:
-    server.chat = lambda handler: handler.json(said, 422)
-    assert "refuses this request (HTTP 422): " in why(connect().answer(chat(stop=("END",))))
+    assert "refuses this request (HTTP 422): " in why(answered(says(said, 422), stop=("END",)))
     assert len(server.chats()) == 1
 
 
@@ -320,7 +314,7 @@ def test_a_refusal_of_what_is_needed_is_one(
     "said", [told("streaming is not supported for this model"), extra("stream")], ids=str
 )
 def test_a_server_that_does_not_stream_answers_in_one_piece(
-    connect: Callable[..., Client], server: FaultServer, said: dict[str, Any]
+    answered: Ask, server: FaultServer, said: dict[str, Any]
 ) -> None:
     def answer(handler: Handler) -> None:
         message = {"role": "assistant", "content": "one two"}
@@ -328,14 +322,11 @@ def test_a_server_that_does_not_stream_answers_in_one_piece(
         is_streamed = "stream" in server.chats()[-1].body
         handler.json(said if is_streamed else whole, 400 if is_streamed else 200)
 
-    server.chat = answer
-    assert connect().answer(chat()).text == "one two"
+    assert answered(answer).text == "one two"
     assert "stream_options" not in server.chats()[-1].body
 
 
-def test_reasoning_that_is_refused_is_not_sent_again(
-    connect: Callable[..., Client], server: FaultServer
-) -> None:
+def test_reasoning_that_is_refused_is_not_sent_again(connect: Connect, server: FaultServer) -> None:
     answer = server.chat
 
     def refuse(handler: Handler) -> None:
@@ -352,11 +343,11 @@ def test_reasoning_that_is_refused_is_not_sent_again(
 @pytest.mark.parametrize(
     "models",
     [
-        lambda handler: handler.json({"error": "no such page"}, 404),
-        lambda handler: handler.json({"detail": "Method Not Allowed"}, 405),
-        lambda handler: handler.json({"error": "Missing scopes: api.model.read"}, 403),
-        lambda handler: handler.json({}, 501),
-        lambda handler: handler.json({"error": "boom"}, 500),
+        says({"error": "no such page"}, 404),
+        says({"detail": "Method Not Allowed"}, 405),
+        says({"error": "Missing scopes: api.model.read"}, 403),
+        says({}, 501),
+        says({"error": "boom"}, 500),
         raw(b"<html>Welcome</html>", kind="text/html"),
         {},
         [],
@@ -383,7 +374,7 @@ def test_a_model_that_is_named_needs_no_list(server: FaultServer, models: Any) -
 
 
 def test_a_server_without_a_list_says_how_to_name_a_model(server: FaultServer) -> None:
-    server.models = lambda handler: handler.json({"error": "none"}, 404)
+    server.models = says({"error": "none"}, 404)
     client = client_of(server.url)
     client.ready()
     said = why(client.answer(p.Load(target="")))
@@ -403,9 +394,7 @@ def test_a_server_with_very_many_models_names_a_few(server: FaultServer) -> None
     assert said.endswith("it has " + ", ".join(f"m{n}" for n in range(20)) + " and 400 more")
 
 
-def test_a_comparison_asks_the_model_without_a_draft(
-    connect: Callable[..., Client], server: FaultServer
-) -> None:
+def test_a_comparison_asks_the_model_without_a_draft(connect: Connect, server: FaultServer) -> None:
     client, other = connect(plain_model="m-plain"), connect()
     assert [one.link.hello and one.link.hello.can.plain for one in (client, other)] == [True, False]
     client.answer(chat())

@@ -6,7 +6,6 @@ real servers, which need a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,9 +15,8 @@ from eaglechat.links.http.openai import OpenAIServer
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin
 from eaglechat.wire.stats import DrafterStats, SpeculationStats
-from tests.engine_client import Client
 from tests.links.engines import chat
-from tests.links.http.fault_server import FaultServer, models_of, streaming
+from tests.links.http.fault_server import Ask, Connect, FaultServer, models_of, streaming
 from tests.links.http.streamed import Streamed, said
 
 TIMINGS = {
@@ -90,7 +88,7 @@ SGLANG = {"spec_verify_ct": 3, "spec_num_proposed_drafts": 9, "spec_num_correct_
     ],
 )
 def test_steps_of_several_tokens_are_counted_and_their_drafts_at_the_end(
-    connect: Callable[..., Client], server: FaultServer, kind: str, name: str, end: dict[str, Any]
+    connect: Connect, server: FaultServer, kind: str, name: str, end: dict[str, Any]
 ) -> None:
     server.models = models_of(kind)
     steps = [("The", 1), (" cat sat on", 3), (" the", 1), (" mat and slept", 4)]
@@ -112,16 +110,13 @@ def test_steps_of_several_tokens_are_counted_and_their_drafts_at_the_end(
 
 @pytest.mark.parametrize("end", [{}, {"metrics": {}}, {"sglext": {"spec_tokens_details": {}}}])
 def test_a_server_that_counts_nothing_at_the_end(
-    connect: Callable[..., Client], server: FaultServer, end: dict[str, Any]
+    answered: Ask, server: FaultServer, end: dict[str, Any]
 ) -> None:
     server.models = models_of("vllm")
-    server.chat = streaming(("a", 1), (" b", 1), ends=[end])
-    assert not connect().answer(chat()).last.stats.is_of_whole_reply
+    assert not answered(streaming(("a", 1), (" b", 1), ends=[end])).last.stats.is_of_whole_reply
 
 
-def test_a_server_says_that_it_has_no_draft(
-    connect: Callable[..., Client], server: FaultServer
-) -> None:
+def test_a_server_says_that_it_has_no_draft(connect: Connect, server: FaultServer) -> None:
     server.models = models_of("sglang")
     server.others["/server_info"] = {"speculative_algorithm": None}
     (loaded,) = [e for e in connect().heard if isinstance(e, p.Loaded)]
@@ -130,7 +125,7 @@ def test_a_server_says_that_it_has_no_draft(
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_a_reply_that_has_begun_is_sent_as_the_last_message(
-    connect: Callable[..., Client], server: FaultServer, kind: str
+    connect: Connect, server: FaultServer, kind: str
 ) -> None:
     server.models = models_of(kind)
     begun = p.Message(role="assistant", content="The cat")

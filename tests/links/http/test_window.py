@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from eaglechat.links.http.window import Answered, ServerWindow
 from eaglechat.wire import protocol as p
 from eaglechat.wire.protocol import Message
-from tests.engine_client import Client
 from tests.links.engines import chat
-from tests.links.http.fault_server import FaultServer, Handler, why
+from tests.links.http.fault_server import Ask, Connect, FaultServer, Handler, says, why
 
 N_CTX = 2048
 
@@ -76,7 +75,7 @@ def test_an_answer_that_is_asked_for_again_needs_no_room_for_the_old_one() -> No
 
 
 def test_a_server_that_does_not_count_is_asked_again_with_less(
-    connect: Callable[..., Client], server: FaultServer
+    connect: Connect, server: FaultServer
 ) -> None:
     most = 4
 
@@ -104,11 +103,9 @@ def test_a_server_that_does_not_count_is_asked_again_with_less(
     assert "shorten it, or start the server with more context" in why(lone)
 
 
-def test_turns_that_a_refusal_took_away_come_back(
-    connect: Callable[..., Client], server: FaultServer
-) -> None:
+def test_turns_that_a_refusal_took_away_come_back(connect: Connect, server: FaultServer) -> None:
     said = {"message": "This model's maximum context length is 2048 tokens", "code": 400}
-    answer, server.chat = server.chat, lambda handler: handler.json({"error": said}, 400)
+    answer, server.chat = server.chat, says({"error": said}, 400)
     client, messages = connect(), tuple(talk([9] * 3))
     assert "longer than its context" in why(client.answer(chat(messages=messages)))
     server.chat = answer
@@ -117,13 +114,14 @@ def test_turns_that_a_refusal_took_away_come_back(
     assert len(server.chats()[-1].body["messages"]) == len(messages)
 
 
-def test_a_reply_that_is_too_long_is_not_taken_for_a_prompt(
-    connect: Callable[..., Client], server: FaultServer
-) -> None:
+def test_a_reply_that_is_too_long_is_not_taken_for_a_prompt(answered: Ask) -> None:
     said = (
         "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context "
     )
     error = {"message": f"{said}length is 4096 tokens (5000 > 4096 - 20).", "code": 400}
-    server.chat = lambda handler: handler.json({"error": error}, 400)
-    refused = connect().answer(chat(messages=tuple(talk([9])), max_tokens=5000))
+    refused = answered(
+        says({"error": error}, 400),
+        messages=tuple(talk([9])),
+        max_tokens=5000,
+    )
     assert "refuses to write as much as max_tokens (HTTP 400)" in why(refused)

@@ -18,38 +18,33 @@ from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import Origin
 from tests import tiny_kinds
 from tests.engine_client import Client
+from tests.engine_client import load as load_of
+from tests.links.engines import chat as chat_of
 from tests.links.llama_server.program import started
 
 pytestmark = pytest.mark.slow
 
 Start = Callable[[str], Client]
+
+
 USER = p.Message(role="user", content="abc")
 
 
 def load(target: Path, draft: Path | None = None) -> p.Load:
-    options = LoadOptions(n_ctx=1024, n_threads=1)
-    return p.Load(target=str(target), draft=str(draft) if draft else None, options=options)
+    return load_of((target, draft), n_ctx=1024)
 
 
 def chat(n: int = 3, *, enabled: bool = True) -> p.Chat:
-    return p.Chat(
-        messages=(USER,),
-        sampling=p.Sampling(temperature=0.0, seed=1),
-        speculation=p.Speculation(n_draft_max=n, enabled=enabled),
-        max_tokens=16,
-    )
+    speculation = p.Speculation(n_draft_max=n, enabled=enabled)
+    return chat_of(messages=(USER,), speculation=speculation, max_tokens=16)
 
 
 def loaded(client: Client, asked: p.Load) -> p.PairInfo:
-    event = client.answer(asked).last
-    assert isinstance(event, p.Loaded), event
-    return event.pair
+    return client.expect(p.Loaded, asked).pair
 
 
 def done(client: Client, asked: p.Chat) -> p.Done:
-    event = client.answer(asked).last
-    assert isinstance(event, p.Done), event
-    return event
+    return client.expect(p.Done, asked)
 
 
 def drafters(client: Client) -> set[str | None]:
@@ -192,8 +187,7 @@ def test_a_request_chooses_between_a_draft_and_the_heads(start: Start, tmp_path:
 def test_a_draft_that_the_program_is_too_old_for_is_refused(start: Start, tmp_path: Path) -> None:
     client = start("june")
     draft = tiny_kinds.write_dflash(tmp_path / "draft.gguf", variant="dspark")
-    failed = client.answer(load(tiny_kinds.write_llama(tmp_path / "target.gguf"), draft)).last
-    assert isinstance(failed, p.Error)
+    failed = client.expect(p.Error, load(tiny_kinds.write_llama(tmp_path / "target.gguf"), draft))
     assert failed.code == "program"
     assert failed.message.endswith("is too old to draft with DSpark: install a newer one")
     assert not (tmp_path / "started").exists()
@@ -255,6 +249,5 @@ def test_heads_that_were_chosen_are_not_replaced(
     client = start(kind)
     asked = load(tiny_kinds.write_hy_v3(tmp_path / "target.gguf"))
     speculation = p.Speculation(n_draft_max=3, drafter="mtp")
-    failed = client.answer(msgspec.structs.replace(asked, speculation=speculation)).last
-    assert isinstance(failed, p.Error)
+    failed = client.expect(p.Error, msgspec.structs.replace(asked, speculation=speculation))
     assert failed.message.endswith(why)

@@ -25,6 +25,8 @@ from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import FinishReason
 from tests.engine_client import Client
+from tests.engine_client import load as load_of
+from tests.links.engines import chat as chat_of
 from tests.links.llama_server.program import started, write_program
 from tests.rpc.fake_server import nobody, serving
 from tests.tiny import write_draft
@@ -40,8 +42,7 @@ def programs(process: psutil.Process | None = None) -> list[psutil.Process]:
 
 
 def load(files: tuple[Path, Path], **options: object) -> p.Load:
-    wanted = {"n_ctx": 1024, "n_threads": 1, **options}
-    return p.Load(target=str(files[0]), draft=str(files[1]), options=LoadOptions(**wanted))
+    return load_of(files, **{"n_ctx": 1024, **options})
 
 
 def lengths(folder: Path) -> list[str | None]:
@@ -52,10 +53,9 @@ def lengths(folder: Path) -> list[str | None]:
     ]
 
 
-def chat(n: int | p.Auto = 3, *, enabled: bool = True, max_tokens: int = 24) -> p.Chat:
-    return p.Chat(
+def chat(n: int = 3, *, enabled: bool = True, max_tokens: int = 24) -> p.Chat:
+    return chat_of(
         messages=(USER,),
-        sampling=p.Sampling(temperature=0.0, seed=1),
         speculation=p.Speculation(n_draft_max=n, enabled=enabled),
         max_tokens=max_tokens,
     )
@@ -120,9 +120,9 @@ def test_a_load_starts_the_program_as_the_first_reply_needs_it(
         (p.Speculation(n_draft_max=5), None),
     ):
         wanted = msgspec.structs.replace(load(tiny_files), draft=draft, speculation=speculation)
-        assert isinstance(client.answer(wanted).last, p.Loaded)
+        client.expect(p.Loaded, wanted)
         reply = msgspec.structs.replace(chat(max_tokens=4), speculation=speculation)
-        assert isinstance(client.answer(reply).last, p.Done)
+        client.expect(p.Done, reply)
     assert lengths(tmp_path) == ["5", "3", None, None]
 
 
@@ -132,8 +132,7 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
-    loaded = client.answer(load(real_files)).last
-    assert isinstance(loaded, p.Loaded), loaded
+    loaded = client.expect(p.Loaded, load(real_files))
     hello = client.link.hello
     assert hello is not None
     assert (hello.engine, hello.can.own, hello.can.restarts) == ("llama-server", False, True)
@@ -143,8 +142,7 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     assert loaded.pair.n_ctx == 1024
     assert (loaded.pair.server, loaded.pair.devices) == ("", ("llama-server with A Card (24 GB)",))
 
-    done = client.answer(chat(3)).last
-    assert isinstance(done, p.Done), done
+    done = client.expect(p.Done, chat(3))
     assert done.stats.accepted > 0
     assert set(done.stats.by_drafter) == {"eagle3"}
     rounds = client.latest.rounds
@@ -152,23 +150,20 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     text = client.latest.text
     (first,) = programs()
 
-    done = client.answer(chat(5)).last
-    assert isinstance(done, p.Done), done
+    done = client.expect(p.Done, chat(5))
     assert client.latest.of(p.Loading)
     rounds = client.latest.rounds
     assert max(len(round_.drafted) for round_ in rounds) == 5
     assert not first.is_running()
 
-    done = client.answer(chat(5, enabled=False)).last
-    assert isinstance(done, p.Done), done
+    done = client.expect(p.Done, chat(5, enabled=False))
     assert done.stats.drafted == 0
     rounds = client.latest.rounds
     assert client.latest.text[:20] == text[:20]
     assert lengths(tmp_path) == ["3", "5", None]
 
-    assert isinstance(client.answer(p.Unload()).last, p.Unloaded)
-    refused = client.answer(chat()).last
-    assert isinstance(refused, p.Error)
+    client.expect(p.Unloaded, p.Unload())
+    refused = client.expect(p.Error, chat())
     assert refused.code == "no_pair"
     assert programs() == []
 
@@ -178,7 +173,7 @@ def test_a_stopped_reply_goes_on_where_it_was(
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
-    assert isinstance(client.answer(load(tiny_files)).last, p.Loaded)
+    client.expect(p.Loaded, load(tiny_files))
     client.answer(chat(max_tokens=40))
     whole = client.latest.text
     client.answer(chat(max_tokens=12))
@@ -197,7 +192,7 @@ def test_a_program_that_dies_in_mid_reply_ends_the_engine_and_not_what_was_writt
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
-    assert isinstance(client.answer(load(real_files)).last, p.Loaded)
+    client.expect(p.Loaded, load(real_files))
     client.ask(chat(max_tokens=600))
     client.until(lambda: len(client.latest.rounds) >= 3)
 
@@ -211,7 +206,7 @@ def test_a_program_that_dies_in_mid_reply_ends_the_engine_and_not_what_was_writt
     )
 
     client.link.start()
-    assert isinstance(client.answer(load(tiny_files)).last, p.Loaded)
+    client.expect(p.Loaded, load(tiny_files))
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="no setpriv: the system ends nothing")
@@ -246,9 +241,7 @@ def test_the_program_ends_with_a_client_that_is_killed(
 def test_a_program_that_a_signal_ends_is_started_once_and_the_signal_is_named(
     start: Callable[[str], Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    error = start("doomed").answer(load(tiny_files)).last
-
-    assert isinstance(error, p.Error)
+    error = start("doomed").expect(p.Error, load(tiny_files))
     assert "(signal 4, SIGILL)" in error.message
     assert len(started(tmp_path)) == 1
 
@@ -258,8 +251,7 @@ def test_a_program_that_crashes_says_why_the_load_failed(
 ) -> None:
     client = start("crash")
     for _ in range(2):
-        failed = client.answer(load(tiny_files)).last
-        assert isinstance(failed, p.Error)
+        failed = client.expect(p.Error, load(tiny_files))
         assert failed.code == "load"
         assert failed.message == (
             "the models did not load: llama-server ended (exit status 3): "
@@ -268,15 +260,13 @@ def test_a_program_that_crashes_says_why_the_load_failed(
     assert "out of memory" in "\n".join(client.link.log_tail())
 
     write_program(tmp_path, "dated")
-    failed = client.answer(load(tiny_files)).last
-    assert isinstance(failed, p.Error)
+    failed = client.expect(p.Error, load(tiny_files))
     assert failed.message.endswith(
         "error: invalid argument: --spec-draft-p-min; a newer llama-server knows it"
     )
 
     write_program(tmp_path, "garbage")
-    failed = client.answer(load(tiny_files)).last
-    assert isinstance(failed, p.Error)
+    failed = client.expect(p.Error, load(tiny_files))
     assert failed.code == "load"
     assert programs() == []
 
@@ -306,7 +296,7 @@ def test_a_reply_whose_restart_is_cancelled_was_stopped_before_it_began(
 ) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
-    assert isinstance(client.answer(load(tiny_files)).last, p.Loaded)
+    client.expect(p.Loaded, load(tiny_files))
     write_program(tmp_path, "hang")
     asked = client.ask(chat(5))
     client.until(lambda: asked.of(p.Loading))
@@ -317,7 +307,7 @@ def test_a_reply_whose_restart_is_cancelled_was_stopped_before_it_began(
     assert done.end.finish_reason is FinishReason.CANCELLED
     assert programs() == []
     write_program(tmp_path, "real")
-    assert isinstance(client.answer(chat(5)).last, p.Done)
+    client.expect(p.Done, chat(5))
 
 
 def test_a_program_that_cannot_run_the_pair_says_so_at_each_load(
@@ -334,13 +324,11 @@ def test_a_program_that_cannot_run_the_pair_says_so_at_each_load(
         write_program(tmp_path, kind)
         if kind == "gone":
             (tmp_path / "llama-server").unlink()
-        failed = client.answer(load(tiny_files)).last
-        assert isinstance(failed, p.Error)
+        failed = client.expect(p.Error, load(tiny_files))
         assert failed.code == "program"
         assert why in failed.message
     write_program(tmp_path, "crash")
-    failed = client.answer(load(tiny_files)).last
-    assert isinstance(failed, p.Error)
+    failed = client.expect(p.Error, load(tiny_files))
     # What has been installed meanwhile is found.
     assert failed.code == "load"
 
@@ -363,12 +351,10 @@ def test_a_draft_that_the_program_would_run_wrongly_is_refused(
 ) -> None:
     client = start("crash")
     client.ready()
-    refused = client.answer(chat()).last
-    assert isinstance(refused, p.Error)
+    refused = client.expect(p.Error, chat())
     assert refused.code == "no_pair"
     for key in (NORM_OUTPUT, NORMS_FEATURES):
         draft = write_draft(tmp_path / "newer.gguf", flags=[key])
-        failed = client.answer(load((tiny_files[0], draft))).last
-        assert isinstance(failed, p.Error)
+        failed = client.expect(p.Error, load((tiny_files[0], draft)))
         assert failed.message.startswith("newer.gguf has EAGLE-3.1's norms")
     assert not (tmp_path / "started").exists()
