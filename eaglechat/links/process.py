@@ -117,19 +117,18 @@ def open_log(path: Path | None) -> BinaryIO:
     if path is not None:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-            os.close(handle)
-            try:
-                # Windows refuses this while another eaglechat has the file open.
-                Path(name).replace(path)
-            except OSError:
-                Path(name).unlink()
-                raise
+            # Windows refuses this while another eaglechat has the file open.
+            path.unlink(missing_ok=True)
             # For appending: `_read` writes to the log too.
-            return path.open("a+b", buffering=0)
+            return open(path, "a+b", buffering=0, opener=_new_file)
     with contextlib.suppress(OSError):
         return tempfile.TemporaryFile("a+b", buffering=0)
     return Path(os.devnull).open("a+b", buffering=0)
+
+
+def _new_file(path: str, flags: int) -> int:
+    """A file that did not exist, and that only the user may read."""
+    return os.open(path, flags | os.O_EXCL, 0o600)
 
 
 def _read(running: _Running, say: Callable[[AnyEvent | Died], None]) -> None:
