@@ -13,12 +13,11 @@ from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static
 from textual.widgets._toast import ToastRack
 
 from eaglechat.hub.errors import HubError
 from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.widgets.filter import Filter
 from eaglechat.tui.widgets.frame import Frame, clickable
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.notices import Notices
@@ -115,12 +114,12 @@ class EagleScreen(Screen[Result]):
             self.dismiss(*self._closing_with)
 
     def on_key(self, event: events.Key) -> None:
-        """Letters that come before the filter has the focus are for it."""
+        """Letters that come before the line of a list or a question has the focus are for it."""
         if event.is_printable and event.character and self.focused is None:
-            for words in self.query(Filter):
+            for line in self.query("Filter, Ask Input").results(Input):
                 event.stop()
-                words.focus()
-                words.insert_text_at_cursor(event.character)
+                line.focus()
+                line.insert_text_at_cursor(event.character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Ignore keys that come before the screen has its widgets."""

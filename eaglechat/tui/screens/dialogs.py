@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -37,9 +39,21 @@ class Ask(TextDialog[str]):
 
     BINDINGS = [*bindings_of("ask"), *moves({"enter": "back"})]
 
-    def __init__(self, title: str, text: str, does: str = "", written: str | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        text: str,
+        does: str = "",
+        written: str | None = None,
+        *,
+        unset: str = "",
+        refuses: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        """`unset` stands where nothing is written. `refuses` says why a line cannot be taken, or
+        nothing."""
         super().__init__()
         self._title, self._text, self._does, self._written = title, text, does, written
+        self._unset, self._refuses = unset, refuses
 
     @property
     def says(self) -> object:
@@ -47,7 +61,7 @@ class Ask(TextDialog[str]):
 
     def content(self) -> ComposeResult:
         if self._written is not None:
-            yield Input(self._written, compact=True)
+            yield Input(self._written, placeholder=self._unset, compact=True)
         yield from super().content()
 
     def on_mount(self) -> None:
@@ -74,4 +88,7 @@ class Ask(TextDialog[str]):
 
     @on(Input.Submitted)
     def _take(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value)
+        if problem := self._refuses(event.value):
+            self.show(Content.assemble((problem, "$text-error"), "\n\n", self._text))
+        else:
+            self.dismiss(event.value)

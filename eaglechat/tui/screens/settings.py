@@ -7,7 +7,6 @@ from typing import Any
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -15,9 +14,10 @@ from textual.widgets.option_list import Option
 from eaglechat.settings import SettingDoc, describe
 from eaglechat.settings.description import WrongValueError, parse, wanted, written
 from eaglechat.tui.commands.bindings import moves
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.readouts import MUTED, Line
+from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.words.wording import VISIBLE_WHITESPACE
 
 _NOTES = {
@@ -34,26 +34,21 @@ class SettingsScreen(ListDialog[None]):
     one."""
 
     CSS_PATH = "settings.tcss"
+    KEYS = "{list.choose} changes, ← → other value, {dialog.back} closes"
     BINDINGS = moves({"left": "step(-1)", "right": "step(1)"}, priority=True)
 
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._settings, self._loaded = services.settings, services.engine.loaded
         self._docs = {doc.name: doc for doc in describe()}
-        self._edited: SettingDoc | None = None
-        """The setting whose value is being typed."""
 
     def content(self) -> ComposeResult:
         yield from super().content()
-        with Vertical(id="about"):
-            yield Input(id="value", compact=True)
-            yield Line(id="problem", classes="problem")
-            yield Static(id="meaning", classes="muted", markup=False)
+        yield Static(id="meaning", classes="muted", markup=False)
 
     def on_mount(self) -> None:
         self.head(f"Settings, saved in {self._settings.file}")
         self._show_rows()
-        self._end_edit()
 
     # Showing
 
@@ -147,24 +142,36 @@ class SettingsScreen(ListDialog[None]):
     @on(Input.Submitted, "#filter")
     @on(OptionList.OptionSelected)
     def _change(self) -> None:
-        self._apply()
         if self._highlighted is not None:
             self.action_step(1)
 
-    def _edit(self, doc: SettingDoc) -> None:
-        self._edited = doc
+    def _ask(self, doc: SettingDoc) -> None:
         value = self._value(doc)
-        field = self.query_one("#value", Input)
-        field.value = "" if value is None else written(value)
-        field.placeholder = self._unset(doc)
-        field.cursor_position = len(field.value)
-        self.add_class("-editing")
-        field.focus()
-        self.offer("{list.choose} applies, {dialog.back} leaves it as it was")
+
+        def refuses(typed: str) -> str:
+            try:
+                _parsed(doc, typed)
+            except WrongValueError as error:
+                return f"Not saved: {error}"
+            return ""
+
+        def take(typed: str) -> None:
+            if (parsed := _parsed(doc, typed)) != value:
+                self._take(doc, parsed)
+
+        shown = "" if value is None else written(value)
+        question = Ask(
+            doc.name,
+            self._meaning(doc),
+            written=shown,
+            unset=self._unset(doc),
+            refuses=refuses,
+        )
+        self.open(question, take)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "step":
-            return self._edited is None and self._highlighted is not None
+            return self._highlighted is not None
         return super().check_action(action, parameters)
 
     def action_step(self, by: int) -> None:
@@ -173,45 +180,16 @@ class SettingsScreen(ListDialog[None]):
         assert doc is not None
         choices = self._choices(doc)
         if not choices:
-            self._edit(doc)
+            self._ask(doc)
             return
         word = choices[(choices.index(self._value(doc)) + by) % len(choices)]
         self._take(doc, word == "on" if doc.kind is bool else word)
-
-    @on(Input.Submitted, "#value")
-    @on(Input.Blurred, "#value")
-    def _apply(self) -> None:
-        """Put what is typed in force, if it is valid."""
-        doc = self._edited
-        if doc is None:
-            return
-        text = self.query_one("#value", Input).value
-        try:
-            value = None if doc.follows_model and not text.strip() else parse(doc, text)
-        except WrongValueError as error:
-            self.query_one("#problem", Line).show(f"Not saved: {error}")
-            self.add_class("-wrong")
-            return
-        self._end_edit()
-        if value != self._value(doc):
-            self._take(doc, value)
-
-    @on(Input.Changed, "#value")
-    def _typing(self) -> None:
-        self.remove_class("-wrong")
 
     def _take(self, doc: SettingDoc, value: Any) -> None:
         self._settings.change(doc.table, doc.key, value)
         self.rows.replace_option_prompt(doc.name, self._row(doc))
 
-    def _end_edit(self) -> None:
-        self._edited = None
-        self.remove_class("-editing", "-wrong")
-        self.words.focus()
-        self.offer("{list.choose} changes, ← → other value, {dialog.back} closes")
 
-    def action_back(self) -> None:
-        if self._edited is not None:
-            self._end_edit()
-        else:
-            self.dismiss(None)
+def _parsed(doc: SettingDoc, typed: str) -> Any:
+    """None leaves the value to the model. Raises WrongValueError."""
+    return None if doc.follows_model and not typed.strip() else parse(doc, typed)
