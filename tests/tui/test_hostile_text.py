@@ -190,7 +190,7 @@ async def test_hostile_text_is_drawn_everywhere_and_reaches_the_terminal_nowhere
             await check(user)
             if screen is CompareScreen:
                 await user.press("escape")
-                await user.sees("It was stopped")
+                await user.sees("Enter keeps")
             await user.press("escape", to=ChatScreen)
         user.chat.session.recorder.rename(HOSTILE)
         user.engine.chat_error = ("x", HOSTILE)
