@@ -121,8 +121,8 @@ def _shown(
         backend.start_backend(backend.LOG_ERRORS)
         with Model(target, vocabulary_only=True) as model:
             prompter = Prompter(model, template)
-            prompt = prompter.text(messages, thinking)
-            parts = prompter.parts(thinking).stream
+            asked = prompter.conversation(messages, thinking)
+            prompt, parts = asked.text, asked.parts.stream
             if prompter.untemplated:
                 complain(prompter.untemplated)
     shown = {"prompt": prompt}

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eaglechat.engine.clock import ms_since
+from eaglechat.engine.cuts import find_cut
 from eaglechat.engine.drafters.base import Proposal, common_prefix
 from eaglechat.engine.drafters.guard import GuardedDrafters, Mark
 from eaglechat.engine.llama.branches import TRUNK, Branches
 from eaglechat.engine.llama.objects import Batch, Context
-from eaglechat.engine.window import find_cut
 from eaglechat.wire.cancelling import asked
 from eaglechat.wire.errors import Cancelled, DecodeError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
@@ -175,13 +175,13 @@ class CacheState:
         """
         cut = find_cut(before, after) if self.can_shift else None
         held = common_prefix(self.tokens, before)
-        if cut is None or held <= cut.end:
+        if cut is None or held <= cut.stop:
             return False
         if held < len(before) and self._cut(held) < held:
             return False
-        self._branches.shift(cut.start, cut.end)
-        self._drafters.shift(cut.start, cut.end)
-        del self.tokens[cut.start : cut.end]
+        self._branches.shift(cut.start, cut.stop)
+        self._drafters.shift(cut.start, cut.stop)
+        del self.tokens[cut.start : cut.stop]
         return True
 
     def read(self, tokens: Sequence[int]) -> None:

@@ -11,8 +11,8 @@ so that its tokens are those which the target draws more often.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Generator as Stream
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from types import MappingProxyType
@@ -28,9 +28,9 @@ from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.ngram import look_up
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Context
+from eaglechat.engine.prompt import Asked
 from eaglechat.engine.reply import ReplyState
-from eaglechat.engine.templates.dialect import ReplyParts
-from eaglechat.engine.window import ContextWindow, PromptTurns
+from eaglechat.engine.window import ContextWindow
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import Cancelled, PromptError
 from eaglechat.wire.load_options import CHECKPOINTS_MIB
@@ -96,40 +96,34 @@ class Generator:
         """The number of saved recurrent states, and their bytes."""
         return len(self._cache.checkpoints), self._cache.checkpoints.n_bytes
 
-    def would_read(
-        self, prompt: Sequence[int], turns: PromptTurns, max_tokens: int | None
-    ) -> tuple[int, Sequence[int]]:
-        """The first turn that a reply to `prompt` would have in the context, and the tokens from
-        there on. Nothing changes. Raises PromptError, Cancelled."""
+    def would_read(self, asked: Asked, max_tokens: int | None) -> tuple[int, Sequence[int]]:
+        """The first turn that a reply would have in the context, and the tokens from there on.
+        Nothing changes. Raises PromptError, Cancelled."""
         cache, n_ctx = self._cache, self._target.n_ctx
-        window = ContextWindow(prompt, turns, n_ctx, can_shift=cache.can_shift)
+        window = ContextWindow(asked, n_ctx, can_shift=cache.can_shift)
         window.fit(max_tokens or n_ctx, cache.first_turn, cache.tokens)
         _check_fits(window.tokens, n_ctx)
         return window.first_turn, window.tokens
 
     def reply(
         self,
-        prompt: Sequence[int],
+        asked: Asked,
         sampling: Sampling,
         live: Live,
         *,
         seed: int,
-        turns: PromptTurns | None = None,
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
-        parts: ReplyParts | None = None,
         top: int = 0,
-        boundaries: Callable[[], Sequence[int]] = tuple,
     ) -> Iterator[ReplyEvent]:
-        """Prefill `prompt`, then yield a Round for each pass, and a ReplyEnd at the end, also if
+        """Prefill the prompt, then yield a Round for each pass, and a ReplyEnd at the end, also if
         the request is cancelled.
 
-        If the context has no room for all of it, the oldest of its `turns` leave, before the reply
-        and while it is written; a Window tells of each time. `boundaries` gives positions in the
-        prompt up to which the next prompt may be the same. It is called only if the target has a
-        recurrent state, which cannot be rewound. Raises PromptError, DecodeError; a failing drafter
-        ends speculation, never the reply.
+        If the context has no room for all of it, the oldest turns leave, before the reply and while
+        it is written; a Window tells of each time. Raises PromptError, DecodeError; a failing
+        drafter ends speculation, never the reply.
         """
+        prompt, parts = asked.tokens, asked.parts
         if not prompt:
             raise PromptError("the prompt is empty")
         live.has_begun = True
@@ -149,13 +143,13 @@ class Generator:
         )
         with closing(reply):
             try:
-                window = ContextWindow(
-                    prompt, turns, self._target.n_ctx, can_shift=self._cache.can_shift
-                )
+                n_ctx, can_shift = self._target.n_ctx, self._cache.can_shift
+                window = ContextWindow(asked, n_ctx, can_shift=can_shift)
                 goes_on = parts is not None and bool(parts.begun)
                 yield from self._open(window, reply, live.speculation, goes_on=goes_on)
-                ends = () if self._target.n_rollback is None else boundaries()
-                ends = [end - window.tokens_dropped for end in ends]
+                # A recurrent state cannot be rewound: it goes back to where it was saved.
+                saved = () if self._target.n_rollback is None else asked.boundaries()
+                ends = [end - window.tokens_dropped for end in saved]
                 for prefill in self._read(window.tokens[:-1], live.speculation, ends):
                     yield prefill
                 prefill_ms = ms_since(began)

@@ -11,11 +11,11 @@ from itertools import accumulate, groupby
 
 import msgspec
 
+from eaglechat.engine.cuts import cut_starts
 from eaglechat.engine.drafters.base import common_prefix
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.engine.templates.template import ChatTemplate
-from eaglechat.engine.window import cut_starts
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import AS_IT_IS, Message, PromptRun, Reasoning, Thinking
 
@@ -47,19 +47,19 @@ class Prompter:
         """Quoted texts, with their tokens."""
         self._quote = lru_cache(maxsize=64)(self._find_names)
 
-    def text(
+    def conversation(
         self,
         messages: Sequence[Message],
         thinking: Thinking = AS_IT_IS,
-    ) -> str:
-        """The text of the prompt. Raises PromptError, Cancelled."""
-        return unquoted(self.quoted(messages, thinking))
+        begun: Sequence[int] = (),
+    ) -> Conversation:
+        """A conversation to be answered with a reply that already has the tokens `begun`. Raises
+        PromptError if those are not this model's."""
+        if begun and max(begun) >= self.model.n_vocab:
+            raise PromptError("the tokens that the reply is to begin with are not this model's")
+        return Conversation(self, messages, thinking, tuple(begun))
 
-    def quoted(
-        self,
-        messages: Sequence[Message],
-        thinking: Thinking = AS_IT_IS,
-    ) -> str:
+    def quoted(self, messages: Sequence[Message], thinking: Thinking = AS_IT_IS) -> str:
         """The text of the prompt, in which the names of control tokens that a user wrote or
         attached are quoted: only those of the template are read as control tokens. In replies, a
         template itself looks for some. Raises PromptError, Cancelled."""
@@ -85,33 +85,6 @@ class Prompter:
             return content
         return re.sub(pattern, lambda name: f"{_OPEN}{name[0]}{_CLOSE}", content)
 
-    def prompt(
-        self,
-        messages: Sequence[Message],
-        thinking: Thinking = AS_IT_IS,
-        begun: Sequence[int] = (),
-    ) -> tuple[int, ...]:
-        """The tokens of the prompt for the next reply, followed by `begun`, the tokens that the
-        reply already has. Raises PromptError, Cancelled.
-        """
-        if begun and max(begun) >= self.model.n_vocab:
-            raise PromptError("the tokens that the reply is to begin with are not this model's")
-        text = self.quoted(messages, thinking)
-        tokens = self._tokens_of(text)
-        self._remember(text, tokens)
-        if begun:
-            self.note_reply(tokens, begun)
-        return (*tokens, *begun)
-
-    def as_tokens(
-        self,
-        messages: Sequence[Message],
-        thinking: Thinking = AS_IT_IS,
-    ) -> tuple[int, ...]:
-        """The tokens of a prompt that is only looked at, and not remembered. Raises PromptError,
-        Cancelled."""
-        return self._tokens_of(self.quoted(messages, thinking))
-
     def runs(self, tokens: Sequence[int]) -> tuple[PromptRun, ...]:
         """The text of tokens; each control token and marker of the template is a run of its own."""
         return tuple(
@@ -124,9 +97,9 @@ class Prompter:
         piece, spelled = self.model.piece(token), self.model.spelled(token)
         return bool(spelled) and (not piece or spelled in self._markers)
 
-    def _tokens_of(self, text: str) -> tuple[int, ...]:
-        """The tokens of a text, beginning with those of the longest known text that it begins
-        with."""
+    def tokens_of(self, text: str) -> tuple[int, ...]:
+        """The tokens of a quoted text, the first of them those of the longest known text that it
+        begins with."""
         known = [entry for entry in self._known if text.startswith(entry[0])]
         if known:
             start, tokens = max(known, key=lambda entry: len(entry[0]))
@@ -174,36 +147,47 @@ class Prompter:
     def _markers(self) -> tuple[bytes, ...]:
         return tuple(marker.encode() for marker in self._template.dialect.markers)
 
-    def turns(
-        self,
-        messages: Sequence[Message],
-        thinking: Thinking = AS_IT_IS,
-        begun: Sequence[int] = (),
-    ) -> ConversationTurns:
-        """The turns of a conversation, of which the oldest may leave the context."""
-        return ConversationTurns(self, messages, thinking, tuple(begun))
-
-    def note_reply(self, prompt: tuple[int, ...], reply: Sequence[int]) -> None:
-        """Remember the tokens that were sampled as the reply to a prompt made here."""
-        before = next((text for text, tokens in self._known if tokens == prompt), None)
-        written = [token for token in reply if not self.model.is_end(token)]
-        piece = b"".join(self.written(token) for token in written)
-        try:
-            text = piece.decode("utf-8")
-        except UnicodeDecodeError:
-            return
-        if before is not None and written:
-            self._remember(before + text, prompt + tuple(written))
-
-    def _remember(self, text: str, tokens: tuple[int, ...]) -> None:
+    def remember(self, text: str, tokens: tuple[int, ...]) -> None:
+        """Prompts that begin with this quoted text begin with these tokens from now on."""
         self._known = [entry for entry in self._known if entry[0] != text]
         self._known = [*self._known[1 - _REMEMBERED :], (text, tokens)]
 
 
-class ConversationTurns:
-    """The turns of a conversation. A turn is a user's message and what follows up to the next one.
+class Asked:
+    """A prompt to be answered. Of one that is tokens alone, nothing can leave the context."""
 
-    System messages before the first turn are in every prompt.
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self._given = tuple(tokens)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return self._given
+
+    @property
+    def parts(self) -> ReplyParts | None:
+        """How the reply is divided into reasoning and answer; None if all of it is the answer."""
+        return None
+
+    @property
+    def count(self) -> int:
+        """The number of turns, the one to be answered included."""
+        return 0
+
+    def without(self, n: int) -> tuple[int, ...]:
+        """The prompt's tokens without its first `n` turns."""
+        assert n == 0
+        return self.tokens
+
+    def boundaries(self) -> tuple[int, ...]:
+        """Positions in the prompt up to which later prompts are likely to be the same."""
+        return ()
+
+
+class Conversation(Asked):
+    """A conversation, of which the oldest turns may leave the context.
+
+    A turn is a user's message and what follows up to the next one. System messages before the first
+    turn are in every prompt. What renders or tokenises raises PromptError, Cancelled.
     """
 
     def __init__(
@@ -219,12 +203,34 @@ class ConversationTurns:
         self._starts = [i for i, message in enumerate(messages) if message.role == "user"]
 
     @property
+    def tokens(self) -> tuple[int, ...]:
+        """The prompt for the next reply, followed by the tokens that it already has."""
+        return self._tokens + self._begun
+
+    @property
+    def text(self) -> str:
+        """The text of the prompt."""
+        return unquoted(self._quoted)
+
+    @property
+    def parts(self) -> ReplyParts:
+        return self._prompter.parts(self._thinking, self._begun)
+
+    @property
     def count(self) -> int:
         return len(self._starts)
 
+    def note_reply(self, reply: Sequence[int]) -> None:
+        """Later prompts that begin with this one and the reply have the tokens that were
+        sampled."""
+        self._prompter.remember(self._quoted, self._tokens)
+        written = [one for one in (*self._begun, *reply) if not self._model.is_end(one)]
+        with suppress(UnicodeDecodeError):
+            text = b"".join(map(self._prompter.written, written)).decode()
+            self._prompter.remember(self._quoted + text, (*self._tokens, *written))
+
     def without(self, n: int) -> tuple[int, ...]:
-        """The prompt's tokens without its first `n` turns. What remains keeps its tokens, unless
-        the template renders it differently. Raises PromptError, Cancelled."""
+        """What remains keeps its tokens, unless the template renders it differently."""
         return self._prompt_without(n) + self._begun
 
     def _prompt_without(self, n: int) -> tuple[int, ...]:
@@ -234,7 +240,7 @@ class ConversationTurns:
         system = [message for message in head if message.role == "system"]
         left = [*system, *self._messages[self._starts[n] :]]
         shorter = self._prompter.quoted(left, self._thinking)
-        text, rest = self._text.encode(), unquoted(shorter).encode()
+        text, rest = self.text.encode(), unquoted(shorter).encode()
         removed = len(text) - len(rest)
         for start in reversed(cut_starts(text, rest)):
             first, last = self._boundaries.get(start), self._boundaries.get(start + removed)
@@ -243,9 +249,9 @@ class ConversationTurns:
         return self._prompter.tokenize(shorter, bos=True)
 
     def boundaries(self) -> tuple[int, ...]:
-        """Positions in the prompt up to which later prompts are likely to be the same: the start of
-        the last message's text, which may be edited, and the start of the reply, since templates
-        leave its reasoning out of later prompts. Fewer if the template refuses such prompts."""
+        """The start of the last message's text, which may be edited, and the start of the reply,
+        since templates leave its reasoning out of later prompts. Fewer if the template refuses such
+        prompts."""
         if not self._messages:
             return ()
         *before, last = self._messages
@@ -255,17 +261,17 @@ class ConversationTurns:
         found = []
         for messages in (edited, [*self._messages, *later]):
             with suppress(PromptError):
-                changed = self._prompter.as_tokens(messages, self._thinking)
+                changed = self._prompter.tokens_of(self._prompter.quoted(messages, self._thinking))
                 found.append(common_prefix(self._tokens, changed))
         return tuple(found)
 
     @cached_property
-    def _text(self) -> str:
-        return self._prompter.text(self._messages, self._thinking)
+    def _quoted(self) -> str:
+        return self._prompter.quoted(self._messages, self._thinking)
 
     @cached_property
     def _tokens(self) -> tuple[int, ...]:
-        return self._prompter.as_tokens(self._messages, self._thinking)
+        return self._prompter.tokens_of(self._quoted)
 
     @cached_property
     def _boundaries(self) -> dict[int, int]:
@@ -274,7 +280,7 @@ class ConversationTurns:
         if self._model.adds_bos and self._tokens[0] == self._model.bos:
             spelled[0] = b""
         joined = b"".join(spelled)
-        text = self._text.encode()
+        text = self.text.encode()
         # SentencePiece vocabularies put a space before the first word.
         extra = len(joined) - len(text)
         if not joined.endswith(text) or extra not in (0, 1):

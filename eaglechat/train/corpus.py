@@ -119,7 +119,8 @@ def read_prompts(
     if not lines:
         raise TrainingError(f"{path} holds no prompts to answer")
     prompter = Prompter(model)
-    prompts = [prompter.prompt([Message(role="user", content=line)], thinking) for line in lines]
+    asked = ([Message(role="user", content=line)] for line in lines)
+    prompts = [prompter.conversation(one, thinking).tokens for one in asked]
     fitting = [prompt for prompt in prompts if len(prompt) <= longest - _ROOM_FOR_A_REPLY]
     if not fitting:
         raise TrainingError(
@@ -179,7 +180,8 @@ def chat_samples(messages: Sequence[Message], model: Model) -> list[Sample]:
     for index, message in enumerate(messages):
         if message.role != "assistant":
             continue
-        prompt = prompter.prompt(messages[:index])
+        asked = prompter.conversation(messages[:index])
+        prompt = asked.tokens
         if spans and prompt[: len(tokens)] != tokens:
             samples.append(Sample(np.array(tokens, dtype=np.int32), spans))
             spans = ()
@@ -187,7 +189,7 @@ def chat_samples(messages: Sequence[Message], model: Model) -> list[Sample]:
         reply.append(model.eos)
         tokens = (*prompt, *reply)
         spans = (*spans, (len(prompt), len(tokens)))
-        prompter.note_reply(prompt, reply)
+        asked.note_reply(reply)
     if spans:
         samples.append(Sample(np.array(tokens, dtype=np.int32), spans))
     return samples

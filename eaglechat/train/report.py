@@ -10,6 +10,7 @@ from pathlib import Path
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.live import Live
 from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.engine.prompt import Asked
 from eaglechat.train.corpus import Sample
 from eaglechat.train.settings import PausedError, TrainingError
 from eaglechat.wire.load_options import LoadOptions
@@ -78,7 +79,7 @@ def measure(
                     raise PausedError
                 live = Live(Speculation(enabled=n > 0, n_draft_max=max(n, 1)), 0.0)
                 for event in pair.generator.reply(
-                    prompt, _GREEDY, live, seed=1, max_tokens=n_reply
+                    Asked(prompt), _GREEDY, live, seed=1, max_tokens=n_reply
                 ):
                     if isinstance(event, Round):
                         counted[n] = counted[n].plus(event)

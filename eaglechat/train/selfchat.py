@@ -53,8 +53,8 @@ class UserSlot:
     """
 
     def __init__(self, model: Model, thinking: Thinking = AS_IT_IS) -> None:
-        text = Prompter(model).text([Message(role="user", content=_SLOT)], thinking)
-        before, slot, after = text.partition(_SLOT)
+        asked = Prompter(model).conversation([Message(role="user", content=_SLOT)], thinking)
+        before, slot, after = asked.text.partition(_SLOT)
         if not slot or not after:
             raise TrainingError(
                 "the target's chat template does not show a user's turn as it is written, so the "

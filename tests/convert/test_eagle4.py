@@ -17,7 +17,7 @@ from eaglechat.hub.convert import convert
 from eaglechat.hub.downloads.judge import judge
 from tests import tiny
 from tests.convert.checkpoints import Variant, draft
-from tests.engine.kind_pairs import Files, Kind, counts, plain
+from tests.engine.kind_pairs import Files, Kind, counts
 from tests.hub.fakehub import Shelf
 
 CLASS = "LlamaForCausalLMEagle4"
@@ -80,9 +80,9 @@ def test_it_drafts_with_its_full_head_under_its_own_name(
     assert not [tensor.name for tensor in header.tensors if "efficient" in tensor.name]
     assert "an EAGLE-4 draft" in report.notes[-1]
     files = Files(Kind("llama", 0.0, ("eagle4",)), target, report.path)
-    with plain(target) as alone, files.loaded() as pair:
+    with files.loaded() as pair:
         prompt = list(range(20))
-        wanted = alone.reply(prompt)
+        wanted = pair.reply(prompt, enabled=False).tokens
         reply = pair.reply(prompt, drafter="eagle4", n=4)
     assert reply.offs == []
     assert reply.tokens == wanted

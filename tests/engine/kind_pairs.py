@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,13 +18,14 @@ from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import N_ROLLBACK, LoadedPair
 from eaglechat.engine.loop import Generator, ReplyEvent
+from eaglechat.engine.prompt import Asked
 from eaglechat.wire import cancelling
 from eaglechat.wire.load_options import FlashAttention, LoadOptions
 from eaglechat.wire.protocol import Set, Shape, Speculation
 from eaglechat.wire.records import KvType, Round
 from tests import tiny_kinds
 from tests.engine.drafters.by_hand import Driver
-from tests.engine.rig import GREEDY, N_THREADS, Reply
+from tests.engine.rig import GREEDY, N_THREADS, Reply, asked
 from tests.tiny_kinds import F, N, repaired_tokens, wrong_tokens
 
 WRONG = 0.25
@@ -151,7 +151,7 @@ class Writes:
 
     def reply(
         self,
-        prompt: Sequence[int],
+        prompt: Asked | Sequence[int],
         *,
         drafter: str = "auto",
         n: int | str = 3,
@@ -173,7 +173,7 @@ class Writes:
         )
         live = Live(speculation, options["sampling"].temperature)
         events: list[ReplyEvent] = []
-        stream = self.generator.reply(prompt, live=live, max_tokens=length, **options)
+        stream = self.generator.reply(asked(prompt), live=live, max_tokens=length, **options)
         with cancelling.by(lambda: cancel_at(Reply(tuple(events)))):
             for event in stream:
                 events.append(event)
@@ -257,19 +257,19 @@ class Files:
             yield Pair(pair.generator, pair)
 
 
-@dataclass(frozen=True)
-class Turns:
+class Turns(Asked):
     """A conversation whose turns have all the same length."""
 
-    tokens: Sequence[int]
-    length: int
+    def __init__(self, tokens: Sequence[int], length: int) -> None:
+        super().__init__(tokens)
+        self._length = length
 
-    @cached_property
+    @property
     def count(self) -> int:
-        return len(self.tokens) // self.length
+        return len(self.tokens) // self._length
 
-    def without(self, n: int) -> Sequence[int]:
-        return self.tokens[n * self.length :]
+    def without(self, n: int) -> tuple[int, ...]:
+        return self.tokens[n * self._length :]
 
 
 def cycle(length: int, first: int = 0) -> list[int]:

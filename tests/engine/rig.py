@@ -12,7 +12,8 @@ from eaglechat.engine.live import Live
 from eaglechat.engine.llama.bindings import api
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loop import Generator, ReplyEvent
-from eaglechat.engine.prompt import Prompter
+from eaglechat.engine.prompt import Asked, Prompter
+from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.wire import cancelling
 from eaglechat.wire.protocol import Message, Sampling, Set, Shape, Speculation
 from eaglechat.wire.records import (
@@ -89,11 +90,11 @@ class Rig:
             Message(role="assistant" if index % 2 else "user", content=text)
             for index, text in enumerate(turns)
         ]
-        return self.prompter.prompt(messages)
+        return self.prompter.conversation(messages).tokens
 
     def stream(
         self,
-        prompt: Sequence[int],
+        prompt: Asked | Sequence[int],
         *,
         n_draft_max: int = 3,
         sampling: Sampling = GREEDY,
@@ -106,12 +107,12 @@ class Rig:
         speculation = Speculation(n_draft_max=n_draft_max, shape=self.shape, ngram=self.ngram)
         live = live or Live(speculation, sampling.temperature)
         return self.generator.reply(
-            prompt, sampling, live, seed=seed, max_tokens=max_tokens, **options
+            asked(prompt), sampling, live, seed=seed, max_tokens=max_tokens, **options
         )
 
     def reply(
         self,
-        prompt: Sequence[int],
+        prompt: Asked | Sequence[int],
         *,
         live: Live | None = None,
         changes: Mapping[int, Set] | None = None,
@@ -127,6 +128,23 @@ class Rig:
                 if changes and isinstance(event, Round) and event.index in changes:
                     live.apply(changes[event.index])
         return Reply(tuple(events))
+
+
+class InParts(Asked):
+    """Tokens, the reply to which has parts."""
+
+    def __init__(self, tokens: Sequence[int], parts: ReplyParts) -> None:
+        super().__init__(tokens)
+        self._parts = parts
+
+    @property
+    def parts(self) -> ReplyParts:
+        return self._parts
+
+
+def asked(prompt: Asked | Sequence[int]) -> Asked:
+    """Also of tokens alone."""
+    return prompt if isinstance(prompt, Asked) else Asked(prompt)
 
 
 def plainly(temperature: float = 0.0) -> Live:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import FinishReason
 from tests.engine.rig import N_THREADS, Reply, decode, open_rig, plainly
 from tests.engine.ties import TIE, first_fork, same_unless_tie
@@ -94,7 +95,8 @@ def test_a_second_turn_does_not_read_the_first_again(real_models: tuple[Model, M
     with open_rig(*real_models) as rig:
         first_prompt = rig.prompt(questions[0])
         first = rig.reply(first_prompt, max_tokens=60)
-        rig.prompter.note_reply(first_prompt, first.tokens)
+        asked = rig.prompter.conversation([Message(role="user", content=questions[0])])
+        asked.note_reply(first.tokens)
         prompt = rig.prompt(questions[0], first.text, questions[1])
         assert len(prompt) > len(first_prompt) + len(first.tokens)
         second = rig.reply(prompt, max_tokens=30)

@@ -302,7 +302,7 @@ def test_drafting_goes_off_and_on_again_within_a_reply(
 def test_drafting_goes_on_when_the_context_is_full(write: Write, kind: str, drafter: str) -> None:
     files, prompt = write(kind), cycle(200)
     with files.loaded(n_ctx=256) as pair:
-        reply = pair.reply(prompt, drafter=drafter, turns=Turns(prompt, 40), length=150)
+        reply = pair.reply(Turns(prompt, 40), drafter=drafter, length=150)
         held = [*pair.loaded.generator.cached, reply.tokens[-1]]
         again = pair.reply(held, drafter=drafter)
     assert [window.kv_kept for window in reply.windows][:1] == [not files.kind.is_hybrid]
@@ -322,7 +322,7 @@ def test_a_drafter_hears_of_turns_that_leave_while_it_is_not_asked(
     with files.loaded(n_ctx=256) as pair:
         first = pair.reply(cycle(200), drafter=drafter, length=20)
         prompt = cycle(240)
-        reply = pair.reply(prompt, drafter=meanwhile, turns=Turns(prompt, 40), length=30)
+        reply = pair.reply(Turns(prompt, 40), drafter=meanwhile, length=30)
         # Behind what moved down, and long enough before the end.
         held = pair.loaded.generator.cached[:120]
         again = pair.reply(held, drafter=drafter)

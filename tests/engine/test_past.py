@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from eaglechat.engine.drafters.base import Drafter, common_prefix
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch
+from eaglechat.engine.prompt import Asked
 from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.protocol import AUTO, Set
 from eaglechat.wire.records import FinishReason
@@ -80,18 +80,23 @@ class Fragile:
         return getattr(self._model, name)
 
 
-@dataclass(frozen=True)
-class TokenTurns:
-    """A conversation of tokens. Turns begin alike, as those of a chat template do."""
+class Turns(Asked):
+    """A conversation of tokens. Turns begin alike, as those of a chat template do; the last one may
+    be edited."""
 
-    turns: Sequence[Sequence[int]]
+    def __init__(self, turns: Sequence[Sequence[int]]) -> None:
+        self._turns = turns
+        super().__init__(self.without(0))
 
     @property
     def count(self) -> int:
-        return len(self.turns)
+        return len(self._turns)
 
     def without(self, n: int) -> tuple[int, ...]:
-        return (BOS, *(token for turn in self.turns[n:] for token in turn))
+        return (BOS, *(token for turn in self._turns[n:] for token in turn))
+
+    def boundaries(self) -> tuple[int, ...]:
+        return (len(self.tokens) - len(self._turns[-1]) + len(START),)
 
 
 class Chats(RuleBasedStateMachine):
@@ -180,10 +185,9 @@ class Chats(RuleBasedStateMachine):
     def reply(self, words: Sequence[int], **asked: Any) -> Reply:
         """The reply to a question, checked against a fresh pair's."""
         turns = self.conversation(words)
-        prompt = turns.without(0)
+        prompt = turns.tokens
         known = self.known(prompt, enabled=asked.get("enabled", True))
-        boundaries = lambda: [len(prompt) - len(words)]  # noqa: E731
-        reply = self.pair.reply(prompt, turns=turns, boundaries=boundaries, **asked)
+        reply = self.pair.reply(turns, **asked)
         for round_ in reply.rounds:
             accepted = [round_.drafted[index].id for index in round_.path]
             assert [token.id for token in round_.tokens[: round_.n_accepted]] == accepted
@@ -212,14 +216,14 @@ class Chats(RuleBasedStateMachine):
         with self.files.opened(self.name, n_batch=32) as pair:
             return pair.reply(self.conversation(words).without(first_turn), **asked)
 
-    def conversation(self, words: Sequence[int]) -> TokenTurns:
-        return TokenTurns([*self.turns, (*START, *words)])
+    def conversation(self, words: Sequence[int]) -> Turns:
+        return Turns([*self.turns, (*START, *words)])
 
     def answered(self, words: Sequence[int], reply: Reply) -> None:
         self.words = words
         self.turns.append((*START, *words, *reply.tokens))
 
-    def check_caches(self, reply: Reply, turns: TokenTurns) -> None:
+    def check_caches(self, reply: Reply, turns: Turns) -> None:
         """Target and drafter hold the conversation, and nothing else."""
         held, target = self.pair.generator.cached, self.pair.target
         first_turn = reply.windows[-1].first_turn if reply.windows else 0

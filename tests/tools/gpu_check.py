@@ -144,7 +144,7 @@ def _count(loaded: LoadedPair, prompts: Sequence[Prompt], most: int) -> Counts:
     accepted = tested = 0
     for prompt in prompts:
         events = loaded.generator.reply(
-            loaded.prompter.prompt(prompt.messages),
+            loaded.prompter.conversation(prompt.messages),
             p.Sampling(temperature=0.0),
             Live(p.Speculation(n_draft_max=_DRAFT_LENGTH), 0.0),
             seed=0,

@@ -108,7 +108,7 @@ def measure(wanted: FormsToMeasure) -> FormSpeeds | None:
             written = {}
             for name, pair, speculation in order_of(contenders, turn):
                 events = pair.generator.reply(
-                    pair.prompter.prompt(messages),
+                    pair.prompter.conversation(messages),
                     wanted.sampling,
                     Live(speculation, wanted.sampling.temperature),
                     seed=turn,

@@ -32,21 +32,15 @@ def write_reply(
     Cancelled before the reply has begun."""
     if why := pair.info.no_drafter(live.speculation.drafter):
         raise SettingsError(f"{live.speculation.drafter} cannot draft: {why}")
-    prompter, stats, reply = pair.prompter, SpeculationStats(), list[int]()
-    seed = request.sampling.draw_seed()
-    asked = (request.messages, request.thinking)
-    prompt = prompter.prompt(*asked, begun=request.begun)
-    turns = prompter.turns(*asked, begun=request.begun)
+    asked = pair.prompter.conversation(request.messages, request.thinking, request.begun)
+    stats, reply, seed = SpeculationStats(), list[int](), request.sampling.draw_seed()
     for record in pair.generator.reply(
-        prompt,
+        asked,
         request.sampling,
         live,
         seed=seed,
-        turns=turns,
-        boundaries=turns.boundaries,
         max_tokens=request.max_tokens,
         stop=request.stop,
-        parts=prompter.parts(request.thinking, request.begun),
         top=request.top,
     ):
         match record:
@@ -61,7 +55,7 @@ def write_reply(
             case SpeculationOff():
                 say(SpeculationStopped(id=request.id, off=record))
             case ReplyEnd():
-                prompter.note_reply(prompt, reply)
+                asked.note_reply(reply)
                 say(Done(id=request.id, end=record, stats=stats))
     pair.generator.keep()
 
@@ -71,14 +65,12 @@ def rendered(request: Render, pair: LoadedPair) -> Rendered:
 
     Raises PromptError, Cancelled.
     """
-    prompter, asked = pair.prompter, (request.messages, request.thinking)
-    first_turn, tokens = pair.generator.would_read(
-        prompter.as_tokens(*asked), prompter.turns(*asked), request.max_tokens
-    )
+    asked = pair.prompter.conversation(request.messages, request.thinking)
+    first_turn, tokens = pair.generator.would_read(asked, request.max_tokens)
     checkpoints, checkpoint_bytes = pair.generator.checkpoints
     return Rendered(
         id=request.id,
-        runs=prompter.runs(tokens),
+        runs=pair.prompter.runs(tokens),
         tokens=len(tokens),
         first_turn=first_turn,
         checkpoints=checkpoints,

@@ -11,6 +11,7 @@ from eaglechat.engine.drafters.base import MOST_WAITING
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loop import Generator
+from eaglechat.engine.prompt import Asked
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Prefill, Round
 from tests.engine.rig import (
@@ -153,7 +154,7 @@ def test_without_a_draft_auto_verifies_what_n_grams_find(
         prompt = rig.prompt(TEXT)
         alone = Generator(rig.target, calibrations={"": flat})
         live = Live(Speculation(n_draft_max=AUTO, shape=AUTO, ngram=True), 0.0)
-        reply = Reply(tuple(alone.reply(prompt, GREEDY, live, seed=1, max_tokens=120)))
+        reply = Reply(tuple(alone.reply(Asked(prompt), GREEDY, live, seed=1, max_tokens=120)))
         alone.close()
         assert reply.tokens == fresh_reply(tiny_models, prompt, max_tokens=120).tokens
     check_bookkeeping(reply, prompt)

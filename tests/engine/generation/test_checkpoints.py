@@ -61,12 +61,10 @@ class Talk:
 
     def ask(self, question: str) -> None:
         self.messages.append(Message(role="user", content=question))
-        before, self.prompt = self.prompt, self.rig.prompter.prompt(self.messages)
-        turns = self.rig.prompter.turns(self.messages)
+        asked = self.rig.prompter.conversation(self.messages)
+        before, self.prompt = self.prompt, asked.tokens
         settings = live(enabled=self.enabled, ngram=self.rig.ngram)
-        reply = self.rig.reply(
-            self.prompt, live=settings, max_tokens=24, boundaries=turns.boundaries
-        )
+        reply = self.rig.reply(asked, live=settings, max_tokens=24)
         assert reply.offs == []
         with self.fresh() as rig:
             again = rig.reply(self.prompt, live=settings, max_tokens=24)
@@ -110,11 +108,7 @@ def test_a_cancelled_prompt_costs_no_more_than_itself(
         asked = [*talk.messages, Message(role="user", content=question)]
         seen: list[object] = []
         calls = count()
-        stream = rig.stream(
-            rig.prompter.prompt(asked),
-            live=live(enabled=True),
-            boundaries=rig.prompter.turns(asked).boundaries,
-        )
+        stream = rig.stream(rig.prompter.conversation(asked), live=live(enabled=True))
         # First asked between two batches, then in the midst of one.
         with cancelling.by(lambda: len(seen) > 2 and next(calls) > 0):
             for event in stream:
@@ -151,9 +145,9 @@ def test_a_template_that_refuses_the_next_turn_answers_this_one(tmp_path: Path) 
     template = "{% if messages | length > 1 %}{{ raise_exception('one only') }}{% endif %}"
     path = tiny.write_hybrid_target(tmp_path / "target.gguf", template + DROPS_REASONING)
     with Model(path) as model:
-        turns = Prompter(model).turns([Message(role="user", content="the fox")])
+        turns = Prompter(model).conversation([Message(role="user", content="the fox")])
         assert len(turns.boundaries()) == 1
-        assert Prompter(model).turns([]).boundaries() == ()
+        assert Prompter(model).conversation([]).boundaries() == ()
 
 
 def test_the_oldest_go_first_and_what_is_too_large_is_not_saved() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.engine.cuts import find_cut
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.loop import ReplyEvent
 from eaglechat.engine.prompt import Prompter
-from eaglechat.engine.window import find_cut
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import FinishReason, Round, Window
@@ -61,24 +61,30 @@ def small(models: tuple[Model, Model]) -> Iterator[Rig]:
 
 def test_a_shorter_prompt_is_that_of_the_shorter_conversation(small: Rig) -> None:
     texts = ("one two", "the reply", "three", "more of that", "four")
-    turns = small.prompter.turns(conversation(*texts))
+    turns = small.prompter.conversation(conversation(*texts))
 
     assert turns.count == 3
-    assert turns.without(0) == small.prompter.prompt(conversation(*texts))
-    assert turns.without(1) == Prompter(small.target.model).prompt(conversation(*texts[2:]))
-    assert turns.without(2) == Prompter(small.target.model).prompt(conversation(*texts[4:]))
+    assert turns.without(0) == small.prompter.conversation(conversation(*texts)).tokens
+    assert (
+        turns.without(1)
+        == Prompter(small.target.model).conversation(conversation(*texts[2:])).tokens
+    )
+    assert (
+        turns.without(2)
+        == Prompter(small.target.model).conversation(conversation(*texts[4:])).tokens
+    )
 
 
 def test_sampled_tokens_remain_as_they_were_sampled(small: Rig) -> None:
     t, h = tiny.TOKENS.index("t"), tiny.TOKENS.index("h")
-    first = small.prompter.prompt(conversation("one"))
-    second = small.prompter.prompt(conversation("one", "two", "three"))
+    first = small.prompter.conversation(conversation("one")).tokens
+    second = small.prompter.conversation(conversation("one", "two", "three"))
     # Tokenising would make one token of what was sampled as two.
-    small.prompter.note_reply(second, [t, h])
-    turns = small.prompter.turns(conversation("one", "two", "three", "th", "four"))
+    second.note_reply([t, h])
+    turns = small.prompter.conversation(conversation("one", "two", "three", "th", "four"))
 
-    assert len(first) < len(second) < len(turns.without(0))
-    assert turns.without(0)[: len(second) + 2] == (*second, t, h)
+    assert len(first) < len(second.tokens) < len(turns.without(0))
+    assert turns.without(0)[: len(second.tokens) + 2] == (*second.tokens, t, h)
     assert (t, h) == turns.without(1)[-len("four x") - 3 : -len("four x") - 1]
 
 
@@ -88,13 +94,16 @@ def test_a_template_that_numbers_its_turns_is_rendered_anew(tmp_path: Path) -> N
     )
     with Model(tiny.write_target(tmp_path / "target.gguf", template=template)) as model:
         prompter = Prompter(model)
-        turns = prompter.turns(conversation("one", "two", "three", system=None))
-        assert turns.without(1) == Prompter(model).prompt(conversation("three", system=None))
+        turns = prompter.conversation(conversation("one", "two", "three", system=None))
+        assert (
+            turns.without(1)
+            == Prompter(model).conversation(conversation("three", system=None)).tokens
+        )
         assert find_cut(turns.without(0), turns.without(1)) is None
 
 
 def test_a_conversation_without_a_question_has_no_turns(small: Rig) -> None:
-    assert small.prompter.turns(conversation()).count == 0
+    assert small.prompter.conversation(conversation()).count == 0
 
 
 # --- chats that outgrow the context ---
@@ -110,17 +119,16 @@ class LongChat:
 
     def ask(self, text: str, *, max_tokens: int | None = 60, **options: object) -> Reply:
         self.messages.append(Message(role="user", content=text))
-        prompt = self.rig.prompter.prompt(self.messages)
-        turns = self.rig.prompter.turns(self.messages)
-        reply = self.rig.reply(prompt, turns=turns, max_tokens=max_tokens, **options)
-        self.rig.prompter.note_reply(prompt, reply.tokens)
+        asked = self.rig.prompter.conversation(self.messages)
+        reply = self.rig.reply(asked, max_tokens=max_tokens, **options)
+        asked.note_reply(reply.tokens)
         self.messages.append(Message(role="assistant", content=reply.text))
         self.replies.append(reply)
         return reply
 
     def in_context(self, first_turn: int) -> list[int]:
         """What the cache must hold after a reply in a context that begins at a turn."""
-        answered = self.rig.prompter.turns(self.messages[:-1])
+        answered = self.rig.prompter.conversation(self.messages[:-1])
         return [*answered.without(first_turn), *self.replies[-1].tokens]
 
 
@@ -160,7 +168,7 @@ def test_twelve_turns_run_through_a_context_of_three(small: Rig) -> None:
     assert first_turns == sorted(first_turns)
     assert len(first_turns) >= 9
     assert first_turns[-1] >= 8
-    system = small.prompter.prompt(conversation())
+    system = small.prompter.conversation(conversation()).tokens
     assert list(small.generator.cached[: len(system) - 1]) == list(system[:-1])
 
 
@@ -189,7 +197,10 @@ def test_a_turn_that_fills_the_context_by_itself_ends_the_reply(
 
     assert reply.end.finish_reason is FinishReason.CONTEXT
     assert reply.windows[-1].first_turn == 1
-    assert len(reply.tokens) == N_CTX - len(small.prompter.turns(chat.messages[:-1]).without(1)) + 1
+    assert (
+        len(reply.tokens)
+        == N_CTX - len(small.prompter.conversation(chat.messages[:-1]).without(1)) + 1
+    )
     check_cache(chat)
 
 
@@ -238,13 +249,13 @@ def test_reading_again_can_be_cancelled(reads_again: Rig) -> None:
     chat.ask("one")
     chat.ask("two")
     messages = [*chat.messages, Message(role="user", content="three")]
-    prompt, turns = reads_again.prompter.prompt(messages), reads_again.prompter.turns(messages)
+    asked = reads_again.prompter.conversation(messages)
 
     def moved_in_mid_reply(events: Sequence[ReplyEvent]) -> bool:
         kinds = [type(event) for event in events]
         return Round in kinds and Window in kinds[kinds.index(Round) :]
 
-    reply = reads_again.reply(prompt, turns=turns, max_tokens=200, cancel_at=moved_in_mid_reply)
+    reply = reads_again.reply(asked, max_tokens=200, cancel_at=moved_in_mid_reply)
 
     assert reply.end.finish_reason is FinishReason.CANCELLED
     assert not reply.windows[-1].kv_kept

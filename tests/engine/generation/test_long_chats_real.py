@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from eaglechat.engine.drafters.base import Limits
+from eaglechat.engine.drafters.base import Limits, common_prefix
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Batch, Model
-from eaglechat.engine.window import PromptTurns, common_prefix
+from eaglechat.engine.prompt import Asked
 from eaglechat.wire.protocol import Message, Speculation
 from eaglechat.wire.records import Round, Window
 from tests.engine.generation.test_long_chats import LongChat, conversation
@@ -43,12 +43,11 @@ def test_after_a_shift_as_much_is_accepted_as_after_a_fresh_prefill(
     assert shifted == pytest.approx(fresh, rel=0.15)
 
 
-def read(rig: Rig, prompt: Sequence[int], turns: PromptTurns | None = None) -> list[Window]:
+def read(rig: Rig, prompt: Asked | Sequence[int]) -> list[Window]:
     """Bring both caches to a prompt, as before a reply: one plain round, and what it announced."""
     live = Live(Speculation(n_draft_max=0), 0.0)
     return rig.reply(
         prompt,
-        turns=turns,
         live=live,
         max_tokens=None,
         cancel_at=lambda seen: any(isinstance(one, Round) for one in seen[-1:]),
@@ -86,19 +85,20 @@ def shifted_and_fresh(
     with open_rig(*models, n_ctx=n_ctx) as kept, open_rig(*models, n_ctx=n_ctx) as other:
         chat = LongChat(kept, conversation(system="You are a helpful assistant."))
         for question in QUESTIONS:
-            asked = [*chat.messages, Message(role="user", content=question)]
-            prompt, turns = kept.prompter.prompt(asked), kept.prompter.turns(asked)
-            if windows := read(kept, prompt, turns):
+            asked = kept.prompter.conversation(
+                [*chat.messages, Message(role="user", content=question)]
+            )
+            if windows := read(kept, asked):
                 assert windows[-1].kv_kept
-                rest = turns.without(windows[-1].first_turn)
+                rest = asked.without(windows[-1].first_turn)
                 length = {"live": plainly(), "max_tokens": max_tokens}
                 texts = (
-                    kept.reply(prompt, turns=turns, **length).tokens,
+                    kept.reply(asked, **length).tokens,
                     other.reply(rest, **length).tokens,
                 )
                 shifted = fresh = 0
                 for text in texts:
-                    read(kept, prompt, turns)
+                    read(kept, asked)
                     shifted += force(kept, rest, text)
                     read(other, rest)
                     fresh += force(other, rest, text)

@@ -145,15 +145,15 @@ def fail_after(
 
 def test_a_stopped_reply_goes_on_as_if_it_never_was_stopped(rig: Rig) -> None:
     messages = [Message(role="user", content=TEXT)]
-    asked = rig.prompter.prompt(messages)
+    first = rig.prompter.conversation(messages)
+    asked = first.tokens
     whole = rig.reply(asked, max_tokens=40)
     begun = rig.reply(asked, max_tokens=15)
-    rig.prompter.note_reply(asked, begun.tokens)
+    first.note_reply(begun.tokens)
 
-    prompt = rig.prompter.prompt(messages, begun=begun.tokens)
-    turns = rig.prompter.turns(messages, begun=begun.tokens)
-    parts = rig.prompter.parts(begun=begun.tokens)
-    rest = rig.reply(prompt, turns=turns, parts=parts, max_tokens=25)
+    again = rig.prompter.conversation(messages, begun=begun.tokens)
+    prompt = again.tokens
+    rest = rig.reply(again, max_tokens=25)
 
     assert prompt == (*asked, *begun.tokens)
     assert begun.tokens + rest.tokens == whole.tokens
@@ -167,4 +167,4 @@ def test_a_stopped_reply_goes_on_as_if_it_never_was_stopped(rig: Rig) -> None:
 
 def test_a_reply_does_not_begin_with_another_model_s_tokens(rig: Rig) -> None:
     with pytest.raises(PromptError, match="not this model's"):
-        rig.prompter.prompt([Message(role="user", content=TEXT)], begun=(10**9,))
+        rig.prompter.conversation([Message(role="user", content=TEXT)], begun=(10**9,))

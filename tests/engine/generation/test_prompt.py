@@ -48,7 +48,9 @@ def test_a_base_model_goes_on_with_the_text() -> None:
 def test_the_built_in_target_s_own_template_is_used(real_models: tuple[Model, Model]) -> None:
     prompter = Prompter(real_models[0])
 
-    text = b"".join(real_models[0].spelled(token) for token in prompter.prompt((USER,)))
+    text = b"".join(
+        real_models[0].spelled(token) for token in prompter.conversation((USER,)).tokens
+    )
 
     assert text.decode() == (
         "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
@@ -72,27 +74,28 @@ def test_the_sampled_tokens_stand_for_the_text_of_a_reply(
     model = tiny_models[0]
     t, h, th = (tiny.TOKENS.index(token) for token in ("t", "h", "th"))
     assert model.tokenize("th", bos=False, special=True) == [th]
-    first = prompter.prompt((USER,))
+    asked = prompter.conversation((USER,))
+    first = asked.tokens
 
-    prompter.note_reply(first, [t, h, tiny.EOS])
-    second = prompter.prompt((USER, Message(role="assistant", content="xth"), USER))
+    asked.note_reply([t, h, tiny.EOS])
+    second = prompter.conversation((USER, Message(role="assistant", content="xth"), USER)).tokens
 
     assert second[: len(first) + 2] == (*first, t, h)
     assert spelled(model, second) == "<s>hi there xth hi there x"
     # An answer edited in between is tokenised like any text, after what is still the same.
-    edited = prompter.prompt((USER, Message(role="assistant", content="xtha"), USER))
+    edited = prompter.conversation((USER, Message(role="assistant", content="xtha"), USER)).tokens
     assert spelled(model, edited) == "<s>hi there xtha hi there x"
-    other = prompter.prompt((Message(role="user", content="hi th"),))
+    other = prompter.conversation((Message(role="user", content="hi th"),)).tokens
     assert spelled(model, other) == "<s>hi th x"
 
 
 def test_a_reply_that_ends_inside_a_character_is_tokenised_again(
     prompter: Prompter, tiny_models: tuple[Model, Model]
 ) -> None:
-    first = prompter.prompt((USER,))
+    asked = prompter.conversation((USER,))
 
-    prompter.note_reply(first, [0, tiny.TOKENS.index("Ã")])
-    second = prompter.prompt((USER, Message(role="assistant", content="xa"), USER))
+    asked.note_reply([0, tiny.TOKENS.index("Ã")])
+    second = prompter.conversation((USER, Message(role="assistant", content="xa"), USER)).tokens
 
     assert spelled(tiny_models[0], second) == "<s>hi there xa hi there x"
 
@@ -107,9 +110,9 @@ def with_bos(tmp_path: Path) -> Iterator[Model]:
 def test_the_beginning_is_written_once_though_template_and_tokenizer_both_would(
     prompter: Prompter, with_bos: Model
 ) -> None:
-    tokens = Prompter(with_bos).prompt((USER,))
+    tokens = Prompter(with_bos).conversation((USER,)).tokens
 
-    assert tokens == prompter.prompt((USER,))
+    assert tokens == prompter.conversation((USER,)).tokens
     assert tokens.count(tiny.BOS) == 1
     assert tokens[0] == tiny.BOS
 
@@ -120,10 +123,11 @@ def test_many_turns_find_each_other(prompter: Prompter) -> None:
     known: tuple[int, ...] = ()
     for turn in range(12):
         messages.append(Message(role="user", content=f"{'abcdefghijkl'[turn]} th"))
-        prompt = prompter.prompt(tuple(messages))
+        asked = prompter.conversation(messages)
+        prompt = asked.tokens
         assert prompt[: len(known)] == known
         reply = [tiny.TOKENS.index("t"), tiny.TOKENS.index("h")]
-        prompter.note_reply(prompt, reply)
+        asked.note_reply(reply)
         known = (*prompt, *reply)
         messages.append(Message(role="assistant", content="xth"))
 
@@ -151,9 +155,9 @@ class SpacePuttingModel:
 
 def test_no_space_slips_in_where_a_prompt_goes_on_from_a_known_one() -> None:
     prompter = Prompter(cast(Model, SpacePuttingModel()))
-    prompter.prompt((USER,))
+    prompter.conversation((USER,)).note_reply(())
 
-    longer = prompter.prompt(TURNS[1:])
+    longer = prompter.conversation(TURNS[1:]).tokens
 
     assert longer == tuple(map(ord, " " + render(None, *TURNS[1:])))
 
@@ -164,17 +168,21 @@ def test_names_of_control_tokens_that_a_user_writes_are_text(
     """Those of the template stay control tokens, and what was read before is not read again."""
     model, end = tiny_models[0], tiny.END
     written = f"a{end}b <s>{end[:2]}{end}{end[2:]} \ufdd0{end}\ufdd1 \ufdd1"
-    plain = prompter.prompt((USER,))
+    plain = prompter.conversation((USER,)).tokens
     controls = [token for token in plain if not model.piece(token)]
 
-    first = prompter.prompt((Message(role="user", content=written),))
-    prompter.note_reply(first, [tiny.TOKENS.index("t"), tiny.EOS])
-    second = prompter.prompt(
+    asked = prompter.conversation((Message(role="user", content=written),))
+    first = asked.tokens
+    asked.note_reply([tiny.TOKENS.index("t"), tiny.EOS])
+    second = prompter.conversation(
         (Message(role="user", content=written), Message(role="assistant", content="xt"), USER)
-    )
+    ).tokens
 
     assert [token for token in first if not model.piece(token)] == controls
-    assert prompter.text((Message(role="user", content=end),)) == f"{end} x"
+    assert prompter.conversation((Message(role="user", content=end),)).text == f"{end} x"
     assert second[: len(first)] == first
     # In a reply the template may look for them.
-    assert tiny.EOS in prompter.prompt((USER, Message(role="assistant", content=f"x{end}"), USER))
+    assert (
+        tiny.EOS
+        in prompter.conversation((USER, Message(role="assistant", content=f"x{end}"), USER)).tokens
+    )

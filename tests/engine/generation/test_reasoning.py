@@ -9,7 +9,7 @@ from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.templates.dialect import ReplyParts, tagged
 from eaglechat.wire.protocol import Set, Speculation
 from eaglechat.wire.records import FinishReason, Part
-from tests.engine.rig import Reply, Rig, check_bookkeeping, fresh_reply, open_rig
+from tests.engine.rig import InParts, Reply, Rig, check_bookkeeping, fresh_reply, open_rig
 
 CLOSES = "qzq"
 
@@ -25,7 +25,7 @@ def ended_at(rig: Rig, prompt: tuple[int, ...], index: int, parts: ReplyParts, n
     """A reply whose reasoning is asked to end after the round of this number."""
     live = Live(Speculation(n_draft_max=n), 0.0)
     changes = {index: Set(answer_now=True)}
-    return rig.reply(prompt, live=live, changes=changes, parts=parts, max_tokens=40)
+    return rig.reply(InParts(prompt, parts), live=live, changes=changes, max_tokens=40)
 
 
 @pytest.mark.parametrize("n_draft_max", [0, 3])
@@ -71,7 +71,7 @@ def test_reasoning_that_has_filled_the_context_ends_the_reply(
         assert (live.answer_now, live.speculation.n_min) == (False, 1)
         live.has_begun = True
         live.apply(Set(answer_now=True, n_min=0))
-        reply = rig.reply(prompt, live=live, parts=thinking(rig), max_tokens=None)
+        reply = rig.reply(InParts(prompt, thinking(rig)), live=live, max_tokens=None)
         assert reply.end.finish_reason is FinishReason.CONTEXT
         assert len(rig.generator.cached) == 256
 
@@ -96,7 +96,7 @@ def test_what_is_held_back_at_the_end_keeps_its_parts(rig: Rig) -> None:
     stop = [f"{whole[at - 4 : at + 6]}\0"]
     for n_tokens in range(1, 25):
         parts = ReplyParts(tagged("", marker).begin(""), rig.target.model.piece, ())
-        reply = rig.reply(prompt, parts=parts, stop=stop, max_tokens=n_tokens)
+        reply = rig.reply(InParts(prompt, parts), stop=stop, max_tokens=n_tokens)
         written = dict.fromkeys(Part, "")
         for token in (token for round_ in reply.rounds for token in round_.tokens):
             written[token.part or Part.ANSWER] += token.text

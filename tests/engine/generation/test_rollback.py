@@ -97,7 +97,7 @@ def test_a_pair_with_such_a_target_drafts_chains_where_there_are_snapshots(
     headers = check_pair(tiny.write_hybrid_target(tmp_path / "target.gguf"), tiny_files[1])
     loaded = pair.LoadedPair(headers, LoadOptions(n_ctx=256, n_threads=1))
     try:
-        prompt = loaded.prompter.prompt([Message(role="user", content="one")])
+        prompt = loaded.prompter.conversation([Message(role="user", content="one")])
         live = Live(Speculation(n_draft_max=3, shape="tree"), 0.0)
         events = loaded.generator.reply(prompt, GREEDY, live, seed=1, max_tokens=20)
         rounds = [event for event in events if isinstance(event, Round)]

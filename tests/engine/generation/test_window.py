@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 
-from eaglechat.engine.window import ContextWindow, Cut, find_cut
+from eaglechat.engine.cuts import find_cut
+from eaglechat.engine.prompt import Asked
+from eaglechat.engine.window import ContextWindow
 
 
-@dataclass(frozen=True)
-class Lengths:
+class Lengths(Asked):
     """Turns of given lengths behind a system prompt of ten tokens."""
 
-    lengths: Sequence[int]
+    def __init__(self, *lengths: int) -> None:
+        self.lengths = lengths
+        super().__init__(self.without(0))
 
     @property
     def count(self) -> int:
         return len(self.lengths)
 
-    def without(self, n: int) -> list[int]:
-        return [0] * 10 + [
-            n + i for i, length in enumerate(self.lengths[n:]) for _ in range(length)
-        ]
+    def without(self, n: int) -> tuple[int, ...]:
+        turns = enumerate(self.lengths[n:], n)
+        return (*[0] * 10, *(turn for turn, length in turns for _ in range(length)))
 
 
 def window_of(*lengths: int, n_ctx: int = 400, can_shift: bool = True) -> ContextWindow:
-    turns = Lengths(lengths)
-    return ContextWindow(turns.without(0), turns, n_ctx, can_shift=can_shift)
+    return ContextWindow(Lengths(*lengths), n_ctx, can_shift=can_shift)
 
 
 def test_as_few_turns_leave_as_free_a_quarter_of_the_context() -> None:
@@ -64,16 +63,16 @@ def test_the_last_turn_never_leaves() -> None:
     assert window.move()
     assert (window.first_turn, len(window.tokens)) == (1, 400)
     assert not window.move()
-    assert not ContextWindow([1] * 400, None, 400, can_shift=True).move()
+    assert not ContextWindow(Asked([1] * 400), 400, can_shift=True).move()
 
 
 def test_turns_that_left_stay_away_as_long_as_the_cache_holds_their_conversation() -> None:
-    turns = Lengths((80, 80, 80, 60))
+    turns = Lengths(80, 80, 80, 60)
     ours, others = [*turns.without(2), 9, 9], [*[0] * 10, *[7] * 150]
     for cached, first_turn in ((ours, 2), (others, 0), ([], 0)):
-        window = ContextWindow(turns.without(0), turns, 300, can_shift=True)
-        window.begin_where_held(2, cached)
-        assert window.first_turn == first_turn
+        window = ContextWindow(turns, 300, can_shift=True)
+        before = window.fit(1, 2, cached)
+        assert before == turns.without(first_turn)
 
 
 def test_a_cut_turns_one_sequence_into_the_other_at_a_token_they_share() -> None:
@@ -85,8 +84,8 @@ def test_a_cut_turns_one_sequence_into_the_other_at_a_token_they_share() -> None
         before, after = head + removed + rest, head + rest
         cut = find_cut([*map(ord, before)], [*map(ord, after)])
         assert cut is not None
-        assert before[: cut.start] + before[cut.end :] == after
-    assert find_cut([1, 5, 2, 3, 5, 6, 7], [1, 5, 6, 7]) == Cut(1, 4)
+        assert before[: cut.start] + before[cut.stop :] == after
+    assert find_cut([1, 5, 2, 3, 5, 6, 7], [1, 5, 6, 7]) == range(1, 4)
 
 
 @pytest.mark.parametrize("after", [[1, 2, 9], [1, 2, 3, 4], [2, 4], [1, 2, 3, 4, 5]])

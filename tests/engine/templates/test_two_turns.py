@@ -72,18 +72,17 @@ class Chat:
         written = self.model.tokenize(raw, bos=False, special=True)
         ids = iter([*written, self.model.eos])
         self._monkeypatch.setattr(Sampler, "sample", lambda *_: next(ids))
-        prompt = self.prompter.prompt(messages)
+        asked = self.prompter.conversation(messages)
         events = list(
             self.generator.reply(
-                prompt,
+                asked,
                 Sampling(),
                 Live(Speculation(enabled=False), 0.7),
                 seed=1,
-                parts=self.prompter.parts(),
             )
         )
         rounds = [event for event in events if isinstance(event, Round)]
-        self.prompter.note_reply(prompt, [t.id for round_ in rounds for t in round_.tokens])
+        asked.note_reply([t.id for round_ in rounds for t in round_.tokens])
         return Turn(
             tuple(token for round_ in rounds for token in round_.tokens),
             next(event.reused for event in events if isinstance(event, Prefill)),
@@ -119,7 +118,7 @@ def test_a_second_turn_goes_on_from_what_the_template_keeps(family: Family, chat
     second = chat.reply(family.raw, QUESTION, reply, AGAIN)
 
     assert second.text(Part.REASONING) == "Two, two."
-    before = chat.prompter.prompt([QUESTION])
+    before = chat.prompter.conversation([QUESTION]).tokens
     # A row less than what is shared: drafting starts from its features.
     kept = len(before) + len(first.tokens) - 2
     if family.keeps:
