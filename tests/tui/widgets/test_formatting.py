@@ -10,16 +10,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eaglechat.tui.widgets.transcript import formatting, marks
-from eaglechat.tui.widgets.transcript.formatting import FormattedText
-from eaglechat.tui.widgets.transcript.wrapping import TEXT, Run, Wrapping
+from eaglechat.tui.widgets.transcript import formatting
+from eaglechat.tui.widgets.transcript.formatting import IN_CODE, GrowingText, Run
+from eaglechat.tui.widgets.transcript.wrapping import TEXT
+from tests.tui.widgets.transcript_app import text_of
 
 
 def shown(text: str, width: int = 20) -> list[str]:
-    drawn = FormattedText(width)
-    drawn.end([Run(text, TEXT)], ())
-    assert drawn.wrapping.text == text
-    return [row.text for row in drawn.wrapping.rows]
+    drawn = GrowingText(width)
+    drawn.add([Run(text, TEXT)], is_over=True)
+    assert drawn.text == text
+    return [text_of(row) for row in drawn.rows]
 
 
 @pytest.mark.parametrize(
@@ -42,10 +43,10 @@ def test_a_line_is_formatted_by_its_marks(text: str, rows: list[str]) -> None:
 
 
 def test_formats_keep_the_ink_of_each_token() -> None:
-    drawn = FormattedText(40)
+    drawn = GrowingText(40)
     runs = [Run("**bold ", "guessed"), Run("one** and `co", TEXT), Run("de`", "guessed")]
-    drawn.end([*runs, Run("\n# top", TEXT)], ())
-    pieces = [piece for row in drawn.wrapping.rows for piece in row.pieces]
+    drawn.add([*runs, Run("\n# top", TEXT)], is_over=True)
+    pieces = [piece for row in drawn.rows for piece in row]
     assert [(one.shown.strip(), one.style) for one in pieces if one.shown.strip()] == [
         ("bold", "guessed strong"), ("one", "text strong"), ("and", TEXT), ("co", "text code"),
         ("de", "guessed code"), ("top", "text strong"),
@@ -53,12 +54,12 @@ def test_formats_keep_the_ink_of_each_token() -> None:
 
 
 def test_marks_at_the_growing_end_are_taken_to_be_closed_until_the_line_ends() -> None:
-    drawn = FormattedText(40)
-    drawn.update([Run("some **bo", TEXT), Run("ld", TEXT)])
-    assert drawn.wrapping.rows[0].text == "some bold"
-    assert drawn.wrapping.rows[0].pieces[-1].style == "text strong"
-    drawn.update([Run("\n", TEXT)])
-    assert drawn.wrapping.rows[0].text == "some **bold"
+    drawn = GrowingText(40)
+    drawn.add([Run("some **bo", TEXT), Run("ld", TEXT)])
+    assert text_of(drawn.rows[0]) == "some bold"
+    assert drawn.rows[0][-1].style == "text strong"
+    drawn.add([Run("\n", TEXT)])
+    assert text_of(drawn.rows[0]) == "some **bold"
 
 
 texts = st.lists(
@@ -85,37 +86,34 @@ texts = st.lists(
 )
 
 
-def cells(drawn: FormattedText) -> list[list[tuple[str, object]]]:
+def cells(drawn: GrowingText) -> list[list[tuple[str, object]]]:
     """The characters of each row, with their styles."""
-    return [
-        [(char, piece.style) for piece in row.pieces for char in piece.shown]
-        for row in drawn.wrapping.rows
-    ]
+    return [[(char, piece.style) for piece in row for char in piece.shown] for row in drawn.rows]
 
 
-@given(texts, st.data(), st.sampled_from([(400, 2000), (250, 30)]))
-@example(["1. **", *[" the word"] * 300, "**", " end"], None, (400, 2000))
-@example(["- **a ", *["b* *c ``"] * 300, "**", " end"], None, (400, 2000))
-@example(["```x ", *["word"] * 70, "`**a** "], None, (250, 30))
+@given(texts, st.data(), st.sampled_from([1000, 40]))
+@example(["1. **", *[" the word"] * 300, "**", " end"], None, 400)
+@example(["- **a ", *["b* *c ``"] * 300, "**", " end"], None, 400)
+@example(["```x ", *["word"] * 70, "`**a** "], None, 250)
+@example(["a\u0301", *["\u0301"] * 300], None, 40)
 def test_what_grows_ends_as_what_is_drawn_at_once(
-    words: list[str], data: st.DataObject, limits: tuple[int, int]
+    words: list[str], data: st.DataObject, most_open: int
 ) -> None:
     """Whatever was struck out meanwhile, in whatever pieces it came, and wherever it was drawn for
     good."""
-    with patch.object(formatting, "_CUT_FROM", limits[0]), patch.object(marks, "REACH", limits[1]):
-        grown, left = FormattedText(16), list(words)
+    with patch.object(formatting, "_MOST_OPEN", most_open):
+        grown, left = GrowingText(16), list(words)
         while left:
             size = data.draw(st.integers(1, 5)) if data else 1
-            guess = [Run("no", "rejected", copied=False)]
-            first = grown.update([Run(word, TEXT) for word in left[:size]], guess)
-            assert 0 <= first <= len(grown.wrapping.rows)
+            first = grown.add([Run(word, TEXT) for word in left[:size]], "no")
+            assert 0 <= first <= len(grown.rows)
             del left[:size]
-        grown.end((), ())
+        grown.add((), is_over=True)
         text = "".join(words)
-        at_once = FormattedText(16)
-        at_once.end([Run(text, TEXT)], ())
+        at_once = GrowingText(16)
+        at_once.add([Run(text, TEXT)], is_over=True)
     assert cells(grown) == cells(at_once)
-    assert grown.wrapping.text == text
+    assert grown.text == text
 
 
 @pytest.mark.parametrize(
@@ -131,15 +129,15 @@ def test_thousands_of_marks_take_few_calls_each(mark: str, grows: bool) -> None:
             nonlocal taken
             taken += 1
 
-        drawn = FormattedText(80)
+        drawn = GrowingText(80)
         sys.setprofile(step)
         try:
             for _ in range(count // 500 if grows else 0):
-                drawn.update([Run(mark * 500, TEXT)], [Run("no", "rejected", copied=False)])
-            drawn.end([] if grows else [Run(mark * count, TEXT)], ())
+                drawn.add([Run(mark * 500, TEXT)], "no")
+            drawn.add([] if grows else [Run(mark * count, TEXT)], is_over=True)
         finally:
             sys.setprofile(None)
-        assert drawn.wrapping.text == mark * count
+        assert drawn.text == mark * count
         return taken
 
     assert calls(10_000) < 500 * 10_000
@@ -147,27 +145,26 @@ def test_thousands_of_marks_take_few_calls_each(mark: str, grows: bool) -> None:
 
 @given(texts, st.text("a 漢↵", min_size=1, max_size=20))
 def test_a_rejected_guess_moves_nothing(words: list[str], guess: str) -> None:
-    with_guess, without = FormattedText(16), FormattedText(16)
+    with_guess, without = GrowingText(16), GrowingText(16)
     for word in words:
-        with_guess.update([Run(word, TEXT)], [Run(guess, "rejected", copied=False)])
-        without.update([Run(word, TEXT)])
-        *above, last = [row.text for row in with_guess.wrapping.rows]
-        *expected, end = [row.text for row in without.wrapping.rows]
+        with_guess.add([Run(word, TEXT)], guess)
+        without.add([Run(word, TEXT)])
+        *above, last = map(text_of, with_guess.rows)
+        *expected, end = map(text_of, without.rows)
         assert above == expected
         assert last.startswith(end)
 
 
 @given(texts)
 def test_rows_that_are_not_reported_as_changed_are_as_they_were(words: list[str]) -> None:
-    drawn = FormattedText(16)
+    drawn = GrowingText(16)
     for word in words:
-        before = [row.text for row in drawn.wrapping.rows]
-        first = drawn.update([Run(word, TEXT)], [Run("no", "rejected", copied=False)])
-        assert [row.text for row in drawn.wrapping.rows[:first]] == before[:first]
+        before = [*map(text_of, drawn.rows)]
+        first = drawn.add([Run(word, TEXT)], "no")
+        assert [*map(text_of, drawn.rows[:first])] == before[:first]
 
 
 def test_the_margin_of_a_narrow_text_gives_way() -> None:
-    wrapping = Wrapping(6)
-    wrapping.indent("│ ", "faint", now="│ ")
-    wrapping.append("abcdefgh", TEXT)
-    assert [row.text for row in wrapping.rows] == ["abcdef", "gh"]
+    drawn = GrowingText(6, IN_CODE)
+    drawn.add([Run("abcdefgh", TEXT)])
+    assert [*map(text_of, drawn.rows)] == ["abcdef", "gh"]

@@ -8,8 +8,9 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from eaglechat.tui.widgets.transcript.wrapping import Row, Wrapping
+from eaglechat.tui.widgets.transcript.formatting import PLAIN, GrowingText, Run
 from eaglechat.wire.neutral import neutralise
+from tests.tui.widgets.transcript_app import text_of
 
 ALPHABET = [
     *"abcdefgh.,)", " ", " ", " ", "  ", "\n", "\t", "é", "e\u0301", "漢", "字", "、", "。", "ー",
@@ -17,19 +18,15 @@ ALPHABET = [
 ]  # fmt: skip
 
 
-def wrapped(chunks: list[str], width: int) -> Wrapping:
-    wrapping = Wrapping(width)
+def wrapped(chunks: list[str], width: int) -> GrowingText:
+    text = GrowingText(width, PLAIN)
     for chunk in chunks:
-        wrapping.append(chunk, "plain")
-    return wrapping
+        text.add([Run(chunk, "plain")])
+    return text
 
 
-def texts(wrapping: Wrapping) -> list[str]:
-    return [row.text for row in wrapping.rows]
-
-
-def copied_text(row: Row, lines: list[str]) -> str:
-    return "".join(lines[row.line][piece.start : piece.stop] for piece in row.pieces)
+def texts(text: GrowingText) -> list[str]:
+    return [text_of(row) for row in text.rows]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -47,22 +44,21 @@ def test_rows_are_the_same_however_the_text_is_cut_into_tokens(seed: int) -> Non
     assert texts(streamed) == texts(wrapped([text], width))
     assert texts(streamed) == texts(wrapped(list(text), width))
     assert streamed.text == text
-    assert all(cell_len(row.text) <= width for row in streamed.rows)
+    assert all(cell_len(row) <= width for row in texts(streamed))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_shown_character_knows_its_place_in_the_copied_text(seed: int) -> None:
     rng = random.Random(seed)
-    wrapping = Wrapping(rng.choice([3, 8, 30]))
-    for _ in range(300):
-        wrapping.append(rng.choice(ALPHABET), "plain", copied=rng.random() < 0.8)
-    lines = wrapping.text.split("\n")
-    for row in wrapping.rows:
-        shown = "".join(piece.shown for piece in row.pieces if piece.stop > piece.start)
-        copied = copied_text(row, lines)
+    text = GrowingText(rng.choice([3, 8, 30]), PLAIN)
+    for _ in range(900):
+        part, copied = rng.choice(ALPHABET), rng.random() < 0.8
+        text.add([Run(part, "plain", copied=copied or part == "\n")])
+    for row in text.rows:
+        shown = "".join(piece.shown for piece in row if piece.stop > piece.start)
+        copied = "".join(text.text[piece.start : piece.stop] for piece in row)
         assert re.sub(r"\s+", "", shown) == re.sub(r"\s+", "", copied)
-    assert all(row.start == row.pieces[0].start for row in wrapping.rows if row.pieces)
-    places = [(row.line, piece.start) for row in wrapping.rows for piece in row.pieces]
+    places = [piece.start for row in text.rows for piece in row]
     assert places == sorted(places)
 
 
@@ -87,23 +83,22 @@ def test_where_rows_break(text: str, width: int, rows: list[str]) -> None:
 
 
 def test_joined_characters_keep_the_style_of_the_first_only() -> None:
-    wrapping = Wrapping(20)
-    wrapping.append("e", "accepted")
-    wrapping.append("\u0301tude", "plain")
-    assert [(piece.shown, piece.style) for piece in wrapping.rows[0].pieces] == [
+    text = GrowingText(20, PLAIN)
+    text.add([Run("e", "accepted")])
+    text.add([Run("\u0301tude", "plain")])
+    assert [(piece.shown, piece.style) for piece in text.rows[0]] == [
         ("e\u0301", "accepted"),
         ("tude", "plain"),
     ]
 
 
 def test_text_that_is_only_shown_is_wrapped_but_not_copied() -> None:
-    wrapping = Wrapping(12)
-    wrapping.append("the", "accepted")
-    wrapping.append(" quack", "rejected", copied=False)
-    wrapping.append(" quick\nfox", "correction")
-    assert texts(wrapping) == ["the quack ", "quick", "fox"]
-    assert wrapping.text == "the quick\nfox"
-    assert wrapping.rows[1].pieces[0].start == 4
+    text = GrowingText(12, PLAIN)
+    rejected = Run(" quack", "rejected", copied=False)
+    text.add([Run("the", "accepted"), rejected, Run(" quick\nfox", "correction")])
+    assert texts(text) == ["the quack ", "quick", "fox"]
+    assert text.text == "the quick\nfox"
+    assert text.rows[1][0].start == 4
 
 
 @pytest.mark.parametrize(
@@ -121,14 +116,3 @@ def test_text_that_is_only_shown_is_wrapped_but_not_copied() -> None:
 )
 def test_unsafe_characters_become_visible(raw: str, safe: str) -> None:
     assert neutralise(raw) == safe
-
-
-def test_marks_without_end_are_measured_in_pieces() -> None:
-    """One piece that grows is measured anew with each mark: 5,000 took 4 s."""
-    wrapping = Wrapping(40)
-    wrapping.append("a", "plain")
-    for _ in range(1000):
-        wrapping.append("\u0301", "plain")
-    pieces = [piece for row in wrapping.rows for piece in row.pieces]
-    assert max(len(piece.shown) for piece in pieces) <= 66
-    assert "".join(piece.shown for piece in pieces) == "a" + "\u0301" * 1000

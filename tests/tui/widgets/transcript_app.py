@@ -22,6 +22,7 @@ from eaglechat.tui.widgets.transcript.entries import DrawnEntry, ReplyEntry
 from eaglechat.tui.widgets.transcript.rows import MARGIN
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import PADDING, Transcript
+from eaglechat.tui.widgets.transcript.wrapping import Row
 from eaglechat.wire.records import (
     DraftToken,
     FinishReason,
@@ -242,6 +243,10 @@ async def shown_reply(app: TranscriptApp, pilot: Pilot[None], *batches) -> Shown
     return reply
 
 
+def text_of(row: Row) -> str:
+    return "".join(piece.shown for piece in row)
+
+
 def drawn_rows(widget: Widget | Shown) -> list[str]:
     return [widget.render_line(y).text.rstrip() for y in range(widget.size.height)]
 
@@ -255,7 +260,8 @@ def on_screen(widget: Widget | Shown) -> list[str]:
 
 
 def drawn_segments(widget: Widget | Shown) -> list[Segment]:
-    return [segment for y in range(widget.size.height) for segment in widget.render_line(y)]
+    rows = map(widget.render_line, range(widget.size.height))
+    return [segment for row in rows for segment in row if segment.text]
 
 
 def segment_of(widget: Widget | Shown, text: str) -> Segment:

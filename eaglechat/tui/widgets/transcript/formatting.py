@@ -1,165 +1,224 @@
-"""The text of a growing reply, formatted line by line while each token keeps its ink.
+"""The text of an entry, in rows, which may grow; and the Markdown of a line, of which each token
+keeps its ink.
 
 Every character of the source is in the copied text, also the Markdown marks that are not shown, so
-that offsets in it are those of the reply: of its tokens, and of what is found in it.
+that places in it are those of the reply: of its tokens, and of what is found in it.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import NamedTuple
 
-from eaglechat.tui.widgets.transcript.marks import STRONG, marks_of
-from eaglechat.tui.widgets.transcript.wrapping import TEXT, Run, Wrapping
+from rich.cells import cell_len
+from rich.style import Style
+
+from eaglechat.tui.themes import REJECTED
+from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, wrap
 from eaglechat.wire.neutral import neutralise
 
+STRONG, EMPHASIS, CODE = "strong", "emphasis", "code"
+"""Formats. They stand after the ink in the name of a kind: `guessed strong`."""
 FAINT = "faint"
-"""The formats of `marks.py` stand after the ink in the name of a kind: `guessed strong`."""
 COPY = "copy"
 """The kind of the word at the end of a code block, which a click copies."""
 
-_CUT_FROM = 200
-"""A line longer than this, in characters, is drawn for good up to a place where no format is open:
-the open part of a line is drawn again for every frame."""
+TAB_CELLS = 4
+_MOST_OPEN = 1000
+"""Characters of a line, at most, that are drawn again when it grows. A format that begins in these
+and ends behind them is none."""
 _HIDDEN = "hidden"
 
 _FENCE = re.compile(r"\s{0,99}(?P<marks>`{3,}|~{3,})(?P<language>[^`]{0,99})$")
 _HEADING = re.compile(r"#{1,6}(?: +|$)")
 _QUOTE = re.compile(r" {0,3}(?:> ?)+")
 _ITEM = re.compile(r"\s{0,99}(?:[-*+]|\d{1,9}[.)]) +")
+_MARKS = re.compile(r"`+|\*+")
+_SIZES = {STRONG: 2, EMPHASIS: 1}
+"""Asterisks of a mark."""
+_MOST_STARS = 3
+_TABS = re.compile("(\t)")
+_LETTER = re.compile(r"\w")
 
 
-class _Span(NamedTuple):
-    """Characters of a line up to before `stop`, and their format; the span before it ends where
-    this one begins."""
+class Run(NamedTuple):
+    """Text of one kind, or in a Rich style, that an entry draws. What is not `copied` is only
+    shown, and has no line break."""
 
-    stop: int
-    format: str
+    text: str
+    kind: str | Style
+    copied: bool = True
 
 
 @dataclass(frozen=True)
-class _Line:
-    """How a line is drawn, as its beginning tells."""
+class Line:
+    """How a line is drawn; in Markdown its beginning tells."""
 
     marker_length: int = 0
     """Characters of the Markdown marker: `## `, `> `, `- `."""
     format: str = ""
-    shows_mark: bool = True
+    shows_marker: bool = True
     margin: str = ""
-    now: str = ""
-    """As in `Wrapping.indent`."""
+    first: str = ""
+    """What stands at the left of its first row, and of the others `margin`."""
     is_literal: bool = False
     """Its text is shown as it is written."""
     ends_code: bool = False
 
 
-@dataclass(frozen=True)
-class _State:
-    """What the lines before it say about the next line."""
-
-    fence: str = ""
-    """The marks that opened the code block; empty outside of one."""
-    line: _Line | None = None
-    """Set if the line has begun: its beginning is drawn for good."""
-    before: str = ""
-    """The last character of that beginning."""
+PLAIN = Line(is_literal=True)
+IN_CODE = Line(margin="│ ", first="│ ", is_literal=True)
 
 
-class FormattedText:
+class _Pair(NamedTuple):
+    """The marks that begin and end a format: characters `start` to `begin`, and `end` to `stop`."""
+
+    start: int
+    begin: int
+    end: int
+    stop: int
+    format: str
+
+
+class GrowingText:
     """Rows of a text that grows. Complete lines are drawn once; only the last line is drawn
     again."""
 
-    def __init__(self, width: int) -> None:
-        self.wrapping = Wrapping(width)
+    def __init__(self, width: int, line: Line | None = None, at: int = 0) -> None:
+        """All lines are drawn as `line`, or if that is None as Markdown. `at` is the place of the
+        text in what is copied."""
+        self._width, self._style = max(1, width), line
+        self.rows: list[Row] = []
+        self._drawn: list[str] = []
+        """The copied text of the rows that are drawn for good."""
+        self._n_drawn, self._at = 0, at
+        """The number of those rows, and where the text that follows them begins."""
         self._open: list[Run] = []
-        """What is known of the line that is not complete."""
-        self._state, self._base = _State(), self.wrapping.here()
-        """Those at the beginning of the open text."""
+        """What is known of the line that is not complete, behind those rows."""
+        self._fence = ""
+        """The marks that opened the code block; empty outside of one."""
+        self._line: Line | None = None
+        """Set if the beginning of the open line is drawn for good."""
+        self._before = ""
+        """The last character of that beginning."""
+        self.add(())
 
-    def update(self, added: Iterable[Run], rejected: Iterable[Run] = ()) -> int:
-        """Add text, and show rejected guesses behind it until the next call: only as far as the
-        last row has room, so that they move nothing. Returns the first row that is not as it
+    @property
+    def text(self) -> str:
+        """The text that is copied if everything is selected."""
+        return "".join(self._drawn) + _source(self._open)
+
+    def add(self, runs: Iterable[Run], ghost: str = "", *, is_over: bool = False) -> int:
+        """Add text, and show a rejected guess, the `ghost`, behind it until the next call: only if
+        the last row has room, so that it moves nothing. Returns the first row that is not as it
         was."""
-        first = self._base.rows - 1
-        before = self.wrapping.rows[first:]
-        self._settle(added)
-        if sum(len(run.text) for run in self._open) > _CUT_FROM:
-            self._cut()
-        self._draw_open(is_over=False)
-        last = self.wrapping.rows[-1].pieces[-1:]
-        for run in rejected if not last or last[0].style != COPY else ():
-            text = neutralise(run.text)
-            self.wrapping.append_if_it_fits(text if text[:1] == " " else f" {text}", run.kind)
-        return first + _same(before, self.wrapping.rows[first:])
+        first = self._n_drawn
+        before = self.rows[first:]
+        del self.rows[first:]
+        *complete, last = _lines([*self._open, *runs])
+        for line in complete:
+            rest = self._draw(line, is_over=True)
+            if self._line is None and self._style is None:
+                self._fence = _fence_after(_source(rest), self._fence)
+            self._line, self._before = None, ""
+            self._keep(f"{_source(rest)}\n")
+        self._open = self._draw(last, is_over=is_over)
+        self._show_ghost(neutralise(ghost))
+        pairs = enumerate(zip(before, self.rows[first:], strict=False))
+        same = min(len(before), len(self.rows) - first)
+        return first + next((place for place, (old, new) in pairs if old != new), same)
 
-    def end(self, settled: Iterable[Run], notes: Iterable[Run]) -> int:
-        """Add the end of the text, and what is said below it, which is not formatted."""
-        first = self._base.rows - 1
-        before = self.wrapping.rows[first:]
-        self._settle(settled)
-        self._draw_open(is_over=True)
-        for run in notes:
-            self.wrapping.append(neutralise(run.text), run.kind, copied=run.copied)
-        return first + _same(before, self.wrapping.rows[first:])
+    def say(self, note: str, kind: str) -> None:
+        """Add lines below the text, which are not copied."""
+        end = self._at + len(_source(self._open))
+        if not any(piece.shown for row in self.rows for piece in row):
+            self.rows.clear()
+        for line in neutralise(note).split("\n"):
+            self.rows += wrap([Piece(line, kind, end, end)], self._width, end)
 
-    def _settle(self, runs: Iterable[Run]) -> None:
-        self._open += runs
-        *complete, last = _lines(self._open)
-        if complete:
-            self.wrapping.go_back(self._base)
-            for line in complete:
-                self._state = self._draw_line(line, self._state, is_over=True)
-                self.wrapping.append("\n", TEXT)
-            self._open, self._base = last, self.wrapping.here()
+    def _show_ghost(self, ghost: str) -> None:
+        row = self.rows[-1]
+        shown = ghost if ghost[:1] == " " else f" {ghost}"
+        if ghost and row[-1].style != COPY and _cells(row) + cell_len(shown) <= self._width:
+            row.append(Piece(shown, REJECTED, row[-1].stop, row[-1].stop))
 
-    def _cut(self) -> None:
-        source, state = _source(self._open), self._state
-        line = state.line or _line_of(source, state.fence, is_over=False)
-        _, place = _spans(source, state, line, is_over=False)
-        if place > (0 if state.line else line.marker_length):
-            drawn, self._open = _split(self._open, place)
-            self.wrapping.go_back(self._base)
-            self._draw_spans(drawn, state, line, is_over=True)
-            fence = state.fence if state.line else _fence_after(source, state.fence)
-            self._state = _State(fence, line, before=source[place - 1])
-            self._base = self.wrapping.here()
+    def _keep(self, text: str) -> None:
+        """All rows, with this text at their end, are drawn for good."""
+        self._drawn.append(text)
+        self._at, self._n_drawn = self._at + len(text), len(self.rows)
 
-    def _draw_open(self, *, is_over: bool) -> None:
-        self.wrapping.go_back(self._base)
-        self._draw_line(self._open, self._state, is_over=is_over)
+    def _draw(self, runs: list[Run], *, is_over: bool) -> list[Run]:
+        """Draw the line at the end, or the rest of it. Returns what of it is drawn again if it
+        grows."""
+        while len(_source(runs)) > _MOST_OPEN:
+            head, rest = _split(runs, _MOST_OPEN)
+            place = self._draw_beginning(head)
+            head, more = _split(head, place)
+            runs = [*more, *rest]
+            self._keep(_source(head))
+            self._before = _source(head)[-1]
+        self.rows += self._rows_of(runs, self._line_of(runs, is_over=is_over), is_over=is_over)[0]
+        return runs
 
-    def _draw_line(self, runs: Sequence[Run], state: _State, *, is_over: bool) -> _State:
-        """Draw a line, or the rest of one, and return the state after it. `is_over` says that it
-        is complete."""
-        source = _source(runs)
-        line = state.line or _line_of(source, state.fence, is_over)
-        self._draw_spans(runs, state, line, is_over=is_over)
-        return _State(state.fence if state.line else _fence_after(source, state.fence))
+    def _draw_beginning(self, head: list[Run]) -> int:
+        """Draw the beginning of a long line for good: the same, whenever more of it comes. Returns
+        the number of characters that are drawn."""
+        line = self._line_of(head, is_over=False)
+        rows, pairs = self._rows_of(head, line, is_over=False)
+        for number in range(len(rows) - 1, 0, -1):
+            piece, place = rows[number][0], rows[number][0].start - self._at
+            # What is only shown cannot be told apart by its place from what follows it.
+            is_whole = self._style is None or piece.stop > piece.start
+            if is_whole and place and not any(one.start < place < one.stop for one in pairs):
+                self.rows += rows[:number]
+                break
+        else:
+            self.rows += self._rows_of(head, line, is_over=True)[0]
+            place = len(_source(head))
+        self._line = line
+        return place
 
-    def _draw_spans(
-        self, runs: Sequence[Run], state: _State, line: _Line, *, is_over: bool
-    ) -> None:
-        self.wrapping.indent(line.margin, FAINT, now="" if state.line else line.now)
-        spans, _ = _spans(_source(runs), state, line, is_over)
-        for text, kind, copied in _merged(_formatted(runs, spans)):
-            if kind == _HIDDEN:
-                self.wrapping.hide(text)
-            else:
-                self.wrapping.append(text, kind, copied=copied)
+    def _line_of(self, runs: Sequence[Run], *, is_over: bool) -> Line:
+        return self._style or self._line or _line_of(_source(runs), self._fence, is_over)
+
+    def _rows_of(
+        self, runs: Sequence[Run], line: Line, *, is_over: bool
+    ) -> tuple[list[Row], list[_Pair]]:
+        """The rows of a line, or of the rest of one, and the pairs of marks in it."""
+        source, is_begun = _source(runs), self._line is not None
+        start = 0 if is_begun else line.marker_length
+        marker = "" if line.shows_marker else _HIDDEN
+        formats = [marker] * start + [line.format] * (len(source) - start)
+        pairs = [] if line.is_literal else [*_pairs(source, start, self._before, is_over)]
+        for pair in pairs:
+            for place in range(pair.begin, pair.end):
+                formats[place] += f" {pair.format}"
+        for pair in pairs:
+            for first, stop in ((pair.start, pair.begin), (pair.end, pair.stop)):
+                formats[first:stop] = [_HIDDEN] * (stop - first)
+        pieces, end = [*_pieces(runs, formats, self._at)], self._at + len(source)
         if line.ends_code:
-            self.wrapping.append("copy", COPY, copied=False)
+            pieces.append(Piece("copy", COPY, end, end))
+        margin = Piece(line.margin, FAINT, 0, 0) if line.margin or line.first else None
+        first_margin = line.margin if is_begun else line.first
+        return wrap(pieces, self._width, self._at, margin, first_margin), pairs
+
+
+def _cells(row: Row) -> int:
+    return sum(cell_len(piece.shown) for piece in row)
 
 
 def _lines(runs: Iterable[Run]) -> list[list[Run]]:
-    """The runs of each line, without the line breaks."""
+    """The runs of each line, neutralised and without the line breaks."""
     lines: list[list[Run]] = [[]]
     for run in runs:
         first, *others = neutralise(run.text).split("\n")
-        lines[-1].append(Run(first, run.kind, run.copied))
-        lines += ([Run(other, run.kind, run.copied)] for other in others)
+        lines[-1].append(run._replace(text=first))
+        lines += ([run._replace(text=other)] for other in others)
     return lines
 
 
@@ -167,11 +226,50 @@ def _source(runs: Iterable[Run]) -> str:
     return "".join(run.text for run in runs if run.copied)
 
 
-def _same(before: Sequence[object], after: Sequence[object]) -> int:
-    """How many of the first rows are the same."""
-    pairs = enumerate(zip(before, after, strict=False))
-    shorter = min(len(before), len(after))
-    return next((place for place, (old, new) in pairs if old != new), shorter)
+def _split(runs: Iterable[Run], place: int) -> tuple[list[Run], list[Run]]:
+    """The runs before and after a character of their source."""
+    before: list[Run] = []
+    after: list[Run] = []
+    for run in runs:
+        size = len(run.text) if run.copied else 0
+        if size > place:
+            before += [run._replace(text=run.text[:place])] if place else []
+            after.append(run._replace(text=run.text[place:]))
+        else:
+            (after if after else before).append(run)
+        place = max(0, place - size)
+    return before, after
+
+
+def _pieces(runs: Iterable[Run], formats: Sequence[str], at: int) -> Iterator[Piece]:
+    """The pieces of a line at a place of the copied text; `formats` are those of its characters."""
+    parts: list[tuple[str | Style, bool, str]] = []
+    rest = iter(formats)
+    for text, kind, copied in runs:
+        if not copied:
+            parts.append((kind, False, text))
+            continue
+        begin = 0
+        for format, same in groupby(islice(rest, len(text))):
+            stop = begin + len([*same])
+            parts.append((_look(kind, format), True, text[begin:stop]))
+            begin = stop
+    column = 0
+    for (look, copied), group in groupby(parts, itemgetter(0, 1)):
+        text = "".join(part for _, _, part in group)
+        for part in _TABS.split(text):
+            stop = at + len(part) * copied
+            if part and look != _HIDDEN:
+                shown = " " * (TAB_CELLS - column % TAB_CELLS) if part == "\t" else part
+                column += cell_len(shown)
+                yield Piece(shown, look, at, stop)
+            at = stop
+
+
+def _look(kind: str | Style, format: str) -> str | Style:
+    if format in (_HIDDEN, FAINT):
+        return format
+    return f"{kind} {format.strip()}" if format else kind
 
 
 def _fence_after(source: str, fence: str) -> str:
@@ -185,83 +283,68 @@ def _closes(source: str, fence: str) -> bool:
     return source.strip().startswith(fence) and not source.strip().strip(fence[0])
 
 
-def _line_of(source: str, fence: str, is_over: bool) -> _Line:
+def _line_of(source: str, fence: str, is_over: bool) -> Line:
     whole = len(source)
     if fence and _closes(source, fence):
-        return _Line(whole, FAINT, shows_mark=False, now="╰ ", ends_code=True)
+        return Line(whole, FAINT, shows_marker=False, first="╰ ", ends_code=True)
     if fence:
-        return _Line(margin="│ ", now="│ ", is_literal=True)
-    line = _Line(is_literal=source.startswith("|"))
+        return IN_CODE
+    line = Line(is_literal=source.startswith("|"))
     if found := _FENCE.match(source):
         mark = found.end("marks")
-        line = _Line(mark, FAINT, shows_mark=False, margin="│ ", now="╭ ", is_literal=True)
+        line = Line(mark, FAINT, shows_marker=False, margin="│ ", first="╭ ", is_literal=True)
     elif found := _HEADING.match(source):
         if not is_over or found.end() < whole:
-            line = _Line(found.end(), STRONG, shows_mark=False)
+            line = Line(found.end(), STRONG, shows_marker=False)
     elif found := _QUOTE.match(source):
-        line = _Line(found.end(), shows_mark=False, margin="│ ", now="│ ")
+        line = Line(found.end(), shows_marker=False, margin="│ ", first="│ ")
     elif found := _ITEM.match(source):
-        line = _Line(found.end(), margin=" " * found.end())
+        line = Line(found.end(), margin=" " * found.end())
     return line
 
 
-def _spans(source: str, state: _State, line: _Line, is_over: bool) -> tuple[list[_Span], int]:
-    """The spans of a line, or of the rest of one, and up to where no text that follows can change
-    them."""
-    start = 0 if state.line else line.marker_length
-    spans = [_Span(start, "" if line.shows_mark else _HIDDEN)] if start else []
-    if line.is_literal:
-        return [*spans, _Span(len(source), line.format)], len(source)
-    marks, place = marks_of(source, start, state.before, is_over)
-    open_formats = Counter([line.format] if line.format else [])
-    for mark in marks:
-        spans.append(_Span(mark.start, " ".join(open_formats)))
-        spans.append(_Span(mark.stop, _HIDDEN))
-        open_formats[mark.format] += 1 if mark.opens else -1
-        open_formats += Counter()  # drops what is closed
-    return [*spans, _Span(len(source), " ".join(open_formats))], place
-
-
-def _split(runs: Iterable[Run], place: int) -> tuple[list[Run], list[Run]]:
-    """The runs before and after a character of their source."""
-    before: list[Run] = []
-    after: list[Run] = []
-    for run in runs:
-        size = min(place, len(run.text)) if run.copied else 0
-        before += [run._replace(text=run.text[:size])] if size else []
-        after += [run._replace(text=run.text[size:])] if size < len(run.text) else []
-        place -= size
-    return before, after
-
-
-def _formatted(runs: Iterable[Run], spans: Iterable[_Span]) -> Iterator[Run]:
-    """The runs, cut where spans end, each of the kind of its ink and its format."""
-    formats = iter(spans)
-    span, at = _Span(0, ""), 0
-    for run in runs:
-        if not run.copied:
-            yield run
+def _pairs(source: str, start: int, before: str, is_over: bool) -> Iterator[_Pair]:
+    """The pairs of marks in a line from `start` on, where `before` is the character before it. If
+    the line still grows, what its last marks begin is taken to be closed at its end."""
+    end, at = len(source), start
+    opened: list[tuple[int, int, str]] = []
+    for found in _MARKS.finditer(source, start):
+        left, right = found.span()
+        if left < at or (left == start and source[left] == before):
             continue
-        begin, end = at, at + len(run.text)
-        while at < end:
-            while span.stop <= at:
-                span = next(formats)
-            kind = f"{run.kind} {span.format}" if span.format else run.kind
-            stop = min(end, span.stop)
-            shown = run.text[at - begin : stop - begin]
-            yield Run(shown, span.format if span.format in (_HIDDEN, FAINT) else kind)
-            at = stop
+        if source[left] == "`":
+            closing = re.compile(rf"(?<!`){found[0]}(?!`)").search(source, right)
+            if closing or not is_over:
+                close, at = closing.span() if closing else (end, end)
+                yield _Pair(left, right, close, at, CODE)
+            continue
+        previous = (source[left - 1] if left > start else before) or " "
+        following = source[right] if right < end else " " if is_over else "growing"
+        while not previous.isspace() and (format := _closed_by(right - left, opened)):
+            while (mark := opened.pop())[2] != format:
+                pass
+            size = _SIZES[format]
+            yield _Pair(*mark[:2], left, left + size, format)
+            left, previous = left + size, "*"
+        if not following.isspace() and right - left <= _MOST_STARS:
+            for format in _opened_by(right - left, previous):
+                opened.append((left, left + _SIZES[format], format))
+                left += _SIZES[format]
+    if not is_over:
+        for begin, stop, format in opened:
+            yield _Pair(begin, stop, end, end, format)
 
 
-def _merged(runs: Iterable[Run]) -> Iterator[Run]:
-    """Join neighbouring runs of one kind: fewer pieces wrap faster."""
-    texts: list[str] = []
-    kind, copied = "", True
-    for run in runs:
-        if texts and (run.kind, run.copied) != (kind, copied):
-            yield Run("".join(texts), kind, copied)
-            texts = []
-        texts.append(run.text)
-        kind, copied = run.kind, run.copied
-    if texts:
-        yield Run("".join(texts), kind, copied)
+def _closed_by(size: int, opened: Sequence[tuple[int, int, str]]) -> str:
+    """The open format that the first of `size` asterisks end; empty if they end none."""
+    formats = [format for _, _, format in opened]
+    if size >= 2 and STRONG in formats and not (size > 2 and formats[-1] == EMPHASIS):
+        return STRONG
+    return EMPHASIS if size and EMPHASIS in formats else ""
+
+
+def _opened_by(size: int, previous: str) -> list[str]:
+    """The formats that up to 3 asterisks begin after this character."""
+    strong = [STRONG] if size >= 2 else []
+    has_emphasis = size == 3 or (size == 1 and previous != "*" and not _LETTER.match(previous))
+    return [*strong, EMPHASIS] if has_emphasis else strong

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from markdown_it import MarkdownIt
@@ -19,8 +19,9 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.theme import Theme
 
-from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, Wrapping
-from eaglechat.wire.neutral import neutralise, neutralise_line
+from eaglechat.tui.widgets.transcript.formatting import IN_CODE, PLAIN, GrowingText, Line, Run
+from eaglechat.tui.widgets.transcript.wrapping import TEXT, Piece, Row
+from eaglechat.wire.neutral import neutralise_line
 from eaglechat.words.wording import fitting
 
 CODE, LINK = "code", "link"
@@ -84,15 +85,33 @@ class Code:
     text: str
 
 
-@dataclass(frozen=True)
 class RenderedMarkdown:
     """A rendered text. `text` is what its rows copy: all they show except the note at the end and
     the frames of code blocks."""
 
-    rows: list[Row]
-    text: str
-    codes: list[Code]
-    """Its index is the number under the meta key CODE."""
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self.rows: list[Row] = []
+        self.text = ""
+        self.codes: list[Code] = []
+        """Its index is the number under the meta key CODE."""
+
+    def add(self, runs: Iterable[Run], line: Line = PLAIN, head: Piece | None = None) -> None:
+        """Add a block, with a row of its own as its `head`."""
+        if self.rows:
+            self.text += "\n\n"
+            self.rows.append([Piece("", TEXT, len(self.text) - 1, len(self.text) - 1)])
+        body = GrowingText(self._width, line, at=len(self.text))
+        body.add(runs)
+        at = len(self.text)
+        self.rows += [[head._replace(start=at, stop=at)]] if head is not None else []
+        self.rows += body.rows
+        self.text += body.text
+
+    def end(self, note: str) -> None:
+        below = GrowingText(self._width, PLAIN, at=len(self.text))
+        below.say(note, "note")
+        self.rows += below.rows if note or not self.rows else []
 
 
 def code_blocks(text: str) -> list[Code]:
@@ -105,16 +124,18 @@ def _codes(tokens: Sequence[Token]) -> list[Code]:
     return [Code(_language(token), token.content) for token in found]
 
 
-def code_ending_at(text: str, line: int) -> Code | None:
-    """The code block whose closing fence is this line of a Markdown text, counted from 0."""
+def code_ending_at(text: str, at: int) -> Code | None:
+    """The code block whose closing fence is in the line of this character of a Markdown text."""
+    line = text.count("\n", 0, at)
     blocks = [token for token in _parse(text) if token.type == "fence"]
     return next((_codes([one])[0] for one in blocks if one.map and one.map[1] - 1 == line), None)
 
 
-def link_at(text: str, line: int, character: int) -> str | None:
-    """The address of the link that is written at a character of a line of a Markdown text."""
-    for found in _WRITTEN_LINK.finditer(text.split("\n")[line]):
-        if found.start() <= character < found.end():
+def link_at(text: str, at: int) -> str | None:
+    """The address of the link that is written at a character of a Markdown text."""
+    begin = text.rfind("\n", 0, at) + 1
+    for found in _WRITTEN_LINK.finditer(text[begin:].partition("\n")[0]):
+        if found.start() <= at - begin < found.end():
             address = next(iter(links(found.group())), None)
             return address if address in links(text) else None
     return None
@@ -153,55 +174,20 @@ def render(text: str, note: str, look: MarkdownLook) -> RenderedMarkdown:
     console = Console(
         file=io.StringIO(), width=look.width, legacy_windows=False, theme=_rich_theme(look)
     )
-    lines, page = text.split("\n"), _Page()
+    lines, page = text.split("\n"), RenderedMarkdown(look.width)
     for block in _blocks(_parse(text)):
-        _write(block, lines, page, look, console)
-    rows = page.rows or [Row(0, 0)]
-    noted = [*rows, *_note_rows(note, rows[-1], look.width)]
-    rows = noted if text.strip() else noted[1:] or noted
-    return RenderedMarkdown(rows, "\n".join(page.lines), page.codes)
-
-
-def _write(
-    block: Sequence[Token],
-    lines: Sequence[str],
-    page: _Page,
-    look: MarkdownLook,
-    console: Console,
-) -> None:
-    """Add the rows of a block to a page. `lines` are those of the text."""
-    if page.rows:
-        page.add([Row(0, 0)], [""])
-    first = block[0]
-    if first.type in _CODE_TYPES:
-        page.add(*_code(first, len(page.codes), look, console))
-    else:
-        drawn = console.render_lines(_Markdown(block, look.dark), pad=False)
-        rows = _without_empty_edges(
-            [_row(number, line, look.base) for number, line in enumerate(drawn)]
-        )
-        if _shows_all(rows, block):
-            page.add(rows, [row.text.rstrip() for row in rows])
+        if block[0].type in _CODE_TYPES:
+            _add_code(block[0], page, look, console)
         else:
-            # Rich drops columns of tables, deep lists and deep quotes that do not fit.
-            start, stop = block[0].map or (0, 0)
-            page.add(*_as_written("\n".join(lines[start:stop]).rstrip("\n"), look))
-    page.codes += _codes(block)
-
-
-class _Page:
-    """Rows, and the lines of text that they copy."""
-
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self.lines: list[str] = []
-        self.codes: list[Code] = []
-
-    def add(self, rows: Sequence[Row], lines: Sequence[str]) -> None:
-        """Add rows whose line numbers begin at 0."""
-        first = len(self.lines)
-        self.rows += [Row(first + row.line, row.start, row.pieces) for row in rows]
-        self.lines += lines
+            runs = _runs(console.render_lines(_Markdown(block, look.dark), pad=False), look.base)
+            if not _shows_all(runs, block):
+                # Rich drops columns of tables, deep lists and deep quotes that do not fit.
+                start, stop = block[0].map or (0, 0)
+                runs = [Run("\n".join(lines[start:stop]).rstrip("\n"), look.base)]
+            page.add(runs)
+        page.codes += _codes(block)
+    page.end(note)
+    return page
 
 
 def _blocks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -214,14 +200,22 @@ def _blocks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
             block = []
 
 
-def _without_empty_edges(rows: list[Row]) -> list[Row]:
-    full = [number for number, row in enumerate(rows) if row.text.strip()] or [0]
-    rows = rows[full[0] : full[-1] + 1]
-    return [Row(number, row.start, row.pieces) for number, row in enumerate(rows)]
+def _runs(drawn: Iterable[Sequence[Segment]], base: Style) -> list[Run]:
+    """The text of rows that Rich has drawn, without the space around it."""
+    rows: list[list[Run]] = []
+    for line in drawn:
+        row = [Run(neutralise_line(text), _clickable(base, style)) for text, style, _ in line]
+        while row and not row[-1].text.strip():
+            row.pop()
+        row[-1:] = [run._replace(text=run.text.rstrip()) for run in row[-1:]]
+        rows += [row] if row or rows else []
+    while rows and not rows[-1]:
+        rows.pop()
+    return [run for row in rows for run in (*row, Run("\n", base))][:-1]
 
 
-def _shows_all(rows: Sequence[Row], block: Sequence[Token]) -> bool:
-    """Whether the rows show every character of the block's text except spaces."""
+def _shows_all(runs: Sequence[Run], block: Sequence[Token]) -> bool:
+    """Whether the runs show every character of the block's text except spaces."""
     if max(token.level for token in block) >= _DEEPEST - 2:
         return False
     wanted: Counter[str] = Counter()
@@ -229,52 +223,29 @@ def _shows_all(rows: Sequence[Row], block: Sequence[Token]) -> bool:
         texts = [child.content for child in token.children] if token.children else [token.content]
         for text in texts:
             wanted.update(neutralise_line(text))
-    for row in rows:
-        wanted.subtract(row.text)
+    for run in runs:
+        wanted.subtract(run.text)
     return all(count <= 0 or character.isspace() for character, count in wanted.items())
-
-
-def _as_written(text: str, look: MarkdownLook) -> tuple[list[Row], list[str]]:
-    """A block as rows and lines of its Markdown source."""
-    wrapping = Wrapping(look.width)
-    wrapping.append(neutralise(text), look.base)
-    return wrapping.rows, wrapping.text.split("\n")
 
 
 def _language(token: Token) -> str:
     return neutralise_line(token.info.split()[0]) if token.info.split() else ""
 
 
-def _code(
-    token: Token, number: int, look: MarkdownLook, console: Console
-) -> tuple[list[Row], list[str]]:
-    """A code block as rows and lines: a header that names the language and copies the code when it
-    is clicked, and the code with a rail at its left."""
+def _add_code(token: Token, page: RenderedMarkdown, look: MarkdownLook, console: Console) -> None:
+    """Add a code block with a rail at its left, below a head that names the language and copies the
+    code when it is clicked."""
     language, code = _language(token), token.content.rstrip("\n")
     theme = "ansi_dark" if look.dark else "ansi_light"
     highlighted = Syntax("", language or "text", theme=theme).highlight(code)
     highlighted.rstrip()
-    wrapping = Wrapping(look.width - len(_RAIL))
-    for text, style, _ in highlighted.render(console):
-        wrapping.append(text, look.base + style if style else look.base)
-    said = f"{language} · copy" if language else "copy"
-    click = look.faint + Style.from_meta({CODE: number}) + Style(underline=True)
-    head = Row(0, 0, [Piece(fitting(f"╭ {said}", look.width), click, 0, 0)])
-    rows = [
-        Row(row.line, row.start, [Piece(_RAIL, look.faint, row.start, row.start), *row.pieces])
-        for row in wrapping.rows
+    runs = [
+        Run(text, look.base + style if style else look.base)
+        for text, style, _ in highlighted.render(console)
     ]
-    return [head, *rows], wrapping.text.split("\n")
-
-
-def _row(number: int, line: list[Segment], base: Style) -> Row:
-    row = Row(number, 0)
-    stop = 0
-    for raw, style, _ in line:
-        text = neutralise_line(raw)
-        start, stop = stop, stop + len(text)
-        row.pieces.append(Piece(text, _clickable(base, style), start, stop))
-    return row
+    said = f"{language} · copy" if language else "copy"
+    click = look.faint + Style.from_meta({CODE: len(page.codes)}) + Style(underline=True)
+    page.add(runs, IN_CODE, head=Piece(fitting(f"╭ {said}", look.width), click, 0, 0))
 
 
 def _clickable(base: Style, style: Style | None) -> Style:
@@ -286,19 +257,6 @@ def _clickable(base: Style, style: Style | None) -> Style:
         meta = {LINK: neutralise_line(style.link)}
         return base + style.update_link(None) + Style.from_meta(meta)
     return base + style
-
-
-def _note_rows(note: str, last: Row, width: int) -> list[Row]:
-    """The rows of a note. They copy nothing: their offsets are the end of the last row."""
-    if not note:
-        return []
-    end = last.pieces[-1].stop if last.pieces else 0
-    wrapping = Wrapping(width)
-    wrapping.append(note, "note", copied=False)
-    return [
-        Row(last.line, end, [Piece(piece.shown, piece.style, end, end) for piece in row.pieces])
-        for row in wrapping.rows
-    ]
 
 
 class _Heading(rich_markdown.Heading):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -35,27 +35,23 @@ from eaglechat.tui.widgets.transcript.entries import (
     DrawnEntry,
     Look,
     ReplyEntry,
-    index,
-    offset_in,
-    position,
 )
-from eaglechat.tui.widgets.transcript.formatting import COPY, FAINT
+from eaglechat.tui.widgets.transcript.formatting import CODE as CODE_FORMAT
+from eaglechat.tui.widgets.transcript.formatting import COPY, EMPHASIS, FAINT, STRONG
 from eaglechat.tui.widgets.transcript.markdown import CODE, Code, MarkdownLook, code_blocks, links
-from eaglechat.tui.widgets.transcript.marks import CODE as CODE_FORMAT
-from eaglechat.tui.widgets.transcript.marks import EMPHASIS, STRONG
 from eaglechat.tui.widgets.transcript.rows import MARGIN, PROSE_CELLS, Rows
 from eaglechat.tui.widgets.transcript.token_styles import TOKEN_CLASSES, token_css
-from eaglechat.tui.widgets.transcript.wrapping import TEXT, Piece, Row
+from eaglechat.tui.widgets.transcript.wrapping import TEXT, Piece, place_at
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words import timeline, wording
 
 Item = TypeVar("Item")
+Highlight = tuple[int, int, Style]
+"""Where it begins and ends in the text of an entry, and what is added to the style of the text."""
 
 MARKER_CELLS, PADDING = 2, 1
 MOST_DRAWN = 100
 """More entries are not kept wrapped, unless they are near the visible part."""
-_LINES = 1 << 32
-"""More lines than an entry has: line 3 of entry 2 is line 2 * _LINES + 3 of the transcript."""
 _STEP = "step"
 """Meta key of a cell: how many siblings a click on it moves on; negative moves back."""
 _MARKER, _PLACE = "marker", "place"
@@ -186,7 +182,8 @@ class Transcript(ScrollView):
         self._arranged_for = Size(0, 0)
         self._styles: dict[tuple[str, str, bool], Style] = {}
         self._kept_ground: tuple[Style, Color] | None = None
-        self._code, self._links = FromTheEnd[Code](), FromTheEnd[str]()
+        self._steps: dict[object, tuple[object, Iterator[Any]]] = {}
+        """By what is stepped through: the entries of then, and what is left of it."""
 
     # Which entries there are
 
@@ -480,15 +477,19 @@ class Transcript(ScrollView):
         return [strip.crop(*crop.column_span) for strip in strips]
 
     def render_line(self, y: int) -> Strip:
-        """Row `y` of the view with the offsets of its text, for the selection by mouse."""
-        row = self.first_row + y
+        """Row `y` of the view, for the selection by mouse: the offset of a cell is its place in the
+        text of an entry, and the place of that. It costs more, as no two cells have one style."""
         if not self.rows.entries or self._look is None:
             return Strip.blank(self.size.width, self.rich_style)
-        if row < 0:
-            begin = Style.from_meta({"offset": (0, 0)})
-            return Strip.blank(self.size.width, self._ground[0] + begin)
+        row = self.first_row + y
         place = self.rows.place_at(row)
-        return self._strip(place, row - self.rows.top(place), has_offsets=True)
+        segments = []
+        for piece, style in self._row(place, row - self.rows.top(place), self._highlights(place)):
+            for shown in [piece.shown] if piece.is_literal else piece.shown:
+                at = Style.from_meta({"offset": (piece.start, place)})
+                segments.append(Segment(shown, style + at))
+            segments.append(Segment("", Style.from_meta({"offset": (piece.stop, place)})))
+        return Strip(segments).adjust_cell_length(self.size.width, self._ground[0])
 
     def _painted(self, row: int, count: int) -> list[Strip]:
         """The strips of so many rows from a row on."""
@@ -498,10 +499,12 @@ class Transcript(ScrollView):
         place = rows.place_at(row)
         while row < min(end, rows.total):
             drawn, top, below = self.drawn(place), rows.top(place), rows.top(place + 1)
-            for y in range(row - top, min(end, below) - top):
-                if y not in drawn.strips:
-                    drawn.strips[y] = self._filtered(self._strip(place, y))
-                strips.append(drawn.strips[y])
+            wanted = range(row - top, min(end, below) - top)
+            missing = [y for y in wanted if y not in drawn.strips]
+            highlights = self._highlights(place) if missing else ()
+            for y in missing:
+                drawn.strips[y] = self._filtered(self._strip(place, y, highlights))
+            strips += (drawn.strips[y] for y in wanted)
             row, place = below, place + 1
         return [*strips, *([blank] * (count - len(strips)))]
 
@@ -517,81 +520,65 @@ class Transcript(ScrollView):
             strip = strip.apply_filter(line_filter, self._ground[1])
         return strip
 
-    def _strip(self, place: int, y: int, *, has_offsets: bool = False) -> Strip:
-        """Row `y` of the entry at an index. Segments with offsets cost more, as no two have the
-        same style."""
-        drawn, own = self.drawn(place), self._ground[0]
+    def _strip(self, place: int, y: int, highlights: Sequence[Highlight]) -> Strip:
+        """Row `y` of the entry at an index."""
+        drawn = self.drawn(place)
+        strip = Strip(
+            [Segment(piece.shown, style) for piece, style in self._row(place, y, highlights)]
+        )
+        if y < drawn.height - MARGIN:
+            right = self.scrollable_size.width - PADDING
+            strip = strip.adjust_cell_length(right, self._style(drawn, TEXT))
+        return strip.adjust_cell_length(self.size.width, self._ground[0])
+
+    def _row(
+        self, place: int, y: int, highlights: Sequence[Highlight]
+    ) -> Iterator[tuple[Piece, Style]]:
+        """What stands in row `y` of the entry at an index, with its style."""
+        drawn, ground = self.drawn(place), self._ground[0]
         row = drawn.text_row(y)
-
-        def offset(start: int, line: int) -> Style:
-            where = (start, place * _LINES + line)
-            return Style.from_meta({"offset": where}) if has_offsets else Style.null()
-
-        if y >= drawn.height - MARGIN:
-            end = offset(*drawn.end) if has_offsets else Style.null()
-            return Strip([Segment(" " * self.size.width, own + end)], self.size.width)
-        # Without this offset, a selection that begins on the marker would begin at the row's end.
-        begin = offset(row.start, row.line) if row else offset(0, 0)
-        marker = self._style(drawn, _MARKER) + begin
-        shown = MARKERS[drawn.entry.kind] if y == 0 else " "
-        segments = [Segment(cell, own + begin) for cell in " " * PADDING]
-        segments += (Segment(cell, marker) for cell in f"{shown} ")
-        segments.append(Segment("", marker))
+        if not 0 <= y < drawn.height - MARGIN:
+            at = len(drawn.body.text) if y > 0 else 0
+            yield Piece(" " * self.size.width, "", at, at), ground
+            return
+        # Without a place, a selection that begins on the marker would begin at the row's end.
+        at = row[0].start if row else 0
+        yield Piece(" " * PADDING, "", at, at), ground
+        marker = MARKERS[drawn.entry.kind] if y == 0 else " "
+        yield Piece(f"{marker} ", _MARKER, at, at), self._style(drawn, _MARKER)
         if row is None:
-            segments += self._place_segments(drawn)
-        else:
-            spans = self._spans(place, drawn, row.line)
-            for text, style, start in self._parts(drawn, row, spans, cut=has_offsets):
-                segments.append(Segment(text, style + offset(start, row.line)))
-        right = self.scrollable_size.width - PADDING
-        strip = Strip(segments).adjust_cell_length(right, self._style(drawn, TEXT))
-        return strip.adjust_cell_length(self.size.width, own)
+            yield from self._siblings(drawn)
+        for piece in row or ():
+            look = piece.style
+            style = self._style(drawn, look) if isinstance(look, str) else self._on(drawn, look)
+            yield from _highlighted(piece, style, highlights)
 
-    def _place_segments(self, drawn: DrawnEntry) -> Iterator[Segment]:
+    def _siblings(self, drawn: DrawnEntry) -> Iterator[tuple[Piece, Style]]:
+        """The number of a turn among its siblings, between arrows to the others."""
         assert drawn.entry.place is not None
         number, count = drawn.entry.place.number, drawn.entry.place.count
         style = self._style(drawn, _PLACE)
         older = Style.from_meta({_STEP: -1}) if number > 1 else Style(dim=True)
         newer = Style.from_meta({_STEP: 1}) if number < count else Style(dim=True)
-        yield Segment("◂ ", style + older)
-        yield Segment(f"{number}/{count}", style)
-        yield Segment(" ▸", style + newer)
+        yield Piece("◂ ", _PLACE, 0, 0), style + older
+        yield Piece(f"{number}/{count}", _PLACE, 0, 0), style
+        yield Piece(" ▸", _PLACE, 0, 0), style + newer
 
-    def _spans(self, place: int, drawn: DrawnEntry, line: int) -> list[tuple[int, int]]:
-        """The selected characters of a line, the marked ones, and all that are looked for."""
-        marked = None
-        if self.marked is not None and self.marked[0] == drawn.entry.key:
-            text = drawn.body.text
-            start, stop = (position(text, one) for one in drawn.drawn_span(self.marked[1]))
-            marked = Selection(start, stop)
-        selections = (_within(self.text_selection, place), marked)
-        spans = (one.get_span(line) if one is not None else None for one in selections)
-        ends = ((0, 0) if one is None else one for one in spans)
-        found = self._found_in(drawn, line) if self._looked_for else []
-        text = drawn.body.text
-        return [*((start, len(text) if stop == -1 else stop) for start, stop in ends), *found]
-
-    def _found_in(self, drawn: DrawnEntry, line: int) -> list[tuple[int, int]]:
-        lines = drawn.body.text.split("\n") if drawn.entry.turn is not None else []
-        return places(self._looked_for, folded(lines[line])) if line < len(lines) else []
-
-    def _parts(
-        self, drawn: DrawnEntry, row: Row, spans: Sequence[tuple[int, int]], *, cut: bool
-    ) -> Iterator[tuple[str, Style, int]]:
-        """The parts of a row with their styles and the characters at which they start."""
-        is_plain = not cut and not any(start < stop for start, stop in spans)
-        for piece in _merged(row.pieces):
-            look = piece.style
-            style = self._style(drawn, look) if isinstance(look, str) else self._on(drawn, look)
-            if is_plain:
-                yield piece.shown, style, piece.start
-                continue
+    def _highlights(self, place: int) -> list[Highlight]:
+        """What of the text of the entry at an index is selected, marked or looked for."""
+        drawn = self.drawn(place)
+        found: list[Highlight] = []
+        if selected := self.text_selection and self.text_selection.get_span(place):
+            start, stop = selected
             # Only the background: the selection's text colour would hide those of the origins.
-            highlight = Style(bgcolor=self.selection_style.bgcolor)
-            for shown, start, (is_selected, is_marked, *is_found) in _cut(piece, spans):
-                full = style + highlight if is_selected else style
-                full = full + _FOUND if any(is_found) else full
-                yield shown, full + _MARKED if is_marked else full, start
+            ground = Style(bgcolor=self.selection_style.bgcolor)
+            found.append((start, len(drawn.body.text) if stop == -1 else stop, ground))
+        if self._looked_for and drawn.entry.turn is not None:
+            text = folded(drawn.body.text)
+            found += ((*one, _FOUND) for one in places(self._looked_for, text))
+        if self.marked is not None and self.marked[0] == drawn.entry.key:
+            found.append((*drawn.drawn_span(self.marked[1]), _MARKED))
+        return found
 
     # Styles
 
@@ -641,16 +628,12 @@ class Transcript(ScrollView):
             return None
         start, end = selection
         last = len(self.rows.entries) - 1
-        places = range(
-            start.y // _LINES if start else 0, 1 + min(last, end.y // _LINES if end else last)
-        )
         texts: list[str] = []
-        for place in places:
-            part = _within(selection, place)
-            assert part is not None
+        for place in range(start.y if start else 0, 1 + min(last, end.y if end else last)):
+            span = selection.get_span(place)
+            assert span is not None
             text = self.drawn(place).body.text
-            first = index(text, part.start) if part.start else 0
-            texts.append(text[first : index(text, part.end) if part.end else len(text)])
+            texts.append(text[span[0] : len(text) if span[1] == -1 else span[1]])
         return "\n".join(texts), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
@@ -670,14 +653,14 @@ class Transcript(ScrollView):
         if event.chain == 2:
             # Textual selects all that a widget has.
             event.prevent_default()
-            first = Offset(0, place * _LINES)
-            self.screen.selections = {self: Selection(first, first + drawn.end)}
+            whole = Selection(Offset(0, place), Offset(len(drawn.body.text), place))
+            self.screen.selections = {self: whole}
         text_row = drawn.text_row(row - self.rows.top(place))
-        at = offset_in(text_row, event.x - PADDING - MARKER_CELLS) if text_row else None
+        at = place_at(text_row, event.x - PADDING - MARKER_CELLS) if text_row else None
         self._clicked(drawn, event, at)
 
-    def _clicked(self, drawn: DrawnEntry, event: events.Click, at: Offset | None) -> None:
-        """An entry was clicked at an offset of its text; None where no text is."""
+    def _clicked(self, drawn: DrawnEntry, event: events.Click, at: int | None) -> None:
+        """An entry was clicked at this character of its text; None where no text is."""
         entry, meta = drawn.entry, event.style.meta
         code, address, by = drawn.code_at(meta, at), drawn.link_at(meta, at), meta.get(_STEP)
         if code is not None:
@@ -689,7 +672,9 @@ class Transcript(ScrollView):
         elif entry.kind == "thought":
             self._turn_fold(entry.key)
         elif entry.turn is not None:
-            round_ = drawn.round_at(at) if isinstance(drawn, ReplyEntry) and at else None
+            round_ = None
+            if isinstance(drawn, ReplyEntry) and at is not None:
+                round_ = drawn.round_at(at)
             if round_ is not None and entry.turn == self.selected:
                 assert entry.recording is not None
                 self.post_message(self.RoundChosen(entry.recording, round_))
@@ -743,7 +728,7 @@ class Transcript(ScrollView):
 
     def copy_code(self) -> None:
         """Copy the last code block; called again, the one before it."""
-        found = self._code.step(self.rows.entries, code_blocks)
+        found = self._step_back(code_blocks)
         if found is None:
             self.notify("There is no code block, or none before it.", severity="warning")
         else:
@@ -751,41 +736,27 @@ class Transcript(ScrollView):
 
     def open_link(self) -> None:
         """Ask to open the last link; called again, the one before it."""
-        address = self._links.step(self.rows.entries, links)
+        address = self._step_back(links)
         if address is None:
             self.notify("There is no link, or none before it.", severity="warning")
         else:
             self.post_message(self.LinkChosen(address))
 
+    def _step_back(self, find: Callable[[str], Sequence[Item]]) -> Item | None:
+        """The last of what is found in all replies; called again, the one before it. Behind the
+        first one comes None, and after that, or when the entries have changed, the last."""
+        entries = self.rows.entries
+        began_with, left = self._steps.pop(find, (None, iter(())))
+        if began_with is not entries:
+            replies = (e.recording for e in reversed(entries) if e.kind == "reply" and e.recording)
+            left = (item for one in replies for item in reversed(find(neutralise(one.text))))
+        item = next(left, None)
+        if item is not None:
+            self._steps[find] = entries, left
+        return item
+
     def _copy_block(self, code: Code) -> None:
         clipboard.copy(self.app, code.text, _code_in_words(code))
-
-
-class FromTheEnd(Generic[Item]):
-    """Steps back through the code blocks or links of all replies, from the last one. It begins at
-    the end again when the entries have changed."""
-
-    def __init__(self) -> None:
-        self._entries: Sequence[timeline.Entry] = ()
-        self._rest: list[Item] = []
-        self._place = 0
-
-    def step(
-        self, shown: Sequence[timeline.Entry], find: Callable[[str], Sequence[Item]]
-    ) -> Item | None:
-        """The item before the one returned last. Before the first item it returns None once, and
-        then begins at the end again."""
-        if shown is not self._entries:
-            self._entries, self._place, self._rest = shown, len(shown), []
-        while not self._rest and self._place:
-            self._place -= 1
-            entry = shown[self._place]
-            if entry.kind == "reply" and entry.recording is not None:
-                self._rest = [*find(neutralise(entry.recording.text))]
-        if self._rest:
-            return self._rest.pop()
-        self._entries = ()
-        return None
 
 
 def _code_in_words(code: Code) -> str:
@@ -795,57 +766,17 @@ def _code_in_words(code: Code) -> str:
     return f"{count} of {code.language or 'code'}, “{wording.fitting(first, 40)}”"
 
 
-def _within(selection: Selection | None, place: int) -> Selection | None:
-    """The part of a selection that is in the entry at an index, in lines of that entry; None if
-    there is none."""
-    if selection is None:
-        return None
-    start, end = selection
-    if (start and start.y // _LINES > place) or (end and end.y // _LINES < place):
-        return None
-    first, beyond = place * _LINES, (place + 1) * _LINES
-    return Selection(
-        Offset(start.x, start.y - first) if start and start.y >= first else None,
-        Offset(end.x, end.y - first) if end and end.y < beyond else None,
-    )
-
-
-def _stretched(piece: Piece) -> bool:
-    return len(piece.shown) > piece.stop - piece.start
-
-
-def _merged(pieces: list[Piece]) -> Iterator[Piece]:
-    """Join neighbouring pieces of the same style: fewer segments draw faster."""
-    open_piece: Piece | None = None
-    for piece in pieces:
-        if open_piece is None:
-            open_piece = piece
-        elif piece.style == open_piece.style and not _stretched(piece) | _stretched(open_piece):
-            shown = open_piece.shown + piece.shown
-            open_piece = Piece(shown, piece.style, open_piece.start, piece.stop)
-        else:
-            yield open_piece
-            open_piece = piece
-    if open_piece is not None:
-        yield open_piece
-
-
-def _cut(
-    piece: Piece, spans: Sequence[tuple[int, int]]
-) -> Iterator[tuple[str, int, tuple[bool, ...]]]:
-    """Cut a piece where spans begin and end. Yields, for each part, its shown text, its start, and
-    for each span whether the part is inside it."""
-    if _stretched(piece):
-        within = tuple(
-            begin < piece.stop and piece.start < end and piece.start < piece.stop
-            for begin, end in spans
-        )
-        for character in piece.shown:
-            yield character, piece.start, within
-        return
-    edges = (edge - piece.start for span in spans for edge in span)
-    size = len(piece.shown)
-    cuts = sorted({0, size} | {edge for edge in edges if 0 < edge < size})
-    for left, right in itertools.pairwise(cuts):
-        start = piece.start + left
-        yield piece.shown[left:right], start, tuple(begin <= start < end for begin, end in spans)
+def _highlighted(
+    piece: Piece, style: Style, highlights: Sequence[Highlight]
+) -> Iterator[tuple[Piece, Style]]:
+    """The piece, cut where highlights begin and end."""
+    size, cuts = len(piece.shown), {0, len(piece.shown)}
+    if piece.is_literal:
+        places = (place - piece.start for span in highlights for place in span[:2])
+        cuts.update(place for place in places if 0 < place < size)
+    for begin, end in itertools.pairwise(sorted(cuts)):
+        part, own = piece.part(begin, end), style
+        for start, stop, more in highlights:
+            if max(start, part.start) < min(stop, part.stop):
+                own += more
+        yield part, own
