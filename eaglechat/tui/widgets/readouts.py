@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.widgets import Static
 
@@ -21,5 +22,7 @@ class Line(Static):
 
     def show(self, text: str) -> None:
         if text != self._text:
+            # A layout of the whole screen costs more than all that a frame draws.
+            is_as_wide = self.size.height == 1 and cell_len(text) == cell_len(self._text)
             self._text = text
-            self.update(text)
+            self.update(text, layout=not is_as_wide)

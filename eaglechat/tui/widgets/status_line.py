@@ -8,6 +8,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from eaglechat.tui.commands.registry import short_key_of
+from eaglechat.tui.widgets.panel.drawings import DRAFTED, VALUE, VERDICTS
 from eaglechat.wire.protocol import AUTO
 from eaglechat.words import headline, wording
 from eaglechat.words.bars import round_glyph
@@ -23,10 +24,6 @@ class StatusLine(Widget):
     """The headline, tokens per second, the share of guesses kept, the latest rounds, the draft
     length and its keys. The rounds take the room that is left; other parts are left out whole, the
     last ones first, until the rest fits."""
-
-    COMPONENT_CLASSES = {
-        "status--value", "status--faster", "status--slower", "status--rounds",
-    }  # fmt: skip
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -53,33 +50,30 @@ class StatusLine(Widget):
 
     def _parts(self, numbers: Numbers, n_rounds: int) -> list[tuple[int, Content]]:
         """The parts in their order; those of the highest rank are left out first."""
-        value = self.get_visual_style("status--value")
         known = numbers.headline
         drafts = not (numbers.off or numbers.unreported)
         parts: list[tuple[int, Content]] = []
         if numbers.off:
-            parts.append((0, Content.styled("speculation off", value)))
+            parts.append((0, Content.styled("speculation off", VALUE)))
         elif not numbers.unreported and (said := headline.in_short(known)):
-            is_told = known.verdict in ("faster", "slower")
-            style = f"status--{known.verdict}" if is_told else "status--value"
-            parts.append((0, Content.styled(said, self.get_visual_style(style))))
+            parts.append((0, Content.styled(said, VERDICTS.get(known.verdict or "", VALUE))))
         if speed := headline.speed(known):
             rate, unit = speed.split(" ")
-            parts.append((0, Content.assemble((rate, value), f" {unit}")))
+            parts.append((0, Content.assemble((rate, VALUE), f" {unit}")))
         if numbers.off:
             parts.append((3, Content(numbers.off)))
         elif numbers.unreported and numbers.reply.is_of_whole_reply:
-            parts.append((1, Content.styled(of_whole_reply(numbers.reply), value)))
+            parts.append((1, Content.styled(of_whole_reply(numbers.reply), VALUE)))
         elif numbers.unreported:
             parts.append((1, Content(f"speculation {numbers.unreported}")))
         kept = numbers.stretch.acceptance_rate
         if drafts and kept is not None:
-            parts.append((2, Content.assemble("kept ", (wording.percent(kept), value))))
+            parts.append((2, Content.assemble("kept ", (wording.percent(kept), VALUE))))
         if drafts and numbers.rounds and n_rounds:
             strip = "".join(map(round_glyph, numbers.rounds[-n_rounds:]))
-            parts.append((3, Content.styled(strip, self.get_visual_style("status--rounds"))))
+            parts.append((3, Content.styled(strip, DRAFTED)))
         if numbers.drafts_as_asked:
-            parts.append((1, Content.assemble("length ", (_length(numbers), value))))
+            parts.append((1, Content.assemble("length ", (_length(numbers), VALUE))))
             parts.append((3, Content(f"{short_key_of('chat.less')}- {short_key_of('chat.more')}+")))
         return parts
 

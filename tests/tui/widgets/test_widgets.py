@@ -8,13 +8,21 @@ import pytest
 from textual import events
 from textual.app import App, ComposeResult
 from textual.content import Content
-from textual.style import Style
+from textual.geometry import Region
 
 from eaglechat.chat.controls import TEMPERATURE
 from eaglechat.chat.headline import Headline
-from eaglechat.tui.widgets.panel.drawings import change_marks, chart, speed, speeds_over, why
+from eaglechat.tui.widgets.panel.drawings import (
+    LABEL,
+    change_marks,
+    chart,
+    speed,
+    speeds_over,
+    why,
+)
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.prompt.prompt import Prompt
+from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason
 from eaglechat.wire.stats import SpeculationStats, stats_of
@@ -166,38 +174,33 @@ async def test_up_and_down_walk_through_what_was_sent_and_back_to_what_was_not()
         assert prompt.text == "d"
 
 
-def named(name: str) -> Style:
-    """A style that tells its name."""
-    return Style(link=name)
-
-
 def plain(rows: list[Content]) -> list[str]:
     return [row.plain.rstrip() for row in rows]
 
 
 def test_why_is_the_arithmetic_of_a_round_and_the_share_of_guesses_kept() -> None:
-    assert plain(why(None, None, SpeculationStats(), 38, named))[-1] == "nothing drafted yet"
+    assert plain(why(None, None, SpeculationStats(), 38))[-1] == "nothing drafted yet"
     latest = stats_of([round_of(1, 2, 3), round_of(1, 2, 3), round_of(1, 2), round_of(1)])
-    lines = plain(why(RoundMeans(3.21, 31.8, 1.73), 29.4, latest, 38, named))
+    lines = plain(why(RoundMeans(3.21, 31.8, 1.73), 29.4, latest, 38))
     assert lines[0] == "draft 3.2 + check 32 ms  = 1.7 tok"
     assert lines[1] == "plain 34 ms              = 1 tok"
     assert lines[2].startswith("kept  71% ")
     assert lines[3] == "1st 75%  2nd 67%"
-    assert plain(why(RoundMeans(3.21, 31.8, 1.73), 29.4, latest, 9, named))[3] == "1st 75%"
-    assert plain(why(RoundMeans(None, 31.8, 1.73), None, latest, 38, named))[0].startswith(
+    assert plain(why(RoundMeans(3.21, 31.8, 1.73), 29.4, latest, 9))[3] == "1st 75%"
+    assert plain(why(RoundMeans(None, 31.8, 1.73), None, latest, 38))[0].startswith(
         "draft + check 32 ms "
     )
 
 
 def test_the_headline_is_large_only_when_it_is_a_number_and_fits() -> None:
-    assert plain(speed(Headline(), 38, named, is_begun=False)) == ["no reply yet", "", ""]
+    assert plain(speed(Headline(), 38, is_begun=False)) == ["no reply yet", "", ""]
     told = Headline("told", 42.0, MeasuredGain(1.4, 0.1), 30.0, "Q4_0")
-    rows = plain(speed(told, 38, named, is_begun=True))
+    rows = plain(speed(told, 38, is_begun=True))
     assert rows[0] == "╶╮    ╷ ╷      plain Q4_0 ±0.1"
     assert [row[15:] for row in rows[1:]] == ["42.0 tok/s", "plain 30.0 tok/s"]
     slower = replace(told, gain=MeasuredGain(0.8, 0.1))
-    assert plain(speed(slower, 38, named, is_begun=True))[0].endswith("plain Q4_0 ±0.1, slower")
-    first, second, _ = plain(speed(slower, 28, named, is_begun=True))
+    assert plain(speed(slower, 38, is_begun=True))[0].endswith("plain Q4_0 ±0.1, slower")
+    first, second, _ = plain(speed(slower, 28, is_begun=True))
     assert (first, second) == ("0.8x plain Q4_0, slower", "42.0 tok/s")
     small = {
         "same as plain Q4_0": replace(told, gain=MeasuredGain(1.01, 0.02)),
@@ -208,8 +211,8 @@ def test_the_headline_is_large_only_when_it_is_a_number_and_fits() -> None:
         "plain decoding": Headline("plain", 42.0, None, 42.0),
     }
     for said, headline in small.items():
-        assert plain(speed(headline, 28, named, is_begun=True))[:2] == [said, "42.0 tok/s"]
-    assert plain(speed(Headline("few"), 28, named, is_begun=True))[0] == "too few rounds yet"
+        assert plain(speed(headline, 28, is_begun=True))[:2] == [said, "42.0 tok/s"]
+    assert plain(speed(Headline("few"), 28, is_begun=True))[0] == "too few rounds yet"
 
 
 def test_the_chart_has_steps_of_equally_many_rounds() -> None:
@@ -224,9 +227,40 @@ def test_the_chart_has_no_colour_where_nothing_was_drafted_or_nothing_is_known()
     slower = Headline("told", 100.0, MeasuredGain(0.7, 0.1), 140.0)
 
     def colours(headline: Headline) -> list[str]:
-        lowest = chart([*drafted, *undrafted], headline, 38, named)[2]
-        return [style.link for _, _, style in lowest.spans]
+        lowest = chart([*drafted, *undrafted], headline, 38)[2]
+        return [str(style) for _, _, style in lowest.spans]
 
-    assert colours(slower) == ["lost", "line"]
-    assert colours(replace(slower, gain=MeasuredGain(0.9, 0.3))) == ["line", "line"]
-    assert set(colours(Headline("measuring", 100.0))) == {"line"}
+    assert colours(slower) == ["$text-warning", LABEL]
+    assert colours(replace(slower, gain=MeasuredGain(0.9, 0.3))) == [LABEL, LABEL]
+    assert set(colours(Headline("measuring", 100.0))) == {LABEL}
+
+
+async def test_a_line_that_stays_as_wide_asks_for_no_layout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Figures(App[None]):
+        def compose(self) -> ComposeResult:
+            yield Line("ctx 9")
+
+    app, layouts = Figures(), list[bool]()
+    async with app.run_test(size=(12, 5)) as pilot:
+        line = app.query_one(Line)
+        refresh = line.refresh
+
+        def refreshed(*regions: Region, layout: bool = False, **options: bool) -> Line:
+            layouts.append(layout)
+            return refresh(*regions, layout=layout, **options)
+
+        monkeypatch.setattr(line, "refresh", refreshed)
+        for text, rows, asks in (
+            ("ctx 8", 1, False), ("ctx 10", 1, True), ("one row and a half", 2, True),
+            ("oneverylongword and", 2, True), ("ctx 漢字", 1, True), ("ctx 8,000", 1, True),
+        ):  # fmt: skip
+            layouts.clear()
+            line.show(text)
+            assert layouts == [asks], text
+            await pilot.pause()
+            assert line.size.height == rows
+            layouts.clear()
+            line.show(text)
+            assert not layouts

@@ -1,15 +1,11 @@
-"""What the panel draws of its numbers, in rows of text: speed, its chart, why it is so, the rounds.
-
-The functions take `style`, which gives the style of a name: those of Measures.COMPONENT_CLASSES.
-"""
+"""What the panel draws of its numbers, in rows: speed, its chart, why it is so, the rounds."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from textual.content import Content
-from textual.style import Style
 
 from eaglechat.chat.headline import Headline
 from eaglechat.wire.records import Round
@@ -19,8 +15,12 @@ from eaglechat.words import headline as words
 from eaglechat.words.bars import bar, column, round_glyph
 from eaglechat.words.wording import percent
 
-Styles = Callable[[str], Style]
-
+HEADING, LABEL, VALUE = "bold $primary", "$foreground-muted", "bold $foreground"
+SAID, DRAFTED = "$text-warning", "$token-accepted"
+VERDICTS = {"faster": "bold $text-success", "slower": "bold $text-warning"}
+_LINE, _GAINED, _LOST, _BELOW = LABEL, "$text-success", "$text-warning", "$foreground 30%"
+_GAUGE = f"{DRAFTED} on $foreground 12%"
+_REJECTED, _MARK = "$token-rejected", "$token-correction"
 _KEYS = "0123456789.x"
 _LARGE = (
     "╭─╮╶╮ ╶─╮╶─╮╷ ╷┌─╴╭─╴╶─┐╭─╮╭─╮      ",
@@ -31,12 +31,12 @@ _LARGE = (
 _GAP = "   "
 _ROUNDS_PER_COLUMN = 4
 """At least: single rounds write 1 token or 5, which is no speed yet."""
-_GAUGE = 20
+_GAUGE_CELLS = 20
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 _NUMBERS = re.compile(r"[\d.]+%?|[^\d.]+")
 
 
-def speed(known: Headline, width: int, style: Styles, *, is_begun: bool) -> list[Content]:
+def speed(known: Headline, width: int, *, is_begun: bool) -> list[Content]:
     """The speed-up, large if it is a number and fits, and beside it the speeds that it is made of:
     three rows. `is_begun` says whether there is a reply."""
     times = words.times(known)
@@ -47,8 +47,8 @@ def speed(known: Headline, width: int, style: Styles, *, is_begun: bool) -> list
     if not times or 3 * len(times) + len(_GAP) + max(len(said), len(plain)) > width:
         times = ""
         said = words.in_short(known) or ("too few rounds yet" if is_begun else "no reply yet")
-    verdict = style(known.verdict if known.verdict in ("faster", "slower") else "value")
-    beside = (said, verdict), (own, style("value")), (plain, style("label"))
+    verdict = VERDICTS.get(known.verdict or "", VALUE)
+    beside = (said, verdict), (own, VALUE), (plain, LABEL)
     return [
         Content.assemble((f"{_in_large(times, row)}{_GAP}" if times else "", verdict), text)
         for row, text in zip(_LARGE, beside, strict=True)
@@ -59,33 +59,32 @@ def _in_large(text: str, row: str) -> str:
     return "".join(row[3 * _KEYS.index(one) : 3 * _KEYS.index(one) + 3] for one in text)
 
 
-def chart(rounds: Sequence[Round], known: Headline, width: int, style: Styles) -> list[Content]:
+def chart(rounds: Sequence[Round], known: Headline, width: int) -> list[Content]:
     """Tokens per second over the reply in three rows, oldest at the left. The lowest row is full
     where the reply was as fast as plain decoding; what is above it was gained, and the line there
     is plain."""
     speeds, plain = speeds_over(rounds, width), known.plain_per_second
-    line, faster, slower = style("line"), style("gained"), style("lost")
     is_judged = known.verdict not in (None, "unclear")
     if plain is None:
         most = max((one for one, _ in speeds), default=0.0) or 1.0
         rows = ("".join(column(one / most, row, 3) for one, _ in speeds) for row in range(3))
-        return [Content.styled(row, line) for row in rows]
+        return [Content.styled(row, _LINE) for row in rows]
     columns: list[tuple[Content, Content, Content]] = []
     for per_second, is_drafted in speeds:
         share, has_verdict = per_second / (plain or 1.0), is_drafted and is_judged
-        gained = faster if has_verdict else line
-        lost, same = (slower, style("below")) if has_verdict else (line, line)
+        gained = _GAINED if has_verdict else _LINE
+        lost, same = (_LOST, _BELOW) if has_verdict else (_LINE, _LINE)
         # In rows of plain decoding.
         columns.append(
             (
                 Content.styled(column((share - 1) / 2, 0, 2), gained),
-                Content.styled(column((share - 1) / 2, 1, 2), line if share <= 1 else gained),
+                Content.styled(column((share - 1) / 2, 1, 2), _LINE if share <= 1 else gained),
                 Content.styled(column(share, 0, 1), lost if share < 1 else same),
             )
         )
     top, middle, below = (Content("").join(one[row] for one in columns) for row in range(3))
     rest = "▁" * (width - len(speeds)) if speeds else ""
-    return [top, middle + Content.styled(rest, line), below]
+    return [top, middle + Content.styled(rest, _LINE), below]
 
 
 def speeds_over(rounds: Sequence[Round], most: int) -> list[tuple[float, bool]]:
@@ -107,7 +106,6 @@ def why(
     plain: float | None,
     stats: SpeculationStats | None,
     width: int,
-    style: Styles,
 ) -> list[Content]:
     """At most four rows: a round that drafts, a plain one, the share of guesses kept, and that
     share by position. `plain` is in tokens per second; `stats` is None if drafting is off."""
@@ -116,33 +114,33 @@ def why(
         draft = "draft " if means.draft_ms is None else f"draft {_ms(means.draft_ms)} "
         check = _ms(means.ms) if means.draft_ms is None else _ms(means.check_ms)
         head = f"{draft}+ check {check} ms"
-        rows.append(_numbers(f"{head:<25}= {means.tokens:.1f} tok", style))
+        rows.append(_numbers(f"{head:<25}= {means.tokens:.1f} tok"))
     if plain:
         head = f"plain {_ms(1000.0 / plain)} ms"
-        rows.append(_numbers(f"{head:<25}= 1 tok", style))
+        rows.append(_numbers(f"{head:<25}= 1 tok"))
     else:
         rows.append(Content(""))
     if stats is None:
         return rows
     rate = stats.acceptance_rate
     if rate is None:
-        return [*rows, _numbers("nothing drafted yet", style)]
-    kept = _numbers(f"kept {percent(rate):>4} ", style)
-    rows.append(kept + Content.styled(bar(rate, _GAUGE), style("gauge")))
+        return [*rows, _numbers("nothing drafted yet")]
+    kept = _numbers(f"kept {percent(rate):>4} ")
+    rows.append(kept + Content.styled(bar(rate, _GAUGE_CELLS), _GAUGE))
     by_place = ""
     for place, one in enumerate(stats.per_position, 1):
         longer = f"{by_place}{place}{_ENDINGS.get(place, 'th')} {percent(one)}"
         if len(longer) > width:
             break
         by_place = f"{longer}  "
-    return [*rows, Content.styled(by_place, style("value"))]
+    return [*rows, Content.styled(by_place, VALUE)]
 
 
-def _numbers(line: str, style: Styles) -> Content:
+def _numbers(line: str) -> Content:
     """A line whose numbers stand out."""
     parts = _NUMBERS.findall(line)
     return Content("").join(
-        Content.styled(part, style("value" if part[0].isdigit() else "label")) for part in parts
+        Content.styled(part, VALUE if part[0].isdigit() else LABEL) for part in parts
     )
 
 
@@ -150,22 +148,22 @@ def _ms(value: float) -> str:
     return f"{value:.1f}" if value < 10 else f"{value:,.0f}"
 
 
-def strip(rounds: Sequence[Round], width: int, style: Styles) -> list[Content]:
+def strip(rounds: Sequence[Round], width: int) -> list[Content]:
     """A cell per round, the newest at the right; beneath, where n_draft_max changed."""
     shown = rounds[-width:]
     if not shown:
-        return [Content.styled("no round yet", style("label"))]
-    cells = (Content.styled(round_glyph(one), style(_kept(one))) for one in shown)
+        return [Content.styled("no round yet", LABEL)]
+    cells = (Content.styled(round_glyph(one), _kept(one)) for one in shown)
     return [
         Content("").join(cells),
-        Content.styled(change_marks(rounds, width), style("mark")),
+        Content.styled(change_marks(rounds, width), _MARK),
     ]
 
 
 def _kept(round_: Round) -> str:
     if not round_.drafted:
-        return "label"
-    return "kept" if round_.n_accepted else "rejected"
+        return LABEL
+    return DRAFTED if round_.n_accepted else _REJECTED
 
 
 def change_marks(rounds: Sequence[Round], width: int) -> str:

@@ -13,11 +13,19 @@ from textual.message import Message
 from textual.widget import Widget
 
 from eaglechat.tui.commands.bindings import moves
+from eaglechat.tui.widgets.panel.drawings import LABEL, VALUE
 
 LABEL_CELLS = 9
 OFF_AND_ON = ("off", "on")
 _TYPING_S = 1.5
 """A digit that comes sooner after another one belongs to the same number."""
+_STYLES = {
+    "label": LABEL,
+    "word": LABEL,
+    "chosen": VALUE,
+    "now": VALUE,
+    "beyond": "dim $foreground 30%",
+}
 Look = Literal["words", "number", "switch"]
 
 
@@ -31,9 +39,6 @@ class Knob(Widget, can_focus=True):
 
     # The keyboard reaches it; a click leaves the focus to whoever is typing.
     FOCUS_ON_CLICK = False
-    COMPONENT_CLASSES = {
-        f"knob--{name}" for name in ("label", "word", "chosen", "now", "beyond")
-    }  # fmt: skip
     BINDINGS = moves(
         {
             "left,down": "step(-1)",
@@ -91,10 +96,8 @@ class Knob(Widget, can_focus=True):
             self.refresh()
 
     def render(self) -> Content:
-        return Content("").join(
-            Content.styled(text, self.get_visual_style(f"knob--{style}"))
-            for _, text, style in self._drawn()
-        )
+        styles = {**_STYLES, "label": VALUE} if self.has_focus else _STYLES
+        return Content.assemble(*((text, styles[style]) for _, text, style in self._drawn()))
 
     def _drawn(self) -> Iterator[tuple[str, str, str]]:
         """The pieces of the line: the word that a click on it chooses, its text, its style."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from textual import events
 from textual.content import Content
 from textual.geometry import Size
-from textual.style import Style
 from textual.widget import Widget
 
 from eaglechat.chat.refusals import SWITCHED_OFF
@@ -40,14 +39,6 @@ _Row = tuple[str, Content]
 class Measures(Widget):
     """Shows whether drafting is faster and why, and the rounds."""
 
-    COMPONENT_CLASSES = {
-        f"measures--{name}"
-        for name in (
-            "heading", "label", "value", "faster", "slower", "gained", "lost", "line", "below",
-            "gauge", "kept", "rejected", "mark", "said",
-        )
-    }  # fmt: skip
-
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._numbers: Numbers | None = None
@@ -68,10 +59,6 @@ class Measures(Widget):
         if self._numbers is not None:
             self.show(self._numbers, is_close=self._is_close)
 
-    def notify_style_update(self) -> None:
-        super().notify_style_update()
-        self._rows = []
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len([*self._drawn(self._numbers, width)]) if self._numbers is not None else 0
 
@@ -84,11 +71,8 @@ class Measures(Widget):
         part = self._rows[event.y][0] if event.y < len(self._rows) else ""
         self.tooltip = _TOOLTIPS.get(part)
 
-    def _style(self, name: str) -> Style:
-        return self.get_visual_style(f"measures--{name}")
-
     def _drawn(self, numbers: Numbers, width: int) -> Iterator[_Row]:
-        style, known, rounds = self._style, numbers.headline, numbers.rounds
+        known, rounds = numbers.headline, numbers.rounds
         empty = Content("")
 
         def gap() -> Iterator[_Row]:
@@ -96,26 +80,26 @@ class Measures(Widget):
                 yield "", empty
 
         engine = f" · {numbers.engine}" if numbers.engine else ""
-        yield "", Content.styled(wording.fitting(f"SPEED{engine}", width), style("heading"))
-        for row in drawings.speed(known, width, style, is_begun=bool(rounds)):
+        yield "", Content.styled(wording.fitting(f"SPEED{engine}", width), drawings.HEADING)
+        for row in drawings.speed(known, width, is_begun=bool(rounds)):
             yield "speed", row
         yield from gap()
-        for row in drawings.chart(rounds, known, width, style):
+        for row in drawings.chart(rounds, known, width):
             yield "chart", row
         said = _said(numbers)
         # What is said of drafting stands in the empty row above WHY, so that nothing moves.
-        lines = Content.styled(said, style("said")).wrap(width) if said and width else [empty]
+        lines = Content.styled(said, drawings.SAID).wrap(width) if said and width else [empty]
         for row in lines:
             yield "", row
         if numbers.unreported is not None:
             return
-        yield "", Content.styled("WHY", style("heading"))
+        yield "", Content.styled("WHY", drawings.HEADING)
         stretch = None if known.state == "plain" else numbers.stretch
-        why = drawings.why(numbers.means, known.plain_per_second, stretch, width, style)
+        why = drawings.why(numbers.means, known.plain_per_second, stretch, width)
         for row in [*why, *[empty] * (_WHY_ROWS - len(why))]:
             yield "why", row
         yield from gap()
-        strip = drawings.strip(rounds, width, style)
+        strip = drawings.strip(rounds, width)
         for row in [*strip, *[empty] * (_STRIP_ROWS - len(strip))]:
             yield "", row
 
