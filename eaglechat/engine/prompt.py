@@ -209,7 +209,6 @@ class Conversation(Asked):
 
     @property
     def text(self) -> str:
-        """The text of the prompt."""
         return unquoted(self._quoted)
 
     @property

@@ -79,12 +79,10 @@ class ReplyText:
 
     @property
     def stopped(self) -> bool:
-        """True once a stop string was seen; the text ends before it."""
         return self._stream.stopped
 
     @property
     def part(self) -> Part | None:
-        """The part that the reply is in."""
         return self._parts.part
 
     def push(self, piece: bytes) -> tuple[str, Part | None]:
@@ -152,7 +150,6 @@ class ReplyState:
         return limit - self._n_tokens
 
     def follow_temperature(self, temperature: float) -> None:
-        """Sample at this temperature from now on."""
         if temperature == self._sampling.temperature:
             return
         self._sampling = msgspec.structs.replace(self._sampling, temperature=temperature)

@@ -30,7 +30,6 @@ class Prompt:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation that asks it."""
         return (Message(role="user", content=self.text),)
 
 

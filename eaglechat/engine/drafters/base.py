@@ -83,7 +83,6 @@ class Proposal:
         return len(self.ids)
 
     def first(self, n: int) -> Proposal:
-        """Its first `n` tokens."""
         return Proposal(
             self.ids[:n], self.probabilities[:n], self.parents[:n], self.drafter, self.sureness[:n]
         )
@@ -115,7 +114,6 @@ class Proposal:
         return path[::-1]
 
     def children(self, parent: int) -> list[int]:
-        """Indices of the tokens that may follow the one at `parent`."""
         return children(self.parents, parent)
 
 

@@ -21,7 +21,7 @@ from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.pairing import Block, block_of
 from eaglechat.engine.drafters.rows import RowDrafter
 from eaglechat.engine.llama.branches import TRUNK
-from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.engine.llama.objects import Context
 
 _UBATCH = 128
 """Rows of a piece of features. llama.cpp has a row of logits for each, though none is computed."""
@@ -36,9 +36,7 @@ class DflashDrafter(RowDrafter):
     def __init__(self, target: Context, draft: Context, block: Block) -> None:
         """`block` is that of the draft's header, which `pairing` has accepted."""
         self.name: str = block.variant
-        self.layers = draft.model.target_layers
-        """The target layers whose inputs it reads."""
-        super().__init__(target, draft, len(self.layers) * target.model.n_embd)
+        super().__init__(target, draft, len(draft.model.target_layers) * target.model.n_embd)
         self._block = block
         self._mask = draft.model.mask
         # llama.cpp ends the process if a block or a batch of features is longer than a ubatch, or a
@@ -57,14 +55,7 @@ class DflashDrafter(RowDrafter):
     def longest(self) -> int:
         return self._longest
 
-    def set_export(self, enabled: bool) -> None:
-        self._target.extract_layer_inputs(self.layers, enabled)
-
     # --- a round ---
-
-    def _keep(self, batch: Batch, first: int, last: int) -> None:
-        layers = [self._target.layer_inputs(layer, len(batch)) for layer in self.layers]
-        self._rows.add(batch.tokens[first:last], layers, first)
 
     def take_in(self) -> None:
         """Write the keys and values of all waiting rows."""

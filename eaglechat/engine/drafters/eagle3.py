@@ -39,7 +39,6 @@ from eaglechat.engine.drafters.pairing import eagle_of
 from eaglechat.engine.drafters.rows import PendingRow, RowDrafter
 from eaglechat.engine.drafters.tree import TreeGrower
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.engine.llama.branches import Branches
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_tensor
 from eaglechat.gguf.preflight import DRAFT_WINDOW, EXTRACT_LAYERS, NORM_OUTPUT, NORMS_FEATURES
@@ -119,11 +118,8 @@ class Eagle3Drafter(RowDrafter):
         draft's graphs at its output head.
         """
         self.name = name
-        self.layers = draft.model.target_layers
-        """The target layers whose inputs it reads."""
-        super().__init__(target, draft, EXTRACT_LAYERS * target.model.n_embd)
+        super().__init__(target, draft, EXTRACT_LAYERS * target.model.n_embd, seq_id)
         self._window, self._norms, self._seq_id = window, norms or Norms(), seq_id or 0
-        self._branches = Branches(draft) if seq_id is None else None
         if draft.head is not None:
             # An earlier drafter of the same context may have ended its graphs there.
             draft.head.is_last = False
@@ -131,16 +127,9 @@ class Eagle3Drafter(RowDrafter):
         self._window_start = 0
         """The first of the `_taken` positions that is still in the KV cache."""
         self._encoder_batch = Batch(draft)
-        self._trees = None
-        if self._branches is not None:
-            self._trees = TreeGrower(
-                draft,
-                self._branches,
-                self._batch,
-                self._likeliest,
-                self._norms.of_states,
-                name=self.name,
-            )
+        self._trees = TreeGrower(
+            draft, self._kv, self._batch, self._likeliest, self._norms.of_states, name=name
+        )
         draft.export_states()
         self.set_export(True)
 
@@ -155,11 +144,7 @@ class Eagle3Drafter(RowDrafter):
     @property
     def grows_trees(self) -> bool:
         """Both contexts need a sequence for each path."""
-        most = min(self._target.n_seq, self.draft.n_seq)
-        return self._branches is not None and most >= N_DRAFT_MAX_LIMIT
-
-    def set_export(self, enabled: bool) -> None:
-        self._target.extract_layer_inputs(self.layers, enabled)
+        return min(self._target.n_seq, self._kv.most) >= N_DRAFT_MAX_LIMIT
 
     # --- what the target holds ---
 
@@ -203,23 +188,7 @@ class Eagle3Drafter(RowDrafter):
         super().shift(start, end)
         self._window_start = shifted(self._window_start, start, end)
 
-    def _forget(self, start: int, end: int = -1) -> None:
-        if self._branches is not None:
-            self._branches.forget(start, end)
-        else:
-            self.draft.forget(self._seq_id, start, end)
-
-    def _shift_taken(self, start: int, end: int) -> None:
-        if self._branches is not None:
-            self._branches.shift(start, end)
-        else:
-            self.draft.shift(self._seq_id, start, end)
-
     # --- a round ---
-
-    def _keep(self, batch: Batch, first: int, last: int) -> None:
-        layers = [self._target.layer_inputs(layer, len(batch)) for layer in self.layers]
-        self._rows.add(batch.tokens[first:last], layers, first)
 
     def take_in(self) -> None:
         """Write all waiting rows but the last, whose next token is not known, into the draft's KV
@@ -234,7 +203,7 @@ class Eagle3Drafter(RowDrafter):
         following = [*self._rows.tokens[1:], id_last]
         n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
         self._take_in(following, n_quiet=n_quiet)
-        if self._trees is not None and limits.is_tree and self.grows_trees:
+        if limits.is_tree and self.grows_trees:
             return self._trees.grow(limits, n_past, len(self._batch) - 1)
         return limits.chain(self._drafting(n_past), self.name)
 
@@ -245,7 +214,7 @@ class Eagle3Drafter(RowDrafter):
         llama.cpp's eagle3 graph outputs all rows of a batch or none: the first `n_quiet` rows go in
         batches without outputs, the others in one batch that outputs all its rows.
         """
-        self._forget(self._taken)
+        self._kv.forget(self._taken)
         size = self.draft.n_ubatch
         quiet = [(first, min(first + size, n_quiet)) for first in range(0, n_quiet, size)]
         for first, last in [*quiet, (n_quiet, len(following))]:
@@ -273,7 +242,7 @@ class Eagle3Drafter(RowDrafter):
         that not even the first token drafted behind a long prompt sees all of it."""
         if self._window and end - self._window_start >= self._window + _WINDOW_STEP:
             start = min(end - self._window, position)
-            self._forget(self._window_start, start)
+            self._kv.forget(self._window_start, start)
             self._window_start = start
 
     def _encode(self, features: Floats, position: int) -> Floats:

@@ -157,7 +157,6 @@ class GuardedDrafters:
             self._try(lambda model: model.see(batch), None)
 
     def draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        """What the draft model proposes; see `Drafter.propose`."""
         if not self.on or limits.n_max == 0:
             return Proposal()
         proposal = self._try(lambda model: model.propose(n_past, id_last, limits), Proposal())

@@ -3,7 +3,6 @@ the target's decode until the draft takes them in."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from eaglechat.engine.drafters.base import Drafter, shifted
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.engine.llama.branches import TRUNK
+from eaglechat.engine.llama.branches import Branches
 from eaglechat.engine.llama.objects import Batch, Context
 
 _CAPACITY = 64
@@ -97,10 +96,16 @@ class RowDrafter(Drafter):
     For each later position a row waits.
     """
 
-    def __init__(self, target: Context, draft: Context, width: int) -> None:
-        """`width` is that of a row. Both contexts stay the caller's."""
+    def __init__(
+        self, target: Context, draft: Context, width: int, seq_id: int | None = None
+    ) -> None:
+        """`width` is that of a row. Both contexts stay the caller's. With a `seq_id` others use the
+        other sequences of both."""
         super().__init__(draft)
         self._target = target
+        self.layers = draft.model.target_layers
+        """The target layers whose inputs it reads."""
+        self._kv = Branches(draft, only=seq_id)
         self._rows = WaitingRows(width)
         self._taken = 0
         self._batch_start = 0
@@ -137,7 +142,7 @@ class RowDrafter(Drafter):
         """Forget the positions from `length` on."""
         self._rows.keep(max(0, length - self._taken))
         self._taken = min(self._taken, length)
-        self._forget(self._taken)
+        self._kv.forget(self._taken)
 
     def shift(self, start: int, end: int) -> None:
         """If it has not seen all of it, or its KV cache cannot shift, it knows nothing from `start`
@@ -145,17 +150,17 @@ class RowDrafter(Drafter):
         if self.known < end or not self.draft.can_shift:
             self._rewind(min(start, self.known))
             return
-        self._forget(self._taken)
+        self._kv.forget(self._taken)
         self._shift_taken(start, end)
         # Rows hold no position, so those that wait stay as they are.
         self._rows.remove(max(0, start - self._taken), max(0, end - self._taken))
         self._taken = shifted(self._taken, start, end)
 
-    def _forget(self, start: int, end: int = -1) -> None:
-        self.draft.forget(TRUNK, start, end)
-
     def _shift_taken(self, start: int, end: int) -> None:
-        self.draft.shift(TRUNK, start, end)
+        self._kv.shift(start, end)
+
+    def set_export(self, enabled: bool) -> None:
+        self._target.extract_layer_inputs(self.layers, enabled)
 
     # --- a round ---
 
@@ -166,9 +171,10 @@ class RowDrafter(Drafter):
         self._batch_start = len(self._rows)
         self._keep(batch, first, last)
 
-    @abstractmethod
     def _keep(self, batch: Batch, first: int, last: int) -> None:
         """Add what these rows of the batch exported to the waiting rows."""
+        layers = [self._target.layer_inputs(layer, len(batch)) for layer in self.layers]
+        self._rows.add(batch.tokens[first:last], layers, first)
 
     def accept(self, path: Sequence[int]) -> None:
         self._rows.keep_path(self._batch_start + 1, path)

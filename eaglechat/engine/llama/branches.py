@@ -19,12 +19,13 @@ _ALL = -1
 class Branches:
     """The sequences of a context, whose positions only this class changes."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._shared = [0] * context.n_seq
-        """How many first positions each branch shares with the trunk."""
-        self.most = context.n_seq
+    def __init__(self, context: Context, only: int | None = None) -> None:
+        """`only` is the trunk where others use the other sequences; it then has no branches."""
+        self._context, self._trunk = context, TRUNK if only is None else only
+        self.most = context.n_seq if only is None else 1
         """The most paths that a tree can have."""
+        self._shared = [0] * self.most
+        """How many first positions each branch shares with the trunk."""
 
     def forget(self, start: int, end: int = -1) -> bool:
         """Drop the positions from `start` up to `end`, or all from `start` on, of all sequences.
@@ -34,12 +35,12 @@ class Branches:
         if end < 0:
             self._shared = [min(shared, start) for shared in self._shared]
         # A recurrent state has no branches, and refuses the number for every sequence.
-        return self._context.forget(_ALL if self.most > 1 else TRUNK, start, end)
+        return self._context.forget(_ALL if self.most > 1 else self._trunk, start, end)
 
     def shift(self, start: int, end: int) -> None:
         """Drop the positions from `start` up to `end`, and move those from `end` on to `start`."""
         self.forget(start, end)
-        self._context.shift(TRUNK, start, end)
+        self._context.shift(self._trunk, start, end)
         self._shared = [min(shared, max(start, shared - (end - start))) for shared in self._shared]
 
     def grow(self, branches: Sequence[int], length: int) -> None:

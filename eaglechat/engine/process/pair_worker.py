@@ -49,8 +49,6 @@ def _started(say: Say) -> PairWorker:
 
 
 class PairWorker(Worker):
-    """Answers every request there is."""
-
     def __init__(self, say: Say) -> None:
         super().__init__(say)
         self._live: dict[int, Live] = {}

@@ -61,8 +61,6 @@ _Messages = Sequence[Mapping[str, Any]]
 
 
 class ChatTemplate:
-    """The chat template of a model."""
-
     def __init__(
         self,
         source: str | None,

@@ -207,37 +207,6 @@ def test_a_cancel_takes_effect_within_one_round(rig: Rig, prompt: tuple[int, ...
     assert reply.end.tokens == len(reply.tokens)
 
 
-def test_a_cancel_in_the_middle_of_a_round_with_a_tree_leaves_both_caches_whole(
-    tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing of a tree stays in the sequences that its paths had."""
-    n_verified = 0
-    decode = CacheState.decode
-
-    def count(cache: CacheState, id_last: int, proposal: Proposal) -> float:
-        nonlocal n_verified
-        n_verified += not proposal.is_chain
-        return decode(cache, id_last, proposal)
-
-    monkeypatch.setattr(CacheState, "decode", count)
-    with open_rig(*tiny_models, shape="tree") as rig:
-        prompt = rig.prompt(TEXT)
-        cancelled = rig.reply(
-            prompt, n_draft_max=8, max_tokens=None, cancel_at=lambda _events: n_verified == 3
-        )
-        assert cancelled.end.finish_reason is FinishReason.CANCELLED
-        assert cancelled.rounds[-1].is_tree
-        assert rig.target.last_position(0) == len(rig.generator.cached) - 1
-        longer = (*prompt, *cancelled.tokens, *rig.prompt("and then")[1:])
-        again = rig.reply(longer, n_draft_max=8)
-        assert again.end.timings.reused_tokens == len(prompt) + len(cancelled.tokens) - 1
-    with open_rig(*tiny_models, shape="tree") as fresh:
-        wanted = fresh.reply(longer, n_draft_max=8)
-        plain = fresh.reply(longer, live=plainly())
-    assert again.tokens == wanted.tokens == plain.tokens
-    assert drafts_of(again) == drafts_of(wanted)
-
-
 def test_a_cancel_in_prefill_takes_effect_within_one_chunk_and_keeps_what_was_read(
     tiny_models: tuple[Model, Model],
 ) -> None:
