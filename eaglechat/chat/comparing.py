@@ -305,7 +305,7 @@ class Comparison:
             self._fail(f"the reply to “{self.prompt}” came all at once, so its speed is not known")
             return
         if self._is_full and (written < end.tokens or end.finish_reason is FinishReason.CANCELLED):
-            end = replace(end, finish_reason=FinishReason.LENGTH, tokens=written)
+            end = msgspec.structs.replace(end, finish_reason=FinishReason.LENGTH, tokens=written)
         leg.finish(end, None if self._goes_on else stats)
         self.legs[self.running] = Leg(leg, tokens, ms)
         if not self._left:

@@ -13,7 +13,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -276,7 +276,7 @@ def _take_of_reply(recording: Recording, line: _Line) -> None:
 _ORIGINS = tuple(origin.value for origin in Origin)
 _REASONS = {reason.value for reason in AutoReason}
 _PARTS = (Part.ANSWER.value, Part.REASONING.value, None)
-_TIMES = {field.name for field in fields(RoundTimings) if field.name != "total_ms"}
+_TIMES = {name for name in RoundTimings.__struct_fields__ if name != "total_ms"}
 _TIME_STEPS, _PROBABILITY_STEPS, _LIKELY_STEPS = 100, 250, 10_000
 _RAW_DEFLATE = -15
 _UNREPORTED, _UNREPORTED_PROBABILITY = -1, 255

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from eaglechat.wire.records import Round
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from eaglechat.chat.packing import unpack
 from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
@@ -279,7 +280,7 @@ def _joined(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:
     """The end of a reply that was continued: tokens and times are sums."""
     timings: dict[str, Any] = {
         name: _sum(getattr(before.timings, name), getattr(after.timings, name))
-        for name in ReplyTimings.__dataclass_fields__
+        for name in ReplyTimings.__struct_fields__
     }
     return replace(after, tokens=before.tokens + after.tokens, timings=ReplyTimings(**timings))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from eaglechat.engine.drafters.base import Proposal
 from eaglechat.engine.llama.objects import Context

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
 from typing import Literal
+
+import msgspec
 
 N_DRAFT_MAX_LIMIT = 16
 """The longest draft a round may ask for; contexts are sized for it once."""
@@ -71,8 +72,7 @@ class FinishReason(str, enum.Enum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True)
-class DraftToken:
+class DraftToken(msgspec.Struct, frozen=True):
     """A token a drafter proposed, with its own probability (EAGLE-3: softmax over its top 10).
 
     None if the engine does not report a value: some only count the rejected tokens.
@@ -87,8 +87,7 @@ class DraftToken:
     """The drafter that proposed it, such as "eagle3"."""
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(msgspec.Struct, frozen=True):
     """An emitted token.
 
     `text` is what became certain with this token: empty while a character or a possible stop
@@ -105,8 +104,7 @@ class Token:
     """The part of the reply it belongs to; None for markers between the parts."""
 
 
-@dataclass(frozen=True)
-class Likely:
+class Likely(msgspec.Struct, frozen=True):
     """A token as the target saw it when it chose the next one."""
 
     id: int
@@ -118,8 +116,7 @@ class Likely:
     it."""
 
 
-@dataclass(frozen=True)
-class RoundTimings:
+class RoundTimings(msgspec.Struct, frozen=True):
     """Measurements of one round, in milliseconds; None if the engine does not report one.
 
     `total_ms` is wall time from the end of the round before, or from the end of prefill, so it has
@@ -153,7 +150,7 @@ def summed(times: Iterable[float | None]) -> float | None:
 def sums(times: Sequence[RoundTimings]) -> dict[str, float | None]:
     """The times of these rounds by field, summed, without the total; None if a round does not
     report one."""
-    names = (field.name for field in fields(RoundTimings) if field.name != "total_ms")
+    names = (name for name in RoundTimings.__struct_fields__ if name != "total_ms")
     return {name: summed(getattr(one, name) for one in times) for name in names}
 
 
@@ -177,8 +174,7 @@ class AutoReason(str, enum.Enum):
     """n-grams found tokens that are expected to be faster than a draft."""
 
 
-@dataclass(frozen=True)
-class AutoDraft:
+class AutoDraft(msgspec.Struct, frozen=True):
     """What the automatic draft length knew when it chose `n` for a round."""
 
     n: int
@@ -202,8 +198,7 @@ class AutoDraft:
         return None if self.reason is AutoReason.LOOKED_UP else self.n
 
 
-@dataclass(frozen=True)
-class Round:
+class Round(msgspec.Struct, frozen=True, tag="round"):
     """One pass of the loop: draft, verify, accept.
 
     The draft is a chain or a tree. `n_tested` counts the positions at which the target tested
@@ -330,8 +325,7 @@ def text_in(rounds: Iterable[Round], part: Part) -> str:
     return "".join(token.text for round_ in rounds for token in round_.tokens if token.part is part)
 
 
-@dataclass(frozen=True)
-class Prefill:
+class Prefill(msgspec.Struct, frozen=True, tag="prefill"):
     """Progress through a prompt, in tokens. `reused` tokens were in the KV cache already."""
 
     done: int
@@ -339,8 +333,7 @@ class Prefill:
     reused: int
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(msgspec.Struct, frozen=True, tag="window"):
     """Which part of the conversation is in the context from here on: its oldest turns have left.
 
     A turn is a user's message and what follows it up to the next one. The system prompt is in no
@@ -355,15 +348,13 @@ class Window:
     """The KV cache of the rest was kept; False if the rest is read again."""
 
 
-@dataclass(frozen=True)
-class SpeculationOff:
+class SpeculationOff(msgspec.Struct, frozen=True, tag="speculation_off"):
     """Speculation stopped by itself in the middle of a reply; the reply goes on without it."""
 
     reason: str
 
 
-@dataclass(frozen=True)
-class ReplyTimings:
+class ReplyTimings(msgspec.Struct, frozen=True):
     """Times of a whole reply in ms; None if the engine does not report one. Generation excludes
     prefill. Every field is a sum: a reply that is continued adds to it. A new field comes last and
     has the default None: chats on disk do not have it."""
@@ -379,8 +370,7 @@ class ReplyTimings:
     sample_ms: float | None = None
 
 
-@dataclass(frozen=True)
-class ReplyEnd:
+class ReplyEnd(msgspec.Struct, frozen=True):
     """How a reply ended.
 
     `tail` is text that was held back (an incomplete character, a possible stop string) and is

@@ -11,9 +11,11 @@ many verify steps, and not which were tested: then there is a mean accepted leng
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import zip_longest
+
+import msgspec
+from msgspec.structs import replace
 
 from eaglechat.wire.records import NGRAM, Part, ReplyTimings, Round, per_second, sums
 
@@ -21,8 +23,7 @@ ROLLING_ROUNDS = 64
 """The number of latest rounds that the rolling statistics cover."""
 
 
-@dataclass(frozen=True)
-class DrafterStats:
+class DrafterStats(msgspec.Struct, frozen=True):
     """Counts over the rounds of one drafter."""
 
     rounds: int = 0
@@ -54,8 +55,7 @@ def of_the_draft(by_drafter: Mapping[str, DrafterStats]) -> DrafterStats:
     return sum((by_drafter[name] for name in by_drafter if name != NGRAM), DrafterStats())
 
 
-@dataclass(frozen=True)
-class SpeculationStats:
+class SpeculationStats(msgspec.Struct, frozen=True):
     """Counts over some rounds, and the rates that follow from them."""
 
     rounds: int = 0
@@ -70,7 +70,7 @@ class SpeculationStats:
     """Drafted tokens rejected beside another one that was tested in the same place of a tree."""
     trees: int = 0
     """Rounds whose draft was a tree."""
-    by_drafter: dict[str, DrafterStats] = field(default_factory=dict)
+    by_drafter: dict[str, DrafterStats] = {}
 
     def plus(self, round_: Round) -> SpeculationStats:
         """The statistics with one more round."""
@@ -156,8 +156,7 @@ def stats_of(rounds: Iterable[Round]) -> SpeculationStats:
     return reduce(SpeculationStats.plus, rounds, SpeculationStats())
 
 
-@dataclass(frozen=True)
-class PartStats:
+class PartStats(msgspec.Struct, frozen=True):
     """The rounds of one part of a reply. A round counts towards the part in which it began."""
 
     stats: SpeculationStats = SpeculationStats()
@@ -202,8 +201,7 @@ class PartsFold:
         return {part: stats for part, stats in self._parts.items() if stats.tokens}
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     """What a statistic is computed from: a reply that has ended, or some of its rounds.
 
     `stats` is None if the engine does not report acceptance, `timings` if an error ended the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.wire.protocol import Sampling, Speculation

@@ -6,11 +6,11 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from eaglechat.chat.compared import (
     FEWEST_HEATS,

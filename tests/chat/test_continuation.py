@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from eaglechat.chat.controls import N_DRAFT_MAX, turned
 from eaglechat.chat.recording import Recording

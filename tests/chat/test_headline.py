@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from eaglechat.chat import session
 from eaglechat.chat.headline import Headline, headline_of
@@ -28,7 +28,10 @@ def on_auto(rounds: list[Round]) -> list[Round]:
 
 def looping(rounds: list[Round]) -> list[Round]:
     return [
-        replace(one, tokens=tuple(replace(token, id=(token.id or 0) % 22) for token in one.tokens))
+        replace(
+            one,
+            tokens=tuple(replace(token, id=(token.id or 0) % 22) for token in one.tokens),
+        )
         for one in rounds
     ]
 
@@ -80,7 +83,7 @@ def test_nothing_is_claimed_that_was_not_measured(rounds: list[Round], state: st
 def test_a_reply_that_is_written_measures_and_a_server_s_cannot() -> None:
     short = recorded(*with_checks(10.0)[:30])
     assert headline_of(short, is_over=False).state == "measuring"
-    short.terms = msgspec.structs.replace(TERMS, engine="some server")
+    short.terms = replace(TERMS, engine="some server")
     assert headline_of(short, is_over=False).state == "not measured"
 
 
@@ -145,7 +148,7 @@ def test_a_chat_has_the_same_headline_everywhere_and_when_it_is_opened_again(
     assert headline.verdict == "faster"
     assert headline.of
     note = chat.entries[-1].below()
-    said = words.in_short(replace(headline, of=""))
+    said = words.in_short(dataclasses.replace(headline, of=""))
     assert note is not None
     assert note.startswith(said)
     numbers = numbers_of(chat.session)

@@ -167,8 +167,8 @@ def test_plain_rounds_do_not_make_verifying_look_cheaper(tmp_path: Path) -> None
     chat = Headless(tmp_path)
     chat.ask("why?")
     (drafting, *_) = [one for one in chat.session.turns.last_reply.recording.rounds if one.drafted]
-    quick = replace(drafting.timings, verify_ms=0.001, draft_ms=0.0)
-    plain = replace(drafting, drafted=(), n_tested=0, n_accepted=0, timings=quick)
+    quick = msgspec.structs.replace(drafting.timings, verify_ms=0.001, draft_ms=0.0)
+    plain = msgspec.structs.replace(drafting, drafted=(), n_tested=0, n_accepted=0, timings=quick)
     before = numbers_of(chat.session).means
     assert before is not None
     for _ in range(30):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
+from msgspec.structs import replace
 
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import Capabilities

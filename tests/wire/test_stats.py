@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from eaglechat.wire.records import DraftToken, Origin, Part, Round, RoundTimings, Token
 from eaglechat.wire.stats import (

@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from eaglechat.engine.auto.acceptance import (
@@ -176,7 +177,7 @@ class Controller:
     def plain_check(self) -> Plan:
         """A plan to draft nothing in the next round, whatever is expected to be faster."""
         reason = AutoReason.PLAIN_CHECK
-        state = replace(self._state, n=0, shape="chain", reason=reason)
+        state = msgspec.structs.replace(self._state, n=0, shape="chain", reason=reason)
         return Plan(0, is_chosen=True, state=state, is_plain_check=True)
 
     def _choose(self, costs: Costs, bucket: int, allowed: Allowed) -> tuple[Arm, AutoReason]:
@@ -265,7 +266,7 @@ class Controller:
         pays = speeds[n - 1] > CLEARLY * self._rates[plan.arm]
         if not pays or not self._bears_loss(float(self._verify[n] - self._verify[0])):
             return None
-        state = replace(plan.state, n=n, shape="chain", reason=AutoReason.LOOKED_UP)
+        state = msgspec.structs.replace(plan.state, n=n, shape="chain", reason=AutoReason.LOOKED_UP)
         return Plan(n, taken=found.first(n), is_chosen=True, state=state)
 
     def _allowed_ms(self, loss: float) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from eaglechat.wire.part_stream import Mode, PartStream, Segment
 from eaglechat.wire.records import Part, Round, Token

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from eaglechat.links.http.chunks import Chunk, ChunkReader, DraftCounts, Usage
 from eaglechat.links.http.reasoning import ReasoningSplitter, parted_late

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from eaglechat.chat.headline import headline_of
 from eaglechat.chat.turns import Question, Reply

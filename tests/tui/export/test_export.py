@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.saved_chat import ChatHeader
@@ -146,7 +147,7 @@ def test_the_page_asks_nothing_of_the_network_and_runs_nothing() -> None:
 @settings(max_examples=40)
 @given(st.text(), st.text(alphabet="<>&\"'/scriptdiv!-\0\ud800 "))
 def test_no_text_of_a_chat_becomes_markup(one: str, other: str) -> None:
-    chat = replace(chat_of(written(one), question=other), title=other)
+    chat = dataclasses.replace(chat_of(written(one), question=other), title=other)
     plain = Page(page(chat_of(written("x"), question="x")))
     shown = Page(page(chat))
     assert [tag for tag in shown.tags if tag != "span"] == [t for t in plain.tags if t != "span"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import re
 import unicodedata
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from textual.color import Color
 from textual.events import MouseScrollUp
 from textual.pilot import Pilot

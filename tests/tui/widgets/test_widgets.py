@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 from textual import events
 from textual.app import App, ComposeResult
 from textual.content import Content
@@ -54,8 +55,15 @@ def test_changes_of_n_draft_max_are_marked_under_their_round() -> None:
 
 def test_what_auto_chooses_is_no_change() -> None:
     auto = AutoDraft(4, AutoReason.BEST, (), 0.0, 0.0, 0.0)
-    by_hand, chosen = replace(round_of(1), n_draft_max=3), replace(round_of(1), auto=auto)
-    rounds = [by_hand, *(replace(chosen, n_draft_max=n) for n in (0, 4, 4, 2, 4)), by_hand]
+    by_hand, chosen = (
+        replace(round_of(1), n_draft_max=3),
+        replace(round_of(1), auto=auto),
+    )
+    rounds = [
+        by_hand,
+        *(replace(chosen, n_draft_max=n) for n in (0, 4, 4, 2, 4)),
+        by_hand,
+    ]
     assert change_marks(rounds, 20) == " auto ↓3"
 
 
@@ -198,13 +206,13 @@ def test_the_headline_is_large_only_when_it_is_a_number_and_fits() -> None:
     rows = plain(speed(told, 38, is_begun=True))
     assert rows[0] == "╶╮    ╷ ╷      plain Q4_0 ±0.1"
     assert [row[15:] for row in rows[1:]] == ["42.0 tok/s", "plain 30.0 tok/s"]
-    slower = replace(told, gain=MeasuredGain(0.8, 0.1))
+    slower = dataclasses.replace(told, gain=MeasuredGain(0.8, 0.1))
     assert plain(speed(slower, 38, is_begun=True))[0].endswith("plain Q4_0 ±0.1, slower")
     first, second, _ = plain(speed(slower, 28, is_begun=True))
     assert (first, second) == ("0.8x plain Q4_0, slower", "42.0 tok/s")
     small = {
-        "same as plain Q4_0": replace(told, gain=MeasuredGain(1.01, 0.02)),
-        "can't tell yet: 0.8x ±0.3": replace(told, gain=MeasuredGain(0.8, 0.3)),
+        "same as plain Q4_0": dataclasses.replace(told, gain=MeasuredGain(1.01, 0.02)),
+        "can't tell yet: 0.8x ±0.3": dataclasses.replace(told, gain=MeasuredGain(0.8, 0.3)),
         "measuring plain": Headline("measuring", 42.0),
         "plain not measured": Headline("not measured", 42.0),
         "repeats itself: no verdict": Headline("repeats", 42.0, None, 30.0),
@@ -231,7 +239,7 @@ def test_the_chart_has_no_colour_where_nothing_was_drafted_or_nothing_is_known()
         return [str(style) for _, _, style in lowest.spans]
 
     assert colours(slower) == ["$text-warning", LABEL]
-    assert colours(replace(slower, gain=MeasuredGain(0.9, 0.3))) == [LABEL, LABEL]
+    assert colours(dataclasses.replace(slower, gain=MeasuredGain(0.9, 0.3))) == [LABEL, LABEL]
     assert set(colours(Headline("measuring", 100.0))) == {LABEL}
 
 
