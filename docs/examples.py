@@ -81,8 +81,9 @@ class Engine:
         for line in self._process.stdout:
             event = json.loads(line)
             kind = event["type"]
-            if _shows(kind, event):
-                self.seen.setdefault(kind, self._shown(line.strip()))
+            step = event.get("step", {})
+            if _shows(step):
+                self.seen.setdefault(step.get("type", kind), self._shown(line.strip()))
             if kind == last:
                 return
         raise RuntimeError(f"the engine ended before {last}")
@@ -93,15 +94,15 @@ class Engine:
         return line
 
 
-def _shows(kind: str, event: dict[str, Any]) -> bool:
-    """Whether an event is one to show."""
-    match kind:
+def _shows(step: dict[str, Any]) -> bool:
+    """Whether an event with this step is one to show."""
+    match step.get("type"):
         case "loading":
-            fits = event["stage"] == "draft"
+            fits = step["stage"] == "draft"
         case "round":
-            fits = event["round"]["n_draft_max"] == 5 and event["round"]["n_accepted"] > 0
+            fits = step["n_draft_max"] == 5 and step["n_accepted"] > 0
         case "prefill":
-            fits = event["prefill"]["reused"] > 0
+            fits = step["reused"] > 0
         case _:
             fits = True
     return fits
@@ -132,6 +133,7 @@ def protocol() -> None:
     engine.ask("unload")
     engine.until("unloaded")
     engine.ask("shutdown")
+    engine.seen["progress"] = engine.seen["loading"]
     for kind, line in engine.seen.items():
         page.put(f"`{kind}`", line)
     page.save()

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import psutil
 
-from eaglechat.links.base import FINAL, Died, Lifecycle, Link
+from eaglechat.links.base import Died, Lifecycle, Link
 from eaglechat.links.local import LocalLink
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
@@ -36,7 +36,7 @@ class Asked:
 
     @property
     def is_over(self) -> bool:
-        return bool(self.events) and isinstance(self.events[-1], FINAL)
+        return bool(self.events) and not isinstance(self.events[-1], p.Progress)
 
     @property
     def last(self) -> p.Answer:
@@ -44,14 +44,16 @@ class Asked:
 
     @property
     def rounds(self) -> list[Round]:
-        return [event.round for event in self.of(p.RoundDone)]
+        return self.of(Round)
 
     @property
     def text(self) -> str:
         return "".join(round_.text for round_ in self.rounds)
 
     def of(self, kind: type) -> list:
-        return [event for event in self.events if isinstance(event, kind)]
+        """The events of a kind, or the steps of progress."""
+        said = [event.step if isinstance(event, p.Progress) else event for event in self.events]
+        return [one for one in said if isinstance(one, kind)]
 
 
 @dataclass

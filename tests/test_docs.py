@@ -31,12 +31,13 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 
 REQUESTS = {type_.__struct_config__.tag: type_ for type_ in protocol.Request.__subclasses__()}
 EVENTS = {type_.__struct_config__.tag: type_ for type_ in protocol.Event.__subclasses__()}
+STEPS = {type_.__struct_config__.tag: type_ for type_ in protocol.Step.__args__}
 RECORDS = {
     type_.__name__: type_
     for type_ in (
         LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
         protocol.PairInfo, protocol.DrafterInfo, protocol.ModelInfo,
-        records.Round, records.AutoDraft, records.ReplyEnd, stats.SpeculationStats,
+        records.AutoDraft, records.ReplyEnd, stats.SpeculationStats,
         capabilities.Capabilities, protocol.Thinking, protocol.Reasoning,
     )
 }  # fmt: skip
@@ -130,19 +131,20 @@ def test_every_setting_s_flag_is_on_the_settings_page() -> None:
     assert {doc.flag for doc in describe()} - {""} <= flags
 
 
-@pytest.mark.parametrize("tag", [*REQUESTS, *EVENTS])
+@pytest.mark.parametrize("tag", [*REQUESTS, *EVENTS, *STEPS])
 def test_protocol_shows_a_line_of_every_message(tag: str) -> None:
-    """Each message has a section with an example that is one, and a line for each field; what an
-    `id` is stands above all."""
+    """Each message, and each step of progress, has a section with an example that is one, and a
+    line for each field; what an `id` is stands above all."""
     section = _section(DOCS / "protocol.md", f"`{tag}`")
     example = _json_blocks(section)[0]
     is_request = tag in REQUESTS
     decode = decode_request if is_request else decode_event
     message = decode(example.encode())
-    assert type(message) is (REQUESTS if is_request else EVENTS)[tag]
     if not is_request:
         assert encode(message).decode().strip() == example
-    fields = [field for field in message.__struct_fields__ if field != "id"]
+    shown = message.step if tag in STEPS else message
+    assert type(shown) is (REQUESTS | EVENTS | STEPS)[tag]
+    fields = [field for field in shown.__struct_fields__ if field != "id"]
     assert _documented_fields(section) == fields
 
 

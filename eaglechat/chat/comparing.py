@@ -44,6 +44,7 @@ from eaglechat.wire.records import (
     Prefill,
     ReplyEnd,
     Round,
+    SpeculationOff,
 )
 from eaglechat.wire.stats import SpeculationStats
 
@@ -259,17 +260,8 @@ class Comparison:
         if self.is_over or event.id != self._request_id:
             return
         match event:
-            case protocol.Loading():
-                self.loading = event
-            case protocol.PrefillProgress():
-                self.prefill = event.prefill
-            case protocol.RoundDone():
-                self._add(event.round)
-            case protocol.Settled():
-                self.leg.settle(event.rounds)
-            case protocol.SpeculationStopped():
-                self._engine.send(protocol.Cancel(id=self._request_id))
-                self._fail(f"{self.prompt}, {self.running}: {event.off.reason}")
+            case protocol.Progress():
+                self._see(event.step)
             case protocol.Done():
                 self._leg_ended(event.end, event.stats)
             case protocol.Error():
@@ -278,6 +270,20 @@ class Comparison:
         if not self.seconds_left:
             self.stop()
         self._changed()
+
+    def _see(self, step: protocol.Step) -> None:
+        match step:
+            case protocol.Loading():
+                self.loading = step
+            case Prefill():
+                self.prefill = step
+            case Round():
+                self._add(step)
+            case protocol.Settled():
+                self.leg.settle(step.rounds)
+            case SpeculationOff():
+                self._engine.send(protocol.Cancel(id=self._request_id))
+                self._fail(f"{self.prompt}, {self.running}: {step.reason}")
 
     def _add(self, round_: Round) -> None:
         if self._is_full:

@@ -55,7 +55,7 @@ from eaglechat.links.base import (
 )
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol
-from eaglechat.wire.records import FinishReason, Prefill, Round, Window
+from eaglechat.wire.records import FinishReason, Prefill, Round, SpeculationOff, Window
 from eaglechat.wire.stats import DrafterStats, of_the_draft, stats_of
 
 LAST_QUESTION = "your last question"
@@ -589,22 +589,8 @@ class ChatSession:
             return
         turn = running.turn
         match event:
-            case protocol.RoundDone():
-                self._add_round(turn, event.round)
-            case protocol.Settled():
-                turn.recording.settle(event.rounds)
-                self._count_context()
-                self._touch()
-            case protocol.WindowMoved():
-                running.window = event.window
-                self._move_window(running, event.window.first_turn)
-            case protocol.Loading():
-                running.loading = event
-            case protocol.PrefillProgress():
-                self._read_prompt(running, event.prefill)
-            case protocol.SpeculationStopped():
-                turn.recording.speculation_stopped = event.off.reason
-                self._touch()
+            case protocol.Progress():
+                self._see(running, event.step)
             case protocol.Done():
                 turn.recording.finish(event.end, event.stats)
                 self.n_past = self.n_past or turn.recording.n_past
@@ -614,6 +600,26 @@ class ChatSession:
                 if event.code != ENGINE_DIED:
                     self._note(event.message, "error")
         self._tell()
+
+    def _see(self, running: Running, step: protocol.Step) -> None:
+        recording = running.turn.recording
+        match step:
+            case Round():
+                self._add_round(running.turn, step)
+            case protocol.Settled():
+                recording.settle(step.rounds)
+                self._count_context()
+                self._touch()
+            case Window():
+                running.window = step
+                self._move_window(running, step.first_turn)
+            case protocol.Loading():
+                running.loading = step
+            case Prefill():
+                self._read_prompt(running, step)
+            case SpeculationOff():
+                recording.speculation_stopped = step.reason
+                self._touch()
 
     def _read_prompt(self, running: Running, prefill: Prefill) -> None:
         if running.prefill is None and running.window is None:

@@ -18,7 +18,6 @@ from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine, machine_of
 from eaglechat.hub.local import bandwidth, passes
 from eaglechat.links.base import (
     ENGINE_DIED,
-    FINAL,
     Lifecycle,
     Link,
     Ready,
@@ -29,6 +28,7 @@ from eaglechat.links.crashes import starts_again
 from eaglechat.links.process import ProcessLink
 from eaglechat.settings import Settings
 from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire import protocol
 from eaglechat.wire.errors import Cancelled, EngineError
 from eaglechat.wire.protocol import (
     Answer,
@@ -38,12 +38,9 @@ from eaglechat.wire.protocol import (
     Hello,
     Load,
     Loaded,
-    Loading,
     PairInfo,
-    PrefillProgress,
-    Restarting,
-    WindowMoved,
 )
+from eaglechat.wire.records import Prefill, Window
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -233,7 +230,7 @@ class CommandEngine:
                 self.pump()
                 while heard:
                     event = heard.popleft()
-                    is_over = isinstance(event, FINAL)
+                    is_over = not isinstance(event, protocol.Progress)
                     if waiting is not None:
                         waiting.see(event)
                     if isinstance(event, Error):
@@ -273,18 +270,18 @@ class Waiting:
 
     def see(self, event: Answer) -> None:
         """Follow the answers to a request, in order."""
-        if self._progress is None or isinstance(event, WindowMoved):
+        step = event.step if isinstance(event, protocol.Progress) else None
+        if self._progress is None or isinstance(step, Window):
             return
-        if isinstance(event, Loading):
-            what = "asking the server" if event.stage == "server" else f"loading the {event.stage}"
-            self._progress.show(what, event.fraction, 1.0, key="waiting")
-        elif isinstance(event, Restarting):
+        if isinstance(step, protocol.Loading):
+            what = "asking the server" if step.stage == "server" else f"loading the {step.stage}"
+            self._progress.show(what, step.fraction, 1.0, key="waiting")
+        elif isinstance(step, protocol.Restarting):
             self._progress.close()
-            complain(starts_again(event.crash, event.leave_out, event.log))
-        elif isinstance(event, PrefillProgress):
-            done, total = event.prefill.done, event.prefill.total
-            text = f"{done:,} of {total:,} tokens"
-            self._progress.show("reading the prompt", done, total, text, key="waiting")
+            complain(starts_again(step.crash, step.leave_out, step.log))
+        elif isinstance(step, Prefill):
+            text = f"{step.done:,} of {step.total:,} tokens"
+            self._progress.show("reading the prompt", step.done, step.total, text, key="waiting")
         else:
             self.close()
 

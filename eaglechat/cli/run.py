@@ -29,11 +29,10 @@ from eaglechat.wire.protocol import (
     Hello,
     Message,
     PairInfo,
-    RoundDone,
+    Progress,
     Settled,
-    SpeculationStopped,
 )
-from eaglechat.wire.records import NGRAM, FinishReason, Part, Round
+from eaglechat.wire.records import NGRAM, FinishReason, Part, Round, SpeculationOff
 from eaglechat.wire.stats import Measured, who_drafted
 from eaglechat.words import headline
 from eaglechat.words.replies import ENDINGS, summary
@@ -166,20 +165,21 @@ def write_reply(
             written[part].add(text)
 
     for event in answers:
-        if isinstance(event, RoundDone):
-            recording.add(event.round)
-            for token in event.round.tokens:
-                write(token.text, token.part)
-            _trace(trace, event.round)
-        elif isinstance(event, Settled):
-            recording.settle(event.rounds)
-            for round_ in event.rounds:
+        match event:
+            case Progress(step=Round() as round_):
+                recording.add(round_)
+                for token in round_.tokens:
+                    write(token.text, token.part)
                 _trace(trace, round_)
-        elif isinstance(event, SpeculationStopped):
-            complain(f"speculation is off: {event.off.reason}")
-        elif isinstance(event, Done):
-            recording.finish(event.end, event.stats)
-            write(event.end.tail, event.end.tail_part)
+            case Progress(step=Settled(rounds)):
+                recording.settle(rounds)
+                for round_ in rounds:
+                    _trace(trace, round_)
+            case Progress(step=SpeculationOff(reason)):
+                complain(f"speculation is off: {reason}")
+            case Done(end=end, stats=stats):
+                recording.finish(end, stats)
+                write(end.tail, end.tail_part)
 
 
 class ReplyStream:

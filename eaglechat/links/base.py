@@ -25,15 +25,12 @@ from eaglechat.wire.protocol import (
     AnyEvent,
     AnyRequest,
     Cancel,
-    Done,
     Error,
     Hello,
     Load,
-    Loaded,
-    Rendered,
+    Progress,
     Restarting,
     Set,
-    Unloaded,
 )
 from eaglechat.wire.worker import cancelled_answer
 
@@ -81,8 +78,6 @@ Lifecycle = Starting | Ready | Died
 Listener = Callable[[Answer], None]
 Watcher = Callable[[Lifecycle], None]
 _News = AnyEvent | Starting | Died
-FINAL = (Loaded, Done, Rendered, Unloaded, Error)
-"""The events that end a request."""
 
 
 class EngineStartError(EngineError):
@@ -288,17 +283,15 @@ class Link:
             self._answer(one, cancelled_answer(self._pending[one][0]))
         if again is not None:
             how = again.crash or crashes.OUT_OF_MEMORY
-            self._answer(
-                oldest,
-                Restarting(id=oldest, crash=how, leave_out=again.leave_out, log=died.log),
-            )
+            step = Restarting(how, again.leave_out, died.log)
+            self._answer(oldest, Progress(id=oldest, step=step))
         return None
 
     def _answer(self, request_id: int, event: Answer) -> None:
         if request_id not in self._pending:
             return
         _, listener = self._pending[request_id]
-        if isinstance(event, FINAL):
+        if not isinstance(event, Progress):
             del self._pending[request_id]
             self._cancelled.discard(request_id)
         listener(event)

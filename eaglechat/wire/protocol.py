@@ -24,7 +24,7 @@ from eaglechat.wire.records import (
 )
 from eaglechat.wire.stats import SpeculationStats
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 RequestId = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 """Chosen by the client. The limit is the largest integer that every JSON parser keeps exact."""
@@ -198,7 +198,7 @@ class Load(Request, frozen=True, kw_only=True, tag="load"):
 
 
 class Chat(Request, frozen=True, kw_only=True, tag="chat"):
-    """Reply to `messages`. Answered by prefill, any number of round, and done; or by error."""
+    """Reply to `messages`. Answered by done or error."""
 
     id: RequestId = 0
     messages: tuple[Message, ...]
@@ -393,26 +393,40 @@ class Hello(Event, frozen=True, kw_only=True, tag="hello"):
     memory: Memory | None = None
 
 
-class Loading(Event, frozen=True, kw_only=True, tag="loading"):
+class Loading(msgspec.Struct, frozen=True, tag="loading"):
     """What a load or a reply is waiting for. `stage` is target, draft, context or server;
     `fraction` is from 0 to 1."""
 
-    id: int
     stage: str
     fraction: float
 
 
-class Restarting(Event, frozen=True, kw_only=True, tag="restarting"):
+class Restarting(msgspec.Struct, frozen=True, tag="restarting"):
     """A load crashed and is tried again in a new process, without `leave_out`.
 
     `crash` is the signal that ended the process, such as SIGSEGV, or “out of memory”; `log` is the
     file that keeps the log of the crash, or empty.
     """
 
-    id: int
     crash: str
     leave_out: tuple[LeaveOut, ...]
     log: str = ""
+
+
+class Settled(msgspec.Struct, frozen=True, tag="settled"):
+    """The final rounds of a reply, all of them, in place of those that were told before."""
+
+    rounds: tuple[Round, ...]
+
+
+Step = Loading | Restarting | Window | Prefill | Round | Settled | SpeculationOff
+
+
+class Progress(Event, frozen=True, kw_only=True, tag="progress"):
+    """What has come of a request so far."""
+
+    id: int
+    step: Step
 
 
 class Loaded(Event, frozen=True, kw_only=True, tag="loaded"):
@@ -422,36 +436,6 @@ class Loaded(Event, frozen=True, kw_only=True, tag="loaded"):
 
 class Unloaded(Event, frozen=True, kw_only=True, tag="unloaded"):
     id: int
-
-
-class WindowMoved(Event, frozen=True, kw_only=True, tag="window"):
-    """Which of the oldest turns are not in the context. Sent before a reply's prefill, and whenever
-    that changes."""
-
-    id: int
-    window: Window
-
-
-class PrefillProgress(Event, frozen=True, kw_only=True, tag="prefill"):
-    id: int
-    prefill: Prefill
-
-
-class RoundDone(Event, frozen=True, kw_only=True, tag="round"):
-    id: int
-    round: Round
-
-
-class Settled(Event, frozen=True, kw_only=True, tag="settled"):
-    """The final rounds of a reply, all of them, in place of those that were told before."""
-
-    id: int
-    rounds: tuple[Round, ...]
-
-
-class SpeculationStopped(Event, frozen=True, kw_only=True, tag="speculation_off"):
-    id: int
-    off: SpeculationOff
 
 
 class Done(Event, frozen=True, kw_only=True, tag="done"):
@@ -491,19 +475,6 @@ class Error(Event, frozen=True, kw_only=True, tag="error"):
     message: str
 
 
-Answer = (
-    Loading
-    | Restarting
-    | Loaded
-    | Unloaded
-    | WindowMoved
-    | PrefillProgress
-    | RoundDone
-    | Settled
-    | SpeculationStopped
-    | Done
-    | Rendered
-    | Error
-)
-"""The events that answer a request."""
+Answer = Progress | Loaded | Unloaded | Done | Rendered | Error
+"""The events that answer a request: any number of Progress, then one of the others."""
 AnyEvent = Hello | Answer

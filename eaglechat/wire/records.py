@@ -335,6 +335,7 @@ class Prefill(msgspec.Struct, frozen=True, tag="prefill"):
 
 class Window(msgspec.Struct, frozen=True, tag="window"):
     """Which part of the conversation is in the context from here on: its oldest turns have left.
+    Told before a reply's prefill, and whenever that changes.
 
     A turn is a user's message and what follows it up to the next one. The system prompt is in no
     turn, and stays.

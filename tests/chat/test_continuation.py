@@ -164,7 +164,9 @@ def test_settled_rounds_count_in_place_of_those_told_before(chat: Headless) -> N
     assert running is not None
     assert running.request_id is not None
     settled = running.turn.recording.rounds[-2:]
-    chat.engine.tell(protocol.Settled(id=running.request_id, rounds=tuple(settled)))
+    chat.engine.tell(
+        protocol.Progress(id=running.request_id, step=protocol.Settled(tuple(settled)))
+    )
     chat.engine.budget = 0
     chat.pump_until(lambda: running.turn.recording.is_settled)
     assert running.turn.recording.stretch.stats.rounds == 2
@@ -180,7 +182,7 @@ def test_what_is_continued_behind_settled_rounds_is_on_disk(chat: Headless) -> N
     running = chat.session.running
     assert running is not None
     new = recording.rounds[len(running_rounds) :]
-    chat.engine.tell(protocol.Settled(id=running.request_id, rounds=tuple(new)))
+    chat.engine.tell(protocol.Progress(id=running.request_id, step=protocol.Settled(tuple(new))))
     chat.session.stop()
     chat.finish()
     so_far = recording.text

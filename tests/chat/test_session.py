@@ -72,7 +72,7 @@ def test_what_a_reply_waits_for_is_said(chat: Headless, stage: str, said: str) -
     chat.session.ask("why?")
     running = chat.session.running
     assert running is not None
-    chat.engine.tell(protocol.Loading(id=running.request_id, stage=stage, fraction=0.4))
+    chat.engine.tell(protocol.Progress(id=running.request_id, step=protocol.Loading(stage, 0.4)))
     Link.pump(chat.engine)  # without a step of the script
     assert progress(running) == said
 

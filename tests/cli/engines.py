@@ -18,10 +18,9 @@ def engine_that_dies_after(n_rounds: int) -> list[str]:
     return engine_that(
         "import os, sys\n"
         "from eaglechat.engine.process.pair_worker import PairWorker\n"
-        "from eaglechat.wire.protocol import RoundDone\n"
         "say = PairWorker.say\n"
         "def die(self, event):\n"
-        f"    if isinstance(event, RoundDone) and event.round.index == {n_rounds}:\n"
+        f"    if getattr(getattr(event, 'step', None), 'index', None) == {n_rounds}:\n"
         "        print('GGML_ASSERT(n_outputs > 0) failed', file=sys.stderr, flush=True)\n"
         "        os.abort()\n"
         "    say(self, event)\n"
@@ -34,10 +33,10 @@ def engine_that_takes_its_time() -> list[str]:
     return engine_that(
         "import time\n"
         "from eaglechat.engine.process.pair_worker import PairWorker\n"
-        "from eaglechat.wire.protocol import RoundDone\n"
+        "from eaglechat.wire.protocol import Progress, Round\n"
         "say = PairWorker.say\n"
         "def pause(self, event):\n"
         "    say(self, event)\n"
-        "    time.sleep(0.05 * isinstance(event, RoundDone))\n"
+        "    time.sleep(0.05 * (isinstance(event, Progress) and isinstance(event.step, Round)))\n"
         "PairWorker.say = pause"
     )

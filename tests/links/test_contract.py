@@ -117,7 +117,7 @@ def test_files_that_are_refused_leave_the_pair_loaded(loaded: Client, tmp_path: 
 
 
 def test_after_unload_there_is_no_pair(loaded: Client) -> None:
-    assert loaded.answer(chat()).of(p.RoundDone)
+    assert loaded.answer(chat()).of(p.Round)
     unload = loaded.answer(p.Unload())
     assert unload.events == [p.Unloaded(id=unload.id)]
 
@@ -135,7 +135,7 @@ def test_after_unload_there_is_no_pair(loaded: Client) -> None:
 def test_a_dying_engine_answers_all_that_wait_and_starts_again(loaded: Client) -> None:
     assert loaded.kill is not None
     running, waiting = loaded.ask(endless(loaded)), loaded.ask(loaded.load())
-    loaded.until(lambda: running.of(p.RoundDone), "a round")
+    loaded.until(lambda: running.of(p.Round), "a round")
     loaded.kill()
     loaded.end(running, waiting)
 
@@ -162,7 +162,7 @@ def test_a_dying_engine_answers_all_that_wait_and_starts_again(loaded: Client) -
 
 def test_an_engine_that_is_closed_is_asked_no_more_and_heard_no_more(loaded: Client) -> None:
     running, waiting = loaded.ask(endless(loaded)), loaded.ask(chat())
-    loaded.until(lambda: running.of(p.RoundDone), "a round")
+    loaded.until(lambda: running.of(p.Round), "a round")
     loaded.link.close()
     heard = len(loaded.heard)
     loaded.link.pump(0.05)

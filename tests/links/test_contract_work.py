@@ -35,11 +35,9 @@ def client(
 def test_a_reply_is_prefill_rounds_and_done(loaded: Client) -> None:
     reply = loaded.answer(chat())
 
-    kinds = [type(event) for event in reply.events]
-    n_prefill = kinds.count(p.PrefillProgress)
-    rounds = reply.rounds
-    assert kinds == [p.PrefillProgress] * n_prefill + [p.RoundDone] * len(rounds) + [p.Done]
-    assert reply.events[n_prefill - 1].prefill.done == reply.events[0].prefill.total
+    prefills, rounds = reply.of(p.Prefill), reply.rounds
+    assert [event.step for event in reply.events[:-1]] == [*prefills, *rounds]
+    assert prefills[-1].done == prefills[0].total
     done = reply.last
     assert done.stats == stats_of(rounds)
     assert done.end.tokens == sum(len(round_.tokens) for round_ in rounds) == 40
@@ -94,7 +92,7 @@ def test_requests_are_answered_one_after_the_other(loaded: Client) -> None:
 @of_our_own
 def test_changes_reach_a_running_reply_and_the_one_that_waits(loaded: Client) -> None:
     first, second = loaded.ask(endless(loaded)), loaded.ask(chat(max_tokens=8))
-    loaded.until(lambda: first.of(p.RoundDone), "a round")
+    loaded.until(lambda: first.of(p.Round), "a round")
     loaded.link.send(p.Set(n_draft_max=1))
     loaded.until(lambda: first.rounds[-1].n_draft_max == 1, "a round with the new length")
     loaded.link.send(p.Cancel(id=first.id))
@@ -109,7 +107,7 @@ def test_changes_reach_a_running_reply_and_the_one_that_waits(loaded: Client) ->
 def test_a_cancel_ends_the_request_that_it_names(loaded: Client) -> None:
     long = endless(loaded)
     first, second, third = (loaded.ask(one) for one in (long, long, chat(max_tokens=8)))
-    loaded.until(lambda: first.of(p.RoundDone), "a round")
+    loaded.until(lambda: first.of(p.Round), "a round")
     loaded.link.send(p.Cancel(id=second.id))
     loaded.link.send(p.Cancel(id=first.id))
     loaded.end(first, second, third)
@@ -158,9 +156,9 @@ def test_a_prompt_is_shown_as_the_reply_reads_it(loaded: Client) -> None:
     assert isinstance(shown, p.Rendered)
     assert "the cat sat on the mat" in "".join(run.text for run in shown.runs)
     assert any(run.is_control for run in shown.runs)
-    (prefill, *_) = loaded.answer(chat()).of(p.PrefillProgress)
+    (prefill, *_) = loaded.answer(chat()).of(p.Prefill)
     # All but the last token, which the first round decodes.
-    assert prefill.prefill.total in (shown.tokens, shown.tokens - 1)
+    assert prefill.total in (shown.tokens, shown.tokens - 1)
 
 
 @of_our_own
@@ -169,7 +167,7 @@ def test_a_prompt_that_is_only_shown_changes_nothing(loaded: Client) -> None:
     other = (p.Message(role="user", content="something else altogether"),)
     for _ in range(12):
         loaded.answer(p.Render(messages=other))
-    again = loaded.answer(chat(max_tokens=2)).of(p.PrefillProgress)[0].prefill
+    again = loaded.answer(chat(max_tokens=2)).of(p.Prefill)[0]
     assert again.reused >= again.total - 1 > 0
     assert first.events
 

@@ -19,7 +19,7 @@ def test_a_session_from_hello_to_shutdown(
     assert "llama-cpp-python" in client.ready().llama_cpp
 
     *loading, loaded = client.answer(load(tiny_files, n_ctx=512)).events
-    assert loading[-1].fraction == 1.0
+    assert loading[-1].step.fraction == 1.0
     pair = loaded.pair
     assert (pair.n_ctx, pair.n_threads, pair.speculation_off) == (512, 1, None)
     assert pair.drafter is not None
@@ -52,9 +52,10 @@ def test_a_conversation_beyond_the_context_says_which_turns_are_in_it(
     reply = client.answer(chat(messages=messages))
 
     moved = reply.events[0]
-    assert isinstance(moved, p.WindowMoved)
-    assert (moved.id, moved.window.kv_kept) == (reply.id, False)
-    assert 10 < moved.window.first_turn < 20
+    assert isinstance(moved, p.Progress)
+    assert isinstance(moved.step, p.Window)
+    assert (moved.id, moved.step.kv_kept) == (reply.id, False)
+    assert 10 < moved.step.first_turn < 20
     assert reply.last.end.finish_reason is FinishReason.LENGTH
 
 

@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from eaglechat.links.base import (
     ENGINE_DIED,
-    FINAL,
     Died,
     EngineStartError,
     Lifecycle,
@@ -168,7 +167,7 @@ class Routing(RuleBasedStateMachine):
         id = data.draw(st.sampled_from(list(self.asked)))
         self.n_events += 1
         code = f"event {self.n_events}"
-        event: p.Answer = p.Loading(id=id, stage=code, fraction=0.0)
+        event: p.Answer = p.Progress(id=id, step=p.Loading(code, 0.0))
         if is_last:
             event = p.Error(id=id, code=code, message="")
         self.link.say(event)
@@ -211,14 +210,13 @@ class Routing(RuleBasedStateMachine):
 
     def _all_are_over(self) -> None:
         for heard in self.asked.values():
-            assert isinstance(heard[-1], FINAL)
+            assert not isinstance(heard[-1], p.Progress)
 
     @invariant()
     def each_is_answered_in_order_and_ended_once(self) -> None:
         for id, heard in self.asked.items():
             assert all(event.id == id for event in heard)
-            assert sum(isinstance(event, FINAL) for event in heard) <= 1
-            assert not any(isinstance(event, FINAL) for event in heard[:-1])
+            assert all(isinstance(event, p.Progress) for event in heard[:-1])
             own = [event for event in heard if getattr(event, "code", "") not in OWN_CODES]
             assert own == self.said[id][: len(own)]
 

@@ -13,6 +13,7 @@ import time
 
 from eaglechat.wire import protocol
 from eaglechat.wire.lines import decode_request, encode
+from eaglechat.wire.records import Round
 from tests.tui.scripted import REPLY, ScriptedEngine
 
 PARAGRAPHS = 400
@@ -39,7 +40,8 @@ def main() -> None:
         for event in events:
             sys.stdout.buffer.write(encode(event))
         sys.stdout.buffer.flush()
-        rounds = [event.round for event in events if isinstance(event, protocol.RoundDone)]
+        steps = [event.step for event in events if isinstance(event, protocol.Progress)]
+        rounds = [step for step in steps if isinstance(step, Round)]
         events.clear()
         due += sum(len(round_.tokens) for round_ in rounds) / tokens_per_second
         time.sleep(max(0.0, due - time.monotonic()) if rounds else _IDLE_S)

@@ -223,7 +223,7 @@ class ScriptedEngine(Link):
             self._pair, self._n_past = None, 0
             # Textual rounds it to the half cells of a bar that may not have its width yet: a half
             # looks alike at any.
-            yield [protocol.Loading(id=load.id, stage="target", fraction=0.5)]
+            yield [protocol.Progress(id=load.id, step=protocol.Loading("target", 0.5))]
         while self.hold_load and not job.is_cancelled:
             yield []
         if job.is_cancelled:
@@ -240,7 +240,7 @@ class ScriptedEngine(Link):
                 untemplated=self.untemplated,
             )
             yield [
-                protocol.Loading(id=load.id, stage="context", fraction=0.9),
+                protocol.Progress(id=load.id, step=protocol.Loading("context", 0.9)),
                 protocol.Loaded(id=load.id, pair=self._pair),
             ]
 
@@ -252,11 +252,11 @@ class ScriptedEngine(Link):
         if self.turns_in_context is not None and turns > self.turns_in_context:
             first = turns - self.turns_in_context
             window = Window(first, 2 * TOKENS_PER_MESSAGE * first, kv_kept=True)
-            yield [protocol.WindowMoved(id=chat.id, window=window)]
+            yield [protocol.Progress(id=chat.id, step=window)]
         total = TOKENS_PER_MESSAGE * len(chat.messages)
         reused = min(self._n_past, total - 1)
         for prefill in (Prefill(reused, total, reused), Prefill(total, total, reused)):
-            yield [protocol.PrefillProgress(id=chat.id, prefill=prefill)]
+            yield [protocol.Progress(id=chat.id, step=prefill)]
         reply = _Reply(chat, self, n_past=total, prefilled=total - reused, reused=reused)
         while not job.is_cancelled and reply.end is None:
             assert isinstance(job.request, protocol.Chat)
@@ -351,7 +351,7 @@ class _Reply:
     def next_events(self, speculation: protocol.Speculation) -> list[protocol.AnyEvent]:
         events: list[protocol.AnyEvent] = []
         if self._position < len(self._texts):
-            events.append(protocol.RoundDone(id=self.chat.id, round=self._round(speculation)))
+            events.append(protocol.Progress(id=self.chat.id, step=self._round(speculation)))
         if self._position >= len(self._texts):
             events.append(self.done(FinishReason.LENGTH if self._cut else FinishReason.STOP))
         return events

@@ -65,15 +65,15 @@ REQUESTS = [
 ]
 EVENTS = [
     p.Hello(protocol=1, eaglechat="0", llama_cpp="b1", devices=("CPU",)),
-    p.Loading(id=1, stage="target", fraction=0.5),
-    p.Restarting(id=1, crash="SIGSEGV", leave_out=("amx",)),
+    p.Progress(id=1, step=p.Loading("target", 0.5)),
+    p.Progress(id=1, step=p.Restarting("SIGSEGV", ("amx",))),
     p.Loaded(id=1, pair=PAIR),
     p.Unloaded(id=6),
-    p.PrefillProgress(id=2, prefill=Prefill(1, 2, 0)),
-    p.RoundDone(id=2, round=ROUND),
-    p.Settled(id=2, rounds=(ROUND,)),
-    p.WindowMoved(id=2, window=Window(first_turn=3, tokens_left=812, kv_kept=True)),
-    p.SpeculationStopped(id=2, off=SpeculationOff("why")),
+    p.Progress(id=2, step=Prefill(1, 2, 0)),
+    p.Progress(id=2, step=ROUND),
+    p.Progress(id=2, step=p.Settled((ROUND,))),
+    p.Progress(id=2, step=Window(first_turn=3, tokens_left=812, kv_kept=True)),
+    p.Progress(id=2, step=SpeculationOff("why")),
     p.Done(id=2, end=END, stats=stats_of([ROUND])),
     p.Rendered(id=4, runs=(p.PromptRun("<s>", True), p.PromptRun("hi")), tokens=2, first_turn=1),
     p.Error(id=None, code="protocol", message="why"),
@@ -88,7 +88,7 @@ def test_every_request_survives_its_line(request_: p.AnyRequest) -> None:
     assert decode_request(line) == request_
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(getattr(e, "step", e)).__name__)
 def test_every_event_survives_its_line(event: p.AnyEvent) -> None:
     line = encode(event)
 
@@ -99,6 +99,8 @@ def test_every_event_survives_its_line(event: p.AnyEvent) -> None:
 def test_every_message_of_the_protocol_is_tried_here() -> None:
     assert {type(r) for r in REQUESTS} == set(p.AnyRequest.__args__)
     assert {type(e) for e in EVENTS} == set(p.AnyEvent.__args__)
+    steps = {type(e.step) for e in EVENTS if isinstance(e, p.Progress)}
+    assert steps == set(p.Step.__args__)
 
 
 @pytest.mark.parametrize(

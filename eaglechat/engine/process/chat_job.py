@@ -7,18 +7,8 @@ from collections.abc import Callable
 from eaglechat.engine.live import Live
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.wire.errors import SettingsError
-from eaglechat.wire.protocol import (
-    AnyEvent,
-    Chat,
-    Done,
-    PrefillProgress,
-    Render,
-    Rendered,
-    RoundDone,
-    SpeculationStopped,
-    WindowMoved,
-)
-from eaglechat.wire.records import Prefill, ReplyEnd, Round, SpeculationOff, Window
+from eaglechat.wire.protocol import AnyEvent, Chat, Done, Progress, Render, Rendered
+from eaglechat.wire.records import ReplyEnd, Round
 from eaglechat.wire.stats import SpeculationStats
 
 
@@ -43,20 +33,14 @@ def write_reply(
         stop=request.stop,
         top=request.top,
     ):
-        match record:
-            case Round():
-                reply += [*record.given, *(t.id for t in record.tokens if t.id is not None)]
-                stats = stats.plus(record)
-                say(RoundDone(id=request.id, round=record))
-            case Prefill():
-                say(PrefillProgress(id=request.id, prefill=record))
-            case Window():
-                say(WindowMoved(id=request.id, window=record))
-            case SpeculationOff():
-                say(SpeculationStopped(id=request.id, off=record))
-            case ReplyEnd():
-                asked.note_reply(reply)
-                say(Done(id=request.id, end=record, stats=stats))
+        if isinstance(record, ReplyEnd):
+            asked.note_reply(reply)
+            say(Done(id=request.id, end=record, stats=stats))
+            continue
+        if isinstance(record, Round):
+            reply += [*record.given, *(t.id for t in record.tokens if t.id is not None)]
+            stats = stats.plus(record)
+        say(Progress(id=request.id, step=record))
     pair.generator.keep()
 
 

@@ -28,6 +28,7 @@ from eaglechat.wire.protocol import (
     Load,
     Loaded,
     Loading,
+    Progress,
     Render,
     Set,
     Unloaded,
@@ -106,7 +107,7 @@ class PairWorker(Worker):
 
     def _load(self, request: Load, job: Job) -> None:
         def progress(stage: str, fraction: float) -> None:
-            self.say(Loading(id=job.id, stage=stage, fraction=fraction))
+            self.say(Progress(id=job.id, step=Loading(stage, fraction)))
 
         check()
         draft = expanded(request.draft) if request.draft else None

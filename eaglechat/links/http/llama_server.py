@@ -13,7 +13,7 @@ from eaglechat.links.http.openai import TemplatedServer
 from eaglechat.links.http.reply import Reply, most_tokens
 from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.part_stream import Segment
-from eaglechat.wire.protocol import AnyEvent, Chat, PrefillProgress
+from eaglechat.wire.protocol import AnyEvent, Chat, Progress
 from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyTimings, Token
 from eaglechat.wire.stats import SpeculationStats, stats_of
 
@@ -121,7 +121,7 @@ class CountedReply(Reply):
         if progress := chunk.prompt_progress:
             done, cached = (min(n, progress.total) for n in (progress.processed, progress.cache))
             prefill = Prefill(done, progress.total, cached)
-            self._say(PrefillProgress(id=self.id, prefill=prefill))
+            self._say(Progress(id=self.id, step=prefill))
         self._pieces += self._splitter.split(chunk.segments)
         self._most += most_tokens(chunk.segments)
         if chunk.timings and chunk.timings.predicted_n:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from eaglechat.links.http.chunks import Chunk, ChunkReader, DraftCounts, Usage
 from eaglechat.links.http.reasoning import ReasoningSplitter, parted_late
 from eaglechat.wire.part_stream import Segment
-from eaglechat.wire.protocol import AnyEvent, Chat, Done, RoundDone, Settled
+from eaglechat.wire.protocol import AnyEvent, Chat, Done, Progress, Settled
 from eaglechat.wire.records import (
     DraftToken,
     FinishReason,
@@ -78,7 +78,7 @@ class Reply:
         is told all rounds again if only the end tells reasoning from answer."""
         if rounds := parted_late(self._rounds):
             self._rounds = rounds
-            self._say(Settled(id=self.id, rounds=tuple(rounds)))
+            self._say(Progress(id=self.id, step=Settled(tuple(rounds))))
         tokens, timings = self._totals()
         end = ReplyEnd(FinishReason.STOP, seed, tokens, tail="", timings=timings)
         reason = FinishReason.STOP
@@ -166,4 +166,4 @@ class Reply:
         index = len(self._rounds)
         round_ = Round(index, n_draft_max, drafted, n_tested, n_accepted, tokens, n_past, timings)
         self._rounds.append(round_)
-        self._say(RoundDone(id=self.id, round=round_))
+        self._say(Progress(id=self.id, step=round_))

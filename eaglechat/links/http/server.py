@@ -45,12 +45,12 @@ from eaglechat.wire.protocol import (
     Loaded,
     Loading,
     PairInfo,
+    Progress,
     PromptRun,
     Render,
     Rendered,
     Unload,
     Unloaded,
-    WindowMoved,
 )
 from eaglechat.wire.worker import Job, Say, Worker
 
@@ -176,7 +176,7 @@ class ServerConnection:
         """
         began = time.monotonic()
         if not job.is_cancelled():
-            self._say(Loading(id=job.id, stage="server", fraction=0.0))
+            self._say(Progress(id=job.id, step=Loading("server", 0.0)))
         self._found, model = self._until_done(job, self._ready(request))
         self._model = model
         drafts = self._found.drafts
@@ -204,7 +204,7 @@ class ServerConnection:
         found = await self._discovered()
         model = _chosen(found, request.target, self._client.where)
         if found.on_demand:
-            loading = Loading(id=request.id, stage="target", fraction=0.0)
+            loading = Progress(id=request.id, step=Loading("target", 0.0))
             found = await made_ready(self._client, model, lambda: self._say(loading))
         return found, found.model(model.id) or model
 
@@ -253,7 +253,7 @@ class ServerConnection:
         plain = "" if chat.speculation.enabled else self._client.server.plain_model
         while True:
             if self._answered.left_out or window.first_turn:
-                self._say(WindowMoved(id=chat.id, window=window.window))
+                self._say(Progress(id=chat.id, step=window.window))
             try:
                 chat = msgspec.structs.replace(chat, messages=window.sent)
                 await self._ask(self.kind.body(chat, plain or model.id, seed), reply)
@@ -297,7 +297,7 @@ class ServerConnection:
                 wait_s = error.wait_s or wait_s
                 if wait_s > LONGEST_WAIT_S:
                     raise
-                self._say(Loading(id=reply.id, stage="server", fraction=0.0))
+                self._say(Progress(id=reply.id, step=Loading("server", 0.0)))
                 await asyncio.sleep(wait_s)
 
     def _take(self, reply: Reply, event: str) -> None:

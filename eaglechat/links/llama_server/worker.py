@@ -55,6 +55,7 @@ from eaglechat.wire.protocol import (
     Loaded,
     Loading,
     PairInfo,
+    Progress,
     Speculation,
     Unload,
     Unloaded,
@@ -277,7 +278,7 @@ class ProgramWorker(Worker):
         )
         server = ServerConnection(address, self.say)
         self._running = _Running(program, options, server)
-        self.say(Loading(id=job.id, stage="target", fraction=0.0))
+        self.say(Progress(id=job.id, step=Loading("target", 0.0)))
         try:
             program.wait_until_ready()
             program.watch(self._die)

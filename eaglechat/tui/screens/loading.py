@@ -134,10 +134,11 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     def _hear(self, event: protocol.Answer) -> None:
         if event.id != self._request_id or not self.is_open:
             return
-        if isinstance(event, protocol.Loading):
-            self._progress(event.stage, event.fraction)
-        elif isinstance(event, protocol.Restarting):
-            self._restarts.append(starts_again(event.crash, event.leave_out, event.log))
+        step = event.step if isinstance(event, protocol.Progress) else None
+        if isinstance(step, protocol.Loading):
+            self._progress(step.stage, step.fraction)
+        elif isinstance(step, protocol.Restarting):
+            self._restarts.append(starts_again(step.crash, step.leave_out, step.log))
             self._show_restarts()
             self._progress("engine", 0.0)
         elif isinstance(event, protocol.Loaded):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.cli import run
 from eaglechat.wire.capabilities import OWN_ENGINE
-from eaglechat.wire.protocol import PROTOCOL_VERSION, Done, Hello, RoundDone, Settled
+from eaglechat.wire.protocol import PROTOCOL_VERSION, Done, Hello, Progress, Settled
 from eaglechat.wire.records import (
     FinishReason,
     Origin,
@@ -45,7 +45,7 @@ ROUNDS = [
 END = ReplyEnd(
     FinishReason.STOP, 1, 5, ".", ReplyTimings(1.0, 3, 0, 50.0, 0.0, 50.0, 0.0, 0.0), Part.ANSWER
 )
-ANSWERS = [*(RoundDone(id=1, round=round_) for round_ in ROUNDS),
+ANSWERS = [*(Progress(id=1, step=round_) for round_ in ROUNDS),
            Done(id=1, end=END, stats=stats_of(ROUNDS))]  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def test_json_has_both_and_the_numbers_of_each_part() -> None:
 
 def test_rounds_that_an_engine_settles_count_in_place_of_those_told_before() -> None:
     final = replace(ROUNDS[1], timings=replace(ROUNDS[1].timings, total_ms=20.0))
-    answers = [RoundDone(id=1, round=ROUNDS[1]), Settled(id=1, rounds=(final,)), ANSWERS[-1]]
+    answers = [Progress(id=1, step=ROUNDS[1]), Progress(id=1, step=Settled((final,))), ANSWERS[-1]]
     trace = io.BytesIO()
 
     recording = Recording(Terms())

@@ -33,7 +33,8 @@ class Streamed:
 
     @property
     def rounds(self) -> list[Round]:
-        return [event.round for event in self.events if isinstance(event, p.RoundDone)]
+        steps = [event.step for event in self.events if isinstance(event, p.Progress)]
+        return [step for step in steps if isinstance(step, Round)]
 
     @property
     def tokens(self) -> list[Token]:

@@ -97,7 +97,7 @@ def test_its_numbers_are_its_own(tiny_server: LlamaServer, tiny_files: tuple[Pat
         end.timings.generation_ms, abs=0.01
     )
     assert end.timings.draft_ms is None
-    assert rounds[-1].n_past == reply.of(p.PrefillProgress)[-1].prefill.total + 40
+    assert rounds[-1].n_past == reply.of(p.Prefill)[-1].total + 40
 
 
 @pytest.mark.slow

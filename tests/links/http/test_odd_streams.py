@@ -275,7 +275,7 @@ def test_the_context_is_known_once_the_prompt_is_counted(
     connect: Connect, server: FaultServer
 ) -> None:
     reply = connect().answer(chat())
-    assert [event.round.n_past for event in reply.of(p.RoundDone)] == [0, 0]
+    assert [round_.n_past for round_ in reply.rounds] == [0, 0]
     assert reply.last.end.n_past == 5 + 2
 
 

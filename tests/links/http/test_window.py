@@ -90,8 +90,8 @@ def test_a_server_that_does_not_count_is_asked_again_with_less(
     client = connect()
     messages = tuple(talk([9] * 6))
     reply = client.answer(chat(messages=messages))
-    assert [event.window.first_turn for event in reply.of(p.WindowMoved)] == [4]
-    assert reply.of(p.WindowMoved)[0].window.tokens_left is None
+    assert [window.first_turn for window in reply.of(p.Window)] == [4]
+    assert reply.of(p.Window)[0].tokens_left is None
     assert isinstance(reply.last, p.Done)
     n_asked = len(server.chats())
     # The next reply begins where this one did.
@@ -110,7 +110,7 @@ def test_turns_that_a_refusal_took_away_come_back(connect: Connect, server: Faul
     assert "longer than its context" in why(client.answer(chat(messages=messages)))
     server.chat = answer
     reply = client.answer(chat(messages=messages))
-    assert not reply.of(p.WindowMoved)
+    assert not reply.of(p.Window)
     assert len(server.chats()[-1].body["messages"]) == len(messages)
 
 
