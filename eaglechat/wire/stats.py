@@ -13,14 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import zip_longest
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from eaglechat.wire.records import NGRAM, Part, ReplyTimings, Round, per_second, sums
 
 ROLLING_ROUNDS = 64
 """The number of latest rounds that the rolling statistics cover."""
+
+
+Stats = TypeVar("Stats", bound="DrafterStats")
 
 
 class DrafterStats(msgspec.Struct, frozen=True):
@@ -36,13 +40,18 @@ class DrafterStats(msgspec.Struct, frozen=True):
         """Accepted / tested, or None if nothing was tested."""
         return self.accepted / self.tested if self.tested else None
 
-    def __add__(self, other: DrafterStats) -> DrafterStats:
-        return DrafterStats(
-            self.rounds + other.rounds,
-            self.drafted + other.drafted,
-            self.tested + other.tested,
-            self.accepted + other.accepted,
-        )
+    def __add__(self: Stats, other: Stats) -> Stats:
+        return type(self)(*map(_sum, astuple(self), astuple(other)))
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """The sum of two values of a field."""
+    if isinstance(one, dict):
+        none = DrafterStats()
+        return {name: one.get(name, none) + other.get(name, none) for name in {**one, **other}}
+    if isinstance(one, tuple):
+        return tuple(a + b for a, b in zip_longest(one, other, fillvalue=0))
+    return one + other
 
 
 def who_drafted(by_drafter: Mapping[str, DrafterStats], otherwise: str) -> str:
@@ -55,15 +64,11 @@ def of_the_draft(by_drafter: Mapping[str, DrafterStats]) -> DrafterStats:
     return sum((by_drafter[name] for name in by_drafter if name != NGRAM), DrafterStats())
 
 
-class SpeculationStats(msgspec.Struct, frozen=True):
+class SpeculationStats(DrafterStats, frozen=True):
     """Counts over some rounds, and the rates that follow from them."""
 
-    rounds: int = 0
     verify_steps: int = 0
     tokens: int = 0
-    drafted: int = 0
-    tested: int = 0
-    accepted: int = 0
     tested_at: tuple[int, ...] = ()
     accepted_at: tuple[int, ...] = ()
     siblings: int = 0
@@ -74,60 +79,13 @@ class SpeculationStats(msgspec.Struct, frozen=True):
 
     def plus(self, round_: Round) -> SpeculationStats:
         """The statistics with one more round."""
-        drafted, tested, accepted = len(round_.drafted), round_.n_tested, round_.n_accepted
-        rounds, tokens = self.rounds + 1, self.tokens + len(round_.tokens)
-        if not drafted:
-            return replace(self, rounds=rounds, tokens=tokens)
-        by_drafter = self.by_drafter
-        if name := round_.drafter:
-            counts = by_drafter.get(name, DrafterStats())
-            by_drafter = {**by_drafter, name: counts + DrafterStats(1, drafted, tested, accepted)}
-        # As long as the longest draft tested: a server's may be longer than any of ours.
-        length = max(tested, accepted, len(self.tested_at))
-        return SpeculationStats(
-            rounds=rounds,
-            verify_steps=self.verify_steps + 1,
-            tokens=tokens,
-            drafted=self.drafted + drafted,
-            tested=self.tested + tested,
-            accepted=self.accepted + accepted,
-            tested_at=_one_more(self.tested_at, tested, length),
-            accepted_at=_one_more(self.accepted_at, accepted, length),
-            siblings=self.siblings + (round_.n_siblings_rejected if round_.is_tree else 0),
-            trees=self.trees + round_.is_tree,
-            by_drafter=by_drafter,
-        )
-
-    def __add__(self, other: SpeculationStats) -> SpeculationStats:
-        both = {*self.by_drafter, *other.by_drafter}
-        none = DrafterStats()
-        return SpeculationStats(
-            self.rounds + other.rounds,
-            self.verify_steps + other.verify_steps,
-            self.tokens + other.tokens,
-            self.drafted + other.drafted,
-            self.tested + other.tested,
-            self.accepted + other.accepted,
-            _added(self.tested_at, other.tested_at),
-            _added(self.accepted_at, other.accepted_at),
-            self.siblings + other.siblings,
-            self.trees + other.trees,
-            {
-                name: self.by_drafter.get(name, none) + other.by_drafter.get(name, none)
-                for name in sorted(both)
-            },
-        )
+        return self + _of_one(round_)
 
     @property
     def is_of_whole_reply(self) -> bool:
         """Whether a server counted the drafted tokens over a whole reply, without its rounds. A
         round that drafts tests a token at least."""
         return self.drafted > 0 and not self.tested
-
-    @property
-    def acceptance_rate(self) -> float | None:
-        """Accepted / tested, or None if nothing was tested."""
-        return self.accepted / self.tested if self.tested else None
 
     @property
     def mean_accepted_length(self) -> float | None:
@@ -141,14 +99,26 @@ class SpeculationStats(msgspec.Struct, frozen=True):
         return tuple(accepted / tested for accepted, tested in pairs if tested)
 
 
-def _added(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
-    return tuple(a + b for a, b in zip_longest(one, other, fillvalue=0))
-
-
-def _one_more(counts: tuple[int, ...], n: int, length: int) -> tuple[int, ...]:
-    """The counts with one more at each of the first `n` places, of at least `length` places."""
-    longer = (*counts, *[0] * (length - len(counts)))
-    return tuple(count + (place < n) for place, count in enumerate(longer))
+def _of_one(round_: Round) -> SpeculationStats:
+    drafted, tested, accepted = len(round_.drafted), round_.n_tested, round_.n_accepted
+    if not drafted:
+        return SpeculationStats(rounds=1, tokens=len(round_.tokens))
+    length = max(tested, accepted)
+    return SpeculationStats(
+        rounds=1,
+        drafted=drafted,
+        tested=tested,
+        accepted=accepted,
+        verify_steps=1,
+        tokens=len(round_.tokens),
+        tested_at=(1,) * tested + (0,) * (length - tested),
+        accepted_at=(1,) * accepted + (0,) * (length - accepted),
+        siblings=round_.n_siblings_rejected if round_.is_tree else 0,
+        trees=int(round_.is_tree),
+        by_drafter={round_.drafter: DrafterStats(1, drafted, tested, accepted)}
+        if round_.drafter
+        else {},
+    )
 
 
 def stats_of(rounds: Iterable[Round]) -> SpeculationStats:
