@@ -10,16 +10,15 @@ Source of the format: ggml/docs/gguf.md and gguf-py/gguf/constants.py of llama.c
 
 from __future__ import annotations
 
-import io
 import math
 import re
 import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
@@ -49,8 +48,8 @@ _MOST_SHOWN = 200
 _MOST_KEPT = 512
 """The values of longer arrays are not kept. Arrays that are read have a value per layer."""
 _MOST_SKIPPED_TEXTS = 1 << 21
-_WINDOW = 256 << 10
-"""Bytes read from the file at a time."""
+_READ = 8 << 20
+"""Bytes read from a file at first: few headers are longer."""
 _ARCHITECTURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _MOST_LAYERS = 512
@@ -254,32 +253,24 @@ class GGUFHeader:
 
 
 class _Cursor:
-    """Reads values one after the other, through a window of the file.
+    """Reads values one after the other from the first bytes of a file.
 
     `name` and `size`, the bytes of the whole file, are for error messages.
     """
 
-    def __init__(self, file: BinaryIO, name: str, size: int) -> None:
-        self._file = file
-        self._name, self._size = name, size
-        self._window = b""
-        self._before = 0
-        self._at = 0
+    def __init__(self, data: bytes, name: str, size: int) -> None:
+        self._data, self._name, self._size = data, name, size
+        self.position = 0
         self._skipped_texts = 0
 
-    @property
-    def position(self) -> int:
-        """Bytes from the beginning of the file."""
-        return self._before + self._at
-
     def raw(self, count: int) -> bytes:
-        at = self._step(count)
-        return self._window[at : self._at]
+        at = self.skip(count)
+        return self._data[at : self.position]
 
     def scalar(self, code: str) -> Any:
         """A number; `code` is that of the struct module."""
-        at = self._step(struct.calcsize(code))
-        return struct.unpack_from("<" + code, self._window, at)[0]
+        at = self.skip(struct.calcsize(code))
+        return struct.unpack_from("<" + code, self._data, at)[0]
 
     def text(self) -> str:
         return self.raw(self.scalar("Q")).decode("utf-8", errors="replace")
@@ -297,74 +288,49 @@ class _Cursor:
         is_text = self.scalar("I") == _TEXT
         return Array(self.scalar("Q"), None, is_text)
 
+    def skip(self, count: int) -> int:
+        """Skip some bytes, which must be there; returns where they begin."""
+        at = self.position
+        self.position += count
+        if self.position > MOST_HEADER_BYTES:
+            raise GGUFError(
+                f"{self._name} claims a header of more than {MOST_HEADER_BYTES >> 20} MiB, "
+                "larger than that of any model"
+            )
+        if self.position > len(self._data):
+            raise GGUFTruncatedError(
+                f"{self._name} is cut short inside its header ({self._size:,} bytes)"
+            )
+        return at
+
     def _array(self) -> Array:
         kind, length = self.scalar("I"), self.scalar("Q")
         if kind == _TEXT:
             self._skip_texts(length)
             return Array(length, None, is_text=True)
         code = self._code(kind)
-        if length > _MOST_KEPT:
-            self._skip(length * struct.calcsize(code))
-            return Array(length, None, is_text=False)
         packed = self.raw(length * struct.calcsize(code))
-        return Array(length, struct.unpack(f"<{length}{code}", packed), is_text=False)
+        values = struct.unpack(f"<{length}{code}", packed) if length <= _MOST_KEPT else None
+        return Array(length, values, is_text=False)
 
     def _skip_texts(self, count: int) -> None:
         self._skipped_texts += count
         if self._skipped_texts > _MOST_SKIPPED_TEXTS:
             raise GGUFError(f"{self._name} claims a list of {count:,} texts, more than any model")
-        unpack = _LENGTH.unpack_from
-        while count:
-            window, at, skipped = self._window, self._at, 0
-            # The hot loop of a header: a vocabulary is 50,000 to 260,000 of these, its merges more.
-            try:
-                for skipped in range(count):  # noqa: B007
-                    at += 8 + unpack(window, at)[0]
-                skipped = count
-            except (struct.error, OverflowError):  # the window ends, or the length is no length
-                pass
-            self._skip(at - self._at)
-            count -= skipped
-            if count:
-                self._fill(8)
+        data, at, unpack = self._data, self.position, _LENGTH.unpack_from
+        # The hot loop of a header: a vocabulary is 50,000 to 260,000 of these, its merges more.
+        try:
+            for _ in range(count):
+                at += 8 + unpack(data, at)[0]
+        except (struct.error, OverflowError):
+            # The data ends here, or before a place so far away; so `skip` raises.
+            at += 8
+        self.skip(at - self.position)
 
     def _code(self, kind: int) -> str:
         if kind not in _SCALARS:
             raise GGUFError(f"the header of {self._name} holds a value of the unknown type {kind}")
         return _SCALARS[kind]
-
-    def _step(self, count: int) -> int:
-        """Skip `count` bytes; returns where they begin in the window."""
-        if self._at + count > len(self._window):
-            self._fill(count)
-        at = self._at
-        self._at += count
-        return at
-
-    def _skip(self, count: int) -> None:
-        self._at += count
-        if self._at > len(self._window):
-            self._check_limit(0)
-            self._before, self._at, self._window = self.position, 0, b""
-            self._file.seek(self._before)
-
-    def _fill(self, count: int) -> None:
-        """Move the window to the current position, with at least `count` bytes."""
-        self._check_limit(count)
-        rest = self._window[self._at :]
-        self._before, self._at = self.position, 0
-        self._window = rest + self._file.read(max(count - len(rest), _WINDOW))
-        if len(self._window) < count:
-            raise GGUFTruncatedError(
-                f"{self._name} is cut short inside its header ({self._size:,} bytes)"
-            )
-
-    def _check_limit(self, count: int) -> None:
-        if self.position + count > MOST_HEADER_BYTES:
-            raise GGUFError(
-                f"{self._name} claims a header of more than {MOST_HEADER_BYTES >> 20} MiB, "
-                "larger than that of any model"
-            )
 
 
 def read_header(path: Path) -> GGUFHeader:
@@ -473,7 +439,7 @@ def _read_file(path: Path) -> GGUFHeader:
         raise GGUFError(f"{path} is empty")
     # Not mapped: reading a mapped file that was cut short meanwhile kills the process.
     with path.open("rb") as file:
-        header = _parse(file, path, status.st_size)
+        header = parse_as_read(lambda _, count: file.read(count), path, status.st_size, _READ)
     ends = (t.offset + t.n_bytes for t in header.tensors if t.n_bytes is not None)
     needed = header.data_start + max(ends, default=0)
     if needed > status.st_size:
@@ -484,12 +450,45 @@ def _read_file(path: Path) -> GGUFHeader:
     return header
 
 
+def parse_as_read(
+    read: Callable[[int, int], bytes], path: Path, size: int, first: int
+) -> GGUFHeader:
+    """Parse a header without reading much more than it: `read` returns so many bytes of the file,
+    from a place on that follows what it returned before. It is asked for `first` bytes at first.
+
+    Raises GGUFError, and what `read` raises.
+    """
+    data = b""
+    while True:
+        piece = read(len(data), min(max(3 * len(data), first), MOST_HEADER_BYTES))
+        data += piece
+        try:
+            return parse_header(data, path, size)
+        except GGUFTruncatedError:
+            if not piece or len(data) >= size:
+                raise
+
+
 def parse_header(data: bytes, path: Path, size: int) -> GGUFHeader:
     """Parse a header from the first bytes of a file of `size` bytes.
 
     Raises GGUFTruncatedError if the bytes end inside the header, GGUFError if they are wrong.
     """
-    return _parse(io.BytesIO(data), path, size)
+    cursor, n_tensors, n_fields = _open(data, path, size)
+    fields: dict[str, Any] = {}
+    spans: dict[str, tuple[int, int]] = {}
+    for _ in range(n_fields):
+        start = cursor.position
+        key = cursor.text()
+        fields[key] = cursor.value(cursor.scalar("I"))
+        spans[key] = (start, cursor.position)
+    _check_figures(fields, path)
+    tensors = tuple(_tensor(cursor, path) for _ in range(n_tensors))
+    alignment = fields.get("general.alignment", _DEFAULT_ALIGNMENT)
+    if not _is_whole(alignment) or alignment <= 0:
+        raise GGUFError(f"{path} has an alignment of {_shown(alignment)}, no number of bytes")
+    data_start = -(-cursor.position // alignment) * alignment
+    return GGUFHeader(path, fields, tensors, data_start, size, spans)
 
 
 def parse_beginning(data: bytes, path: Path, size: int) -> GGUFHeader | None:
@@ -499,7 +498,7 @@ def parse_beginning(data: bytes, path: Path, size: int) -> GGUFHeader | None:
     """
     fields: dict[str, Any] = {}
     try:
-        cursor, _, n_fields = _open(io.BytesIO(data), path, size)
+        cursor, _, n_fields = _open(data, path, size)
         for _ in range(n_fields):
             key, kind = cursor.text(), cursor.scalar("I")
             if key == "tokenizer.ggml.tokens" and kind == _ARRAY:
@@ -512,14 +511,12 @@ def parse_beginning(data: bytes, path: Path, size: int) -> GGUFHeader | None:
     return None
 
 
-def _open(file: BinaryIO, path: Path, size: int) -> tuple[_Cursor, int, int]:
+def _open(data: bytes, path: Path, size: int) -> tuple[_Cursor, int, int]:
     """A cursor at the first field, and the counts of tensors and fields."""
-    first = file.read(_MOST_SIGN)
-    if not first.startswith(MAGIC):
-        raise GGUFError(f"{path} is not a GGUF file: {_no_gguf(first)}")
-    file.seek(0)
-    cursor = _Cursor(file, str(path), size)
-    cursor.raw(len(MAGIC))
+    if not data.startswith(MAGIC):
+        raise GGUFError(f"{path} is not a GGUF file: {_no_gguf(data[:_MOST_SIGN])}")
+    cursor = _Cursor(data, str(path), size)
+    cursor.skip(len(MAGIC))
     version = cursor.scalar("I")
     if version in _SWAPPED_VERSIONS:
         raise GGUFError(
@@ -543,26 +540,6 @@ def _no_gguf(first: bytes) -> str:
             return f"it is {what}"
     begins = neutralise_line(first[: len(MAGIC)].decode("latin-1"))
     return f"it begins with “{begins}”, not “GGUF”"
-
-
-def _parse(file: BinaryIO, path: Path, size: int) -> GGUFHeader:
-    cursor, n_tensors, n_fields = _open(file, path, size)
-    fields: dict[str, Any] = {}
-    spans: dict[str, tuple[int, int]] = {}
-    for _ in range(n_fields):
-        start = cursor.position
-        key = cursor.text()
-        fields[key] = cursor.value(cursor.scalar("I"))
-        spans[key] = (start, cursor.position)
-    _check_figures(fields, path)
-    tensors = tuple(_tensor(cursor, path) for _ in range(n_tensors))
-    if cursor.position > size:
-        raise GGUFTruncatedError(f"{path} is cut short inside its header ({size:,} bytes)")
-    alignment = fields.get("general.alignment", _DEFAULT_ALIGNMENT)
-    if not _is_whole(alignment) or alignment <= 0:
-        raise GGUFError(f"{path} has an alignment of {_shown(alignment)}, no number of bytes")
-    data_start = -(-cursor.position // alignment) * alignment
-    return GGUFHeader(path, fields, tensors, data_start, size, spans)
 
 
 def _tensor(cursor: _Cursor, path: Path) -> TensorInfo:
@@ -619,14 +596,5 @@ def _shown(value: Any) -> str:
 
 def model_info(header: GGUFHeader) -> ModelInfo:
     """What the wire protocol says of a model."""
-    return ModelInfo(
-        path=str(header.path),
-        name=header.name,
-        architecture=header.architecture,
-        quantization=header.quantization,
-        size_bytes=header.size_bytes,
-        n_layers=header.n_layers,
-        n_embd=header.n_embd,
-        n_vocab=header.n_vocab,
-        n_ctx_train=header.n_ctx_train,
-    )
+    same = {name: getattr(header, name) for name in ModelInfo.__struct_fields__ if name != "path"}
+    return ModelInfo(path=str(header.path), **same)

@@ -29,13 +29,7 @@ from huggingface_hub.utils import (
 )
 from msgspec import Meta
 
-from eaglechat.gguf.header import (
-    MOST_HEADER_BYTES,
-    GGUFHeader,
-    GGUFTruncatedError,
-    parse_beginning,
-    parse_header,
-)
+from eaglechat.gguf.header import GGUFHeader, parse_as_read, parse_beginning
 from eaglechat.hub.downloads.explain import NOT_JSON, explain
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.cache import cache_dir as default_cache_dir
@@ -244,16 +238,11 @@ class Hub:
 
         def ask() -> GGUFHeader:
             found = self.metadata(file.repo, file.path, file.commit)
-            data = b""
-            while True:
-                wanted = min(max(3 * len(data), _PEEK_BYTES), MOST_HEADER_BYTES)
-                piece = self._bytes(file, found, len(data), wanted)
-                data += piece
-                try:
-                    return parse_header(data, Path(file.path), found.size)
-                except GGUFTruncatedError:
-                    if not piece or len(data) >= min(found.size, MOST_HEADER_BYTES):
-                        raise
+
+            def read(start: int, count: int) -> bytes:
+                return self._bytes(file, found, start, count)
+
+            return parse_as_read(read, Path(file.path), found.size, _PEEK_BYTES)
 
         if file not in self._headers:
             self._headers[file] = self._repeat(ask)
