@@ -396,15 +396,3 @@ class ReplyEnd(msgspec.Struct, frozen=True):
     def tokens_per_second(self) -> float:
         """Generated tokens over generation time; 0 if nothing was generated."""
         return per_second(self.tokens, self.timings.generation_ms) or 0.0
-
-
-def unbegun(seed: int) -> ReplyEnd:
-    """The end of a reply that was cancelled before it began."""
-    nothing = ReplyTimings(
-        prefill_ms=0.0,
-        prefill_tokens=0,
-        reused_tokens=0,
-        generation_ms=0.0,
-        **sums(()),
-    )
-    return ReplyEnd(FinishReason.CANCELLED, seed, tokens=0, tail="", timings=nothing)

@@ -28,7 +28,7 @@ from eaglechat.wire.protocol import (
     Load,
     Set,
 )
-from eaglechat.wire.records import unbegun
+from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings, sums
 from eaglechat.wire.stats import SpeculationStats
 
 
@@ -80,7 +80,9 @@ class Job:
 def cancelled_answer(request: AnsweredRequest) -> Answer:
     """The last answer to a request that was cancelled; to a chat, before the reply had begun."""
     if isinstance(request, Chat):
-        end = unbegun(request.sampling.draw_seed())
+        nothing = ReplyTimings(0.0, 0, 0, 0.0, **sums(()))
+        seed = request.sampling.draw_seed()
+        end = ReplyEnd(FinishReason.CANCELLED, seed, tokens=0, tail="", timings=nothing)
         return Done(id=request.id, end=end, stats=SpeculationStats())
     what = "the load" if isinstance(request, Load) else "it"
     return Error(id=request.id, code=Cancelled.code, message=f"{what} was cancelled")

@@ -9,6 +9,7 @@ import pytest
 from eaglechat.gguf.header import (
     GGUFError,
     GGUFTruncatedError,
+    parse_as_read,
     parse_beginning,
     parse_header,
     read_header,
@@ -99,6 +100,22 @@ def test_a_cut_in_the_weights_names_both_sizes(
         read_header(path)
 
     assert f"promises {len(data):,} bytes, the file has {len(data) - 4096:,}" in str(error.value)
+
+
+@pytest.mark.parametrize("first", [32, 100, 1000])
+def test_a_header_is_read_on_until_it_is_whole_and_not_to_the_end_of_the_file(
+    tiny_files: tuple[Path, Path], first: int
+) -> None:
+    path, data = tiny_files[0], tiny_files[0].read_bytes()
+    whole, pieces = read_header(path), list[bytes]()
+
+    def read(start: int, count: int) -> bytes:
+        assert start == sum(map(len, pieces))
+        pieces.append(data[start : start + count])
+        return pieces[-1]
+
+    assert parse_as_read(read, path, len(data), first) == whole
+    assert sum(map(len, pieces)) <= max(first, 4 * whole.data_start)
 
 
 @pytest.mark.parametrize(
