@@ -240,6 +240,9 @@ class ChatStore:
                 db.execute(
                     f"UPDATE chat SET {what}, revision = revision + 1 WHERE name = ?", (value, name)
                 )
+                # No list would show it.
+                nothing = "title = '' AND begins = '' AND messages = 0"
+                db.execute(f"DELETE FROM chat WHERE name = ? AND {nothing}", (name,))
             self.purge(db, words=False)
 
     def restore(self) -> str | None:
