@@ -118,10 +118,9 @@ class View(Protocol):
 
 @dataclass
 class Running:
-    """The request in progress: a reply to `question`."""
+    """The request in progress."""
 
     turn: Reply
-    question: TurnId
     request_id: int = 0
     loading: protocol.Loading | None = None
     prefill: Prefill | None = None
@@ -234,7 +233,7 @@ class ChatSession:
         if self._refuses():
             return False
         self.chat.unsent = ()
-        self._answer(self.turns.ask(composed(parts_of(written))))
+        self._answer(self.turns.ask(composed(parts_of(written))).id, self.terms)
         return True
 
     def answer_again(self, id: TurnId) -> bool:
@@ -242,8 +241,8 @@ class ChatSession:
         if self._refuses() or self._is_gone(id):
             return False
         turn = self.turns.find(id)
-        question = self.turns.question(turn.parent if isinstance(turn, Reply) else id)
-        self._answer(question, is_again=True)
+        question = turn.parent if isinstance(turn, Reply) else id
+        self._answer(question, seeded_anew(self.terms))
         return True
 
     def answer_recorded(self, id: TurnId) -> Recording | None:
@@ -252,9 +251,7 @@ class ChatSession:
         if self._refuses() or self._is_gone(id):
             return None
         reply = self.turns.reply(id)
-        again = self.turns.answer(reply.parent, Recording(recorded_terms(reply.recording)))
-        self._send(Running(again, reply.parent), again.recording.terms)
-        return again.recording
+        return self._answer(reply.parent, recorded_terms(reply.recording))
 
     def continue_reply(self, id: TurnId) -> bool:
         """Continue a stopped reply after its last token."""
@@ -270,7 +267,7 @@ class ChatSession:
         terms = terms_to_continue(recording.terms, self.terms)
         recording.changed |= changes(recording.terms, terms)
         recording.go_on()
-        self._send(Running(reply, reply.parent), terms, *begun)
+        self._send(reply, terms, *begun)
         return True
 
     def edit(self, id: TurnId, written: str | QuestionParts) -> bool:
@@ -278,7 +275,7 @@ class ChatSession:
         if self._refuses() or self._is_gone(id):
             return False
         self.chat.unsent = ()
-        self._answer(self.turns.edit(id, composed(parts_of(written))))
+        self._answer(self.turns.edit(id, composed(parts_of(written))).id, self.terms)
         return True
 
     def to_compare(self) -> Asked | None:
@@ -557,9 +554,10 @@ class ChatSession:
 
     # Requests
 
-    def _answer(self, question: Question, *, is_again: bool = False) -> None:
-        terms = seeded_anew(self.terms) if is_again else self.terms
-        self._send(Running(self.turns.answer(question.id, Recording(terms)), question.id), terms)
+    def _answer(self, question: TurnId, terms: Terms) -> Recording:
+        reply = self.turns.answer(question, Recording(terms))
+        self._send(reply, terms)
+        return reply.recording
 
     @property
     def terms(self) -> Terms:
@@ -570,16 +568,17 @@ class ChatSession:
 
     def _send(
         self,
-        running: Running,
+        reply: Reply,
         terms: Terms,
         begun: tuple[int, ...] = (),
         more: Sequence[protocol.Message] = (),
     ) -> None:
         self.is_stopping = False
-        self.running, self.recorder.running = running, running.turn
+        running = self.running = Running(reply)
+        self.recorder.running = reply
         self.recorder.keep()
         running.request_id = self._engine.request(
-            terms.to_chat((*self.turns.messages_to(running.question), *more), begun),
+            terms.to_chat((*self.turns.messages_to(reply.parent), *more), begun),
             lambda event: self._heard(running, event),
         )
         self._touch()
@@ -636,7 +635,7 @@ class ChatSession:
         self.n_past = round_.n_past
 
     def _move_window(self, running: Running, first_turn: int) -> None:
-        path = self.turns.path_to(running.question)
+        path = self.turns.path_to(running.turn.parent)
         questions = [turn.id for turn in path if isinstance(turn, Question)]
         self.chat.first_question = questions[first_turn] if first_turn else None
         self.recorder.keep()

@@ -78,7 +78,7 @@ def test_what_a_reply_waits_for_is_said(chat: Headless, stage: str, said: str) -
 
 
 def test_how_far_a_prompt_is_read_is_said_where_it_is_known() -> None:
-    running = Running(Reply(2, 1, Recording(TERMS)), 1)
+    running = Running(Reply(2, 1, Recording(TERMS)))
     assert progress(running) == "reading the prompt"
     running.prefill = Prefill(5, 10, 0)
     assert progress(running) == "reading the prompt 50%"
