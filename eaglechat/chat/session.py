@@ -1,7 +1,4 @@
-"""An open chat on a loaded pair, without a screen: ask, edit, stop, step, delete, save.
-
-The view is told once that something changed. It is told again only after it has drawn the session.
-"""
+"""An open chat on a loaded pair, without a screen: ask, edit, stop, step, delete, save."""
 
 from __future__ import annotations
 
@@ -106,7 +103,7 @@ class View(Protocol):
     """What shows a session."""
 
     def changed(self) -> None:
-        """Something changed. Not called again before the view has called `ChatSession.look`."""
+        """Something changed. `version` says whether it was more than a round of a reply."""
 
     def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
         """An unanswered question was taken out of the chat. If it was another version of a
@@ -155,7 +152,7 @@ class ChatSession:
         self.is_engine_gone = info is None
         self.version = 0
         """Grows with every change except the rounds of a running reply."""
-        self._is_told = self._is_greeted = False
+        self._is_greeted = False
         self._notice_ids = itertools.count()
         self._of_draft: DrafterStats | None = DrafterStats()
         """Counts of the draft model since it was loaded; None once the user was warned."""
@@ -202,10 +199,6 @@ class ChatSession:
     @property
     def turns(self) -> Turns:
         return self.chat.turns
-
-    def look(self) -> None:
-        """The view draws the session now: it is told of the next change."""
-        self._is_told = False
 
     # Leaving
 
@@ -598,7 +591,7 @@ class ChatSession:
                 self._end()
                 if event.code != ENGINE_DIED:
                     self._note(event.message, "error")
-        self._tell()
+        self._view.changed()
 
     def _see(self, running: Running, step: protocol.Step) -> None:
         recording = running.turn.recording
@@ -722,9 +715,4 @@ class ChatSession:
 
     def _touch(self) -> None:
         self.version += 1
-        self._tell()
-
-    def _tell(self) -> None:
-        if not self._is_told:
-            self._is_told = True
-            self._view.changed()
+        self._view.changed()

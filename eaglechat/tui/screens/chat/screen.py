@@ -76,7 +76,7 @@ class ChatScreen(AskingScreen):
         self.services = services
         self.pair, self._info, self._saved = pair, info, saved
         self._has_session = False
-        self._drawn_version = -1
+        self._drawn_version, self._is_to_draw = -1, False
 
     def compose(self) -> ComposeResult:
         # Waiting for the first resize event would wrap and draw everything twice.
@@ -148,14 +148,16 @@ class ChatScreen(AskingScreen):
     # What the session calls on its view
 
     def changed(self) -> None:
-        self.call_later(self._draw)
+        if not self._is_to_draw:
+            self._is_to_draw = True
+            self.call_later(self._draw)
 
     def _draw(self) -> None:
         """Draw what changed since the last frame."""
+        self._is_to_draw = False
         if not self.is_open:
             return
         session = self.session
-        session.look()
         if session.version != self._drawn_version:
             self._drawn_version = session.version
             self.transcript.show([*map(_with_keys, entries(session))])
