@@ -4,8 +4,6 @@ had and that servers have."""
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -14,25 +12,20 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.hub.errors import HubError, OfflineError
-from eaglechat.hub.facts import Facts
+from eaglechat.hub.errors import OfflineError
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import (
     BUILTIN_NAME,
-    CataloguePair,
-    InspectedPair,
     OfferedPair,
     inspect,
     offers,
 )
-from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import TAB, with_keys
-from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.screens.base import TitleBar, TooSmall
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu import files, rows, sections, servers
-from eaglechat.tui.screens.menu.known import Known
-from eaglechat.tui.screens.menu.servers import ServerNews
+from eaglechat.tui.screens.menu.gathering import GatheringScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.key_line import KeyLine
@@ -44,44 +37,22 @@ if TYPE_CHECKING:
     from eaglechat.chat.saved_chat import SavedChat
     from eaglechat.chat.store import ChatSummary
     from eaglechat.hub.catalogue import CatalogueEntry
-    from eaglechat.hub.downloads.queue import Install
-    from eaglechat.hub.local.library import LocalModel
 
 ASKED_EVERY_S = 20.0
 """Servers, and the Hub while it does not answer."""
-CHATS = 3
-"""Of the last ones that can be resumed."""
 _NEW = f"New here? {{list.choose}} starts {BUILTIN_NAME}; ↓ goes to larger models to download."
 _NEW_WITHOUT = "New here? Choose under Get: what it takes is said before the download."
 
 
-class MenuScreen(EagleScreen[None]):
+class MenuScreen(GatheringScreen):
     """A list that typing filters. The filter keeps the focus; arrows move in the list."""
 
     BINDINGS = [*bindings_of("menu"), *moves({"tab": "complete"}, priority=True)]
 
     def __init__(self, services: Services) -> None:
-        super().__init__()
-        self._services = services
-        self._news: dict[str, ServerNews] = {}
-        """The last answer of each server, by its name."""
-        self._being_asked: set[str] = set()
-        self._chats: list[ChatSummary] | None = None
-        self._offers: dict[str, OfferedPair] = {}
-        self._catalogue: list[CataloguePair] | None = None
-        self._here: list[tuple[str, Pair]] | None = None
-        """None until the files on this machine have been looked at."""
-        self._statuses: dict[tuple[str, str | None], InspectedPair] = {}
+        super().__init__(services)
         self._places: list[files.Place] | None = None
         """What completes a typed path; None while none is typed."""
-        self._facts: dict[str, Facts] = {}
-        self._troubles: dict[str, str] = {}
-        self._offline: HubError | None = None
-        self._moving: dict[str, Install] = {}
-        self._notices_said = False
-        self._is_asking_hub = False
-        self._wanted: list[CatalogueEntry] = []
-        """The pairs that the Hub has still to be asked about."""
 
     def compose(self) -> ComposeResult:
         yield TitleBar("a target writes, a small draft guesses ahead, the target checks")
@@ -112,204 +83,6 @@ class MenuScreen(EagleScreen[None]):
     def on_screen_resume(self) -> None:
         self._services.away.show("")
         self.call_after_refresh(self._look_again)
-
-    def _look_again(self) -> None:
-        self._read_catalogue()
-        self._ask_servers()
-        self._read_chats()
-
-    # What is on offer
-
-    def _follow_engine(self, news: Lifecycle) -> None:
-        if isinstance(news, Ready):
-            # Now it is known how much memory there is.
-            self._read_catalogue()
-
-    def _read_catalogue(self) -> None:
-        self._list_anew()
-        desk, services = self._services.desk, self._services
-
-        def read() -> tuple[list[CataloguePair], list[str], list[str]]:
-            # Reads the file of what was measured: the rows ask it in the app's thread.
-            services.gain(services.pairs.pairs()[0])
-            catalogue, problems = desk.catalogue()
-            return catalogue, [*map(str, problems)], [pair.name for pair in desk.unfinished()]
-
-        self.in_background(read, lambda found: self._take_catalogue(*found))
-
-    def _models_changed(self, _: object) -> None:
-        self._read_catalogue()
-        self._find_models()
-
-    def _find_models(self) -> None:
-        """Look for what is here beside the catalogue's pairs, such as other programs' models."""
-        folders = self._services.settings.current.library.folders
-        self.in_background(lambda: self._services.desk.targets(folders), self._take_models)
-
-    def _take_models(self, found: list[tuple[LocalModel, InspectedPair]]) -> None:
-        self._here = [(model.short_name, status.pair) for model, status in found]
-        for _, status in found:
-            self._statuses[status.pair.to_load] = status
-        self._list_anew()
-        self._say()
-
-    def _take_catalogue(
-        self,
-        catalogue: list[CataloguePair],
-        problems: list[str],
-        unfinished: list[str],
-    ) -> None:
-        self._catalogue = catalogue
-        if not self._notices_said:
-            self._notices_said = True
-            self._say_notices(problems, unfinished)
-        self._list_anew()
-        self._say()
-        pairs = [offer.pair for offer in self._offers.values() if offer.state != "here"]
-        self._inspect_all([pair for pair in pairs if pair is not None and pair.server is None])
-        self._ask_facts()
-
-    def _say_notices(self, problems: list[str], unfinished: list[str]) -> None:
-        """Once a session: entries that were left out, and downloads that were not finished."""
-        if problems:
-            text = "\n".join(problems)
-            self.notify(text, title="Left out of the catalogue", severity="warning")
-        if unfinished:
-            names = ", ".join(unfinished)
-            resume = with_keys("{app.downloads} resumes.")
-            self.notify(f"Unfinished: {names}. {resume}", timeout=10)
-
-    def _inspect_all(self, pairs: list[Pair]) -> None:
-        def inspect_all() -> None:
-            for pair in pairs:
-                self.later(self._take_status, inspect(pair))
-
-        self.in_background(inspect_all)
-
-    def _take_status(self, status: InspectedPair) -> None:
-        key = status.pair.to_load
-        self._statuses[key] = status
-        self._say()
-        offers = self._offers.values()
-        self._draw([offer for offer in offers if offer.pair and offer.pair.to_load == key])
-
-    def _read_chats(self) -> None:
-        chats, older = self._services.chats, self._services.older_chats
-
-        def read() -> list[ChatSummary]:
-            self.later(self._take_chats, chats.latest(CHATS))
-            older.wait()
-            return chats.latest(CHATS)
-
-        self.in_background(read, self._take_chats)
-
-    def _take_chats(self, chats: list[ChatSummary]) -> None:
-        if chats != self._chats:
-            self._chats = chats
-            self._list_anew()
-            self._say()
-
-    def _ask_again(self) -> None:
-        self._ask_servers()
-        if self.is_current and self._offline is not None:
-            self._ask_facts()
-
-    def _ask_servers(self) -> None:
-        """Ask each server in a thread of its own, unless it has not answered yet; and the RPC
-        servers."""
-        if not self.is_current:
-            return
-        for server in self._services.settings.current.server:
-            if server.name not in self._being_asked:
-                self._being_asked.add(server.name)
-                self.in_background(partial(servers.ask, server), self._take_news)
-        rpc_servers = self._services.settings.current.engine.rpc_servers
-        if ask_lent := self._services.engine.ask_lent(rpc_servers):
-            self.in_background(ask_lent, self._take_lent)
-
-    def _take_news(self, news: ServerNews) -> None:
-        self._being_asked.discard(news.server.name)
-        self._news[news.server.name] = news
-        self._list_anew()
-
-    def _take_lent(self, free_bytes: int) -> None:
-        """What the RPC servers have free together."""
-        self._services.engine.lent = free_bytes
-        self._list_anew()
-
-    def _ask_facts(self) -> None:
-        """Ask the Hub about the pairs that are not here, one after the other."""
-        desk, n_ctx = self._services.desk, self._services.settings.current.engine.n_ctx
-        self._wanted.clear()
-        for entry in self._to_get():
-            if (known := desk.known_facts(entry, n_ctx)) is not None:
-                self._take_facts(entry.name, known)
-            else:
-                self._wanted.append(entry)
-        if not self._is_asking_hub and self._wanted:
-            self._is_asking_hub = True
-            self.in_background(self._ask_hub, self._asked_hub)
-
-    def _to_get(self) -> list[CatalogueEntry]:
-        offers = self._offers.values()
-        return [one.entry for one in offers if one.pair is None and one.entry is not None]
-
-    def _ask_hub(self) -> HubError | None:
-        """Returns why the Hub does not answer, if it does not."""
-        # The list may be another one by the next look at it.
-        while wanted := self._wanted[:1]:
-            (entry,) = wanted
-            with suppress(ValueError):
-                self._wanted.remove(entry)
-            try:
-                n_ctx = self._services.settings.current.engine.n_ctx
-                facts = self._services.desk.ask_facts(entry, n_ctx)
-                self.later(self._take_facts, entry.name, facts)
-            except (HubError, ValueError) as error:
-                is_away = isinstance(error, OfflineError)
-                if isinstance(error, HubError) and (error.transient or is_away):
-                    return error
-                self.later(self._take_facts, entry.name, None, str(error))
-        return None
-
-    def _asked_hub(self, offline: HubError | None) -> None:
-        self._is_asking_hub, self._offline = False, offline
-        self._say()
-        if offline is None:
-            if self._wanted:
-                self._ask_facts()
-            return
-        n_ctx = self._services.settings.current.engine.n_ctx
-        for entry in self._to_get():
-            if entry.name not in self._facts:
-                seen = self._services.desk.known_facts(entry, n_ctx, however_old=True)
-                self._take_facts(entry.name, seen, self._troubles.get(entry.name, ""))
-
-    def _take_facts(self, name: str, facts: Facts | None, trouble: str = "") -> None:
-        """`trouble` says why the Hub gave no facts of this pair."""
-        if facts is not None:
-            self._facts[name] = facts
-        self._troubles[name] = trouble
-        offer = self._offers.get(f"entry:{name}")
-        self._draw([offer] if offer else [])
-
-    def _known(self, offer: OfferedPair) -> Known:
-        pair = offer.pair
-        return Known(
-            offer=offer,
-            machine=lambda: self._services.engine.machine,
-            n_ctx=self._services.settings.current.engine.n_ctx,
-            kv_types=(
-                self._services.settings.current.engine.kv_type,
-                self._services.settings.current.engine.draft_kv_type,
-            ),
-            status=self._statuses.get(pair.to_load) if pair else None,
-            facts=self._facts.get(offer.name),
-            trouble=self._troubles.get(offer.name) or None,
-            moving=self._moving.get(offer.name),
-            news=self._news.get(pair.server.name) if pair and pair.server else None,
-            gain=self._services.gain(pair) if pair and self._catalogue is not None else None,
-        )
 
     def _say(self) -> None:
         """Above the list: what was measured of the highlighted row, and what blocks; at the first
