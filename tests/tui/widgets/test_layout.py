@@ -218,7 +218,7 @@ async def test_the_search_survives_a_terminal_of_20x5(drive: Drive) -> None:
         await user.on(HelpScreen)
         await user.pilot.resize_terminal(20, 5)
         await user.type("help")
-        await user.press("escape")
+        await user.press("escape", "escape")
         await user.on(MenuScreen)
         await user.sees("too small")
 
