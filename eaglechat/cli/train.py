@@ -29,6 +29,7 @@ from eaglechat.train.settings import (
     beside,
 )
 from eaglechat.wire.protocol import Thinking
+from eaglechat.words.wording import plural
 
 if TYPE_CHECKING:
     # They load torch, which takes seconds and may be missing.
@@ -189,7 +190,7 @@ def _report(outcome: TrainingOutcome, settings: RunSettings) -> str:
         f"{outcome.n_held_out:,} were held out.",
         "",
         f"Measured in the engine, greedy replies of at most {settings.report_tokens} tokens to "
-        "held-out prompts:",
+        f"{plural(outcome.n_prompts, 'held-out prompt')}:",
         "",
         "| Draft | n | Accepted at each position | Mean accepted length | Tokens/s | Plain | "
         "Speed-up |",

@@ -10,7 +10,7 @@ the backward pass: memory grows with the length of the text, not with its square
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -19,34 +19,27 @@ from torch.utils.checkpoint import checkpoint
 _BLOCK_ROWS = 256
 
 
-@dataclass(frozen=True)
-class SampleRows:
-    """The rows of one sample: queries [first, last), whose keys begin at row `start`."""
-
-    first: int
-    last: int
-    start: int
-
-
 def chain_attention(
-    q: Any, text: tuple[Any, Any], chain: tuple[Any, Any], bases: Any, samples: Sequence[SampleRows]
+    q: Any, text: tuple[Any, Any], chain: tuple[Any, Any], bases: Any, lengths: Sequence[int]
 ) -> Any:
     """softmax over [text keys up to the base, chain keys], times the values.
 
     q [n, heads, size]; text: keys and values [rows, kv heads, size]; chain: keys and values
     [steps, n, kv heads, size]; bases [n], ascending: the row of the last text key that each query
-    sees. The samples cover all queries, in order. Returns [n, heads, size].
+    sees; lengths: the rows of each sample, whose text begins anew. Returns [n, heads, size].
     """
+    starts = [0, *accumulate(lengths)]
+    firsts = torch.searchsorted(bases, torch.tensor(starts, device=bases.device)).tolist()
     mixed = [q[:0]]
-    for sample in samples:
-        for first in range(sample.first, sample.last, _BLOCK_ROWS):
-            some = slice(first, min(first + _BLOCK_ROWS, sample.last))
-            keys = slice(sample.start, int(bases[some][-1]) + 1)
+    for start, begin, end in zip(starts[:-1], firsts[:-1], firsts[1:], strict=True):
+        for first in range(begin, end, _BLOCK_ROWS):
+            some = slice(first, min(first + _BLOCK_ROWS, end))
+            keys = slice(start, int(bases[some][-1]) + 1)
             block = (
                 q[some],
                 *(part[keys] for part in text),
                 *(part[:, some] for part in chain),
-                bases[some] - sample.start,
+                bases[some] - start,
             )
             mixed.append(checkpoint(_block, *block, use_reentrant=False))
     return torch.cat(mixed)

@@ -70,6 +70,9 @@ class TokenLine(msgspec.Struct, omit_defaults=True):
     a: int
     temp: float | None = None
 
+    def sample(self) -> Sample:
+        return Sample(np.array(self.t, dtype=np.int32), ((self.a, len(self.t)),), self.temp)
+
 
 class _MessagesLine(msgspec.Struct):
     messages: list[Message] | None = None
@@ -163,8 +166,7 @@ def _line_samples(raw: bytes, where: str, model: Model) -> list[Sample]:
         )
     if not 0 <= chat.a <= len(chat.t):
         raise TrainingError(f"{where}: its reply begins at {chat.a} of {len(chat.t)} tokens")
-    tokens = np.array(chat.t, dtype=np.int32)
-    return [Sample(tokens, ((chat.a, len(tokens)),), chat.temp)]
+    return [chat.sample()]
 
 
 def chat_samples(messages: Sequence[Message], model: Model) -> list[Sample]:

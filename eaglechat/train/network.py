@@ -22,7 +22,7 @@ from torch.nn.functional import linear, silu
 
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.hub.convert.draft import weight_shapes
-from eaglechat.train.attention import SampleRows, chain_attention
+from eaglechat.train.attention import chain_attention
 from eaglechat.train.settings import Recipe
 from eaglechat.train.target import HEAD, DraftShape
 
@@ -148,8 +148,9 @@ class Unrolled:
         self._text_k = self._rotated(self._heads(everything, K), chains.positions)
         self._text_v = self._heads(everything, V)
         self._everything, self._g = everything, g
-        self._chain_k: list[Any] = []
-        self._chain_v: list[Any] = []
+        self._chain_k, self._chain_v = (
+            part[chains.bases][None][:0] for part in (self._text_k, self._text_v)
+        )
 
     def first(self) -> Step:
         """Step 1 of all chains, from the target's features."""
@@ -163,22 +164,18 @@ class Unrolled:
         state = before.state[going_on]
         if self._shape.norm_output:
             state = self._normed(state, OUTPUT_NORM)
-        self._chain_k = [keys[going_on] for keys in self._chain_k]
-        self._chain_v = [values[going_on] for values in self._chain_v]
         inputs = self._inputs(self._chains.tokens[bases + number], state)
         positions = self._chains.positions[bases] + (number - 1)
-        self._chain_k.append(self._rotated(self._heads(inputs, K), positions))
-        self._chain_v.append(self._heads(inputs, V))
+        key, value = self._rotated(self._heads(inputs, K), positions), self._heads(inputs, V)
+        self._chain_k = torch.cat([self._chain_k[:, going_on], key[None]])
+        self._chain_v = torch.cat([self._chain_v[:, going_on], value[None]])
         return self._step(number, bases, inputs, state)
 
     def _step(self, number: int, bases: Any, inputs: Any, state: Any) -> Step:
         positions = self._chains.positions[bases] + (number - 1)
         query = self._rotated(self._heads(inputs, Q), positions)
-        text = self._text_k, self._text_v
-        keys, values = (
-            self._stacked(steps, len(bases)) for steps in (self._chain_k, self._chain_v)
-        )
-        mixed = chain_attention(query, text, (keys, values), bases, self._sample_rows(bases))
+        text, chain = (self._text_k, self._text_v), (self._chain_k, self._chain_v)
+        mixed = chain_attention(query, text, chain, bases, self._chains.lengths)
         if self._shape.norm_before_residual:
             state = self._normed(state, STATE_NORM)
         state = state + linear(mixed.flatten(1), self._weights[OUT]).float()
@@ -197,11 +194,6 @@ class Unrolled:
     def _heads(self, inputs: Any, name: str) -> Any:
         return linear(inputs, self._weights[name]).unflatten(1, (-1, self._shape.head_dim))
 
-    def _stacked(self, steps: list[Any], n_chains: int) -> Any:
-        if steps:
-            return torch.stack(steps)
-        return self._text_k.new_empty(0, n_chains, *self._text_k.shape[1:])
-
     def _rotated(self, heads: Any, positions: Any) -> Any:
         """RoPE over the first n_rot values of each head, in neighbouring pairs."""
         rope = self._shape.rope
@@ -211,17 +203,6 @@ class Unrolled:
         even, odd = pairs[..., 0], pairs[..., 1]
         turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
         return torch.cat([turned.flatten(-2).to(heads.dtype), heads[..., rope.n_rot :]], -1)
-
-    def _sample_rows(self, bases: Any) -> list[SampleRows]:
-        starts = [0]
-        for length in self._chains.lengths:
-            starts.append(starts[-1] + length)
-        ends = torch.searchsorted(bases, torch.tensor(starts, device=bases.device)).tolist()
-        return [
-            SampleRows(first, last, start)
-            for first, last, start in zip(ends[:-1], ends[1:], starts[:-1], strict=True)
-            if last > first
-        ]
 
 
 def normed_features(features: Any, weights: Weights, shape: DraftShape) -> Any:

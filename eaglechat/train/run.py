@@ -50,6 +50,8 @@ class TrainingOutcome:
     draft_vocabulary: int
     n_samples: int
     n_held_out: int
+    n_prompts: int
+    """The held-out prompts that the drafts were measured with."""
     state: TrainingState
     before: list[tuple[Path, list[MeasuredDraft]]]
     """The measurements of the drafts to compare with."""
@@ -127,6 +129,7 @@ class TrainingRun:
             draft_vocabulary=len(draft.d2t),
             n_samples=len(training),
             n_held_out=len(held_out),
+            n_prompts=len(chosen),
             state=trainer.state,
             before=[
                 (draft, self._measure(draft, chosen, f"measuring {draft.name}"))

@@ -20,7 +20,7 @@ import numpy as np
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.engine.prompt import Prompter
-from eaglechat.train.corpus import Sample, TokenLine
+from eaglechat.train.corpus import TokenLine
 from eaglechat.train.features import FeatureStore, Rows, decoded_features, export_features
 from eaglechat.train.settings import PausedError, TrainingError
 from eaglechat.wire.errors import DecodeError
@@ -223,11 +223,12 @@ class ChatWriter:
                         chats[chat.seq_id] = begin(chat.seq_id)
                         if not chat.has_reply:
                             continue
+                        line = chat.line()
                         if store is not None:
-                            store.put(chat.sample(), np.stack(chat.rows))
-                        file.write(msgspec.json.encode(chat.line()) + b"\n")
+                            store.put(line.sample(), np.stack(chat.rows))
+                        file.write(msgspec.json.encode(line) + b"\n")
                         file.flush()
-                        done.append(chat.line())
+                        done.append(line)
         finally:
             for chat in chats:
                 chat.close()
@@ -333,12 +334,6 @@ class _Chat:
         return WrittenChat(
             n=self.number, t=self.tokens, a=self._reply_starts, temp=self._temperature
         )
-
-    def sample(self) -> Sample:
-        """The chat with its complete reply, as it is trained on."""
-        assert self._reply_starts is not None
-        span = (self._reply_starts, len(self.tokens))
-        return Sample(np.array(self.tokens, dtype=np.int32), (span,), self._temperature)
 
     def close(self) -> None:
         self._sampler.close()

@@ -17,7 +17,7 @@ from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter, Norms, norms_of
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.gguf.header import read_header
-from eaglechat.train.attention import SampleRows, chain_attention
+from eaglechat.train.attention import chain_attention
 from eaglechat.train.batches import assemble
 from eaglechat.train.corpus import Sample
 from eaglechat.train.draft_file import read_draft
@@ -159,12 +159,11 @@ def test_attention_and_its_gradient_are_those_of_a_mask_over_all_keys() -> None:
     shapes = [(n, heads, size), (rows, kv_heads, size), (rows, kv_heads, size),
               (steps, n, kv_heads, size), (steps, n, kv_heads, size)]  # fmt: skip
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    samples = [SampleRows(0, 2, 0), SampleRows(2, n, 5)]
     wanted = torch.randn(n, heads, size, dtype=torch.float64)
 
     q, *text_and_chain = inputs
     text, chain = tuple(text_and_chain[:2]), tuple(text_and_chain[2:])
-    ours = chain_attention(q, text, chain, bases, samples)
+    ours = chain_attention(q, text, chain, bases, lengths)
     plain = _plain_attention(*inputs, bases, [0] * 2 + [5] * (n - 2))
 
     torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)

@@ -98,6 +98,7 @@ def test_killed_and_resumed_equals_uninterrupted(outcome: TrainingOutcome, tmp_p
     _stop_in_mid_training([*command, "-o", str(parted / "draft.gguf")], signal.SIGKILL)
     subprocess.run([*command, "-o", str(parted / "draft.gguf")], cwd=ROOT, check=True)
 
+    assert "to 1 held-out prompt:" in (parted / "draft.md").read_text()
     one, other = (_checkpoint(folder) for folder in (whole, parted))
     assert one["state"]["tokens"] == other["state"]["tokens"] >= 24_000
     for name, weight in one["weights"].items():
