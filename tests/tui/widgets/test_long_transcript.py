@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 
-from eaglechat.tui.widgets.transcript.entries import DrawnEntry, Look
+from eaglechat.tui.widgets.transcript.entries import DrawnEntry
+from eaglechat.tui.widgets.transcript.markdown import Look
 from eaglechat.tui.widgets.transcript.rows import Rows
 from eaglechat.words.timeline import Entry
 from tests.tui.widgets.transcript_app import TranscriptApp, on_screen, until

@@ -16,7 +16,7 @@ from eaglechat.settings.model import View
 from eaglechat.tui.widgets.transcript.markdown import (
     CODE,
     LINK,
-    MarkdownLook,
+    Look,
     code_blocks,
     link_at,
     links,
@@ -51,8 +51,8 @@ PARTS = (
 )
 
 
-def look(width: int = 30) -> MarkdownLook:
-    return MarkdownLook(width, True, Style(), Style(bold=True), Style(), Style(dim=True))
+def look(width: int = 30) -> Look:
+    return Look("read", width, True, Style(), Style(bold=True), Style(), Style(dim=True))
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,18 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from textual.strip import Strip
 
-from eaglechat.settings.model import View
 from eaglechat.tui.themes import REJECTED
+from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.tui.widgets.transcript.formatting import PLAIN, GrowingText, Run
 from eaglechat.tui.widgets.transcript.markdown import (
     CODE,
     LINK,
     Code,
-    MarkdownLook,
+    Look,
     RenderedMarkdown,
     code_ending_at,
     link_at,
@@ -38,31 +37,19 @@ from eaglechat.words.wording import VISIBLE_WHITESPACE
 
 NOTE = "note"
 """The kind of what is said below a reply."""
-MARKERS = {
-    "question": ">",
-    "information": "i",
-    "warning": "!",
-    "error": "x",
-    "window": "↑",
-    "reply": "•",
-    "thought": "~",
+KINDS = {
+    "question": (">", "bold $accent", "$foreground"),
+    "information": ("i", "bold $accent", MUTED),
+    "warning": ("!", "bold $text-warning", "$text-warning"),
+    "error": ("x", "bold $text-error", "$text-error"),
+    "window": ("↑", f"bold {MUTED}", "$foreground"),
+    "reply": ("•", "bold $primary", "$foreground"),
+    "thought": ("~", f"bold {MUTED}", MUTED),
 }
+"""The marker of each kind of entry, its style, and that of the text."""
 _GUESSES = (Origin.ACCEPTED.value, NGRAM_KIND)
 _WINDOW = "Older messages are no longer in the context."
 _WORD = re.compile(r"\S+")
-
-
-@dataclass(frozen=True)
-class Look:
-    """How replies are drawn: in which view, and how wide and in which styles their Markdown is."""
-
-    view: View
-    markdown: MarkdownLook
-
-    @property
-    def width(self) -> int:
-        """The cells in a row for text."""
-        return self.markdown.width
 
 
 class DrawnEntry:
@@ -112,14 +99,6 @@ class DrawnEntry:
         """The row of text that is row `y` of the entry; None above and below the text."""
         place, rows = y - self.rows_above, self.body.rows
         return rows[place] if 0 <= place < len(rows) else None
-
-    def code_at(self, meta: Mapping[str, Any], at: int | None) -> Code | None:
-        """The code block that a click on this character of the text copies."""
-        return None
-
-    def link_at(self, meta: Mapping[str, Any], at: int | None) -> str | None:
-        """The address that is written at this character of the text."""
-        return None
 
 
 class ReplyEntry(DrawnEntry):
@@ -172,7 +151,7 @@ class ReplyEntry(DrawnEntry):
         if view == "read" and self._note is not None and self.part is Part.ANSWER:
             text, note = neutralise(self.text), neutralise(self._note)
             try:
-                self.body = render(text, note, self.look.markdown)
+                self.body = render(text, note, self.look)
             except Exception as error:
                 # Whatever a model writes, a fault of the renderer must not end the app.
                 self.problem = f"{error or type(error).__name__}"
@@ -232,6 +211,7 @@ class ReplyEntry(DrawnEntry):
         return None
 
     def code_at(self, meta: Mapping[str, Any], at: int | None) -> Code | None:
+        """The code block that a click on this character of the text copies."""
         if CODE not in meta:
             return None
         if isinstance(self.body, RenderedMarkdown):
@@ -240,6 +220,7 @@ class ReplyEntry(DrawnEntry):
         return code_ending_at(self.body.text, at) if at is not None else None
 
     def link_at(self, meta: Mapping[str, Any], at: int | None) -> str | None:
+        """The address that is written at this character of the text."""
         if self.is_rendered or at is None:
             return meta.get(LINK)
         return link_at(self.body.text, at)

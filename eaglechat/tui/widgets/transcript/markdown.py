@@ -19,6 +19,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.theme import Theme
 
+from eaglechat.settings.model import View
 from eaglechat.tui.widgets.transcript.formatting import IN_CODE, PLAIN, GrowingText, Line, Run
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Piece, Row
 from eaglechat.wire.neutral import neutralise_line
@@ -66,10 +67,12 @@ def _parse(text: str) -> list[Token]:
 
 
 @dataclass(frozen=True)
-class MarkdownLook:
-    """Everything except the text that the rows depend on. `width` is in cells."""
+class Look:
+    """How replies are drawn: everything except the text that the rows depend on."""
 
+    view: View
     width: int
+    """The cells in a row for text."""
     dark: bool
     base: Style
     heading: Style
@@ -169,7 +172,7 @@ def same_passage(text: str, span: tuple[int, int], drawn: str) -> tuple[int, int
     return min(there, key=lambda one: abs(one[0] - as_far), default=(as_far, as_far))
 
 
-def render(text: str, note: str, look: MarkdownLook) -> RenderedMarkdown:
+def render(text: str, note: str, look: Look) -> RenderedMarkdown:
     """Render a neutralised Markdown text, with a note below it. HTML is shown as it is written."""
     console = Console(
         file=io.StringIO(), width=look.width, legacy_windows=False, theme=_rich_theme(look)
@@ -232,7 +235,7 @@ def _language(token: Token) -> str:
     return neutralise_line(token.info.split()[0]) if token.info.split() else ""
 
 
-def _add_code(token: Token, page: RenderedMarkdown, look: MarkdownLook, console: Console) -> None:
+def _add_code(token: Token, page: RenderedMarkdown, look: Look, console: Console) -> None:
     """Add a code block with a rail at its left, below a head that names the language and copies the
     code when it is clicked."""
     language, code = _language(token), token.content.rstrip("\n")
@@ -308,7 +311,7 @@ def _with_breaks_and_addresses(token: Token) -> Token:
     return Token(**{**token.as_dict(as_upstream=False), "children": children})
 
 
-def _rich_theme(look: MarkdownLook) -> Theme:
+def _rich_theme(look: Look) -> Theme:
     headings = {f"markdown.h{level}": look.heading for level in range(1, 7)}
     return Theme(
         {

@@ -21,6 +21,7 @@ from textual.reactive import Reactive, reactive
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.style import Style as VisualStyle
 from textual.widget import Widget
 
 from eaglechat.chat.recording import Recording
@@ -29,18 +30,18 @@ from eaglechat.chat.turns import TurnId
 from eaglechat.settings.model import View
 from eaglechat.tui.commands.bindings import turn_bindings
 from eaglechat.tui.services import clipboard
+from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.tui.widgets.transcript.entries import (
-    MARKERS,
+    KINDS,
     NOTE,
     DrawnEntry,
-    Look,
     ReplyEntry,
 )
 from eaglechat.tui.widgets.transcript.formatting import CODE as CODE_FORMAT
 from eaglechat.tui.widgets.transcript.formatting import COPY, EMPHASIS, FAINT, STRONG
-from eaglechat.tui.widgets.transcript.markdown import CODE, Code, MarkdownLook, code_blocks, links
+from eaglechat.tui.widgets.transcript.markdown import CODE, Code, Look, code_blocks, links
 from eaglechat.tui.widgets.transcript.rows import MARGIN, PROSE_CELLS, Rows
-from eaglechat.tui.widgets.transcript.token_styles import TOKEN_CLASSES, token_css
+from eaglechat.tui.widgets.transcript.token_styles import token_look
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Piece, place_at
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words import timeline, wording
@@ -56,7 +57,14 @@ _STEP = "step"
 """Meta key of a cell: how many siblings a click on it moves on; negative moves back."""
 _MARKER, _PLACE = "marker", "place"
 _MARKED, _FOUND = Style(reverse=True), Style(underline=True)
-_FORMATS = {STRONG: Style(bold=True), EMPHASIS: Style(italic=True)}
+_FORMATS = {STRONG: "bold", EMPHASIS: "italic"}
+_LOOKS = {
+    NOTE: f"italic {MUTED}",
+    _PLACE: "$accent",
+    FAINT: MUTED,
+    COPY: f"underline {MUTED}",
+}
+_SELECTED, _CODE_GROUND = "$primary 15%", "$foreground 14%"
 
 
 @dataclass(frozen=True)
@@ -80,14 +88,8 @@ class Transcript(ScrollView):
     BINDINGS = turn_bindings()
     can_focus = False
     """It has the focus only while a turn is selected by a key: letters are commands then."""
-    COMPONENT_CLASSES = {
-        *TOKEN_CLASSES,
-        *(f"{part}--{kind}" for part in ("entry", "marker") for kind in MARKERS),
-        "part--note", "part--place", "part--heading", "part--code", "part--faint", "part--ground",
-        "part--selected",
-    }  # fmt: skip
-    DEFAULT_CSS = f"""
-    Transcript {{
+    DEFAULT_CSS = """
+    Transcript {
         height: 1fr;
         overflow-x: hidden;
         overflow-y: scroll;
@@ -95,28 +97,7 @@ class Transcript(ScrollView):
         scrollbar-size-vertical: 1;
         background: $background;
         color: $foreground;
-
-        & > .entry--question {{ color: $foreground; background: $surface; }}
-        & > .entry--reply, & > .entry--window {{ color: $foreground; }}
-        & > .entry--information, & > .entry--thought {{ color: $text-muted; }}
-        & > .entry--warning {{ color: $text-warning; }}
-        & > .entry--error {{ color: $text-error; }}
-
-        & > .marker--question, & > .marker--information {{ color: $accent; text-style: bold; }}
-        & > .marker--reply {{ color: $primary; text-style: bold; }}
-        & > .marker--thought, & > .marker--window {{ color: $text-muted; text-style: bold; }}
-        & > .marker--warning {{ color: $text-warning; text-style: bold; }}
-        & > .marker--error {{ color: $text-error; text-style: bold; }}
-
-        & > .part--note {{ color: $text-muted; text-style: italic; }}
-        & > .part--place {{ color: $accent; }}
-        & > .part--heading {{ color: $primary; text-style: bold; }}
-        & > .part--code {{ color: $accent; }}
-        & > .part--faint {{ color: $foreground-muted; }}
-        & > .part--ground {{ background: $foreground 14%; }}
-        & > .part--selected {{ background: $primary 15%; }}
-    }}
-    {token_css("Transcript")}
+    }
     """
 
     # Textual's own asks for a layout whenever it is set: for every new row.
@@ -333,12 +314,9 @@ class Transcript(ScrollView):
         if self._is_fit and self._look is not None and self._look.width == width:
             return
         self._is_fit = True
-        text, heading, code, faint = (
-            self.get_component_rich_style(name)
-            for name in ("entry--reply", "part--heading", "part--code", "part--faint")
-        )
+        text, heading, code, faint = map(self._rich, ("", "bold $primary", "$accent", MUTED))
         dark = self.app.current_theme.dark
-        look = Look(self.view, MarkdownLook(width, dark, text, heading, code, faint))
+        look = Look(self.view, width, dark, text, heading, code, faint)
         if look != self._look:
             self._look = look
             self._drawn.clear()
@@ -544,7 +522,7 @@ class Transcript(ScrollView):
         # Without a place, a selection that begins on the marker would begin at the row's end.
         at = row[0].start if row else 0
         yield Piece(" " * PADDING, "", at, at), ground
-        marker = MARKERS[drawn.entry.kind] if y == 0 else " "
+        marker = KINDS[drawn.entry.kind][0] if y == 0 else " "
         yield Piece(f"{marker} ", _MARKER, at, at), self._style(drawn, _MARKER)
         if row is None:
             yield from self._siblings(drawn)
@@ -591,35 +569,25 @@ class Transcript(ScrollView):
         return self._styles[key]
 
     def _find_style(self, kind: str, name: str, is_selected: bool) -> Style:
-        own = self.get_component_rich_style(f"entry--{kind}")
-        ground = "part--selected" if is_selected else f"entry--{kind}"
-        background = Style(bgcolor=self.get_component_rich_style(ground).bgcolor)
-        if name == TEXT:
-            return own + background
-        if name == _MARKER:
-            selected = Style(bold=True, reverse=True) if is_selected else Style.null()
-            return self.get_component_rich_style(f"marker--{kind}") + background + selected
-        if name in (NOTE, _PLACE, FAINT):
-            return self.get_component_rich_style(f"part--{name}") + background
-        if name == COPY:
-            faint = self.get_component_rich_style("part--faint") + background
-            return faint + Style(underline=True, meta={CODE: None})
+        _, marker, text = KINDS[kind]
+        ground = _SELECTED if is_selected else "$surface" if kind == "question" else "$background"
+        own = {**_LOOKS, TEXT: text, _MARKER: f"{marker} reverse" if is_selected else marker}
         ink, *formats = name.split()
-        style = own if ink == TEXT else self.get_component_rich_style(f"token--{ink}")
-        style += background
+        look = own.get(ink) or token_look(self.app, ink)
         for one in formats:
-            code_ground = self.get_component_rich_style("part--ground").bgcolor
-            style += Style(bgcolor=code_ground) if one == CODE_FORMAT else _FORMATS[one]
-        return style
+            ground = _CODE_GROUND if one == CODE_FORMAT else ground
+            look = f"{_FORMATS.get(one, '')} {look}"
+        style = self._rich(f"{look} on {ground}")
+        return style + Style.from_meta({CODE: None}) if name == COPY else style
+
+    def _rich(self, look: str) -> Style:
+        """A style that is written with the names of the theme."""
+        return (self.visual_style + VisualStyle.parse(look)).rich_style
 
     def _on(self, drawn: DrawnEntry, style: Style) -> Style:
         """A style of the Markdown, on the background of the entry."""
-        entry = drawn.entry
-        if entry.turn is None or entry.turn != self.selected:
-            return style
-        own = self.get_component_rich_style("entry--reply").bgcolor
-        selected = self._style(drawn, TEXT).bgcolor
-        return style + Style(bgcolor=selected) if style.bgcolor == own else style
+        ground, selected = self._ground[0].bgcolor, self._style(drawn, TEXT).bgcolor
+        return style + Style(bgcolor=selected) if style.bgcolor == ground else style
 
     # What the reader does
 
@@ -662,7 +630,10 @@ class Transcript(ScrollView):
     def _clicked(self, drawn: DrawnEntry, event: events.Click, at: int | None) -> None:
         """An entry was clicked at this character of its text; None where no text is."""
         entry, meta = drawn.entry, event.style.meta
-        code, address, by = drawn.code_at(meta, at), drawn.link_at(meta, at), meta.get(_STEP)
+        reply = drawn if isinstance(drawn, ReplyEntry) else None
+        code = reply.code_at(meta, at) if reply is not None else None
+        address = reply.link_at(meta, at) if reply is not None else None
+        by = meta.get(_STEP)
         if code is not None:
             self._copy_block(code)
         elif address is not None:
@@ -672,9 +643,7 @@ class Transcript(ScrollView):
         elif entry.kind == "thought":
             self._turn_fold(entry.key)
         elif entry.turn is not None:
-            round_ = None
-            if isinstance(drawn, ReplyEntry) and at is not None:
-                round_ = drawn.round_at(at)
+            round_ = reply.round_at(at) if reply is not None and at is not None else None
             if round_ is not None and entry.turn == self.selected:
                 assert entry.recording is not None
                 self.post_message(self.RoundChosen(entry.recording, round_))
