@@ -14,7 +14,6 @@ from textual.geometry import Region
 from eaglechat.chat.controls import TEMPERATURE
 from eaglechat.chat.headline import Headline
 from eaglechat.tui.widgets.panel.drawings import (
-    LABEL,
     change_marks,
     chart,
     speed,
@@ -23,7 +22,7 @@ from eaglechat.tui.widgets.panel.drawings import (
 )
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.prompt.prompt import Prompt
-from eaglechat.tui.widgets.readouts import Line
+from eaglechat.tui.widgets.readouts import MUTED, Line
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason
 from eaglechat.wire.stats import SpeculationStats, stats_of
@@ -238,9 +237,9 @@ def test_the_chart_has_no_colour_where_nothing_was_drafted_or_nothing_is_known()
         lowest = chart([*drafted, *undrafted], headline, 38)[2]
         return [str(style) for _, _, style in lowest.spans]
 
-    assert colours(slower) == ["$text-warning", LABEL]
-    assert colours(dataclasses.replace(slower, gain=MeasuredGain(0.9, 0.3))) == [LABEL, LABEL]
-    assert set(colours(Headline("measuring", 100.0))) == {LABEL}
+    assert colours(slower) == ["$text-warning", MUTED]
+    assert colours(dataclasses.replace(slower, gain=MeasuredGain(0.9, 0.3))) == [MUTED, MUTED]
+    assert set(colours(Headline("measuring", 100.0))) == {MUTED}
 
 
 async def test_a_line_that_stays_as_wide_asks_for_no_layout(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from eaglechat.chat.headline import Headline
+from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.records import Round
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.wire.stretch import RoundMeans
@@ -15,10 +16,10 @@ from eaglechat.words import headline as words
 from eaglechat.words.bars import bar, column, round_glyph
 from eaglechat.words.wording import percent
 
-HEADING, LABEL, VALUE = "bold $primary", "$foreground-muted", "bold $foreground"
+HEADING, VALUE = "bold $primary", "bold $foreground"
 SAID, DRAFTED = "$text-warning", "$token-accepted"
 VERDICTS = {"faster": "bold $text-success", "slower": "bold $text-warning"}
-_LINE, _GAINED, _LOST, _BELOW = LABEL, "$text-success", "$text-warning", "$foreground 30%"
+_LINE, _GAINED, _LOST, _BELOW = MUTED, "$text-success", "$text-warning", "$foreground 30%"
 _GAUGE = f"{DRAFTED} on $foreground 12%"
 _REJECTED, _MARK = "$token-rejected", "$token-correction"
 _KEYS = "0123456789.x"
@@ -48,7 +49,7 @@ def speed(known: Headline, width: int, *, is_begun: bool) -> list[Content]:
         times = ""
         said = words.in_short(known) or ("too few rounds yet" if is_begun else "no reply yet")
     verdict = VERDICTS.get(known.verdict or "", VALUE)
-    beside = (said, verdict), (own, VALUE), (plain, LABEL)
+    beside = (said, verdict), (own, VALUE), (plain, MUTED)
     return [
         Content.assemble((f"{_in_large(times, row)}{_GAP}" if times else "", verdict), text)
         for row, text in zip(_LARGE, beside, strict=True)
@@ -140,7 +141,7 @@ def _numbers(line: str) -> Content:
     """A line whose numbers stand out."""
     parts = _NUMBERS.findall(line)
     return Content("").join(
-        Content.styled(part, VALUE if part[0].isdigit() else LABEL) for part in parts
+        Content.styled(part, VALUE if part[0].isdigit() else MUTED) for part in parts
     )
 
 
@@ -152,7 +153,7 @@ def strip(rounds: Sequence[Round], width: int) -> list[Content]:
     """A cell per round, the newest at the right; beneath, where n_draft_max changed."""
     shown = rounds[-width:]
     if not shown:
-        return [Content.styled("no round yet", LABEL)]
+        return [Content.styled("no round yet", MUTED)]
     cells = (Content.styled(round_glyph(one), _kept(one)) for one in shown)
     return [
         Content("").join(cells),
@@ -162,7 +163,7 @@ def strip(rounds: Sequence[Round], width: int) -> list[Content]:
 
 def _kept(round_: Round) -> str:
     if not round_.drafted:
-        return LABEL
+        return MUTED
     return DRAFTED if round_.n_accepted else _REJECTED
 
 

@@ -13,15 +13,16 @@ from textual.message import Message
 from textual.widget import Widget
 
 from eaglechat.tui.commands.bindings import moves
-from eaglechat.tui.widgets.panel.drawings import LABEL, VALUE
+from eaglechat.tui.widgets.panel.drawings import VALUE
+from eaglechat.tui.widgets.readouts import MUTED
 
 LABEL_CELLS = 9
 OFF_AND_ON = ("off", "on")
 _TYPING_S = 1.5
 """A digit that comes sooner after another one belongs to the same number."""
 _STYLES = {
-    "label": LABEL,
-    "word": LABEL,
+    "label": MUTED,
+    "word": MUTED,
     "chosen": VALUE,
     "now": VALUE,
     "beyond": "dim $foreground 30%",

@@ -194,9 +194,8 @@ class GrowingText:
         marker = "" if line.shows_marker else _HIDDEN
         formats = [marker] * start + [line.format] * (len(source) - start)
         pairs = [] if line.is_literal else [*_pairs(source, start, self._before, is_over)]
-        for pair in pairs:
-            for place in range(pair.begin, pair.end):
-                formats[place] += f" {pair.format}"
+        for _, begin, stop, _, format in pairs:
+            formats[begin:stop] = [f"{one} {format}" for one in formats[begin:stop]]
         for pair in pairs:
             for first, stop in ((pair.start, pair.begin), (pair.end, pair.stop)):
                 formats[first:stop] = [_HIDDEN] * (stop - first)
