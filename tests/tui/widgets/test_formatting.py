@@ -138,6 +138,8 @@ def test_thousands_of_marks_take_few_calls_each(mark: str, grows: bool) -> None:
         finally:
             sys.setprofile(None)
         assert drawn.text == mark * count
+        # Each look of a text is read once and kept.
+        assert len({piece.style for row in drawn.rows for piece in row}) < 10
         return taken
 
     assert calls(10_000) < 500 * 10_000

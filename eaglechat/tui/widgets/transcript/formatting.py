@@ -195,7 +195,9 @@ class GrowingText:
         formats = [marker] * start + [line.format] * (len(source) - start)
         pairs = [] if line.is_literal else [*_pairs(source, start, self._before, is_over)]
         for _, begin, stop, _, format in pairs:
-            formats[begin:stop] = [f"{one} {format}" for one in formats[begin:stop]]
+            formats[begin:stop] = [
+                one if format in one else f"{one} {format}" for one in formats[begin:stop]
+            ]
         for pair in pairs:
             for first, stop in ((pair.start, pair.begin), (pair.end, pair.stop)):
                 formats[first:stop] = [_HIDDEN] * (stop - first)
