@@ -76,7 +76,7 @@ WRAPPER_VERSION: str = llama_cpp.__version__
 """The version of llama-cpp-python."""
 
 _I32, _U32, _BOOL, _PTR = ctypes.c_int32, ctypes.c_uint32, ctypes.c_bool, ctypes.c_void_p
-_SIZE, _TEXT, _INT, _IDS = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(_I32)
+_SIZE, _TEXT, _IDS = ctypes.c_size_t, ctypes.c_char_p, ctypes.POINTER(_I32)
 
 
 class _Embedding(ctypes.Structure):
