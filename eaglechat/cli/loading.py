@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from eaglechat import own_python, paths
 from eaglechat.cli import options
-from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import CommandError, complain
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine, machine_of
 from eaglechat.hub.local import bandwidth, passes
@@ -266,6 +265,9 @@ class Waiting:
     """Shows the progress of what comes before a reply: loading the pair, reading the prompt."""
 
     def __init__(self) -> None:
+        # Rich's bars, which the app does without.
+        from eaglechat.cli.progress import Progress
+
         self._progress: Progress | None = Progress(vanish=True, after_s=PATIENCE_S)
 
     def see(self, event: Answer) -> None:
