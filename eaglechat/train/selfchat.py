@@ -173,7 +173,7 @@ class ChatWriter:
         """
 
         def is_enough(done: Sequence[WrittenChat], _: Sequence[_Chat]) -> bool:
-            n_answered = sum(chat.n < len(prompts) for chat in done)
+            n_answered = len({chat.n for chat in done if chat.n < len(prompts)})
             on_answers(n_answered)
             return n_answered == len(prompts)
 
