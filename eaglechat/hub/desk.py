@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.find_drafts import Found, Target, Way
     from eaglechat.hub.downloads.install import Plan
     from eaglechat.hub.downloads.queue import Downloads, Install
-    from eaglechat.hub.downloads.targets import ItsTargets
     from eaglechat.hub.local.library import LocalModel
     from eaglechat.hub.local.pairs import CataloguePair, InspectedPair
     from eaglechat.hub.references import ModelFiles
@@ -106,7 +105,7 @@ class HubDesk:
 
         return targets.search(self.hub, words)
 
-    def targets_of(self, draft: RemoteRepo) -> ItsTargets | None:
+    def targets_of(self, draft: RemoteRepo) -> tuple[list[str], list[RemoteRepo]] | None:
         """For what a repository's draft was made; None if it has targets. Raises HubError."""
         from eaglechat.hub.downloads import targets
 

@@ -131,13 +131,13 @@ def _of_checkpoint(
     folders = settings.load(paths.config_file())[0].library.folders
     models = library.scan(folders, hub.cache_dir)
     known = installed.statuses(entries, models)
-    its = targets.of_draft(hub, listing, known)
+    bases, hits = targets.of_draft(hub, listing, known)
     for model in models:
         target = targets.of_model(model, known) if model.is_target else None
-        if target is not None and set(its.made_for) & {*target.base_models, target.repo}:
+        if target is not None and set(bases) & {*target.base_models, target.repo}:
             return pair_up(target, targets.draft_of(listing, ModelSource(repo=listing.repo)), known)
-    made_for = f" for {', '.join(its.made_for)}" if its.made_for else ""
-    some = ", ".join(hit.repo for hit in its.hits[:3])
+    made_for = f" for {', '.join(bases)}" if bases else ""
+    some = ", ".join(hit.repo for hit in hits[:3])
     raise InvalidReferenceError(
         f"{listing.repo} is a draft{made_for}, and its target is not on this machine: name it with "
         f"`eaglechat pull TARGET --draft {listing.repo}`"

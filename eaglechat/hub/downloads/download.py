@@ -290,8 +290,8 @@ class _Download:
 
     def _discard_other_versions(self, etag: str) -> None:
         """Delete partial files of versions of this file that the Hub has replaced."""
-        for other in self.cache.unfinished():
-            other_etag = other.partial.name.partition(".")[0]
+        for part, other in self.cache.unfinished().items():
+            other_etag = part.name.partition(".")[0]
             same_file = (other.path, other.revision) == (self.file.path, self.file.revision)
             if not same_file or other_etag == etag:
                 continue

@@ -35,7 +35,7 @@ def weigh(
     whole = min(models, key=lambda model: len(model.files))
     header = read_target(hub, [repo.file(name) for name in whole.files])
     cache = RepoCache(hub.cache_dir, repo.repo)
-    begun = {left.path for left in cache.unfinished()}
+    begun = {left.path for left in cache.unfinished().values()}
     weighed = []
     for model in models:
         size = sum(repo.file(name).size for name in model.files)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.gguf.header import GGUFHeader
@@ -178,17 +177,11 @@ def is_draft(repo: RemoteRepo) -> bool:
     return bool(checkpoint_files(repo))
 
 
-@dataclass(frozen=True)
-class ItsTargets:
-    """For what a draft was made: `made_for` are models, `hits` repositories with GGUFs of them."""
-
-    made_for: tuple[str, ...]
-    hits: tuple[RemoteRepo, ...]
-
-
-def of_draft(hub: Hub, draft: RemoteRepo, catalogue: Catalogue) -> ItsTargets:
-    """The targets of a draft: those that the catalogue pairs it with, then GGUFs of its base
-    models, most downloaded first. Raises HubError."""
+def of_draft(
+    hub: Hub, draft: RemoteRepo, catalogue: Catalogue
+) -> tuple[list[str], list[RemoteRepo]]:
+    """The models that a draft was made for, and repositories with targets: those that the catalogue
+    pairs it with, then GGUFs of these models, most downloaded first. Raises HubError."""
     made_for = dict.fromkeys(base for base in draft.base_models if not DRAFT_NAME.search(base))
     hits = {}
     for entry in (offer.entry for offer in catalogue):
@@ -199,4 +192,4 @@ def of_draft(hub: Hub, draft: RemoteRepo, catalogue: Catalogue) -> ItsTargets:
         for hit in hub.search(tags=("gguf", f"base_model:{base}")):
             if not is_named_like_draft(hit):
                 hits[hit.repo] = hit
-    return ItsTargets(tuple(made_for), tuple(hits.values()))
+    return list(made_for), list(hits.values())

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -31,25 +32,9 @@ PARTIAL = ".part"
 _LOCK_TRY_S = 0.05
 
 
-@dataclass(frozen=True)
-class Unfinished:
-    """An interrupted download; `partial` is the path of its partial file."""
+class Unfinished(msgspec.Struct, frozen=True):
+    """Which file an interrupted download is of: the .part.json beside its partial file."""
 
-    repo: str
-    path: str
-    revision: str
-    partial: Path
-    bytes_done: int
-    bytes_total: int
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Every file of the download that is on the disk, the partial file first."""
-        partial, *others = _files_of(self.partial)
-        return (partial, *(file for file in others if file.exists()))
-
-
-class _Record(msgspec.Struct, frozen=True):
     path: str
     revision: str
     size: int
@@ -81,7 +66,8 @@ class RepoCache:
 
     def received(self, etag: str) -> int:
         """How many bytes of a blob its partial file has. Raises OSError."""
-        return bytes_received(self.partial(etag))
+        partial = self.partial(etag)
+        return partial.stat().st_size if partial.exists() else 0
 
     def lock(self, etag: str) -> Path:
         """The lock file that huggingface_hub uses for the same blob."""
@@ -160,24 +146,23 @@ class RepoCache:
             blob.replace(pointer)
         return pointer
 
-    def unfinished(self) -> Iterator[Unfinished]:
-        """Interrupted downloads whose record can be read."""
+    def unfinished(self) -> dict[Path, Unfinished]:
+        """Interrupted downloads whose record can be read, by their partial files."""
+        found = {}
         for partial in self.folder.glob(f"blobs/*{PARTIAL}"):
-            try:
-                record = msgspec.json.decode(_record_of(partial).read_bytes(), type=_Record)
-                done = min(bytes_received(partial), record.size)
-            except (OSError, msgspec.DecodeError):
-                continue
-            yield Unfinished(self.repo, record.path, record.revision, partial, done, record.size)
+            with suppress(OSError, msgspec.DecodeError):
+                record = record_of(partial).read_bytes()
+                found[partial] = msgspec.json.decode(record, type=Unfinished)
+        return found
 
     def write_record(self, etag: str, path: str, revision: str, size: int) -> None:
         """Note which file a partial file belongs to."""
-        record = msgspec.json.encode(_Record(path, revision, size))
-        write_atomically(_record_of(self.partial(etag)), record)
+        record = msgspec.json.encode(Unfinished(path, revision, size))
+        write_atomically(record_of(self.partial(etag)), record)
 
     def discard_partial(self, etag: str) -> None:
         """Delete the files of a download that are not the blob."""
-        for file in _files_of(self.partial(etag)):
+        for file in (self.partial(etag), record_of(self.partial(etag))):
             file.unlink(missing_ok=True)
 
 
@@ -206,17 +191,7 @@ def _is_held(lock: Path) -> bool:
         return False
 
 
-def bytes_received(partial: Path) -> int:
-    """How many bytes of its blob a partial file has; 0 if it is not there. Raises OSError."""
-    return partial.stat().st_size if partial.exists() else 0
-
-
-def _files_of(partial: Path) -> tuple[Path, Path]:
-    """The files of a download that has not ended."""
-    return partial, _record_of(partial)
-
-
-def _record_of(partial: Path) -> Path:
+def record_of(partial: Path) -> Path:
     return partial.with_name(partial.name + ".json")
 
 

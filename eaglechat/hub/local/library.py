@@ -25,7 +25,7 @@ from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import plain_name, shard_of, shard_paths
 from eaglechat.hub.local import ollama
-from eaglechat.hub.local.cache import RepoCache, cache_dir, hops, repo_of
+from eaglechat.hub.local.cache import RepoCache, cache_dir, hops, record_of, repo_of
 from eaglechat.hub.local.headers import HeaderBook
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, builtin_pair, pair_of_files
@@ -196,15 +196,16 @@ def _in_cache(cache: Path) -> Iterator[LocalModel]:
                     repo, ModelKind.CHECKPOINT, Source.HUGGING_FACE, snapshot, checkpoint,
                     sum(map(_size, checkpoint)), repo, commit=snapshot.name,
                 )  # fmt: skip
-        for left in RepoCache(cache, repo).unfinished():
-            percent = 100 * left.bytes_done // max(left.bytes_total, 1)
+        for partial, left in RepoCache(cache, repo).unfinished().items():
+            done = min(_size(partial), left.size)
+            percent = 100 * done // max(left.size, 1)
             yield LocalModel(
                 name=f"{repo}/{left.path}",
                 kind=ModelKind.UNFINISHED,
                 source=Source.HUGGING_FACE,
-                path=left.partial,
-                files=left.files,
-                size_bytes=left.bytes_done,
+                path=partial,
+                files=(partial, record_of(partial)),
+                size_bytes=done,
                 repo=repo,
                 problem=f"Its download stopped at {percent}%; pulling it resumes.",
                 in_repo=(left.path,),

@@ -84,12 +84,6 @@ def tagged(text: str) -> str:
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
-def blob_with(sha256: str) -> Path | None:
-    """The blob with this hash, in any store."""
-    blobs = (store / "blobs" / f"sha256-{sha256}" for store in stores())
-    return next((blob for blob in blobs if _is_file(blob)), None)
-
-
 def _is_file(path: Path) -> bool:
     """Also False in a folder that this user may not read, where Path.is_file raises."""
     try:

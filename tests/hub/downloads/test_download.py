@@ -336,8 +336,9 @@ def test_stopping_interrupts_a_stalled_connection_and_keeps_what_came(
 ) -> None:
     fake.fail(stall_after=64_000)
     stop_at(64_000, partial(pull, hub))
-    (left,) = RepoCache(hub.cache_dir, REPO).unfinished()
-    assert left == Unfinished(REPO, FILE, "main", part_of(hub), 64_000, len(DATA))
+    (left,) = RepoCache(hub.cache_dir, REPO).unfinished().items()
+    assert left == (part_of(hub), Unfinished(FILE, "main", len(DATA)))
+    assert part_of(hub).stat().st_size == 64_000
 
 
 def test_without_symbolic_links_the_file_is_moved_not_doubled(

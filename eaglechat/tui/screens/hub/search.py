@@ -204,7 +204,8 @@ class SearchScreen(ListDialog[Pair]):
         desk = self._services.desk
         listing = desk.hub.repo(repo)
         if (its := desk.targets_of(listing)) is not None:
-            yield Repos(its.hits, repo, its.made_for)
+            made_for, hits = its
+            yield Repos(hits, repo, made_for)
             return
         models = whole_models(listing.paths)
         weighed = desk.weigh(listing, models, self._services.settings.current.engine.n_ctx)
