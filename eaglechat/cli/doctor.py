@@ -26,6 +26,7 @@ from eaglechat.engine.llama.placement import (
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context, memory_need
 from eaglechat.hub.local import library, passes
+from eaglechat.hub.local.model import ModelKind
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.pairs import inspect
@@ -393,14 +394,14 @@ def _look_at(given: Sequence[Path]) -> int:
         ]
         print(f"{model.name}: {', '.join(filter(None, (model.kind.value, *facts)))}")
         said = drafting.about(model, drafters)
-        if model.kind is library.ModelKind.DRAFT and targets:
+        if model.kind is ModelKind.DRAFT and targets:
             unfit = {target.name: library.why_unfit(target, model) for target in targets}
             fits = [name for name, why in unfit.items() if why is None]
             why = f": {unfit[targets[0].name]}" if len(targets) == 1 else ""
             said = f"Fits {', '.join(fits)}." if fits else f"Fits none of these models{why}."
         if said:
             print(textwrap.fill(said, _COLUMNS, initial_indent="  ", subsequent_indent="    "))
-    return FAILED if any(model.kind is library.ModelKind.BROKEN for model in models) else OK
+    return FAILED if any(model.kind is ModelKind.BROKEN for model in models) else OK
 
 
 def _crash_at_start() -> str | None:

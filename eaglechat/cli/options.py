@@ -18,7 +18,7 @@ from eaglechat.settings.servers import SERVER_KEY, ServerSettings, key_variable
 from eaglechat.wire.protocol import Auto
 
 if TYPE_CHECKING:
-    from eaglechat.hub.local.library import LocalModel
+    from eaglechat.hub.local.model import LocalModel
     from eaglechat.hub.local.pair import Pair
     from eaglechat.hub.local.pair_library import PairLibrary
 

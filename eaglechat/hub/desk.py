@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.find_drafts import Found, Target, Way
     from eaglechat.hub.downloads.install import Plan
     from eaglechat.hub.downloads.queue import Downloads, Install
-    from eaglechat.hub.local.library import LocalModel
+    from eaglechat.hub.local.model import LocalModel
     from eaglechat.hub.local.pairs import CataloguePair, InspectedPair
     from eaglechat.hub.references import ModelFiles
 

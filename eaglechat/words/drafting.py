@@ -13,7 +13,7 @@ from eaglechat.wire.protocol import DrafterKind
 from eaglechat.words.wording import drafter
 
 if TYPE_CHECKING:
-    from eaglechat.hub.local.library import LocalModel
+    from eaglechat.hub.local.model import LocalModel
 
 NO_DRAFT = "no draft"
 """n-grams, which need no model, draft here too."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eaglechat.hub.local.cache import hops
+from eaglechat.hub.local.model import Source
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.removal import Removal
-from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
 from eaglechat.words.wording import plural
 

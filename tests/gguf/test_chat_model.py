@@ -13,7 +13,8 @@ from eaglechat.engine.llama.objects import Model
 from eaglechat.gguf.chat_model import why_no_chat_model
 from eaglechat.gguf.header import GGUFError, parse_beginning, read_header
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES, PreflightError
-from eaglechat.hub.local.library import ModelKind, look_at
+from eaglechat.hub.local.library import look_at
+from eaglechat.hub.local.model import ModelKind
 from eaglechat.wire.errors import ModelLoadError
 from tests import ggufs
 

@@ -16,7 +16,8 @@ from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import Where, find_drafts
 from eaglechat.hub.local.installed import status
-from eaglechat.hub.local.library import LocalModel, ModelKind, find, look_at, scan, why_unfit
+from eaglechat.hub.local.library import find, look_at, scan, why_unfit
+from eaglechat.hub.local.model import LocalModel, ModelKind
 from eaglechat.hub.references import ModelFiles, ModelSource
 from eaglechat.words import ways
 from eaglechat.words.wording import DRAFTERS

@@ -15,7 +15,7 @@ from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import Install, Stage
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.facts import Facts
-from eaglechat.hub.local.library import LocalModel
+from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.references import ModelSource

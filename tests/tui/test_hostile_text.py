@@ -17,9 +17,8 @@ from textual.widgets import Input, OptionList
 
 from eaglechat.hub.downloads.queue import Stage
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local.library import LocalModel, ModelKind
+from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.hub.local.pairs import pair_of_files
-from eaglechat.hub.local.stores import Source
 from eaglechat.settings import Problem, Settings
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.commands.registry import BY_ID

@@ -15,7 +15,8 @@ from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.newer import newer
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import installed, library
-from eaglechat.hub.local.library import LocalModel, drafters_of
+from eaglechat.hub.local.library import drafters_of
+from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair, none_here
 from eaglechat.hub.units import format_bytes
 from eaglechat.words.drafting import about, of_model

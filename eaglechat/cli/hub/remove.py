@@ -13,11 +13,11 @@ from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsa
 from eaglechat.hub import catalogue
 from eaglechat.hub.local import library, removal
 from eaglechat.hub.local.installed import statuses
-from eaglechat.hub.local.library import LocalModel, copy_of
+from eaglechat.hub.local.library import copy_of
+from eaglechat.hub.local.model import LocalModel, Source
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.pairs import BUILTIN_NAME, BUILTIN_TARGET_PACKAGE, CataloguePair
-from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
 from eaglechat.words.removal import consequences, what_goes
 

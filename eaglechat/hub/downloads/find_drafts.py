@@ -21,7 +21,7 @@ from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads.client import Hub, RemoteRepo
 from eaglechat.hub.downloads.judge import judge
 from eaglechat.hub.errors import HubError, OfflineError
-from eaglechat.hub.local.library import LocalModel
+from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.references import NOT_WEIGHTS, ModelFiles, ModelSource, group_models
 from eaglechat.wire.protocol import DrafterKind

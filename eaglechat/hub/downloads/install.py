@@ -34,7 +34,8 @@ from eaglechat.hub.local.installed import (
     note_ended,
     status,
 )
-from eaglechat.hub.local.library import LocalModel, files_here, find_file
+from eaglechat.hub.local.library import files_here, find_file
+from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.references import InvalidReferenceError, ModelSource, choose, group_models
 

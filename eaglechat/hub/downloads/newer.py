@@ -8,8 +8,7 @@ from pathlib import Path
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.local.library import LocalModel
-from eaglechat.hub.local.stores import Source
+from eaglechat.hub.local.model import LocalModel, Source
 from eaglechat.hub.references import ModelSource, choose
 
 

@@ -19,7 +19,7 @@ from eaglechat.hub.downloads.find_drafts import (
 )
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local import library
-from eaglechat.hub.local.library import LocalModel
+from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.references import (
     InvalidReferenceError,

@@ -10,11 +10,11 @@ from pathlib import Path
 from eaglechat import paths
 from eaglechat.gguf.shards import shard_of
 from eaglechat.hub.catalogue import CatalogueEntry
-from eaglechat.hub.local.library import LocalModel, ModelKind, by_commit, files_here, locate
+from eaglechat.hub.local.library import by_commit, files_here, locate
+from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.local.state import StateFile
-from eaglechat.hub.local.stores import Source
 from eaglechat.hub.references import ModelSource
 
 DEFAULT_DRAFT_TYPE = "q8_0"

@@ -12,9 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from functools import cached_property
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -27,10 +25,10 @@ from eaglechat.gguf.shards import plain_name, shard_of, shard_paths
 from eaglechat.hub.local import ollama
 from eaglechat.hub.local.cache import RepoCache, cache_dir, hops, record_of, repo_of
 from eaglechat.hub.local.headers import HeaderBook
+from eaglechat.hub.local.model import LocalModel, ModelKind, Source, size_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, builtin_pair, pair_of_files
 from eaglechat.hub.local.stores import (
-    Source,
     checkpoint_in,
     llama_cpp_folder,
     llama_cpp_prefix,
@@ -48,84 +46,10 @@ from eaglechat.wire.protocol import DrafterKind
 
 _MAX_DEPTH = 6
 _CHECKPOINT_SIGN = re.compile(r"eagle-?[34]|draft_vocab_size|speculators", re.IGNORECASE)
-_NAMED_BY_HASH = re.compile(r"(?:sha256-)?([0-9a-f]{64})")
 _COPY = "A copy of a target that verifies drafts faster; it is written again when needed."
 NO_HASHES: Mapping[str, str] = {}
 ReadHeader = Callable[[Sequence[Path]], GGUFHeader]
 """Reads the header of a model's files. Raises GGUFError, OSError."""
-
-
-class ModelKind(str, Enum):
-    """What a model can be used as."""
-
-    TARGET = "target"
-    DRAFT = "draft"
-    CHECKPOINT = "checkpoint"
-    PLAIN = "target without drafts"
-    OTHER = "other"
-    BROKEN = "broken"
-    UNFINISHED = "unfinished"
-    UNREAD = "not read"
-    """Of `files_here`: its header was not read yet."""
-
-
-@dataclass(frozen=True)
-class LocalModel:
-    """A model on this machine. `problem` says in one sentence why it cannot be used, if so."""
-
-    name: str
-    kind: ModelKind
-    source: Source
-    path: Path
-    """The path to load: the first file, or a checkpoint's folder."""
-    files: tuple[Path, ...] = field(repr=False)
-    size_bytes: int
-    repo: str | None = None
-    header: GGUFHeader | None = field(default=None, repr=False)
-    problem: str | None = None
-    also: tuple[LocalModel, ...] = field(default=(), repr=False)
-    """Duplicates. A duplicate that is a link to the same file counts 0 bytes."""
-    in_repo: tuple[str, ...] = ()
-    """The paths of its files in its repository; without one, as they are below its folder."""
-    commit: str = ""
-    """Of its repository; empty outside of the Hugging Face cache."""
-
-    @property
-    def is_target(self) -> bool:
-        """Whether it can write replies by itself."""
-        return self.kind in (ModelKind.TARGET, ModelKind.PLAIN)
-
-    @property
-    def short_name(self) -> str:
-        """Its name without the repository and the ending of a file."""
-        return self.name.rpartition("/")[2].removesuffix(".gguf")
-
-    @property
-    def everywhere(self) -> tuple[LocalModel, ...]:
-        """This model and its duplicates."""
-        return (self, *self.also)
-
-    @property
-    def disk_bytes(self) -> int:
-        """Bytes of all its copies."""
-        return sum(one.size_bytes for one in self.everywhere)
-
-    @cached_property
-    def sha256(self) -> str | None:
-        """Of its one file, if a blob on the way to that is named by it."""
-        blobs = (hop.name for hop in hops(self.path) if hop.parent.name == "blobs")
-        named = next(filter(None, map(_NAMED_BY_HASH.fullmatch, blobs)), None)
-        return named[1] if named and len(self.files) == 1 else None
-
-    @property
-    def place(self) -> object:
-        """What its first file shares with every other name of the same file."""
-        real = Path(os.path.realpath(self.path))
-        try:
-            stat = real.stat()
-        except OSError:
-            return real
-        return (stat.st_dev, stat.st_ino) if stat.st_ino else real
 
 
 def files_here(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[LocalModel]:
@@ -194,10 +118,10 @@ def _in_cache(cache: Path) -> Iterator[LocalModel]:
             if checkpoint := checkpoint_in(snapshot):
                 yield LocalModel(
                     repo, ModelKind.CHECKPOINT, Source.HUGGING_FACE, snapshot, checkpoint,
-                    sum(map(_size, checkpoint)), repo, commit=snapshot.name,
+                    size_of(checkpoint), repo, commit=snapshot.name,
                 )  # fmt: skip
         for partial, left in RepoCache(cache, repo).unfinished().items():
-            done = min(_size(partial), left.size)
+            done = min(size_of([partial]), left.size)
             percent = 100 * done // max(left.size, 1)
             yield LocalModel(
                 name=f"{repo}/{left.path}",
@@ -223,18 +147,8 @@ def _in_folder(folder: Path, source: Source) -> Iterator[LocalModel]:
 
 
 def _in_ollama() -> Iterator[LocalModel]:
-    def order(model: ollama.OllamaModel) -> tuple[bool, str]:
-        # A name that says which one it is comes before `latest`, which stands for it.
-        return model.name.endswith(":latest"), model.name
-
-    for one in sorted(ollama.models(), key=order):
-        name, files, size = printable(one.name), (one.blob,), 0
-        if one.problem is None:
-            kind, size = ModelKind.UNREAD, _size(one.blob)
-        else:
-            kind = ModelKind.OTHER if one.is_whole else ModelKind.BROKEN
-        problem = printable(one.problem) if one.problem is not None else None
-        yield LocalModel(name, kind, Source.OLLAMA, one.blob, files, size, one.repo, None, problem)
+    # A name that says which one it is comes before `latest`, which stands for it.
+    return iter(sorted(ollama.models(), key=lambda one: (one.name.endswith(":latest"), one.name)))
 
 
 def _file(path: Path) -> LocalModel:
@@ -243,7 +157,7 @@ def _file(path: Path) -> LocalModel:
     except OSError:
         files = ()
     files, name = files or (path,), printable(plain_name(path.name))
-    size = sum(map(_size, files))
+    size = size_of(files)
     return LocalModel(name, ModelKind.UNREAD, Source.FOLDER, files[0], files, size)
 
 
@@ -259,7 +173,7 @@ def _unread(
         name = f"{repo}/{name}"
     elif "/" not in name:
         name = Path(name).stem
-    size = sum(map(_size, files))
+    size = size_of(files)
     return LocalModel(
         printable(name), ModelKind.UNREAD, source, files[0], files, size, repo,
         in_repo=tuple(inside), commit=commit,
@@ -305,14 +219,6 @@ def _modified(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _size(path: Path) -> int:
-    """A file's size in bytes; 0 if it is gone or its link is broken."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 # What they are

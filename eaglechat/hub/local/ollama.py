@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
+from eaglechat.gguf.header import printable
+from eaglechat.hub.local.model import LocalModel, ModelKind, Source, size_of
 from eaglechat.hub.references import OLLAMA_HOSTS, hub_hosts
 
 _MODEL = "application/vnd.ollama.image.model"
@@ -31,21 +33,6 @@ class ManifestError(ValueError):
 
 class OnlyOllamaError(ManifestError):
     """A model that is whole, but in a form that only Ollama runs."""
-
-
-@dataclass(frozen=True)
-class OllamaModel:
-    """A model of a store, or a part of it that cannot be read; `problem` says why."""
-
-    name: str
-    """As `ollama list` shows it."""
-    blob: Path
-    """Where its weights are; the manifest's path if it names none."""
-    repo: str | None = None
-    """Its repository, if it came from the Hub."""
-    problem: str | None = None
-    is_whole: bool = True
-    """False if something of it is missing or broken."""
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -92,14 +79,15 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def models() -> Iterator[OllamaModel]:
-    """The models of all stores, and what of them cannot be read. A name is given once."""
+def models() -> Iterator[LocalModel]:
+    """The models of all stores by their names in `ollama list`, unread, and what of the stores
+    cannot be used. A name is given once."""
     for store in stores():
         named: set[str] = set()
         for root in (store / "manifests-v2", store / "manifests"):
             for path in _files(root, depth=4):
-                model = path if isinstance(path, OllamaModel) else _model(store, root, path)
-                if model.blob == root:
+                model = path if isinstance(path, LocalModel) else _model(store, root, path)
+                if model.path == root:
                     # Of a store that is closed as a whole, it is told once.
                     model = replace(model, name=str(store))
                 if model.name not in named:
@@ -107,7 +95,7 @@ def models() -> Iterator[OllamaModel]:
                     yield model
 
 
-def _files(folder: Path, depth: int) -> Iterator[Path | OllamaModel]:
+def _files(folder: Path, depth: int) -> Iterator[Path | LocalModel]:
     """The files exactly `depth` folders deep, without following links to folders."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -115,7 +103,7 @@ def _files(folder: Path, depth: int) -> Iterator[Path | OllamaModel]:
         return
     except OSError as error:
         problem = f"Ollama's store cannot be read: {error.strerror or error}."
-        yield OllamaModel(str(folder), folder, None, problem, is_whole=False)
+        yield _of_store(str(folder), folder, ModelKind.BROKEN, problem=problem)
         return
     for entry in entries:
         try:
@@ -127,25 +115,40 @@ def _files(folder: Path, depth: int) -> Iterator[Path | OllamaModel]:
             continue
 
 
-def _model(store: Path, root: Path, path: Path) -> OllamaModel:
+def _model(store: Path, root: Path, path: Path) -> LocalModel:
+    """The model of a manifest, whose path is its own if the manifest names no weights."""
     host, space, model, tag = path.relative_to(root).parts
     repo = f"{space}/{model}" if host in hub_hosts() else None
     parts = [host, space, model]
     if host in OLLAMA_HOSTS:
         parts = [model] if space == "library" else [space, model]
-    name = f"{'/'.join(parts)}:{tag}"
-    is_whole = False
+    name, kind = f"{'/'.join(parts)}:{tag}", ModelKind.BROKEN
     try:
         blob = store / "blobs" / f"sha256-{weights(store, path)}"
     except OSError as error:
         problem = f"Its manifest cannot be read: {error.strerror or error}."
     except ManifestError as error:
-        problem, is_whole = str(error), isinstance(error, OnlyOllamaError)
+        problem = str(error)
+        if isinstance(error, OnlyOllamaError):
+            kind = ModelKind.OTHER
     else:
         if _is_file(blob):
-            return OllamaModel(name, blob, repo)
+            return _of_store(name, blob, ModelKind.UNREAD, size=size_of([blob]), repo=repo)
         problem = f"Its weights are not in Ollama's store; `ollama pull {name}` fetches them."
-    return OllamaModel(name, path, repo, problem, is_whole)
+    return _of_store(name, path, kind, repo=repo, problem=problem)
+
+
+def _of_store(
+    name: str,
+    path: Path,
+    kind: ModelKind,
+    *,
+    size: int = 0,
+    repo: str | None = None,
+    problem: str | None = None,
+) -> LocalModel:
+    said = printable(problem) if problem is not None else None
+    return LocalModel(printable(name), kind, Source.OLLAMA, path, (path,), size, repo, problem=said)
 
 
 def weights(store: Path, manifest: Path) -> str:

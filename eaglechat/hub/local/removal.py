@@ -17,9 +17,8 @@ from stat import S_ISREG
 from huggingface_hub import DeleteCacheStrategy
 
 from eaglechat.hub.local.cache import RepoCache, hops
-from eaglechat.hub.local.library import LocalModel, ModelKind
+from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.stores import Source
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from enum import Enum
 from pathlib import Path
-
-
-class Source(str, Enum):
-    """Where a model was found."""
-
-    HUGGING_FACE = "Hugging Face cache"
-    OLLAMA = "Ollama"
-    LM_STUDIO = "LM Studio"
-    LLAMA_CPP = "llama.cpp"
-    CONVERTED = "converted here"
-    FOLDER = "folder"
 
 
 def lm_studio_folders() -> list[Path]:

@@ -26,7 +26,8 @@ from eaglechat.gguf.header import (
 )
 from eaglechat.gguf.memory import memory_need
 from eaglechat.gguf.preflight import PreflightError, check_kv_type
-from eaglechat.hub.local.library import LocalModel, ModelKind, scan
+from eaglechat.hub.local.library import scan
+from eaglechat.hub.local.model import LocalModel, ModelKind
 from eaglechat.hub.local.pairs import inspect, pair_of_files
 from eaglechat.wire.errors import SettingsError
 from tests import ggufs

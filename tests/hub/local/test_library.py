@@ -14,8 +14,8 @@ from eaglechat.hub.downloads.download import RetryPolicy, download
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import headers, removal
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.local.library import LocalModel, ModelKind, find, scan
-from eaglechat.hub.local.stores import Source
+from eaglechat.hub.local.library import find, scan
+from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from tests import ggufs
 from tests.hub.fakehub import FakeHub
 

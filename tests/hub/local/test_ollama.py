@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local import headers, ollama
-from eaglechat.hub.local.library import ModelKind, find, scan, targets
+from eaglechat.hub.local.library import find, scan, targets
+from eaglechat.hub.local.model import ModelKind, Source
 from eaglechat.hub.local.ollama import ManifestError, weights
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.removal import plan_removal, remove
-from eaglechat.hub.local.stores import Source
 from eaglechat.words.removal import consequences
 from tests import ggufs
 from tests.hub.ollama_store import MODEL, layer, manifest, put, put_blob, put_manifest

@@ -12,8 +12,7 @@ import pytest
 from textual.widgets import Input, OptionList, TextArea
 
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local.library import LocalModel, ModelKind
-from eaglechat.hub.local.stores import Source
+from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.tui.commands.bindings import active_commands
 from eaglechat.tui.commands.registry import name_of
 from eaglechat.tui.screens.chat.inside import InsideScreen

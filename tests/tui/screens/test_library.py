@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.hub.local.library import LocalModel, look_at
-from eaglechat.hub.local.stores import Source
+from eaglechat.hub.local.library import look_at
+from eaglechat.hub.local.model import LocalModel, Source
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen

@@ -11,7 +11,8 @@ import pytest
 from textual.widgets import OptionList
 
 from eaglechat.hub.local import pairs
-from eaglechat.hub.local.library import LocalModel, look_at
+from eaglechat.hub.local.library import look_at
+from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.speeds import Gain, setup_of

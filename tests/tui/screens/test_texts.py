@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from eaglechat.gguf.memory import MemoryNeed
-from eaglechat.hub.local.library import LocalModel, ModelKind
-from eaglechat.hub.local.stores import Source
+from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.loading import LoadingScreen

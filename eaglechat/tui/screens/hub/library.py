@@ -9,18 +9,11 @@ from textual import on
 from textual.content import Content
 from textual.widgets import Input, OptionList
 
-from eaglechat.hub.local.library import (
-    LocalModel,
-    ModelKind,
-    built_in_drafts,
-    draft_models,
-    drafters_of,
-    pair_of_models,
-)
+from eaglechat.hub.local.library import built_in_drafts, draft_models, drafters_of, pair_of_models
+from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, inspect, none_here
 from eaglechat.hub.local.removal import Removal, plan_removal, remove
-from eaglechat.hub.local.stores import Source
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.bindings import bindings_of
 from eaglechat.tui.screens.dialogs import Ask
