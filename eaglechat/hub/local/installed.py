@@ -31,9 +31,9 @@ def status(entry: CatalogueEntry, cache: Path | None = None) -> CataloguePair:
 
 
 def statuses(entries: Iterable[CatalogueEntry], here: Sequence[LocalModel]) -> list[CataloguePair]:
-    """What of each pair is among the models `here`."""
-    hashes = _HASHES.read({})
-    return [_status(entry, here, hashes) for entry in entries]
+    """What of each pair is among the models `here` and their duplicates."""
+    hashes, copies = _HASHES.read({}), [one for model in here for one in model.everywhere]
+    return [_status(entry, copies, hashes) for entry in entries]
 
 
 def _status(entry: CatalogueEntry, here: Sequence[LocalModel], known: _Hashes) -> CataloguePair:
@@ -51,9 +51,9 @@ def _status(entry: CatalogueEntry, here: Sequence[LocalModel], known: _Hashes) -
         draft = _converted(entry, here)
         weights = [one for one in here if one.kind is ModelKind.CHECKPOINT]
         its = [one for one in weights if one.repo == entry.draft.checkpoint]
-        for (downloaded,) in by_commit(its, entry.draft.revision):
+        if commits := by_commit(its, entry.draft.revision):
+            (downloaded,) = commits[0]
             checkpoint = downloaded.path
-            break
     begun = list(_unfinished(entry, here))
     parts = [one for one in (found, downloaded, *begun) if one is not None]
     state, pair = "partly" if parts or draft else "available", None
@@ -125,11 +125,15 @@ def begun_pairs() -> list[str]:
 
 def note_begun(name: str) -> None:
     """Remember that a pair is being installed: a later session offers to resume it."""
-    note_ended(name, begins=True)
+    _change_begun(name, [name])
 
 
-def note_ended(name: str, *, begins: bool = False) -> None:
-    """Forget a pair whose installation is complete or was cancelled, unless it `begins` again."""
+def note_ended(name: str) -> None:
+    """Forget a pair whose installation is complete or was cancelled."""
+    _change_begun(name, [])
+
+
+def _change_begun(name: str, instead: list[str]) -> None:
     # If it cannot be written, the downloaded files stay; only the offer to resume is lost.
     with _BEGUN.changing([]) as names:
-        names[:] = [*(known for known in names if known != name), *([name] if begins else [])]
+        names[:] = [*(known for known in names if known != name), *instead]

@@ -291,9 +291,7 @@ def targets(models: Sequence[LocalModel]) -> list[tuple[LocalModel, InspectedPai
 
 def _fitting(target: LocalModel, models: Iterable[LocalModel]) -> Iterator[LocalModel]:
     """The drafts among `models` that fit a target, by their headers."""
-    for model in models:
-        if why_unfit(target, model) is None:
-            yield model
+    return (model for model in models if why_unfit(target, model) is None)
 
 
 def why_unfit(target: LocalModel, draft: LocalModel) -> str | None:
