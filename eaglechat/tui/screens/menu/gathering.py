@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eaglechat.chat.store import ChatSummary
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.queue import Install
-    from eaglechat.hub.local.library import LocalModel
+    from eaglechat.hub.local.model import LocalModel
 
 CHATS = 3
 """Of the last ones that can be resumed."""
