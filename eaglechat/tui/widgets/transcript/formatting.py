@@ -119,7 +119,8 @@ class GrowingText:
         first = self._n_drawn
         before = self.rows[first:]
         del self.rows[first:]
-        *complete, last = _lines([*self._open, *runs])
+        rest, *others = _lines(runs)
+        *complete, last = [[*self._open, *rest], *others]
         for line in complete:
             rest = self._draw(line, is_over=True)
             if self._line is None and self._style is None:
