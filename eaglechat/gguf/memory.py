@@ -126,7 +126,6 @@ def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
     llama.cpp keeps layers with a sliding window in full. For models with latent attention (MLA)
     this is too much.
     """
-    cells = -(-n_ctx // _CELLS_MULTIPLE) * _CELLS_MULTIPLE
     heads = list(header.numbers("{arch}.attention.head_count_kv") or ())
     if heads:
         # If the list is too short, its last value counts for the rest.
@@ -146,17 +145,21 @@ def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
     for layer in range(interval - 1, n_layers, interval):
         is_windowed = layer < len(windowed) and windowed[layer]
         per_cell += heads[layer] * (width_windowed if is_windowed else width)
-    values, size = _BLOCK_BYTES[kv_type]
-    return per_cell * cells // values * size
+    return _cache_bytes(per_cell, n_ctx, kv_type)
 
 
 def heads_kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
     """The bytes of the KV cache of a file's MTP heads, each of which is one attention layer."""
     n_heads = _largest(header, "{arch}.attention.head_count_kv")
     n_heads = n_heads or _largest(header, "{arch}.attention.head_count")
+    per_cell = header.n_mtp_heads * n_heads * _head_widths(header, "")
+    return _cache_bytes(per_cell, n_ctx, kv_type)
+
+
+def _cache_bytes(per_cell: int, n_ctx: int, kv_type: KvType) -> int:
+    """The bytes of a cache that keeps so many elements for each token."""
     cells = -(-n_ctx // _CELLS_MULTIPLE) * _CELLS_MULTIPLE
     values, size = _BLOCK_BYTES[kv_type]
-    per_cell = header.n_mtp_heads * n_heads * _head_widths(header, "")
     return per_cell * cells // values * size
 
 
