@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta
 from textual.color import Color, ColorParseError
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from eaglechat.settings import Problem
 from eaglechat.wire.records import Origin
@@ -124,9 +124,11 @@ def load_themes(*directories: Path) -> tuple[list[LoadedTheme], list[Problem]]:
 
 
 def choose_theme(name: str, loaded: Sequence[LoadedTheme]) -> Theme | None:
-    """The theme with this name, else the shipped dark one, else any."""
+    """The theme with this name, of the loaded ones or Textual's, else the shipped dark one, else
+    any that is loaded."""
     themes = {theme.theme.name: theme.theme for theme in loaded}
-    return themes.get(name) or themes.get(FALLBACK_THEME) or next(iter(themes.values()), None)
+    named = themes.get(name) or BUILTIN_THEMES.get(name)
+    return named or themes.get(FALLBACK_THEME) or next(iter(themes.values()), None)
 
 
 def read_theme(file: Path) -> LoadedTheme | Problem:

@@ -19,6 +19,8 @@ from textual.widgets import Button, Footer, Markdown, TextArea
 
 from eaglechat.paths import builtin_themes_dir
 from eaglechat.settings import Problem
+from eaglechat.settings.model import InterfaceSettings, Settings
+from eaglechat.tui.app import EagleApp
 from eaglechat.tui.themes import (
     REJECTED,
     TOKEN_KINDS,
@@ -285,6 +287,15 @@ def test_two_files_of_one_name_are_not_chosen_between_silently(tmp_path: Path) -
 
 def test_a_directory_that_is_not_there_has_no_themes(tmp_path: Path) -> None:
     assert load_themes(tmp_path / "none") == ([], [])
+
+
+@pytest.mark.parametrize("name", ["eagle-light", "nord", "atom-one-dark"])
+def test_a_theme_that_was_chosen_is_there_at_the_next_start(
+    make_app: Callable[..., EagleApp], name: str
+) -> None:
+    app = make_app(settings=Settings(interface=InterfaceSettings(theme=name)))
+    assert name in app.available_themes
+    assert app.theme == name
 
 
 @pytest.mark.parametrize("name", ["nord", "catppuccin-mocha", "flexoki", "rose-pine"])

@@ -27,7 +27,7 @@ from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.quantise import end_with_parent
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.wire import cancelling
-from eaglechat.wire.errors import EngineError
+from eaglechat.wire.errors import Cancelled, EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import PLAINLY, Sampling, Speculation
 from eaglechat.wire.records import Round
@@ -114,7 +114,9 @@ def measure(wanted: FormsToMeasure) -> FormSpeeds | None:
                     seed=turn,
                     max_tokens=_TURN_TOKENS,
                 )
-                with cancelling.by(lambda: time.monotonic() > deadline):
+                # The deadline may also be over before a reply has begun.
+                over = cancelling.by(lambda: time.monotonic() > deadline)
+                with suppress(Cancelled), over:
                     written[name] = [
                         event
                         for event in events

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat import paths
+from eaglechat.engine.bench import forms as measuring
 from eaglechat.engine.bench.forms import FormSpeeds, FormsToMeasure
 from eaglechat.engine.llama.quantise import QuantiseError, quantise
 from eaglechat.gguf.header import read_header
@@ -61,6 +62,14 @@ def test_the_forms_are_really_measured_by_replies(pair: Pair) -> None:
     assert re.fullmatch(r"Drafted [\d,]+ tokens/s in .+ at [\d,]+ tokens/s\..*", found.note or "")
     assert fractions == sorted(fractions)
     assert len(list(paths.reencoded_dir().glob("*.gguf"))) <= 1
+
+
+def test_no_time_to_begin_a_reply_is_no_speed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "_BUDGET_S", 0.0)
+    assert pair.draft is not None
+    files = str(pair.target), str(pair.draft)
+    wanted = FormsToMeasure(files[:1], files[1], 3, LoadOptions(), Sampling())
+    assert measuring.measure(wanted) is None
 
 
 def test_the_form_that_drafts_fastest_is_kept_and_measured_once(
