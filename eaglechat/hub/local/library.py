@@ -407,7 +407,10 @@ def _elsewhere(
 ) -> Iterator[_Files]:
     """The files of a repository that each other program has."""
     yield _by_hash((one for one in copies if one.source is Source.OLLAMA), hashes)
-    yield _files_of(one for one in copies if _is_in(repo, one, Source.LM_STUDIO))
+    in_lm_studio = [one for one in copies if _is_in(repo, one, Source.LM_STUDIO)]
+    # The shards of a split model are loaded from one folder.
+    for folder in lm_studio_folders():
+        yield _files_of(one for one in in_lm_studio if one.path.is_relative_to(folder))
     before = llama_cpp_prefix(repo)
     yield {
         file.name.removeprefix(before): (one, file)

@@ -14,8 +14,9 @@ from eaglechat.hub.downloads.download import RetryPolicy, download
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import headers, removal
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.local.library import find, scan
+from eaglechat.hub.local.library import files_here, find, find_file, locate, scan
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
+from eaglechat.hub.references import ModelSource
 from tests import ggufs
 from tests.hub.fakehub import FakeHub
 
@@ -104,6 +105,25 @@ def test_a_split_model_of_another_program_has_a_plain_name(hub: Hub, home: Path)
     assert find([*found.values()], "lm/repo/m.gguf") == [found["lm/repo/m.gguf"]]
     put(home / ".cache" / "llama.cpp" / "manifest=user=repo=latest.json", b"{}")
     assert "user/repo/m.gguf" in by_name(scan([], hub.cache_dir))
+
+
+def test_a_split_model_is_not_put_together_from_two_folders(hub: Hub, home: Path) -> None:
+    folders = [home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"]
+    half, other = (folder / "lm" / "repo" for folder in folders)
+    put(half / SPLIT[0])
+    put(other / SPLIT[1])
+    source, size = ModelSource(repo="lm/repo", quantization="Q8_0"), len(TARGET)
+
+    def here() -> list[LocalModel]:
+        return files_here(cache=hub.cache_dir)
+
+    assert locate(here(), source) is None
+    assert find_file(here(), "lm/repo", SPLIT[0], size, None) is None
+    put(other / SPLIT[0])
+    found = locate(here(), source)
+    assert found is not None
+    assert found.path == other / SPLIT[0]
+    assert find_file(here(), "lm/repo", SPLIT[0], size, None) == found.path
 
 
 def test_a_link_into_the_cache_is_not_a_second_model(
