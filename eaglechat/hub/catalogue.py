@@ -1,6 +1,7 @@
 """The catalogue of pairs: those shipped in catalogue.toml, and the user's own.
 
-An invalid entry is reported with its file and key, and left out; the other entries are read.
+An invalid entry is reported with its file and key, and left out; the other entries are read. A key
+that an entry may not have is reported, and costs it nothing else.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _SHAPES = {
 """The patterns of a name and of a source in words, by the key that they apply to."""
 
 
-class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A target and a draft for it, if it needs one. Unknown fields are empty."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*\Z")]
@@ -70,7 +71,7 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 @dataclass(frozen=True)
 class CatalogueProblem:
-    """An entry that was left out, and why."""
+    """An entry or a key that was left out, and why."""
 
     file: Path
     key: str
@@ -138,6 +139,11 @@ def read(path: Path) -> tuple[list[CatalogueEntry], list[CatalogueProblem]]:
         if entry.name in entries:
             problems.append(CatalogueProblem(path, f"pair {entry.name}", "is given twice"))
         entries[entry.name] = entry
+        problems += [
+            CatalogueProblem(path, f"pair {entry.name}: {key}", "unknown")
+            for key in given
+            if key not in CatalogueEntry.__struct_fields__
+        ]
     return list(entries.values()), problems
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from eaglechat.engine.drafters.pairing import RUNS_HEADS
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
-from eaglechat.hub.catalogue import CatalogueEntry, load, remember
+from eaglechat.hub.catalogue import CatalogueEntry, load, read, remember
 from eaglechat.hub.references import ModelSource
 
 
@@ -64,7 +64,11 @@ def test_the_users_entries_come_after_and_replace_by_name(tmp_path: Path) -> Non
         ),
         (('"me/draft"', '"me/draft\\n"'), "pair mine: draft.checkpoint", "must be user/repo"),
         (('checkpoint = "me/draft"', "size = 5"), "pair mine: draft", "needs either repo"),
-        (("[[pair]]", "[[pair]]\nlicense = 'mit'"), "pair mine", "unknown field license"),
+        (
+            ('"me/draft"', '"me/draft", license = "mit"'),
+            "pair mine: draft",
+            "unknown field license",
+        ),
         (('name = "mine"', ""), "pair 1", "missing required field name"),
         (("Q4_K_M", 'Q4_K_M", file = "a.gguf'), "pair mine: target", "leave one of them out"),
     ],
@@ -78,6 +82,14 @@ def test_a_bad_entry_is_named_and_costs_no_other(
     assert entries[-1].name == "good"
     assert (problem.file, problem.key) == (path, key)
     assert reason in problem.reason
+
+
+def test_an_unknown_key_is_named_and_costs_nothing_else(tmp_path: Path) -> None:
+    (plain,), _ = read(user_file(tmp_path, OWN))
+    path = user_file(tmp_path, OWN.replace("[[pair]]", "[[pair]]\ntrained_for = 'me/base'"))
+    entries, (problem,) = read(path)
+    assert entries == [plain]
+    assert str(problem) == f"{path}: pair mine: trained_for: unknown"
 
 
 def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
