@@ -90,9 +90,10 @@ class _Renderer:
                 with suppress(OSError):  # the process has ended, and so have its lines
                     process.stdin.write(task)
                     process.stdin.flush()
+                check()
                 while reader.is_alive():
-                    check()
                     reader.join(_POLL_S)
+                    check()
             finally:
                 if not any(lines):
                     # An answer that still comes must not be taken for that to the next task.

@@ -43,28 +43,30 @@ class Measures(Widget):
         super().__init__(id=id, classes=classes)
         self._numbers: Numbers | None = None
         self._rows: list[_Row] = []
+        self._width = 0
+        """That the rows were drawn for."""
         self._is_close = False
 
     def show(self, numbers: Numbers, *, is_close: bool) -> None:
         """`is_close` leaves out empty rows, where the screen is low."""
         self._numbers, self._is_close = numbers, is_close
         before = self._rows
-        self._rows = [*self._drawn(numbers, self.content_size.width)]
+        self._draw(numbers)
         if [(row.plain, row.spans) for _, row in before] != [
             (row.plain, row.spans) for _, row in self._rows
         ]:
             self.refresh(layout=len(before) != len(self._rows))
 
-    def on_resize(self) -> None:
-        if self._numbers is not None:
-            self.show(self._numbers, is_close=self._is_close)
+    def _draw(self, numbers: Numbers) -> None:
+        self._width = self.content_size.width
+        self._rows = [*self._drawn(numbers, self._width)]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len([*self._drawn(self._numbers, width)]) if self._numbers is not None else 0
 
     def render(self) -> Content:
-        if not self._rows and self._numbers is not None:
-            self._rows = [*self._drawn(self._numbers, self.content_size.width)]
+        if self._numbers is not None and self._width != self.content_size.width:
+            self._draw(self._numbers)
         return Content("\n").join(row for _, row in self._rows)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
