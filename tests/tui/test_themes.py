@@ -373,6 +373,25 @@ async def test_all_of_a_highlighted_row_is_readable(
             await user.press("escape")
 
 
+@pytest.mark.parametrize("theme", ["eagle-light", "solarized-light", "solarized-dark"])
+async def test_the_keys_at_the_bottom_stand_out_from_their_ground(
+    drive: Callable[..., Driver], theme: str
+) -> None:
+    async with drive() as user:
+        user.app.theme = theme
+        await user.sees("commands")
+        await user.pilot.pause()
+        strips = drawn_strips(user.app.screen)
+        drawn = [one for one in strips[-1] if one.text.strip()]
+        assert drawn
+        for one in drawn:
+            assert one.style is not None
+            ink, ground = (
+                Color.from_rich_color(colour) for colour in (one.style.color, one.style.bgcolor)
+            )
+            assert contrast(ink, ground) > 3, one.text
+
+
 async def test_what_is_behind_a_dialog_stays_readable_in_the_terminal_s_own_colours(
     drive: Callable[..., Driver],
 ) -> None:

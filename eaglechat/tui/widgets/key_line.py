@@ -44,7 +44,8 @@ class KeyLine(Widget):
     KeyLine {
         dock: bottom;
         height: 1;
-        background: $panel;
+        background: $footer-background;
+        color: $footer-description-foreground;
         pointer: pointer;
     }
     """
