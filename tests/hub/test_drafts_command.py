@@ -138,6 +138,16 @@ def test_what_cannot_be_done_is_one_line_and_a_status(
     assert not list(commands.cache.rglob("*.gguf"))
 
 
+def test_a_pair_whose_target_has_gone_is_no_name_on_the_hub(commands: Commands) -> None:
+    config = commands.home / "eaglechat" / "config"
+    config.mkdir(parents=True)
+    entry = '[[pair]]\nname = "mine"\ntarget = { path = "/nowhere/t.gguf" }\n'
+    (config / "catalogue.toml").write_text(entry)
+    result = commands.run("drafts", "mine")
+    assert result.returncode == 2
+    assert result.stderr == "eaglechat: The target of mine has gone: /nowhere/t.gguf\n"
+
+
 def test_a_checkpoint_is_pulled_for_the_target_that_is_here(commands: Commands) -> None:
     assert commands.run("pull", "org/Base-GGUF", "--draft", "lab/Base_eagle3").returncode == 0
     (pair,) = [p for p in pairs(commands) if p["name"] == "base-q4_k_m-lab"]

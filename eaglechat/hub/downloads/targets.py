@@ -104,6 +104,8 @@ def of_entry(
     if offer.target is not None:
         return of_file(offer.target, catalogue, models)
     entry = offer.entry
+    if entry.target.path:
+        raise InvalidReferenceError(f"The target of {entry.name} has gone: {entry.target.path}.")
     bases = (entry.base_model,) if entry.base_model else ()
     try:
         listing = hub.repo(entry.target.repo, entry.target.revision)
