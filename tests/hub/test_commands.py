@@ -23,6 +23,7 @@ from eaglechat.cli.progress import Progress
 from eaglechat.hub.downloads.client import RemoteFile
 from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.queue import Downloads, FileSnapshot, Install
+from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.pair import Pair
 from tests import ggufs
 from tests.cli.redrawn import Terminal
@@ -410,3 +411,15 @@ def test_off_a_terminal_only_tenths_are_said() -> None:
         show_install(progress, together(a_file(done)))
     tenths = [line.partition("  ")[0] for line in stream.getvalue().splitlines()]
     assert tenths == [f"model.gguf: {10 * tenth}%" for tenth in range(11)]
+
+
+def test_a_stopped_download_is_not_loaded(commands: Commands) -> None:
+    partial = RepoCache(commands.cache, "org/half").partial(sha256(TARGET))
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(TARGET)
+    RepoCache(commands.cache, "org/half").write_record(
+        sha256(TARGET), "half.gguf", "main", 2 * len(TARGET)
+    )
+    result = commands.run("run", "--target", "org/half", "hi", offline=True)
+    assert result.returncode == 1
+    assert "org/half is not complete. Its download stopped at 50%" in result.stderr
