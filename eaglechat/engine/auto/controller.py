@@ -55,7 +55,7 @@ _MEASURES = (AutoReason.PLAIN_CHECK, AutoReason.EXPLORING)
 _EARLY_TOKENS, _EARLY_LOOK_UP = 100, 3
 """In so many plain tokens' time from its beginning, a reply takes no more looked-up tokens a round:
 the rows of a long wrong guess would cost a short reply more than `LOSS_SHARE`."""
-_KEPT, _PLAIN_KEPT = 4, 32
+_KEPT, _PLAIN_KEPT = 4, 16
 """Rounds for which a plan is kept, and one that plain decoding is the fastest: making one takes
 time that counts, on a GPU or beside a small model."""
 _WORTH_KEEPING = 32

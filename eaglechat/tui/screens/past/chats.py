@@ -50,6 +50,8 @@ class ChatsScreen(ListDialog[SavedChat]):
         self._open_chat, self._typeahead = open_chat, services.typeahead
         self._chats: list[ChatSummary] | None = None
         self._found: list[Hit] = []
+        self._has_chosen = False
+        """Enter came before there was a row."""
         self._rows: list[Row] = []
         self._progress = self._older.progress
         self._listing = 0
@@ -70,6 +72,7 @@ class ChatsScreen(ListDialog[SavedChat]):
         if listing == self._listing:
             self._chats = chats
             self._show()
+            self._choose_late()
 
     def _look(self) -> None:
         """List and search again if chats were taken over since the last look."""
@@ -86,6 +89,7 @@ class ChatsScreen(ListDialog[SavedChat]):
         if typed == self._typed:
             self._found = found
             self._show()
+            self._choose_late()
 
     def _read(self, row: ChatSummary, place: Passage | None) -> None:
         def read() -> SavedChat:
@@ -127,7 +131,7 @@ class ChatsScreen(ListDialog[SavedChat]):
 
     @on(Input.Changed, "#filter")
     def _typing(self) -> None:
-        self._found = []
+        self._found, self._has_chosen = [], False
         self.rows.highlighted = None
         self._show()
         self._search()
@@ -202,6 +206,12 @@ class ChatsScreen(ListDialog[SavedChat]):
             self._read(row.chat, Passage(row.turn, self._typed))
         elif row is not None:
             self._read(row, None)
+        self._has_chosen = row is None
+
+    def _choose_late(self) -> None:
+        """Choose what came after Enter."""
+        if self._has_chosen and self._rows:
+            self._choose()
 
     def action_rename(self) -> None:
         chat = self._chat

@@ -10,6 +10,7 @@ import pytest
 from textual.widgets import Input, OptionList
 
 from eaglechat.chat.recorder import ChatRecorder
+from eaglechat.chat.store import ChatStore
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu.screen import MenuScreen
@@ -17,6 +18,7 @@ from eaglechat.tui.screens.past.chats import ROWS_AT_ONCE, ChatsScreen
 from tests.chat.headless import left_chat, saved_chats, store_in
 from tests.chat.home import write_chat
 from tests.tui.driving import Driver
+from tests.tui.textual_private import Gate
 
 Drive = Callable[..., Driver]
 
@@ -70,6 +72,24 @@ async def test_enter_opens_the_chat_at_the_passage(drive: Drive, three: list[str
         await user.sees("Rayleigh scattering")
         assert user.chat.session.recorder.name == three[0]
         assert user.chat.transcript.marked is not None
+
+
+async def test_enter_that_comes_before_the_rows_opens_what_comes(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, three: list[str]
+) -> None:
+    gate = Gate()
+    for name in ("listed", "find"):
+        ask = getattr(ChatStore, name)
+        monkeypatch.setattr(ChatStore, name, lambda *of, ask=ask: gate.wait() and ask(*of))
+    async with drive() as user:
+        await user.on(MenuScreen)
+        await user.command("chats.open")
+        await user.on(ChatsScreen)
+        await user.type("rayleigh")
+        await user.press("enter")
+        gate.set()
+        await user.on(ChatScreen)
+        assert user.chat.session.recorder.name == three[0]
 
 
 async def test_a_chat_is_renamed_pinned_deleted_and_brought_back(
