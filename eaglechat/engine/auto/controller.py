@@ -55,9 +55,9 @@ _MEASURES = (AutoReason.PLAIN_CHECK, AutoReason.EXPLORING)
 _EARLY_TOKENS, _EARLY_LOOK_UP = 100, 3
 """In so many plain tokens' time from its beginning, a reply takes no more looked-up tokens a round:
 the rows of a long wrong guess would cost a short reply more than `LOSS_SHARE`."""
-_KEPT, _PLAIN_KEPT = 4, 16
-"""Rounds for which a plan is kept, and one that plain decoding is the fastest: making one takes
-time that counts, on a GPU or beside a small model."""
+_KEPT = 4
+"""Rounds for which a plan is kept: on a GPU, making one takes time that counts. Where plain
+decoding is the fastest, it is kept four times as long."""
 _WORTH_KEEPING = 32
 """After so many rounds, what was learnt is kept on disk again."""
 _PLAIN = Arm(CHAIN, 0)
@@ -130,8 +130,9 @@ class Controller:
         per_row = float(self._verify[-1]) / len(self._verify)
         return _USUAL_REPLY / best + n_again * per_row + self._costs.catch_up(n_again)
 
-    def choose(self, n_past: int, allowed: Allowed) -> Plan:
-        """The plan of the next round, behind `n_past` tokens."""
+    def choose(self, n_past: int, n_waiting: int, allowed: Allowed) -> Plan:
+        """The plan of the next round, behind `n_past` tokens. The draft model has yet to take in
+        `n_waiting` rows."""
         kept = self._plan if self._plan and allowed.includes(self._plan) else None
         if kept and self._keep_for and self._bears(kept.arm, allowed):
             self._keep_for -= 1
@@ -143,7 +144,7 @@ class Controller:
                 return Plan(allowed.n_most, allowed.shapes[0], is_chosen=True)
             return self.plain_check()
         self._forecast(costs, bucket, allowed.shapes)
-        arm, reason = self._choose(costs, bucket, allowed)
+        arm, reason = self._choose(costs, bucket, costs.catch_up(n_waiting), allowed)
         plan = Plan(
             arm.n,
             arm.shape,
@@ -171,7 +172,7 @@ class Controller:
             by_probability = self._of_draft.by_probability()
             plan = replace(plan, worth=worth, by_probability=by_probability, state=state)
         self._plan = plan if reason in (AutoReason.BEST, AutoReason.LEDGER) else None
-        self._keep_for = _PLAIN_KEPT if self._arm.n == 0 else _KEPT
+        self._keep_for = 4 * _KEPT if self._arm.n == 0 else _KEPT
         return plan
 
     def plain_check(self) -> Plan:
@@ -180,7 +181,9 @@ class Controller:
         state = msgspec.structs.replace(self._state, n=0, shape="chain", reason=reason)
         return Plan(0, is_chosen=True, state=state, is_plain_check=True)
 
-    def _choose(self, costs: Costs, bucket: int, allowed: Allowed) -> tuple[Arm, AutoReason]:
+    def _choose(
+        self, costs: Costs, bucket: int, catch_up: float, allowed: Allowed
+    ) -> tuple[Arm, AutoReason]:
         rates, arms = self._rates, allowed.arms
         best, current = max(arms, key=rates.__getitem__), self._arm
         if current not in arms:
@@ -197,12 +200,12 @@ class Controller:
             unsure = max(best.n, trial.n) > 0 and costs.plain_error(bucket) > enough
             if unsure or begins:
                 return _PLAIN, AutoReason.PLAIN_CHECK
-        if trial != best and self._affords(trial, best, allowed):
+        if trial != best and self._affords(trial, best, catch_up, allowed):
             return trial, AutoReason.EXPLORING
         for n in range(best.n, 0, -1):
             arm = best._replace(n=n)
             pays = arm == best or (arm in arms and rates[arm] > CLEARLY * rates[_PLAIN])
-            if pays and self._bears(arm, allowed):
+            if pays and self._bears(arm, allowed, catch_up):
                 return arm, AutoReason.BEST if arm == best else AutoReason.LEDGER
         return _PLAIN, AutoReason.BEST if best.n == 0 else AutoReason.LEDGER
 
@@ -224,23 +227,23 @@ class Controller:
             return better[0]
         return max(better, key=hoped.__getitem__, default=best)
 
-    def _affords(self, arm: Arm, best: Arm, allowed: Allowed) -> bool:
+    def _affords(self, arm: Arm, best: Arm, catch_up: float, allowed: Allowed) -> bool:
         """Whether the credit for trials and the ledger bear that a trial of `arm` instead of `best`
         writes only one token."""
-        loss = float(self._times[arm] - 1.0 / self._rates[best])
+        loss = float(self._times[arm] - 1.0 / self._rates[best]) + catch_up
         budget = _TRIAL_SHARE * self._all_ms + _TRIAL_CREDIT * self._times[_PLAIN]
         if self._tried_ms + loss > budget:
             return False
         if best.n > 0 and allowed.plain:
             # What may be lost in advance is for drafts of the best length.
-            return self._lost_ms + self._loss(arm) <= LOSS_SHARE * self._plain_ms
-        return self._bears(arm, allowed)
+            return self._lost_ms + self._loss(arm) + catch_up <= LOSS_SHARE * self._plain_ms
+        return self._bears(arm, allowed, catch_up)
 
-    def _bears(self, arm: Arm, allowed: Allowed) -> bool:
+    def _bears(self, arm: Arm, allowed: Allowed, catch_up: float = 0.0) -> bool:
         """Whether the ledger can bear that a round of this arm writes only one token."""
         if arm.n == 0 or not allowed.plain:
             return True
-        return self._bears_loss(self._loss(arm))
+        return self._bears_loss(self._loss(arm) + catch_up)
 
     def _bears_loss(self, loss: float) -> bool:
         """Whether the ledger can bear a round that loses this many milliseconds."""

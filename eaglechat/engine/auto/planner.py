@@ -99,13 +99,13 @@ class Planner:
         drafters, nothing = self._drafters, Plan(0)
         if not drafters.on:
             return nothing
-        n_most = min(room, drafters.longest)
+        n_waiting, n_most = drafters.waiting, min(room, drafters.longest)
         shapes = shapes_open(want.shape, drafters.grows_trees)
         if want.n_draft_max == AUTO:
             if self._checks.is_due(None):
                 return self._ask(Controller.plain_check, Plan(0, is_plain_check=True))
             allowed = Allowed(n_most, want.n_min, shapes)
-            plan = self._ask(lambda one: one.choose(n_past, allowed), nothing)
+            plan = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), nothing)
             if found:
                 instead = self._ask(lambda one: one.worth_taking(plan, found), None)
                 if instead is not None and instead.n >= want.n_min:
@@ -117,7 +117,7 @@ class Planner:
         plan = Plan(n_most, shapes[0])
         if len(shapes) > 1 and n_most > 1:
             allowed = Allowed(n_most, n_most, shapes, plain=False)
-            plan = self._ask(lambda one: one.choose(n_past, allowed), Plan(n_most))
+            plan = self._ask(lambda one: one.choose(n_past, n_waiting, allowed), Plan(n_most))
         return Plan(len(found), taken=found, is_chosen=plan.is_chosen) if found else plan
 
     def observe(self, seen: Seen) -> None:

@@ -27,7 +27,7 @@ from eaglechat.wire.records import LAST_TOKEN, children, depths
 
 MOST_WAITING = 32
 """Under an automatic length, a draft model takes in its waiting rows once there are more than this:
-more would be a halt that is felt with a large model on a slow machine."""
+a trial of drafting pays for those that wait."""
 DRAFT_TEMPERATURE = 0.5
 """A draft draws at this share of the target's temperature, where the target draws most of the same
 tokens: a draft is less sure of its likeliest token than the target is."""

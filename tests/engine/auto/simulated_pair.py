@@ -95,13 +95,16 @@ class Simulated:
     tail: float = 0.0
     """The share of times that other work on the machine makes three times as long."""
     n_prompt: int = 40
+    n_waiting: int | None = None
+    """Rows of the prompt that the draft has not taken in. None: only the last row waits."""
     seed: int = 1
     copies: Callable[[int], int] | None = None
     """By text position, how many tokens from there on repeat earlier text. None: there are no
     n-grams."""
 
     def allowed(self, n_most: int, n_min: int) -> Allowed:
-        return Allowed(n_most * self.has_draft, n_min, shapes_open(self.shape, grows_trees=True))
+        shapes = shapes_open(self.shape, grows_trees=True)
+        return Allowed(n_most * self.has_draft, n_min, shapes)
 
     def found(self, position: int) -> list[tuple[bool, float]]:
         """What n-grams find for a position: which tokens are right, and their probabilities."""
@@ -210,7 +213,7 @@ def write(
     controller = driver if isinstance(driver, Controller) else None
     if controller is not None:
         controller.new_reply()
-    waiting = 1
+    waiting = 1 if pair.n_waiting is None else min(pair.n_waiting, MOST_WAITING)
     while reply.tokens < n_tokens:
         n_past = pair.n_prompt + reply.tokens
         room = min(N_DRAFT_MAX_LIMIT, n_tokens - reply.tokens - 1)
@@ -219,7 +222,10 @@ def write(
         if checks and checks.is_due(_by_hand(driver)):
             plan = controller.plain_check() if controller else Plan(0, is_plain_check=True)
         elif controller is not None:
-            plan = _chosen(controller, n_past, pair.allowed(n_most, n_min), looked_up)
+            allowed = pair.allowed(n_most, n_min)
+            plan = controller.choose(n_past, waiting, allowed)
+            assert plan.arm in allowed.arms
+            plan = (controller.worth_taking(plan, looked_up) if found else None) or plan
         else:
             plan = _fixed(driver, n_most, looked_up, pair.has_draft)
         guesses, draft_ms = _draft(pair, reply.tokens, n_most, plan, found)
@@ -310,12 +316,6 @@ def _by_hand(driver: Driver) -> int | None:
     if isinstance(driver, Controller):
         return None
     return driver if isinstance(driver, int) else driver.arm.n
-
-
-def _chosen(controller: Controller, n_past: int, allowed: Allowed, found: Proposal) -> Plan:
-    plan = controller.choose(n_past, allowed)
-    assert plan.arm in allowed.arms
-    return (controller.worth_taking(plan, found) if found else None) or plan
 
 
 def _fixed(driver: int | Fixed, n_most: int, found: Proposal, has_draft: bool) -> Plan:

@@ -18,11 +18,13 @@ from tests.engine.auto.pairs import (
     BF16,
     CALIBRATIONS,
     PAIRS,
+    Q4_1,
     TOKENS,
     calibrated,
     chat,
     fixed_choices,
     gpu,
+    steady,
     total_ms,
 )
 from tests.engine.auto.simulated_pair import Reply, Simulated, write
@@ -105,6 +107,22 @@ def test_a_calibration_spares_a_hopeless_pair_from_trying_dear_widths(seed: int)
     assert reply.ms <= 1.01 * reply.plain_ms
 
 
+@pytest.mark.parametrize("row_ms", [0.1, 0.3])
+def test_a_long_prompt_that_waits_for_the_draft_does_not_keep_it_waiting(row_ms: float) -> None:
+    """Taking in the prompt costs the time of many plain tokens, and more with every plain round."""
+    pair = replace(PAIRS["bf16, good draft"], n_prompt=400, n_waiting=400, catch_up_row=row_ms)
+    reply = write(pair, 600, Controller(calibrated(pair)))
+    assert sum(state.n > 0 for state in reply.states[-50:]) > 40
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_long_prompt_is_not_taken_in_for_a_draft_that_only_might_pay(seed: int) -> None:
+    """Its rows would cost as much as twenty plain tokens."""
+    pair = Simulated(Q4_1, steady(0.5), n_prompt=600, n_waiting=600, catch_up_row=0.15, seed=seed)
+    reply = write(pair, 250, Controller(calibrated(pair)))
+    assert reply.ms <= 1.01 * reply.plain_ms
+
+
 @pytest.mark.parametrize("longest", [1, 7])
 def test_no_length_beyond_the_longest_is_expected_to_pay(longest: int) -> None:
     """A pass takes nearly as long as a plain token, so only the tokens of a long block pay."""
@@ -125,7 +143,9 @@ def test_what_was_learnt_stays_for_the_next_reply() -> None:
 
 
 def test_drafting_resumes_when_the_draft_becomes_useful_again() -> None:
-    pair = Simulated(BF16, lambda position, _depth: 0.02 if position < 300 else 0.8, seed=3)
+    pair = Simulated(
+        BF16, lambda position, _depth: 0.02 if position < 300 else 0.8, n_waiting=40, seed=3
+    )
     reply = write(pair, 900, Controller())
     late = reply.states[-100:]
     assert sum(state.n > 0 for state in late) > 80
