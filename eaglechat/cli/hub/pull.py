@@ -29,7 +29,7 @@ from eaglechat.hub.downloads import install, quantisations, targets
 from eaglechat.hub.downloads.client import Hub, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import checkpoint_files, pair_up, what_helps
 from eaglechat.hub.downloads.queue import Downloads, Install
-from eaglechat.hub.errors import GatedError, HubError, OfflineError
+from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine
 from eaglechat.hub.local import installed, library
 from eaglechat.hub.local.bandwidth import measured
@@ -42,7 +42,6 @@ from eaglechat.hub.references import (
     choose,
     group_models,
     parse,
-    whole_models,
 )
 from eaglechat.hub.units import format_bytes
 from eaglechat.wire.neutral import neutralise
@@ -180,18 +179,10 @@ def _pull_model(
 def _choose(reference: ModelSource, listing: RemoteRepo, hub: Hub) -> ModelFiles:
     """What the reference names; of a model with several quantisations, if it names none, the one
     to take on this machine. Standard error gets what each needs here."""
-    named = choose(reference, listing.paths)
-    models = whole_models(listing.paths)
-    if reference.file or reference.quantization or len(models) < 2:
-        return named
-    try:
-        weighed = quantisations.weigh(hub, listing, models)
-    except (GatedError, GGUFError):
-        # The download says more.
-        return named
-    machine = _machine()
+    weighed = quantisations.left_open(hub, listing, reference)
+    machine = _machine() if weighed else UNKNOWN_MACHINE
     best = fit.best(weighed, machine)
-    width = max(len(one.name) for one in weighed)
+    width = max((len(one.name) for one in weighed), default=0)
     for one in weighed:
         judged = fit.judge(one.need, machine)
         speed = fit.estimate(one.reads, one.need, machine, measured(paths.state_dir()))
@@ -199,7 +190,7 @@ def _choose(reference: ModelSource, listing: RemoteRepo, hub: Hub) -> ModelFiles
         said = ", ".join(filter(None, (judged.word, judged.text, speed)))
         row = f"{'▸' if one is best else ' '} {one.name:<{width}}  {size:>8}  {said}"
         print(neutralise(row), file=sys.stderr)
-    return best.model if best else named
+    return best.model if best else choose(reference, listing.paths)
 
 
 def _machine() -> Machine:

@@ -12,12 +12,13 @@ from eaglechat.engine.drafters import pairing
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.memory import memory_need
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
+from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import checkpoint_files
 from eaglechat.hub.downloads.judge import judge
 from eaglechat.hub.downloads.quantisations import (
-    choose_here,
+    left_open,
     need_of,
     read_target,
     reads_of,
@@ -33,6 +34,7 @@ from eaglechat.hub.local.installed import (
     note_begun,
     note_ended,
     status,
+    statuses,
 )
 from eaglechat.hub.local.library import files_here, find_file
 from eaglechat.hub.local.model import LocalModel
@@ -82,6 +84,7 @@ def plan(
 ) -> Plan:
     """Ask the Hub for a pair's files. A target without a file is the quantisation that fits the
     machine. Raises HubError, InvalidReferenceError, GGUFError."""
+    models = files_here(cache=hub.cache_dir)
     listings: dict[str, RemoteRepo] = {}
     target: tuple[RemoteFile, ...] = ()
     draft: tuple[RemoteFile, ...] = ()
@@ -101,13 +104,14 @@ def plan(
         source = entry.target
         if not source.file and not source.quantization:
             # One that is here already, else what fits.
-            here = status(entry, hub.cache_dir).target
+            here = statuses([entry], models)[0].target
             named = {PurePosixPath(one.first).name: one for one in group_models(listing.paths)}
             wanted = named.get(here.name) if here else None
-            beside = sum(file.size for file in draft)
-            wanted = wanted or choose_here(
-                hub, listing, source, machine, n_ctx=n_ctx, draft_bytes=beside
-            )
+            if wanted is None and machine.ram is not None:
+                beside = sum(file.size for file in draft)
+                best = fit.best(left_open(hub, listing, source, n_ctx, beside), machine)
+                wanted = best.model if best else None
+            wanted = wanted or choose(source, listing.paths)
             source = msgspec.structs.replace(source, file=wanted.first)
             entry = msgspec.structs.replace(entry, target=source)
         listings = {listing.repo: listing, **listings}
@@ -115,7 +119,6 @@ def plan(
     repos = listings.values()
     is_converted = bool(entry.draft.checkpoint) and converted_path(entry.name, draft_type).exists()
     files = target if is_converted else (*target, *draft)
-    models = files_here(cache=hub.cache_dir)
     return Plan(
         entry=entry,
         target=target,

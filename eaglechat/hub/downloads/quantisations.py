@@ -9,12 +9,11 @@ from dataclasses import replace
 
 from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.memory import MemoryNeed, memory_need, weights_read
-from eaglechat.hub import fit
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.errors import GatedError
-from eaglechat.hub.fit import Machine, Quantisation
+from eaglechat.hub.fit import Quantisation
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.references import ModelFiles, ModelSource, choose, whole_models
+from eaglechat.hub.references import ModelFiles, ModelSource, whole_models
 
 USUAL_CONTEXT = 1 << 13
 """Tokens of context for which memory is estimated before a download."""
@@ -48,26 +47,18 @@ def weigh(
     return sorted(weighed, key=lambda one: one.need.target_weights, reverse=True)
 
 
-def choose_here(
-    hub: Hub,
-    repo: RemoteRepo,
-    reference: ModelSource,
-    machine: Machine,
-    *,
-    n_ctx: int = 0,
-    draft_bytes: int = 0,
-) -> ModelFiles:
-    """The target that a reference means on this machine: what it names, else the quantisation to
-    take. Raises InvalidReferenceError, HubError."""
-    named = choose(reference, repo.paths)
+def left_open(
+    hub: Hub, repo: RemoteRepo, reference: ModelSource, n_ctx: int = 0, draft_bytes: int = 0
+) -> list[Quantisation]:
+    """As `weigh`, of the targets between which a reference leaves the choice: of none if it names
+    one, if there is only one, or if their header cannot be read, as before access to a gated
+    repository. Raises HubError."""
     models = whole_models(repo.paths)
-    if reference.file or reference.quantization or machine.ram is None or len(models) < 2:
-        return named
-    # Nothing can be read of a gated repository but its list of files.
+    if reference.file or reference.quantization or len(models) < 2:
+        return []
     with suppress(GatedError, GGUFError):
-        best = fit.best(weigh(hub, repo, models, n_ctx, draft_bytes), machine)
-        return best.model if best else named
-    return named
+        return weigh(hub, repo, models, n_ctx, draft_bytes)
+    return []
 
 
 def read_target(hub: Hub, files: Sequence[RemoteFile]) -> GGUFHeader:
