@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from eaglechat.hub import catalogue
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds
-from eaglechat.paths import changing, write_atomically
+from eaglechat.hub.local.state import StateFile
 from eaglechat.wire.protocol import Auto, DraftLength
 
 MOST_RECENT = 12
@@ -38,6 +37,11 @@ class _Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     n_draft_max: DraftLength | Auto | None = None
 
+    @property
+    def pair(self) -> Pair:
+        draft = Path(self.draft) if self.draft else None
+        return Pair(self.name, Path(self.target), draft, "recent")
+
 
 class PairLibrary:
     """The built-in pair, the recent pairs, the draft length the user chose for each pair, and what
@@ -48,15 +52,16 @@ class PairLibrary:
     """
 
     def __init__(self, state_dir: Path) -> None:
-        self._recent_file = state_dir / "recent-pairs.json"
-        self._lengths_file = state_dir / "draft-lengths.json"
+        self._folder = state_dir
+        self._recent_file = self._file("recent-pairs.json", "The list of recent pairs")
+        self._lengths_file = self._file("draft-lengths.json", "The draft lengths of the pairs")
         self.problem: str | None = None
         self.speeds = Speeds(state_dir)
-        self._recent = self._read_recent()
+        self._recent = self._recent_file.read([])
 
     def pairs(self) -> list[Pair]:
         """The built-in pair first, then the recent ones, latest first."""
-        return [pairs.builtin_pair(), *self._recent]
+        return [pairs.builtin_pair(), *(kept.pair for kept in self._recent)]
 
     def find(self, name: str) -> Pair | None:
         """The pair with this name: built-in, installed from the catalogue, or recent.
@@ -67,7 +72,7 @@ class PairLibrary:
             return pairs.builtin_pair()
         entry = next((entry for entry in catalogue.load()[0] if entry.name == name), None)
         if entry is None:
-            return next((pair for pair in self._recent if pair.name == name), None)
+            return next((kept.pair for kept in self._recent if kept.name == name), None)
         # Imports huggingface_hub, which the first paint of the menu does not wait for.
         from eaglechat.hub.local import installed  # noqa: PLC0415
 
@@ -87,27 +92,20 @@ class PairLibrary:
     def remember(self, pair: Pair) -> None:
         """Make a pair that was loaded the most recent one."""
         if pair.source not in ("built-in", "server"):
-            self._change_recent(pair, [replace(pair, source="recent")])
+            self._change_recent(pair, [_Kept(*pair.to_load, name=pair.name)])
 
     def forget(self, pair: Pair) -> None:
         """Remove a pair from the recent ones; its files stay."""
         self._change_recent(pair, [])
 
-    def _read_recent(self) -> list[Pair]:
-        why = "The list of recent pairs cannot be read"
-        return [
-            Pair(kept.name, Path(kept.target), Path(kept.draft) if kept.draft else None, "recent")
-            for kept in self._load(self._recent_file, why)
-        ]
-
-    def _change_recent(self, pair: Pair, instead: list[Pair]) -> None:
+    def _change_recent(self, pair: Pair, instead: list[_Kept]) -> None:
         """Put what is given first instead of a pair, where it was. Others may be there meanwhile,
         from another eaglechat."""
-        with changing(self._recent_file):
-            others = [known for known in self._read_recent() if _files(known) != _files(pair)]
-            self._recent = [*instead, *others][:MOST_RECENT]
-            recents = [_Kept(*_files(known), name=known.name) for known in self._recent]
-            self._save(self._recent_file, recents, "The list of recent pairs cannot be written")
+        with self._recent_file.changing([]) as recent:
+            self.problem = None
+            others = [kept for kept in recent if kept.pair.to_load != pair.to_load]
+            recent[:] = [*instead, *others][:MOST_RECENT]
+            self._recent = recent
 
     def as_kept(self, pair: Pair) -> Pair:
         """The pair with the draft length that the user chose for its files, if any."""
@@ -116,38 +114,19 @@ class PairLibrary:
 
     def kept_length(self, pair: Pair) -> int | Auto | None:
         """The draft length that the user chose for the pair's files, or None."""
-        lengths = {(kept.target, kept.draft): kept.n_draft_max for kept in self._kept_lengths()}
-        return lengths.get(_files(pair))
+        lengths = {kept.pair.to_load: kept.n_draft_max for kept in self._lengths_file.read([])}
+        return lengths.get(pair.to_load)
 
     def keep_length(self, pair: Pair, n_draft_max: int | Auto | None) -> None:
         """Save a draft length for the pair's files; None deletes it."""
-        files = _files(pair)
-        with changing(self._lengths_file):
-            lengths = [kept for kept in self._kept_lengths() if (kept.target, kept.draft) != files]
+        with self._lengths_file.changing([]) as lengths:
+            self.problem = None
+            lengths[:] = [kept for kept in lengths if kept.pair.to_load != pair.to_load]
             if n_draft_max is not None:
-                lengths.append(_Kept(*files, n_draft_max=n_draft_max))
-            self._save(self._lengths_file, lengths, "The draft length of the pair cannot be saved")
+                lengths.append(_Kept(*pair.to_load, n_draft_max=n_draft_max))
 
-    def _kept_lengths(self) -> list[_Kept]:
-        return self._load(self._lengths_file, "The pairs' draft lengths cannot be read")
+    def _file(self, name: str, holds: str) -> StateFile[list[_Kept]]:
+        def complain(problem: str) -> None:
+            self.problem = f"{holds} {problem}"
 
-    def _load(self, file: Path, problem: str) -> list[_Kept]:
-        try:
-            return msgspec.json.decode(file.read_bytes(), type=list[_Kept])
-        except FileNotFoundError:
-            return []
-        except (OSError, msgspec.DecodeError) as error:
-            self.problem = f"{problem} ({file}: {error})."
-            return []
-
-    def _save(self, file: Path, elements: Sequence[_Kept], problem: str) -> None:
-        self.problem = None
-        try:
-            write_atomically(file, msgspec.json.format(msgspec.json.encode(elements)))
-        except OSError as error:
-            self.problem = f"{problem} ({error})."
-
-
-def _files(pair: Pair) -> tuple[str, str | None]:
-    """The paths of a pair's files, by which it is known again."""
-    return str(pair.target), str(pair.draft) if pair.draft else None
+        return StateFile(name, list[_Kept], self._folder, complain)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -17,24 +17,37 @@ Other = TypeVar("Other")
 
 class StateFile(Generic[T]):
     """A JSON file of one type. One that cannot be read counts as not there, and one that cannot be
-    written is left as it is: what it holds is found out again."""
+    written is left as it is: what it holds is found out again. `complain` is told the rest of a
+    sentence about it: "cannot be read" or "written", and why."""
 
-    def __init__(self, name: str, type: type[T], folder: Path | None = None) -> None:
-        self._name, self._type, self._folder = name, type, folder
+    def __init__(
+        self,
+        name: str,
+        type: type[T],
+        folder: Path | None = None,
+        complain: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._name, self._type, self._folder, self._complain = name, type, folder, complain
 
     @property
     def path(self) -> Path:
         return (self._folder or paths.state_dir()) / self._name
 
     def read(self, otherwise: Other) -> T | Other:
-        with suppress(OSError, msgspec.DecodeError):
+        try:
             return msgspec.json.decode(self.path.read_bytes(), type=self._type)
+        except FileNotFoundError:
+            pass
+        except (OSError, msgspec.DecodeError) as error:
+            self._complain(f"cannot be read ({self.path}: {error}).")
         return otherwise
 
     def write(self, value: T) -> None:
-        with suppress(OSError):
-            content = msgspec.json.format(msgspec.json.encode(value))
+        content = msgspec.json.format(msgspec.json.encode(value))
+        try:
             paths.write_atomically(self.path, content)
+        except OSError as error:
+            self._complain(f"cannot be written ({error}).")
 
     @contextmanager
     def changing(self, otherwise: T) -> Iterator[T]:
