@@ -355,9 +355,7 @@ class ChatSession:
         if id not in self.turns or self._is_busy():
             return False
         self.turns.choose(id)
-        self.recorder.keep()
-        self._count_context()
-        self._touch()
+        self._path_changed()
         return True
 
     def delete(self, id: TurnId) -> bool:
@@ -367,13 +365,11 @@ class ChatSession:
         before = len(self.turns)
         gone = self.turns.delete(id)
         self._deleted.append(gone.id)
-        self.recorder.keep()
         self.notices = [n for n in self.notices if n.after is None or n.after in self.turns]
         count = before - len(self.turns)
         what = "1 turn" if count == 1 else f"{count:,} turns"
         self._view.say(f"{what} deleted. {{chat.undo_delete}} restores it.")
-        self._count_context()
-        self._touch()
+        self._path_changed()
         return True
 
     def forget_given_back(self) -> bool:
@@ -388,11 +384,6 @@ class ChatSession:
         self._touch()
         return True
 
-    @property
-    def has_deleted(self) -> bool:
-        """Whether something was deleted that can be restored."""
-        return bool(self._deleted)
-
     def undo_delete(self) -> TurnId | None:
         """Restore what was deleted last since the chat was opened; return its root, or None."""
         if self._is_busy():
@@ -402,10 +393,13 @@ class ChatSession:
             return None
         id = self._deleted.pop()
         self.turns.restore(id)
+        self._path_changed()
+        return id
+
+    def _path_changed(self) -> None:
         self.recorder.keep()
         self._count_context()
         self._touch()
-        return id
 
     # Controls
 

@@ -28,7 +28,6 @@ from eaglechat.words.wording import fitting
 CODE, LINK = "code", "link"
 """Meta keys of a cell that reacts to a click. The value of CODE is the number of the code block to
 copy, that of LINK is the address to open."""
-_RAIL = "│ "
 _CODE_TYPES = ("fence", "code_block")
 _WRITTEN_LINK = re.compile(r"\[[^\[\]]*\]\([^()]*(?:\([^()]*\)[^()]*)*\)|\b\w+:\S+")
 
