@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,10 +14,7 @@ from eaglechat.chat.refusals import no_prompt
 from eaglechat.chat.turns import Question, TurnId
 from eaglechat.chat.writing.files import read_part
 from eaglechat.chat.writing.question import QuestionParts, text_of
-from eaglechat.chat.writing.roles import load_roles
-from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.tui.commands import slash
-from eaglechat.tui.commands.command import Command
 from eaglechat.tui.commands.registry import key_of, with_keys
 from eaglechat.tui.screens.chat.reading import ReadingScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
@@ -81,6 +78,11 @@ class AskingScreen(ReadingScreen):
         self._queued = text
         self._title_prompt()
         self.refresh_bindings()
+
+    def _draw(self) -> None:
+        super()._draw()
+        if self.is_open and self._queued is not None and self.session.running is None:
+            self._send_queued()
 
     def _send_queued(self) -> None:
         queued, prompt = self._queued, self.prompt
@@ -157,6 +159,9 @@ class AskingScreen(ReadingScreen):
 
     def action_interrupt(self) -> None:
         self.session.stop()
+
+    def action_answer_now(self) -> None:
+        self.session.answer_now()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
@@ -268,23 +273,7 @@ class AskingScreen(ReadingScreen):
             text = ""
         return self.prompt.marks.parts(text)
 
-    # What is completed, attached, and written in the user's editor
-
-    @property
-    def _roles_dir(self) -> Path:
-        return self.services.settings.file.parent / "roles"
-
-    def _choices(self, command: Command) -> Sequence[tuple[str, str]]:
-        """The names that a command takes as its value, each with a short description."""
-        if command.id == "chat.role":
-            return [(role.name, role.description) for role in load_roles(self._roles_dir)[0]]
-        if command.id == "chat.model":
-            return [(pair.name, pair.source) for pair in self._named_pairs()]
-        return ()
-
-    def _named_pairs(self) -> list[Pair]:
-        servers = self.services.settings.current.server
-        return [*self.services.pairs.pairs(), *map(pair_of_server, servers)]
+    # What is attached, and written in the user's editor
 
     @on(Prompt.Attach)
     def _file_chosen(self, event: Prompt.Attach) -> None:

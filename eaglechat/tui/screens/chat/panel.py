@@ -98,13 +98,13 @@ class PanelScreen(PromptScreen[None]):
         self.query_one(Legend).are_rejected_known = is_told
         unreported = numbers.unreported
         self.query_one(Legend).no_origins = f"origins {unreported}" if unreported else ""
-        gone = with_keys("engine stopped: {chat.load_again}")
-        if session.info is None:
-            gone = with_keys("read-only: {chat.load_again} loads the models")
-        state = gone if session.is_engine_gone else "ready"
+        doing, state = None, "ready"
         if session.running is not None:
-            state = "stopping…" if session.is_stopping else progress(session.running)
-        doing = state
+            state = doing = "stopping…" if session.is_stopping else progress(session.running)
+        elif session.info is None:
+            state = with_keys("read-only: {chat.load_again} loads the models")
+        elif session.is_engine_gone:
+            state = with_keys("engine stopped: {chat.load_again}")
         subject = wording.pair_in_short(session.info, self.pair.name)
         if session.role:
             subject += f" · role {session.role.name}"
@@ -113,7 +113,7 @@ class PanelScreen(PromptScreen[None]):
         if session.recorder.is_behind:
             state = f"not saved   {state}"
         self.query_one(TitleBar).show(subject=subject, state=state)
-        self.services.away.follow(doing if session.running is not None else None, self.pair.name)
+        self.services.away.follow(doing, self.pair.name)
 
     def action_toggle_panel(self) -> None:
         if self._is_covered:

@@ -1,7 +1,8 @@
-"""Reading a chat: moving and finding in the transcript, selecting turns, looking inside a round."""
+"""Reading a chat: the transcript, selecting turns, finding, looking inside a round."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 from textual import on
@@ -13,6 +14,7 @@ from eaglechat.chat.search import parse
 from eaglechat.chat.turns import Question, Reply, TurnId
 from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.settings.model import View
+from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.panel import PanelScreen
 from eaglechat.tui.screens.dialogs import Ask
@@ -21,6 +23,7 @@ from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words.addresses import cannot_open, shown_address
+from eaglechat.words.timeline import Entry, entries, entries_of
 
 _NO_TURNS = "Nothing has been asked in this chat yet."
 
@@ -29,9 +32,29 @@ class ReadingScreen(PanelScreen):
     """A chat as far as its transcript is concerned. Commands work on the selected turn, or else on
     the last one."""
 
+    _drawn_version = -1
+    _is_to_draw = False
+
+    def changed(self) -> None:
+        if not self._is_to_draw:
+            self._is_to_draw = True
+            self.call_later(self._draw)
+
     def _draw(self) -> None:
         """Draw what changed since the last frame."""
-        raise NotImplementedError
+        self._is_to_draw = False
+        if not self.is_open:
+            return
+        session = self.session
+        if session.version != self._drawn_version:
+            self._drawn_version = session.version
+            self.transcript.show([*map(_with_keys, entries(session))])
+            self.refresh_bindings()
+            self.show_numbers()
+        elif session.running is not None:
+            for entry in entries_of(session, session.running.turn):
+                self.transcript.follow(entry)
+            self._follow_numbers()
 
     # Turns
 
@@ -224,3 +247,9 @@ class ReadingScreen(PanelScreen):
         self.query_one(FindBar).close()
         self.prompt.take_focus()
         self.refresh_bindings()
+
+
+def _with_keys(entry: Entry) -> Entry:
+    """An entry, a notice of the app with the names of keys."""
+    is_notice = entry.kind in ("information", "warning", "error")
+    return replace(entry, text=with_keys(entry.text)) if is_notice else entry

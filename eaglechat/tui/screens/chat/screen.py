@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from textual import events
 from textual.app import ComposeResult
@@ -15,11 +16,12 @@ from eaglechat.chat.continuation import cannot_continue
 from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.chat.session import ChatSession
 from eaglechat.chat.turns import Question, Turn
-from eaglechat.chat.writing.roles import NO_ROLE, find_role
-from eaglechat.hub.local.pair import Pair
+from eaglechat.chat.writing.roles import NO_ROLE, find_role, load_roles
+from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.links.http.address import same_server
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.bindings import bindings_of, moves
+from eaglechat.tui.commands.command import Command
 from eaglechat.tui.commands.registry import BY_ID, name_of, short_key_of, with_keys
 from eaglechat.tui.export.formats import Format
 from eaglechat.tui.screens.base import TitleBar, TooSmall
@@ -39,7 +41,6 @@ from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.words import wording
-from eaglechat.words.timeline import Entry, entries, entries_of
 
 SAVES_PER_SECOND = 1
 
@@ -76,7 +77,6 @@ class ChatScreen(AskingScreen):
         self.services = services
         self.pair, self._info, self._saved = pair, info, saved
         self._has_session = False
-        self._drawn_version, self._is_to_draw = -1, False
 
     def compose(self) -> ComposeResult:
         # Waiting for the first resize event would wrap and draw everything twice.
@@ -144,31 +144,6 @@ class ChatScreen(AskingScreen):
         self.refresh_bindings()
         if self._has_session:
             self.show_numbers()
-
-    # What the session calls on its view
-
-    def changed(self) -> None:
-        if not self._is_to_draw:
-            self._is_to_draw = True
-            self.call_later(self._draw)
-
-    def _draw(self) -> None:
-        """Draw what changed since the last frame."""
-        self._is_to_draw = False
-        if not self.is_open:
-            return
-        session = self.session
-        if session.version != self._drawn_version:
-            self._drawn_version = session.version
-            self.transcript.show([*map(_with_keys, entries(session))])
-            self.refresh_bindings()
-            self.show_numbers()
-        elif session.running is not None:
-            for entry in entries_of(session, session.running.turn):
-                self.transcript.follow(entry)
-            self._follow_numbers()
-        if self._queued is not None and session.running is None:
-            self._send_queued()
 
     def _settings_changed(self, change: SettingsChange) -> None:
         self.session.follow_settings(change.before, change.after)
@@ -338,9 +313,6 @@ class ChatScreen(AskingScreen):
             "chat.role": role.name if role else NO_ROLE,
         }.get(id, "")
 
-    def action_answer_now(self) -> None:
-        self.session.answer_now()
-
     def action_compare(self) -> None:
         session, info, hello = self.session, self.session.info, self.session.hello
         asked = session.to_compare()
@@ -356,7 +328,23 @@ class ChatScreen(AskingScreen):
 
         self.open(CompareScreen(self.services, session, asked, info, hello), use)
 
-    # Roles
+    # What the prompt completes, and roles
+
+    def _choices(self, command: Command) -> Sequence[tuple[str, str]]:
+        """The names that a command takes as its value, each with a short description."""
+        if command.id == "chat.role":
+            return [(role.name, role.description) for role in load_roles(self._roles_dir)[0]]
+        if command.id == "chat.model":
+            return [(pair.name, pair.source) for pair in self._named_pairs()]
+        return ()
+
+    def _named_pairs(self) -> list[Pair]:
+        servers = self.services.settings.current.server
+        return [*self.services.pairs.pairs(), *map(pair_of_server, servers)]
+
+    @property
+    def _roles_dir(self) -> Path:
+        return self.services.settings.file.parent / "roles"
 
     def action_role(self, name: str | None) -> None:
         """Take another role. Without the name of one, a list opens to choose or write one."""
@@ -372,12 +360,6 @@ class ChatScreen(AskingScreen):
             self.notify(f"{role}.", severity="warning")
         else:
             self.session.choose_role(role)
-
-
-def _with_keys(entry: Entry) -> Entry:
-    """An entry, a notice of the app with the names of keys."""
-    is_notice = entry.kind in ("information", "warning", "error")
-    return replace(entry, text=with_keys(entry.text)) if is_notice else entry
 
 
 def _on_or_off(value: bool) -> str:
