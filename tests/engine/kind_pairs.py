@@ -17,15 +17,14 @@ from eaglechat.engine.drafters.pairing import check_pair, pairings
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import N_ROLLBACK, LoadedPair
-from eaglechat.engine.loop import Generator, ReplyEvent
+from eaglechat.engine.loop import Generator
 from eaglechat.engine.prompt import Asked
-from eaglechat.wire import cancelling
 from eaglechat.wire.load_options import FlashAttention, LoadOptions
 from eaglechat.wire.protocol import Set, Shape, Speculation
-from eaglechat.wire.records import KvType, Round
+from eaglechat.wire.records import KvType
 from tests import tiny_kinds
 from tests.engine.drafters.by_hand import Driver
-from tests.engine.rig import GREEDY, N_THREADS, Reply, asked
+from tests.engine.rig import GREEDY, N_THREADS, Reply, asked, finished
 from tests.tiny_kinds import F, N, repaired_tokens, wrong_tokens
 
 WRONG = 0.25
@@ -164,22 +163,14 @@ class Writes:
         cancel_at: Callable[[Reply], bool] = lambda _so_far: False,
         **options: Any,
     ) -> Reply:
-        """`changes` are made behind the rounds of these numbers; once `cancel_at` says of the reply
-        so far that it is enough, the reply is cancelled. Other options are those of
-        `Generator.reply`."""
+        """As `finished`; other options are those of `Generator.reply`."""
         options = {"sampling": GREEDY, "seed": 1, **options}
         speculation = Speculation(
             enabled=enabled, n_draft_max=n, p_min=p_min, ngram=ngram, drafter=drafter, shape=shape
         )
         live = Live(speculation, options["sampling"].temperature)
-        events: list[ReplyEvent] = []
         stream = self.generator.reply(asked(prompt), live=live, max_tokens=length, **options)
-        with cancelling.by(lambda: cancel_at(Reply(tuple(events)))):
-            for event in stream:
-                events.append(event)
-                if changes and isinstance(event, Round) and event.index in changes:
-                    live.apply(changes[event.index])
-        return Reply(tuple(events))
+        return finished(stream, live, changes, cancel_at)
 
 
 @dataclass(frozen=True)

@@ -116,18 +116,28 @@ class Rig:
         *,
         live: Live | None = None,
         changes: Mapping[int, Set] | None = None,
-        cancel_at: Callable[[Sequence[ReplyEvent]], bool] = lambda _events: False,
+        cancel_at: Callable[[Reply], bool] = lambda _so_far: False,
         **options: Any,
     ) -> Reply:
-        """`live` is changed behind the rounds of these numbers. `cancel_at` says of the events so
-        far whether they are enough."""
-        events: list[ReplyEvent] = []
-        with cancelling.by(lambda: cancel_at(events)):
-            for event in self.stream(prompt, live=live, **options):
-                events.append(event)
-                if changes and isinstance(event, Round) and event.index in changes:
-                    live.apply(changes[event.index])
-        return Reply(tuple(events))
+        """As `finished`."""
+        return finished(self.stream(prompt, live=live, **options), live, changes, cancel_at)
+
+
+def finished(
+    stream: Iterator[ReplyEvent],
+    live: Live | None,
+    changes: Mapping[int, Set] | None,
+    cancel_at: Callable[[Reply], bool],
+) -> Reply:
+    """`live` is changed behind the rounds of these numbers; once `cancel_at` says of the reply so
+    far that it is enough, the reply is cancelled."""
+    events: list[ReplyEvent] = []
+    with cancelling.by(lambda: cancel_at(Reply(tuple(events)))):
+        for event in stream:
+            events.append(event)
+            if changes and isinstance(event, Round) and event.index in changes:
+                live.apply(changes[event.index])
+    return Reply(tuple(events))
 
 
 class InParts(Asked):

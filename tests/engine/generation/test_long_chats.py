@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +10,6 @@ import pytest
 
 from eaglechat.engine.cuts import find_cut
 from eaglechat.engine.llama.objects import Context, Model
-from eaglechat.engine.loop import ReplyEvent
 from eaglechat.engine.prompt import Prompter
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message
@@ -251,8 +250,8 @@ def test_reading_again_can_be_cancelled(reads_again: Rig) -> None:
     messages = [*chat.messages, Message(role="user", content="three")]
     asked = reads_again.prompter.conversation(messages)
 
-    def moved_in_mid_reply(events: Sequence[ReplyEvent]) -> bool:
-        kinds = [type(event) for event in events]
+    def moved_in_mid_reply(so_far: Reply) -> bool:
+        kinds = [type(event) for event in so_far.events]
         return Round in kinds and Window in kinds[kinds.index(Round) :]
 
     reply = reads_again.reply(asked, max_tokens=200, cancel_at=moved_in_mid_reply)
@@ -279,9 +278,6 @@ def test_a_template_that_refuses_the_rest_ends_the_reply_and_keeps_it(tmp_path: 
         reply = chat.ask("two", max_tokens=None)
         assert reply.end.finish_reason is FinishReason.CONTEXT
         assert reply.end.tokens > 100
-
-
-# --- in step ---
 
 
 # --- the draft's own window ---

@@ -11,7 +11,7 @@ from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.engine.prompt import Asked
 from eaglechat.wire.protocol import Message, Speculation
-from eaglechat.wire.records import Round, Window
+from eaglechat.wire.records import Window
 from tests.engine.generation.test_long_chats import LongChat, conversation
 from tests.engine.rig import Rig, decode, open_rig, plainly
 
@@ -46,12 +46,10 @@ def test_after_a_shift_as_much_is_accepted_as_after_a_fresh_prefill(
 def read(rig: Rig, prompt: Asked | Sequence[int]) -> list[Window]:
     """Bring both caches to a prompt, as before a reply: one plain round, and what it announced."""
     live = Live(Speculation(n_draft_max=0), 0.0)
-    return rig.reply(
-        prompt,
-        live=live,
-        max_tokens=None,
-        cancel_at=lambda seen: any(isinstance(one, Round) for one in seen[-1:]),
-    ).windows
+    cancelled = rig.reply(
+        prompt, live=live, max_tokens=None, cancel_at=lambda seen: bool(seen.rounds)
+    )
+    return cancelled.windows
 
 
 def force(rig: Rig, prompt: Sequence[int], text: Sequence[int]) -> int:

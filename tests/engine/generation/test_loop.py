@@ -18,12 +18,10 @@ from eaglechat.wire.records import (
     FinishReason,
     Origin,
     Prefill,
-    Round,
 )
 from eaglechat.wire.stats import stats_of
 from tests import tiny
 from tests.engine.rig import (
-    Reply,
     Rig,
     check_bookkeeping,
     drafts_of,
@@ -199,9 +197,7 @@ def test_a_prompt_of_one_token_is_enough(rig: Rig) -> None:
 
 
 def test_a_cancel_takes_effect_within_one_round(rig: Rig, prompt: tuple[int, ...]) -> None:
-    reply = rig.reply(
-        prompt, max_tokens=None, cancel_at=lambda seen: len(Reply(tuple(seen)).rounds) == 3
-    )
+    reply = rig.reply(prompt, max_tokens=None, cancel_at=lambda seen: len(seen.rounds) == 3)
     assert len(reply.rounds) == 3
     assert reply.end.finish_reason is FinishReason.CANCELLED
     assert reply.end.tokens == len(reply.tokens)
@@ -212,7 +208,7 @@ def test_a_cancel_in_prefill_takes_effect_within_one_chunk_and_keeps_what_was_re
 ) -> None:
     with open_rig(*tiny_models, n_batch=32) as rig:
         prompt = rig.prompt("the quick brown fox " * 20)
-        cancelled = rig.reply(prompt, cancel_at=lambda seen: seen[-1].done >= 64)
+        cancelled = rig.reply(prompt, cancel_at=lambda seen: seen.prefills[-1].done >= 64)
         assert (cancelled.end.finish_reason, cancelled.tokens) == (FinishReason.CANCELLED, [])
         assert [prefill.done for prefill in cancelled.prefills] == [0, 32, 64]
 
@@ -229,7 +225,7 @@ def test_a_cancel_ends_a_chunk_in_the_middle_and_the_next_prompt_is_read_whole(
     with open_rig(*tiny_models, n_batch=512) as rig:
         prompt = rig.prompt("the quick brown fox " * 20)
         asked = iter(range(1000))
-        reply = rig.reply(prompt, cancel_at=lambda _events: next(asked) > 30)
+        reply = rig.reply(prompt, cancel_at=lambda _so_far: next(asked) > 30)
         assert (reply.end.finish_reason, reply.tokens) == (FinishReason.CANCELLED, [])
         # Once before the chunk, then within it.
         assert 30 < next(asked) < 40
@@ -250,7 +246,7 @@ def test_a_cancel_while_the_draft_catches_up_samples_nothing_more(
             prompt,
             live=plainly(),
             changes={0: Set(enabled=True)},
-            cancel_at=lambda seen: Round in map(type, seen) and isinstance(seen[-1], Prefill),
+            cancel_at=lambda seen: seen.rounds and isinstance(seen.events[-1], Prefill),
         )
         assert reply.end.finish_reason is FinishReason.CANCELLED
         assert reply.end.tokens == len(reply.rounds) == 1
