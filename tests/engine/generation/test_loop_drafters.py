@@ -161,9 +161,6 @@ def test_a_target_without_a_draft_model_speculates_from_its_own_words(
     assert len(reply.rounds) < 0.6 * len(plain.rounds)
 
 
-# --- failures ---
-
-
 # --- trees ---
 
 

@@ -95,7 +95,7 @@ def reads(kind: str, sent: list[dict[str, Any]]) -> None:
 
 
 def test_the_first_token_takes_as_long_as_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own time is the prompt's too: n tokens over the time of n - 1 was too fast."""
+    """Its own time is the prompt's too: n tokens over the time of n - 1 would be too fast."""
     now = [0.0]
     monkeypatch.setattr("eaglechat.links.http.reply.time.monotonic", lambda: now[0])
     streamed = Streamed(OpenAIServer())
