@@ -2,8 +2,9 @@
 
     python docs/examples.py
 
-The requests of protocol.md are sent as they stand there. By hand are its `settled`, which only
-servers cause, and `speculation_off`, for which a draft has to fail.
+The requests of protocol.md are sent as they stand there. By hand are its `restarting`, for
+which llama.cpp has to crash, `settled`, which only servers cause, and `speculation_off`, for which
+a draft has to fail.
 """
 
 from __future__ import annotations
