@@ -7,7 +7,6 @@ that an entry may not have is reported, and costs it nothing else.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from msgspec import Meta
 
 from eaglechat import paths
 from eaglechat.hub.references import ModelSource, RepoName
+from eaglechat.settings import Problem
 from eaglechat.wire.protocol import DrafterKind
 
 if sys.version_info >= (3, 11):
@@ -69,20 +69,7 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True):
         return self.target.size + draft
 
 
-@dataclass(frozen=True)
-class CatalogueProblem:
-    """An entry or a key that was left out, and why."""
-
-    file: Path
-    key: str
-    reason: str
-
-    def __str__(self) -> str:
-        where = f"{self.file}: {self.key}" if self.key else str(self.file)
-        return f"{where}: {self.reason}"
-
-
-def load(user_file: Path | None = None) -> tuple[list[CatalogueEntry], list[CatalogueProblem]]:
+def load(user_file: Path | None = None) -> tuple[list[CatalogueEntry], list[Problem]]:
     """All entries and all problems. A user's entry replaces the shipped one of the same name."""
     entries, problems = read(SHIPPED)
     own, own_problems = read(user_file or paths.user_catalogue())
@@ -110,25 +97,22 @@ def _without_empty(table: dict[str, Any]) -> dict[str, Any]:
     return {k: _without_empty(v) if isinstance(v, dict) else v for k, v in given.items()}
 
 
-def read(path: Path) -> tuple[list[CatalogueEntry], list[CatalogueProblem]]:
+def read(path: Path) -> tuple[list[CatalogueEntry], list[Problem]]:
     """The entries of one file, and its problems."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return [], []
     except (OSError, ValueError, RecursionError) as error:
-        return [], [
-            CatalogueProblem(
-                path, "", f"cannot be read ({getattr(error, 'strerror', None) or error})"
-            )
-        ]
+        why = getattr(error, "strerror", None) or error
+        return [], [Problem(path, "", f"cannot be read ({why})")]
     problems = [
-        CatalogueProblem(path, key, "unknown; pairs are written as [[pair]]")
+        Problem(path, key, "is unknown; pairs are written as [[pair]]")
         for key in raw.keys() - {"pair"}
     ]
     listed = raw.get("pair", [])
     if not isinstance(listed, list):
-        return [], [*problems, CatalogueProblem(path, "pair", "is written as [[pair]]")]
+        return [], [*problems, Problem(path, "pair", "must be written as [[pair]]")]
     entries: dict[str, CatalogueEntry] = {}
     for number, given in enumerate(listed, start=1):
         try:
@@ -137,26 +121,22 @@ def read(path: Path) -> tuple[list[CatalogueEntry], list[CatalogueProblem]]:
             problems.append(_problem(path, number, given, error))
             continue
         if entry.name in entries:
-            problems.append(CatalogueProblem(path, f"pair {entry.name}", "is given twice"))
+            problems.append(Problem(path, f"pair {entry.name}", "is given twice"))
         entries[entry.name] = entry
         problems += [
-            CatalogueProblem(path, f"pair {entry.name}: {key}", "unknown")
+            Problem(path, f"pair {entry.name}: {key}", "is unknown")
             for key in given
             if key not in CatalogueEntry.__struct_fields__
         ]
     return list(entries.values()), problems
 
 
-def _problem(
-    path: Path, number: int, given: Any, error: msgspec.ValidationError
-) -> CatalogueProblem:
+def _problem(path: Path, number: int, given: Any, error: msgspec.ValidationError) -> Problem:
     """msgspec's message ends in `... - at `$.target.size``. An entry without a name is counted."""
     reason, _, place = str(error).partition(" - at ")
     name = given.get("name", number) if isinstance(given, dict) else number
     key = place.strip("`").removeprefix("$").lstrip(".")
-    reason = reason.replace("`", "")
+    reason = f"is wrong: {reason[:1].lower()}{reason[1:]}".replace("`", "")
     if "matching regex" in reason:
         reason = _SHAPES[key.rpartition(".")[2]]
-    return CatalogueProblem(
-        path, f"pair {name}{': ' + key if key else ''}", reason[:1].lower() + reason[1:]
-    )
+    return Problem(path, f"pair {name}{': ' + key if key else ''}", reason)

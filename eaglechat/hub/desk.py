@@ -14,7 +14,7 @@ from eaglechat.hub.facts import FactBook, Facts
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine, Quantisation
 
 if TYPE_CHECKING:
-    from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem
+    from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.client import Hub, RemoteRepo
     from eaglechat.hub.downloads.find_drafts import Found, Target, Way
     from eaglechat.hub.downloads.install import Plan
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.local.model import LocalModel
     from eaglechat.hub.local.pairs import CataloguePair, InspectedPair
     from eaglechat.hub.references import ModelFiles
+    from eaglechat.settings import Problem
 
 
 class HubDesk:
@@ -54,7 +55,7 @@ class HubDesk:
         """The Hub's address, where a licence is accepted."""
         return self.hub.endpoint
 
-    def catalogue(self) -> tuple[list[CataloguePair], list[CatalogueProblem]]:
+    def catalogue(self) -> tuple[list[CataloguePair], list[Problem]]:
         """The catalogue's pairs with what of each is on this machine, and its invalid entries."""
         from eaglechat.hub import catalogue
         from eaglechat.hub.local import installed, library

@@ -44,11 +44,11 @@ class SettingsFileError(RuntimeError):
 
 @dataclass(frozen=True)
 class Problem:
-    """A value in config.toml that was not used, and why."""
+    """What was not used of a file that the user may write, and why."""
 
     file: Path
     key: str
-    """`table.key`, or a table, or empty for the whole file."""
+    """Such as `table.key`; empty for the whole file."""
     reason: str
     """What is wrong with the value, and what is used instead. It continues a sentence whose subject
     is the key."""

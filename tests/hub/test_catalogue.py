@@ -89,7 +89,7 @@ def test_an_unknown_key_is_named_and_costs_nothing_else(tmp_path: Path) -> None:
     path = user_file(tmp_path, OWN.replace("[[pair]]", "[[pair]]\ntrained_for = 'me/base'"))
     entries, (problem,) = read(path)
     assert entries == [plain]
-    assert str(problem) == f"{path}: pair mine: trained_for: unknown"
+    assert str(problem) == f"{path}: pair mine: trained_for is unknown"
 
 
 def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:

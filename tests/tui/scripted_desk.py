@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eaglechat.gguf.memory import MemoryNeed
-from eaglechat.hub.catalogue import CatalogueEntry, CatalogueProblem
+from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.download import FileSnapshot, FileState
@@ -19,6 +19,7 @@ from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.references import ModelSource
+from eaglechat.settings import Problem
 
 MB = 1_000_000
 
@@ -90,7 +91,7 @@ class ScriptedDesk(HubDesk):
             for one in self.pairs
         ]
 
-    def catalogue(self) -> tuple[list[CataloguePair], list[CatalogueProblem]]:
+    def catalogue(self) -> tuple[list[CataloguePair], list[Problem]]:
         return list(self.pairs), []
 
     def unfinished(self) -> list[CataloguePair]:

@@ -9,7 +9,6 @@ copy; it is measured again with another llama.cpp or on another processor.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from eaglechat.engine.llama.quantise import QuantiseError, quantise
 from eaglechat.gguf.header import GGUFError, read_header
 from eaglechat.gguf.memory import f16_bytes
 from eaglechat.hub.local.cache import free_bytes
+from eaglechat.hub.local.fingerprint import sha256
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.state import StateFile
 from eaglechat.hub.units import format_bytes
@@ -37,7 +37,6 @@ from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling
 
 _LOCK_S = 0.2
-_BLOCK_BYTES = 1 << 20
 _TYPES = {
     "Q4_0": LlamaFileType.MOSTLY_Q4_0,
     "F16": LlamaFileType.MOSTLY_F16,
@@ -146,12 +145,8 @@ class _Copies:
 
     def __init__(self, pair: Pair) -> None:
         """Reads the target for its hash, which is in the names of its copies. Raises OSError."""
-        self.pair, digest = pair, hashlib.sha256()
-        with pair.target.open("rb") as file:
-            while block := file.read(_BLOCK_BYTES):
-                digest.update(block)
-        self.digest = digest.hexdigest()[:16]
-        self._target = pair.target
+        self.pair, self._target = pair, pair.target
+        self.digest = sha256(pair.target)[:16]
         self.record = StateFile("forms.json", _Measured, reencoded_dir())
 
     def path(self, name: str) -> Path:
