@@ -95,7 +95,8 @@ class GatheringScreen(EagleScreen[None]):
     def _follow_engine(self, news: Lifecycle) -> None:
         if isinstance(news, Ready):
             # Now it is known how much memory there is.
-            self._read_catalogue()
+            self._list_anew()
+            self._ask_facts()
 
     def _read_catalogue(self) -> None:
         self._list_anew()
