@@ -29,13 +29,6 @@ def rig(tiny_models: tuple[Model, Model]) -> Iterator[Rig]:
         yield rig
 
 
-@pytest.fixture
-def real_rig(real_models: tuple[Model, Model]) -> Iterator[Rig]:
-    """The loop over the built-in pair."""
-    with open_rig(*real_models) as rig:
-        yield rig
-
-
 @pytest.fixture(scope="session")
 def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
     """Writes the files of a kind, once."""

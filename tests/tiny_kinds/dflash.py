@@ -45,7 +45,6 @@ def write_dflash(
     wrong: float = 0.0,
     block_size: int = 8,
     layers: Sequence[int] = (1, 2, 3),
-    own_head: bool = False,
     from_features: bool = False,
     mrope: bool = False,
     causal: bool | None = None,
@@ -57,8 +56,8 @@ def write_dflash(
     after the `repaired_tokens` among the wrong ones.
 
     `wrong` is the share of tokens after which the block is wrong, `layers` are those of the target
-    whose inputs it reads. `own_head`: embeddings and output are in the file, not the target's.
-    `from_features`: its embeddings say nothing, all that it knows comes from the target's layers.
+    whose inputs it reads. `from_features`: its embeddings say nothing, all that it knows comes from
+    the target's layers.
     `mrope`: for a target with positions of several numbers. `causal` is what the header says;
     None: nothing. `blur`: attention that looks at the whole block, so that each row counts.
     """
@@ -78,12 +77,11 @@ def write_dflash(
     if causal is not None:
         file.writer.add_bool(file.key("attention.causal"), causal)
     wrong_after, repaired = wrong_tokens(wrong), repaired_tokens(wrong)
-    if own_head or from_features:
+    if from_features:
         shown = embeddings()
-        if from_features:
-            shown[:, :SHARED] = 0
+        shown[:, :SHARED] = 0
         file.tensor("token_embd.weight", shown)
-    if own_head or from_features or wrong_after:
+    if from_features or wrong_after:
         # The second best is right, for a selector to choose.
         file.tensor("output.weight", output_head(wrong_after, second=0.5))
     file.tensor("fc.weight", np.hstack([np.eye(N_EMBD) / len(layers)] * len(layers)))

@@ -62,11 +62,7 @@ def verified(target: Context, drafted: Sequence[int]) -> tuple[int, int]:
 
 @contextmanager
 def by_hand(
-    models: Models,
-    limits: Limits = Limits(3),  # noqa: B008 - it is frozen
-    *,
-    n_batch_draft: int | None = None,
-    **options: Any,
+    models: Models, *, n_batch_draft: int | None = None, **options: Any
 ) -> Iterator[Driver]:
     """`options` are those of `Eagle3Drafter`."""
     with (
@@ -74,7 +70,7 @@ def by_hand(
         Batch(contexts[0]) as batch,
         closing(Eagle3Drafter(*contexts, **options)) as drafter,
     ):
-        yield Driver(*contexts, drafter, batch, limits)
+        yield Driver(*contexts, drafter, batch, Limits(3))
 
 
 def prompt_of(model: Model, text: str = "the cat sat on the mat and") -> list[int]:

@@ -105,9 +105,9 @@ def sampled_by(rig: Rig, sampling: Sampling) -> Counter[Outcome]:
     return sample(rig.reply, PROMPT, sampling, max_tokens=N_TOKENS + 1)
 
 
-def g_test(counts: Counter[Outcome], exact: dict[Outcome, float], *, at_least: int = 20) -> float:
+def g_test(counts: Counter[Outcome], exact: dict[Outcome, float]) -> float:
     """How far off the counts are, in standard deviations (Wilson and Hilferty's approximation), of
-    more than `at_least` outcomes that are likely enough to count."""
+    more than 20 outcomes that are likely enough to count."""
     assert sum(exact.values()) == pytest.approx(1.0)
     n_replies = counts.total()
     cells = {outcome: p * n_replies for outcome, p in exact.items() if p * n_replies >= 5}
@@ -117,7 +117,7 @@ def g_test(counts: Counter[Outcome], exact: dict[Outcome, float], *, at_least: i
     expected.append(max(n_replies - sum(expected), 1e-9))
     g = 2 * sum(o * np.log(o / e) for o, e in zip(observed, expected, strict=True) if o)
     freedom = len(cells)
-    assert freedom > at_least
+    assert freedom > 20
     spread = 2 / (9 * freedom)
     return float(((g / freedom) ** (1 / 3) - (1 - spread)) / np.sqrt(spread))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from eaglechat.engine.live import Live
-from eaglechat.engine.llama.objects import Context, Model
+from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message, Set, Speculation
 from eaglechat.wire.records import Round
@@ -128,16 +128,6 @@ def test_a_reply_abandoned_in_the_middle_leaves_a_usable_pair(
 
     fresh = fresh_reply(tiny_models, prompt, max_tokens=60)
     assert (reply.tokens, drafts_of(reply)) == (fresh.tokens, drafts_of(fresh))
-
-
-def fail_after(
-    monkeypatch: pytest.MonkeyPatch, context: Context, name: str, *, calls: int, status: int = -3
-) -> None:
-    """The context's `name` returns `status` after so many calls."""
-    real, left = getattr(context, name), iter(range(calls))
-    monkeypatch.setattr(
-        context, name, lambda batch: real(batch) if next(left, None) is not None else status
-    )
 
 
 # --- going on ---
