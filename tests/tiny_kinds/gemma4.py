@@ -22,9 +22,8 @@ _ASSISTANT_N_EMBD = 128
 def write_gemma4(
     path: Path, *, mix: float = 0.0, window: int = 64, template: str = tiny.TEMPLATE
 ) -> Path:
-    """Two blocks. `mix` lets the history decide what follows: of drafts of three tokens by an
-    assistant with the same `mix`, 0.1 leaves a quarter, 0.2 next to none (with a `token_weight` of
-    0.6: 86% and 6%). `window` is that of the sliding layer, in positions."""
+    """Two blocks. `mix` lets the history decide what follows: the more, the less of a draft is
+    accepted. `window` is that of the sliding layer, in positions."""
     more = {"embedding_length_per_layer_input": 0, "attention.shared_kv_layers": 0}
     file = _open(path, "gemma4", window=window, template=template, more=more)
     file.ends()

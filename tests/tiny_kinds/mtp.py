@@ -30,12 +30,11 @@ def write_hy_v3(
 ) -> Path:
     """Three dense blocks, and `heads` that draft a token each, one from the state of the other.
 
-    `mix` lets the history decide what follows: of drafts of three tokens, 0.15 leaves 98%, 0.25 27%
-    and 0.35 5% (with a `token_weight` of 0.6: 47%).
-    `wrong` is the share of tokens after which the heads are wrong. `token_weight` is how much of
-    its input a head takes from the token: with 0 it goes by the state alone, so a state of another
-    position is a wrong draft; with 1 by the token alone. `strip` declares the heads and leaves
-    their tensors out. `mtp_only` is a sidecar: it leaves out the tensors of the other blocks.
+    `mix` lets the history decide what follows: the more, the less of a draft is accepted. `wrong`
+    is the share of tokens after which the heads are wrong. `token_weight` is how much of its input
+    a head takes from the token: with 0 it goes by the state alone, so a state of another position
+    is a wrong draft; with 1 by the token alone. `strip` declares the heads and leaves their tensors
+    out. `mtp_only` is a sidecar: it leaves out the tensors of the other blocks.
     """
     trunk = 3
     more = {"nextn_predict_layers": heads, "expert_feed_forward_length": N_FF}
@@ -67,9 +66,7 @@ def write_qwen35(
 ) -> Path:
     """Four blocks, of which 0 and 2 are recurrent (gated delta nets), and one head.
 
-    The arguments are those of `write_hy_v3`. A `mix` of 0.15 leaves 46% of drafts of three tokens,
-    0.25 leaves 9% (with a `token_weight` of 0.6: 34%). `strip_block` leaves out the whole block of
-    the head.
+    The arguments are those of `write_hy_v3`. `strip_block` leaves out the whole block of the head.
     """
     trunk = 4
     more = {

@@ -42,7 +42,7 @@ class Sampler(Owned):
         params = api.llama_sampler_chain_default_params()
         self._pointer = api.llama_sampler_chain_init(params)
         self._seed = seed if temperature > 0.0 else None
-        # llama.cpp first copies the vocabulary into candidates, which takes six times as long.
+        # llama.cpp would first copy the vocabulary into candidates.
         self._is_argmax = temperature <= 0.0 and repeat_penalty == 1.0
         # The penalty lowers at most REPEAT_LAST_N of the likeliest tokens. The top_k after it are
         # therefore among the top_k + REPEAT_LAST_N before it.
