@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from eaglechat.hub.local.pairs import (
     InspectedPair,
     OfferedPair,
     inspect,
+    offers,
 )
 from eaglechat.links.base import Lifecycle, Ready
 from eaglechat.tui.commands.registry import with_keys
@@ -33,41 +35,46 @@ CHATS = 3
 """Of the last ones that can be resumed."""
 
 
-class GatheringScreen(EagleScreen[None]):
-    """The menu without its list, which a class below this one draws."""
+class Gathering:
+    """Asks in the background of a screen, and calls what draws there when it knows more."""
 
-    def __init__(self, services: Services) -> None:
-        super().__init__()
-        self._services = services
-        self._offers: dict[str, OfferedPair] = {}
+    def __init__(
+        self,
+        screen: EagleScreen[None],
+        services: Services,
+        *,
+        list_anew: Callable[[], None],
+        draw: Callable[[Sequence[OfferedPair]], None],
+        say: Callable[[], None],
+    ) -> None:
+        self._screen, self._services = screen, services
+        self._list_anew, self._draw, self._say = list_anew, draw, say
+        self.offers: dict[str, OfferedPair] = {}
         """The rows that are models, by their keys."""
-        self._chats: list[ChatSummary] | None = None
-        self._catalogue: list[CataloguePair] | None = None
-        self._here: list[tuple[str, Pair]] | None = None
+        self.chats: list[ChatSummary] | None = None
+        self.catalogue: list[CataloguePair] | None = None
+        self.here: list[tuple[str, Pair]] | None = None
         """None until the files on this machine have been looked at."""
-        self._statuses: dict[tuple[str, str | None], InspectedPair] = {}
-        self._moving: dict[str, Install] = {}
+        self.statuses: dict[tuple[str, str | None], InspectedPair] = {}
+        self.moving: dict[str, Install] = {}
         self._notices_said = False
-        self._news: dict[str, ServerNews] = {}
+        self.news: dict[str, ServerNews] = {}
         """The last answer of each server, by its name."""
         self._being_asked: set[str] = set()
         self._facts: dict[str, Facts] = {}
         self._troubles: dict[str, str] = {}
-        self._offline: HubError | None = None
+        self.offline: HubError | None = None
         self._is_asking_hub = False
         self._wanted: list[CatalogueEntry] = []
         """The pairs that the Hub has still to be asked about."""
 
-    def _list_anew(self) -> None:
-        raise NotImplementedError
+    def listed(self) -> list[OfferedPair]:
+        """What is to be listed as far as it is known, in order."""
+        served = servers.pairs_of(self._services.settings.current.server, self.news)
+        pairs = self._services.pairs.pairs()
+        return offers(pairs, self.catalogue or [], served, self.here or [])
 
-    def _draw(self, known: list[OfferedPair]) -> None:
-        raise NotImplementedError
-
-    def _say(self) -> None:
-        raise NotImplementedError
-
-    def _known(self, offer: OfferedPair) -> Known:
+    def known(self, offer: OfferedPair) -> Known:
         pair = offer.pair
         return Known(
             offer=offer,
@@ -77,22 +84,22 @@ class GatheringScreen(EagleScreen[None]):
                 self._services.settings.current.engine.kv_type,
                 self._services.settings.current.engine.draft_kv_type,
             ),
-            status=self._statuses.get(pair.to_load) if pair else None,
+            status=self.statuses.get(pair.to_load) if pair else None,
             facts=self._facts.get(offer.name),
             trouble=self._troubles.get(offer.name) or None,
-            moving=self._moving.get(offer.name),
-            news=self._news.get(pair.server.name) if pair and pair.server else None,
-            gain=self._services.gain(pair) if pair and self._catalogue is not None else None,
+            moving=self.moving.get(offer.name),
+            news=self.news.get(pair.server.name) if pair and pair.server else None,
+            gain=self._services.gain(pair) if pair and self.catalogue is not None else None,
         )
 
     # On this machine
 
-    def _look_again(self) -> None:
+    def look_again(self) -> None:
         self._read_catalogue()
         self._ask_servers()
-        self._read_chats()
+        self.read_chats()
 
-    def _follow_engine(self, news: Lifecycle) -> None:
+    def follow_engine(self, news: Lifecycle) -> None:
         if isinstance(news, Ready):
             # Now it is known how much memory there is.
             self._list_anew()
@@ -108,21 +115,21 @@ class GatheringScreen(EagleScreen[None]):
             catalogue, problems = desk.catalogue()
             return catalogue, [*map(str, problems)], [pair.name for pair in desk.unfinished()]
 
-        self.in_background(read, lambda found: self._take_catalogue(*found))
+        self._screen.in_background(read, lambda found: self._take_catalogue(*found))
 
-    def _models_changed(self, _: object) -> None:
+    def models_changed(self, _: object) -> None:
         self._read_catalogue()
-        self._find_models()
+        self.find_models()
 
-    def _find_models(self) -> None:
+    def find_models(self) -> None:
         """Look for what is here beside the catalogue's pairs, such as other programs' models."""
         folders = self._services.settings.current.library.folders
-        self.in_background(lambda: self._services.desk.targets(folders), self._take_models)
+        self._screen.in_background(lambda: self._services.desk.targets(folders), self._take_models)
 
     def _take_models(self, found: list[tuple[LocalModel, InspectedPair]]) -> None:
-        self._here = [(model.short_name, status.pair) for model, status in found]
+        self.here = [(model.short_name, status.pair) for model, status in found]
         for _, status in found:
-            self._statuses[status.pair.to_load] = status
+            self.statuses[status.pair.to_load] = status
         self._list_anew()
         self._say()
 
@@ -132,79 +139,78 @@ class GatheringScreen(EagleScreen[None]):
         problems: list[str],
         unfinished: list[str],
     ) -> None:
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         if not self._notices_said:
             self._notices_said = True
             self._say_notices(problems, unfinished)
         self._list_anew()
         self._say()
-        pairs = [offer.pair for offer in self._offers.values() if offer.state != "here"]
-        self._inspect_all([pair for pair in pairs if pair is not None and pair.server is None])
+        pairs = [offer.pair for offer in self.offers.values() if offer.state != "here"]
+        self.inspect_all([pair for pair in pairs if pair is not None and pair.server is None])
         self._ask_facts()
 
     def _say_notices(self, problems: list[str], unfinished: list[str]) -> None:
         """Once a session: entries that were left out, and downloads that were not finished."""
         if problems:
             text = "\n".join(problems)
-            self.notify(text, title="Left out of the catalogue", severity="warning")
+            self._screen.notify(text, title="Left out of the catalogue", severity="warning")
         if unfinished:
             names = ", ".join(unfinished)
             resume = with_keys("{app.downloads} resumes.")
-            self.notify(f"Unfinished: {names}. {resume}", timeout=10)
+            self._screen.notify(f"Unfinished: {names}. {resume}", timeout=10)
 
-    def _inspect_all(self, pairs: list[Pair]) -> None:
+    def inspect_all(self, pairs: list[Pair]) -> None:
         def inspect_all() -> None:
             for pair in pairs:
-                self.later(self._take_status, inspect(pair))
+                self._screen.later(self._take_status, inspect(pair))
 
-        self.in_background(inspect_all)
+        self._screen.in_background(inspect_all)
 
     def _take_status(self, status: InspectedPair) -> None:
         key = status.pair.to_load
-        self._statuses[key] = status
+        self.statuses[key] = status
         self._say()
-        offers = self._offers.values()
-        self._draw([offer for offer in offers if offer.pair and offer.pair.to_load == key])
+        self._draw([one for one in self.offers.values() if one.pair and one.pair.to_load == key])
 
-    def _read_chats(self) -> None:
+    def read_chats(self) -> None:
         chats, older = self._services.chats, self._services.older_chats
 
         def read() -> list[ChatSummary]:
-            self.later(self._take_chats, chats.latest(CHATS))
+            self._screen.later(self._take_chats, chats.latest(CHATS))
             older.wait()
             return chats.latest(CHATS)
 
-        self.in_background(read, self._take_chats)
+        self._screen.in_background(read, self._take_chats)
 
     def _take_chats(self, chats: list[ChatSummary]) -> None:
-        if chats != self._chats:
-            self._chats = chats
+        if chats != self.chats:
+            self.chats = chats
             self._list_anew()
             self._say()
 
     # Servers
 
-    def _ask_again(self) -> None:
+    def ask_again(self) -> None:
         self._ask_servers()
-        if self.is_current and self._offline is not None:
+        if self._screen.is_current and self.offline is not None:
             self._ask_facts()
 
     def _ask_servers(self) -> None:
         """Ask each server in a thread of its own, unless it has not answered yet; and the RPC
         servers."""
-        if not self.is_current:
+        if not self._screen.is_current:
             return
         for server in self._services.settings.current.server:
             if server.name not in self._being_asked:
                 self._being_asked.add(server.name)
-                self.in_background(partial(servers.ask, server), self._take_news)
+                self._screen.in_background(partial(servers.ask, server), self._take_news)
         rpc_servers = self._services.settings.current.engine.rpc_servers
         if ask_lent := self._services.engine.ask_lent(rpc_servers):
-            self.in_background(ask_lent, self._take_lent)
+            self._screen.in_background(ask_lent, self._take_lent)
 
     def _take_news(self, news: ServerNews) -> None:
         self._being_asked.discard(news.server.name)
-        self._news[news.server.name] = news
+        self.news[news.server.name] = news
         self._list_anew()
 
     def _take_lent(self, free_bytes: int) -> None:
@@ -225,11 +231,11 @@ class GatheringScreen(EagleScreen[None]):
                 self._wanted.append(entry)
         if not self._is_asking_hub and self._wanted:
             self._is_asking_hub = True
-            self.in_background(self._ask_hub, self._asked_hub)
+            self._screen.in_background(self._ask_hub, self._asked_hub)
 
     def _to_get(self) -> list[CatalogueEntry]:
-        offers = self._offers.values()
-        return [one.entry for one in offers if one.pair is None and one.entry is not None]
+        offered = self.offers.values()
+        return [one.entry for one in offered if one.pair is None and one.entry is not None]
 
     def _ask_hub(self) -> HubError | None:
         """Returns why the Hub does not answer, if it does not."""
@@ -241,16 +247,16 @@ class GatheringScreen(EagleScreen[None]):
             try:
                 n_ctx = self._services.settings.current.engine.n_ctx
                 facts = self._services.desk.ask_facts(entry, n_ctx)
-                self.later(self._take_facts, entry.name, facts)
+                self._screen.later(self._take_facts, entry.name, facts)
             except (HubError, ValueError) as error:
                 is_away = isinstance(error, OfflineError)
                 if isinstance(error, HubError) and (error.transient or is_away):
                     return error
-                self.later(self._take_facts, entry.name, None, str(error))
+                self._screen.later(self._take_facts, entry.name, None, str(error))
         return None
 
     def _asked_hub(self, offline: HubError | None) -> None:
-        self._is_asking_hub, self._offline = False, offline
+        self._is_asking_hub, self.offline = False, offline
         self._say()
         if offline is None:
             if self._wanted:
@@ -267,5 +273,5 @@ class GatheringScreen(EagleScreen[None]):
         if facts is not None:
             self._facts[name] = facts
         self._troubles[name] = trouble
-        offer = self._offers.get(f"entry:{name}")
+        offer = self.offers.get(f"entry:{name}")
         self._draw([offer] if offer else [])

@@ -4,6 +4,7 @@ had and that servers have."""
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -14,18 +15,13 @@ from textual.widgets.option_list import Option
 
 from eaglechat.hub.errors import OfflineError
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import (
-    BUILTIN_NAME,
-    OfferedPair,
-    inspect,
-    offers,
-)
+from eaglechat.hub.local.pairs import BUILTIN_NAME, OfferedPair, inspect
 from eaglechat.tui.commands.bindings import bindings_of, moves
 from eaglechat.tui.commands.registry import TAB, with_keys
-from eaglechat.tui.screens.base import TitleBar, TooSmall
+from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.dialogs import Ask
-from eaglechat.tui.screens.menu import files, rows, sections, servers
-from eaglechat.tui.screens.menu.gathering import GatheringScreen
+from eaglechat.tui.screens.menu import files, rows, sections
+from eaglechat.tui.screens.menu.gathering import Gathering
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.key_line import KeyLine
@@ -44,13 +40,17 @@ _NEW = f"New here? {{list.choose}} starts {BUILTIN_NAME}; ↓ goes to larger mod
 _NEW_WITHOUT = "New here? Choose under Get: what it takes is said before the download."
 
 
-class MenuScreen(GatheringScreen):
+class MenuScreen(EagleScreen[None]):
     """A list that typing filters. The filter keeps the focus; arrows move in the list."""
 
     BINDINGS = [*bindings_of("menu"), *moves({"tab": "complete"}, priority=True)]
 
     def __init__(self, services: Services) -> None:
-        super().__init__(services)
+        super().__init__()
+        self._services = services
+        self._gathered = Gathering(
+            self, services, list_anew=self._list_anew, draw=self._draw, say=self._say
+        )
         self._places: list[files.Place] | None = None
         """What completes a typed path; None while none is typed."""
 
@@ -67,45 +67,45 @@ class MenuScreen(GatheringScreen):
         yield TooSmall()
 
     def on_mount(self) -> None:
-        self._services.models_changed.subscribe(self, self._models_changed)
+        self._services.models_changed.subscribe(self, self._gathered.models_changed)
         self._list_anew()
         self.query_one(Filter).focus()
-        self._unwatch = self._services.engine.watch(self._follow_engine)
+        self._unwatch = self._services.engine.watch(self._gathered.follow_engine)
         self.set_interval(1.0, self._draw_moving)
-        self.set_interval(ASKED_EVERY_S, self._ask_again)
+        self.set_interval(ASKED_EVERY_S, self._gathered.ask_again)
         # The first rows are painted before anything else is read.
         self.call_after_refresh(self._services.engine.warm)
-        self.call_after_refresh(self._find_models)
+        self.call_after_refresh(self._gathered.find_models)
 
     def on_unmount(self) -> None:
         self._unwatch()
 
     def on_screen_resume(self) -> None:
         self._services.away.show("")
-        self.call_after_refresh(self._look_again)
+        self.call_after_refresh(self._gathered.look_again)
 
     def _say(self) -> None:
         """Above the list: what was measured of the highlighted row, and what blocks; at the first
         start, what to press."""
-        offer = self._highlighted_offer()
-        gain = self._known(offer).gain if offer is not None else None
+        gathered, offer = self._gathered, self._highlighted_offer()
+        gain = gathered.known(offer).gain if offer is not None else None
         said: list[Part] = []
         if gain is not None:
             said.append((measured_here(gain, time.time()), MUTED))
-        if self._offline is not None:
-            is_away = isinstance(self._offline, OfflineError)
+        if gathered.offline is not None:
+            is_away = isinstance(gathered.offline, OfflineError)
             hub = "offline" if is_away else "not answering"
             said.append(f"Hub {hub}: sizes as in the built-in list")
-        if self._here is None:
+        if gathered.here is None:
             said.append("Looking for models on this machine…")
         lines = (Content.assemble(one) for one in said)
         self.query_one("#banner", Static).update(Content(" · ").join(lines))
         hint = ""
         builtin = self._services.pairs.pairs()[0]
-        status = self._statuses.get(builtin.to_load)
-        runnable = sum(offer.pair is not None for offer in self._offers.values())
-        is_read = None not in (self._chats, self._catalogue, self._here)
-        if is_read and not self._chats and runnable == 1 and status is not None:
+        status = gathered.statuses.get(builtin.to_load)
+        runnable = sum(offer.pair is not None for offer in gathered.offers.values())
+        is_read = None not in (gathered.chats, gathered.catalogue, gathered.here)
+        if is_read and not gathered.chats and runnable == 1 and status is not None:
             hint = _NEW_WITHOUT if status.problem else with_keys(_NEW)
         line = self.query_one("#hint", Line)
         line.show(hint)
@@ -138,26 +138,24 @@ class MenuScreen(GatheringScreen):
             self._places = places
             self._list_anew(is_filtered_anew=True)
         pairs = [place.pair for place in places if place.pair is not None]
-        self._inspect_all([pair for pair in pairs if pair.to_load not in self._statuses])
+        statuses = self._gathered.statuses
+        self._gathered.inspect_all([pair for pair in pairs if pair.to_load not in statuses])
 
     def _list_anew(self, *, is_filtered_anew: bool = False) -> None:
         """Build the list, and highlight what was highlighted, or what matches the filter best."""
         options = self.query_one("#pairs", OptionList)
         before, place = options.highlighted_option, options.highlighted or 0
-        served = servers.pairs_of(self._services.settings.current.server, self._news)
-        typed = self.query_one(Filter).value
+        typed, gathered = self.query_one(Filter).value, self._gathered
         if self._places is None:
-            listed = offers(
-                self._services.pairs.pairs(), self._catalogue or [], served, self._here or []
-            )
-            self._offers = {offer.key: offer for offer in listed}
-            models = map(self._known, self._offers.values())
-            lines = sections.lines(typed, self._chats or (), models)
+            listed = gathered.listed()
         else:
             pairs = (place.pair for place in self._places)
             listed = [_offered(pair) for pair in pairs if pair is not None]
-            self._offers = {offer.key: offer for offer in listed}
-            models = map(self._known, self._offers.values())
+        gathered.offers = {offer.key: offer for offer in listed}
+        models = map(gathered.known, gathered.offers.values())
+        if self._places is None:
+            lines = sections.lines(typed, gathered.chats or (), models)
+        else:
             directories = [place.name for place in self._places if place.pair is None]
             lines = sections.lines_of_path(directories, models)
         options.clear_options()
@@ -170,23 +168,22 @@ class MenuScreen(GatheringScreen):
             best = min(ranks, key=lambda index: (lines[index].id != before.id, abs(index - place)))
         options.highlighted = best
 
-    def _draw(self, known: list[OfferedPair]) -> None:
+    def _draw(self, known: Sequence[OfferedPair]) -> None:
         """Draw the rows of some offers again."""
         options = self.query_one("#pairs", OptionList)
         shown = {option.id for option in options.options}
         for offer in known:
             if offer.key in shown:
-                options.replace_option_prompt(offer.key, rows.model(self._known(offer)))
+                options.replace_option_prompt(offer.key, rows.model(self._gathered.known(offer)))
 
     def _draw_moving(self) -> None:
         """Draw the rows of installations that move, and of those that have just ended."""
-        before = self._moving
-        self._moving = {
-            one.name: one for one in self._services.desk.snapshots() if one.pair is None
-        }
-        changed = before.keys() | self._moving.keys()
+        gathered, snapshots = self._gathered, self._services.desk.snapshots()
+        before = gathered.moving
+        gathered.moving = {one.name: one for one in snapshots if one.pair is None}
+        changed = before.keys() | gathered.moving.keys()
         if changed:
-            self._draw([offer for offer in self._offers.values() if offer.name in changed])
+            self._draw([offer for offer in gathered.offers.values() if offer.name in changed])
 
     @on(OptionList.OptionHighlighted)
     def _follow_highlight(self) -> None:
@@ -202,10 +199,10 @@ class MenuScreen(GatheringScreen):
         return option.id if option else None
 
     def _highlighted_offer(self) -> OfferedPair | None:
-        return self._offers.get(self._looked_at or "")
+        return self._gathered.offers.get(self._looked_at or "")
 
     def _highlighted_chat(self) -> ChatSummary | None:
-        chats = {f"chat:{chat.name}": chat for chat in self._chats or ()}
+        chats = {f"chat:{chat.name}": chat for chat in self._gathered.chats or ()}
         return chats.get(self._looked_at or "")
 
     # What the keys do
@@ -221,7 +218,7 @@ class MenuScreen(GatheringScreen):
         if self._places is not None:
             # They may still be those of the text before.
             self._find_places(self.query_one(Filter).value, then_choose=True)
-        elif offer is not None and offer.name in self._moving:
+        elif offer is not None and offer.name in self._gathered.moving:
             self._show_downloads()
         elif offer is None:
             if self._looked_at is not None:
@@ -251,7 +248,7 @@ class MenuScreen(GatheringScreen):
             self.action_complete()
 
     def _choose_pair(self, offer: OfferedPair, pair: Pair) -> None:
-        known = self._known(offer)
+        known = self._gathered.known(offer)
         problem = (known.status or inspect(pair)).problem
         title = f"{pair.name} cannot run here"
         if problem:
@@ -272,7 +269,7 @@ class MenuScreen(GatheringScreen):
         def fail(error: Exception) -> None:
             said = f"“{row.title}” cannot be read: {wording.why(error)}."
             self.notify(said, severity="error")
-            self._read_chats()
+            self._gathered.read_chats()
 
         self.in_background(lambda: self._services.chats.read(row.name), self._resume_read, fail)
 
