@@ -7,11 +7,8 @@ from pathlib import Path
 import msgspec
 
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.session import ChatSession
-from eaglechat.hub.local.speeds import Speeds
-from eaglechat.settings import Settings
 from eaglechat.words.context import ContextUse, TurnLength, context_use, in_words, warning
-from tests.chat.headless import Headless, saved_chats, store_in
+from tests.chat.headless import Headless, saved_chats
 
 DRAFT = (TurnPart("x" * 400),)
 
@@ -100,21 +97,9 @@ def test_a_chat_from_a_larger_context_fills_a_smaller_one_and_no_more(tmp_path: 
         chat.ask(question)
     before = chat.session.n_past
     chat.session.leave("")
-    chat.session.close()
-    (saved,) = saved_chats(tmp_path)
-    chat.info = msgspec.structs.replace(chat.info, n_ctx=before // 2)
-    again = ChatSession(
-        chat.engine,
-        chat,
-        pair=chat.pair,
-        info=chat.info,
-        settings=Settings,
-        store=store_in(tmp_path),
-        roles_dir=tmp_path / "roles",
-        speeds=Speeds(tmp_path),
-        saved=saved,
-    )
+    chat.session.info = msgspec.structs.replace(chat.info, n_ctx=before // 2)
+    chat.session.open(*saved_chats(tmp_path))
 
-    assert again.n_past == before // 2
-    use = context_use(again, ())
+    assert chat.session.n_past == before // 2
+    use = context_use(chat.session, ())
     assert (use.used, use.room) == (before // 2, 0)
