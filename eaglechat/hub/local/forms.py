@@ -1,10 +1,9 @@
 """The form in which the built-in target is loaded: its packaged file, or a copy in another type.
 
-A draft pays where llama.cpp verifies several rows in little more than the time of one. For Q4_1, as
-packaged, its CPU kernels take nearly three times as long for four rows as for one; for other types
-less, on each processor in another way. So the first load writes copies, measures all forms for at
-most 3 seconds, and keeps the one that drafts fastest. What was measured is forms.json, beside the
-copy; it is measured again with another llama.cpp or on another processor.
+A draft pays where llama.cpp verifies several rows in little more than the time of one. In which
+type of weights that is so differs between processors. So the first load writes copies, measures all
+forms for at most 3 seconds, and keeps the one that drafts fastest. What was measured is forms.json,
+beside the copy; it is measured again with another llama.cpp or on another processor.
 """
 
 from __future__ import annotations
