@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eaglechat.links.http.llama_server import LlamaServer
-from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import Origin, Part, Round
 from eaglechat.wire.stats import measured
-from tests.links.engines import chat
 from tests.links.http.streamed import Streamed, said
 
 A, C, B, P, U = (
@@ -136,16 +133,6 @@ def test_whatever_the_parser_swallows_no_origin_is_wrong(
         assert token.origin in (origin, U)
     if len(kept) == len(chunks):
         assert [token.origin for token in tokens] == truth
-
-
-def test_a_reply_that_goes_on_is_asked_for_as_such() -> None:
-    """Without the words for it some versions repeat what was there before."""
-    said = Message(role="assistant", content="Once upon")
-    asked = msgspec.structs.replace(chat(), messages=(*chat().messages, said))
-    body = LlamaServer().body(asked, "m", 1)
-    assert body["messages"][-1] == {"role": "assistant", "content": "Once upon"}
-    assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
-    assert "continue_final_message" not in LlamaServer().body(chat(), "m", 1)
 
 
 def test_thoughts_that_the_server_leaves_in_the_text_are_reasoning() -> None:
