@@ -100,7 +100,7 @@ def test_a_load_that_waits_can_be_cancelled_and_leaves_the_pair_loaded(loaded: C
 
     assert reply.last.end.finish_reason is FinishReason.LENGTH
     assert load.events == [p.Error(id=load.id, code="cancelled", message="the load was cancelled")]
-    assert isinstance(loaded.answer(chat()).last, p.Done)
+    loaded.expect(p.Done, chat())
 
 
 def test_files_that_are_refused_leave_the_pair_loaded(loaded: Client, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_files_that_are_refused_leave_the_pair_loaded(loaded: Client, tmp_path: 
         assert (error.code, f"no model named “{missing}”" in error.message) == ("missing", True)
     else:
         assert (error.code, "does not exist" in error.message) == ("preflight", True)
-    assert isinstance(loaded.answer(chat()).last, p.Done)
+    loaded.expect(p.Done, chat())
 
 
 def test_after_unload_there_is_no_pair(loaded: Client) -> None:
@@ -157,7 +157,7 @@ def test_a_dying_engine_answers_all_that_wait_and_starts_again(loaded: Client) -
     # What was loaded died with it.
     assert loaded.answer(chat()).last.code == "no_pair"
     loaded.answer(loaded.load())
-    assert isinstance(loaded.answer(chat()).last, p.Done)
+    loaded.expect(p.Done, chat())
 
 
 def test_an_engine_that_is_closed_is_asked_no_more_and_heard_no_more(loaded: Client) -> None:

@@ -90,7 +90,7 @@ def test_native_output_does_not_reach_the_pipe(
 
     hello = client.ready()
     assert client.heard == [Starting(), Ready(hello)]
-    assert isinstance(client.answer(load(tiny_files)).last, p.Loaded)
+    client.expect(p.Loaded, load(tiny_files))
 
     log = (tmp_path / "log" / "engine.log").read_text()
     assert "native noise" in log
@@ -106,7 +106,7 @@ def test_a_remote_shell_s_greeting_is_skipped_and_kept_in_the_log(
 
     hello = client.ready()
     assert client.heard == [Starting(), Ready(hello)]
-    assert isinstance(client.answer(load(tiny_files)).last, p.Loaded)
+    client.expect(p.Loaded, load(tiny_files))
 
     log = (tmp_path / "log" / "engine.log").read_text()
     assert "not an engine message: Welcome to gpu-box\n" in log

@@ -41,7 +41,7 @@ def connect(server: FaultServer) -> Iterator[Connect]:
         client = client_of(server.url, **more)
         clients.append(client)
         client.ready()
-        assert isinstance(client.answer(p.Load(target="")).last, p.Loaded)
+        client.expect(p.Loaded, p.Load(target=""))
         return client
 
     yield loaded

@@ -88,7 +88,7 @@ def test_a_base_without_a_version_is_tried_too(has_list: bool) -> None:
             server.others["/api/models"] = {"data": [{"id": "m"}]}
         client = client_of(f"{server.url}/api")
         client.ready()
-        assert isinstance(client.answer(p.Load(target="m")).last, p.Loaded)
+        client.expect(p.Loaded, p.Load(target="m"))
         assert client.answer(chat()).text == "one two"
         client.link.close()
 

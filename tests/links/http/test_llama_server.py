@@ -33,7 +33,7 @@ def asked(link: Link, files: tuple[Path, Path], request: p.Chat) -> Asked:
     client = Client(link, files)
     try:
         client.ready()
-        assert isinstance(client.answer(client.load()).last, p.Loaded)
+        client.expect(p.Loaded, client.load())
         return client.answer(request)
     finally:
         link.close()
