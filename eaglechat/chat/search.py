@@ -116,13 +116,12 @@ class Spot:
     in_reasoning: bool = False
 
 
-def spots(path: Sequence[Turn], typed: str, known: dict[str, str] | None = None) -> list[Spot]:
+def spots(path: Sequence[Turn], typed: str, known: dict[str, str]) -> list[Spot]:
     """Every place where `typed`, taken literally, stands in these turns, in reading order. Case
     and accents do not matter.
 
     `known` keeps the folded texts from one call to the next: folding takes longer than searching.
     """
-    known = {} if known is None else known
     wanted = folded(typed)
     if not wanted.strip():
         return []

@@ -28,14 +28,14 @@ def in_words(speed_up: float, error: float | None, how: str = "") -> str:
     return f"same as plain{how}" if verdict == "same" else f"{number} as fast as plain{how}"
 
 
-def as_far_as_known(speed_up: float, error: float | None, how: str = "") -> str:
+def as_far_as_known(speed_up: float, error: float | None, how: str) -> str:
     """The same of a measurement that has ended: without a verdict, it says where it leans, if that
     is further from plain than half of the error: `leaning faster: 1.2x ±0.3`."""
     if verdict_of(speed_up, error) != "unclear":
         return in_words(speed_up, error, how)
     leans = error is not None and abs(speed_up - 1.0) > error / 2
     word = f"leaning {'faster' if speed_up > 1.0 else 'slower'}" if leans else "can't tell"
-    return f"{word}: {figure(speed_up, error)} as fast as plain{f' {how}' if how else ''}"
+    return f"{word}: {figure(speed_up, error)} as fast as plain {how}"
 
 
 def measured_here(gain: Gain, now: float) -> str:

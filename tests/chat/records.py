@@ -70,10 +70,9 @@ def recorded(
     *rounds: Round,
     ms: float = 30.0,
     reason: FinishReason = FinishReason.STOP,
-    terms: Terms = TERMS,
 ) -> Recording:
     """A recording that ended."""
-    recording = Recording(terms)
+    recording = Recording(TERMS)
     for round_ in rounds:
         recording.add(round_)
     tokens = sum(len(round_.tokens) for round_ in rounds)

@@ -27,7 +27,7 @@ def contenders(*lengths: str) -> dict[str, Speculation]:
     return {"plain": PLAINLY, **{one: Speculation(n_draft_max=n) for one, n in whats.items()}}
 
 
-def heat_of(prompt: str, repeat: int, ms: Mapping[str, float], start: int = 0) -> Heat:
+def heat_of(prompt: str, repeat: int, ms: Mapping[str, float], start: int) -> Heat:
     legs = {
         name: Leg(PLAIN_RECORDING if name == "plain" else DRAFTED, TOKENS, one)
         for name, one in ms.items()

@@ -16,8 +16,8 @@ from eaglechat.tui.widgets.transcript.wrapping import TEXT
 from tests.tui.widgets.transcript_app import text_of
 
 
-def shown(text: str, width: int = 20) -> list[str]:
-    drawn = GrowingText(width)
+def shown(text: str) -> list[str]:
+    drawn = GrowingText(20)
     drawn.add([Run(text, TEXT)], is_over=True)
     assert drawn.text == text
     return [text_of(row) for row in drawn.rows]

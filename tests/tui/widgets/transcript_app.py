@@ -138,9 +138,9 @@ class TranscriptApp(App[None]):
     def entries(self, kind: str = "") -> list[Shown]:
         return shown_in(self.transcript, kind)
 
-    def begin_reply(self, kind: Kind = "reply") -> Shown:
+    def begin_reply(self) -> Shown:
         """Show an empty reply, to be fed with rounds."""
-        entry = Entry(f"entry {len(self.shown)}", kind, recording=Recording(Terms()))
+        entry = Entry(f"entry {len(self.shown)}", "reply", recording=Recording(Terms()))
         self._append(entry)
         return self.entries()[-1]
 
@@ -173,7 +173,7 @@ def drafted(*texts: str) -> tuple[DraftToken, ...]:
     )
 
 
-def make_round(accepted: list[str], last: str, rejected: str | None = None, n: int = 3) -> Round:
+def make_round(accepted: list[str], last: str, rejected: str | None = None) -> Round:
     """A round that accepted some tokens and ended with a correction (if one was rejected), a
     bonus, or a plain token (if nothing was drafted)."""
     if rejected is not None:
@@ -183,7 +183,7 @@ def make_round(accepted: list[str], last: str, rejected: str | None = None, n: i
     draft = [*accepted, *([rejected, " never"] if rejected is not None else [])]
     return Round(
         index=0,
-        n_draft_max=n,
+        n_draft_max=3,
         drafted=drafted(*draft),
         n_tested=len(accepted) + (rejected is not None),
         n_accepted=len(accepted),

@@ -1,5 +1,5 @@
 """The chat screen: transcript, prompt and speculation panel. It draws a ChatSession and is the view
-that the session reports to. Its classes below this one have a subject each."""
+that the session reports to. The classes that it extends have a subject each."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class ReplyEntry(DrawnEntry):
     while it is written (live); Markdown once it is over (read); tokens in the styles of their
     origins, with the rejected ones (trace)."""
 
-    def __init__(self, entry: Entry, look: Look, *, is_folded: bool = False) -> None:
+    def __init__(self, entry: Entry, look: Look, *, is_folded: bool) -> None:
         assert entry.recording is not None
         self.recording = entry.recording
         self.part = Part.REASONING if entry.kind == "thought" else Part.ANSWER
