@@ -6,11 +6,13 @@ import io
 import math
 import re
 from contextlib import redirect_stderr
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from eaglechat.cli import progress
 from eaglechat.cli.bench.command import BenchProgress
 from eaglechat.cli.progress import Progress
 from tests.cli.redrawn import Terminal
@@ -56,7 +58,10 @@ def test_the_bench_draws_nothing_off_a_terminal() -> None:
     assert stream.getvalue() == ""
 
 
-def test_off_a_terminal_each_tenth_is_said_once_with_the_time_that_is_left() -> None:
+def test_off_a_terminal_each_tenth_is_said_once_with_the_time_that_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=count().__next__))
     stream = io.StringIO()
     bars = Progress(stream)
     for hundredth in range(101):
@@ -66,8 +71,9 @@ def test_off_a_terminal_each_tenth_is_said_once_with_the_time_that_is_left() -> 
     assert [line.split("  ")[0] for line in lines] == [
         f"training: {percent}%" for percent in range(0, 101, 10)
     ]
+    left = ["1:30", "1:20", "1:10", "1:00", "0:50", "0:40", "0:30", "0:20", "0:10"]
     assert [line.split("  ")[1] for line in lines] == [
-        "loss 1.0", *["0:00 left, loss 1.0"] * 9, "loss 1.0"
+        "loss 1.0", *(f"{time} left, loss 1.0" for time in left), "loss 1.0"
     ]  # fmt: skip
 
 
