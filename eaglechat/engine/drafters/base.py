@@ -96,11 +96,6 @@ class Proposal:
         """For each token, the number of tokens on the path from the last token to it."""
         return depths(self.parents)
 
-    @property
-    def depth(self) -> int:
-        """Tokens on the longest path."""
-        return max(self.depths, default=0)
-
     def leaves(self) -> list[int]:
         """Indices of the tokens without children; each ends a path."""
         return [index for index in range(len(self)) if index not in self.parents]
