@@ -51,7 +51,7 @@ class ChatsScreen(ListDialog[SavedChat]):
         self._chats: list[ChatSummary] | None = None
         self._found: list[Hit] = []
         self._has_chosen = False
-        """Enter came before there was a row."""
+        """The choice came before there was a row."""
         self._rows: list[Row] = []
         self._progress = self._older.progress
         self._listing = 0
@@ -209,7 +209,7 @@ class ChatsScreen(ListDialog[SavedChat]):
         self._has_chosen = row is None
 
     def _choose_late(self) -> None:
-        """Choose what came after Enter."""
+        """Choose the first row of what came late."""
         if self._has_chosen and self._rows:
             self._choose()
 
