@@ -103,6 +103,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="longest reply, in tokens (default: %(default)s)",
     )
     parser.add_argument(
+        "--temperature",
+        type=options.number(float, 0.0, 2.0),
+        default=0.0,
+        metavar="T",
+        help="temperature of the replies (default: %(default)g)",
+    )
+    parser.add_argument(
         "--minutes",
         type=options.number(int, 1, None),
         metavar="N",
@@ -180,7 +187,7 @@ def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt
             hello,
             Asked(
                 {prompt.name: prompt.messages for prompt in prompts},
-                Terms(sampling=Sampling(temperature=0.0), max_tokens=args.max_tokens),
+                Terms(sampling=Sampling(temperature=args.temperature), max_tokens=args.max_tokens),
                 info.plain_ms,
                 whole_replies=True,
                 repeats=args.repeat,

@@ -18,7 +18,7 @@ REPEAT_LAST_N = 64
 """How many tokens the repeat penalty looks back on."""
 _MOST_LISTED = 256
 """To find more of the likeliest tokens than this, llama.cpp is faster."""
-_STRIDE = 64
+_GROUP = 64
 """`likeliest` first looks at the maximum of each group of so many logits."""
 
 
@@ -119,8 +119,9 @@ class Sampler(Owned):
 
     def _draw(self, ids: Ids, left: Floats, place: int) -> int:
         """One of the tokens `ids`, which is counted for the penalty."""
-        scores = left if self._seed is None else left + gumbel(self._seed, place, ids)
-        token = int(ids[scores.argmax()])
+        if self._seed is not None and len(ids) > 1:
+            left = left + gumbel(self._seed, place, ids)
+        token = int(ids[left.argmax()])
         self.accept(token)
         return token
 
@@ -149,22 +150,16 @@ def likeliest(logits: Floats, count: int) -> npt.NDArray[np.intp] | None:
     """The tokens of the `count` largest logits, the largest first; None if there are too few
     logits for this method, or some are not numbers.
 
-    The logits are divided into groups of 64. The count-th largest maximum of a group is a bound:
-    at least `count` logits reach it, and few more, which are then sorted.
+    The count-th largest of the groups' maxima is a bound: at least `count` logits reach it, and few
+    more, which are then sorted.
     """
-    n_strided = len(logits) // _STRIDE
-    if n_strided < count:
+    n_groups = len(logits) // _GROUP
+    if n_groups < count:
         return None
-    strides = logits[: n_strided * _STRIDE].reshape(_STRIDE, n_strided)
-    maxima = strides.max(axis=0)
-    rest_max = logits[n_strided * _STRIDE :].max(initial=-np.inf)
-    if not np.isfinite(np.maximum(maxima.max(), rest_max)):
+    # Group i has the logits i, i + n_groups, and so on: numpy finds those maxima fastest.
+    maxima = logits[: n_groups * _GROUP].reshape(_GROUP, n_groups).max(axis=0)
+    rest = logits[n_groups * _GROUP :].max(initial=-np.inf)
+    if not np.isfinite(np.maximum(maxima.max(), rest)):
         return None
-    bound = np.partition(maxima, n_strided - count)[n_strided - count]
-    reaching = np.flatnonzero(maxima >= bound)
-    rows, columns = np.divmod(np.flatnonzero(strides[:, reaching] >= bound), len(reaching) or 1)
-    rest = np.arange(n_strided * _STRIDE, len(logits))
-    listed = np.concatenate((rows * n_strided + reaching[columns], rest))
-    if len(listed) < count + len(rest):
-        return None
+    listed = np.flatnonzero(logits >= np.partition(maxima, -count)[-count])
     return listed[np.argsort(-logits[listed], kind="stable")[:count]]
