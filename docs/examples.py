@@ -13,7 +13,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -144,11 +143,10 @@ def commands() -> None:
     page = Page("commands")
     said = subprocess.run((*EAGLECHAT, "run", *FLAGS, PROMPT), capture_output=True, check=True)
     page.put("`eaglechat run`", said.stderr.decode().splitlines()[-1], kind="", nth=1)
-    with tempfile.NamedTemporaryFile() as trace:
-        flags = (*FLAGS, "--json", "--trace", trace.name)
-        said = subprocess.run((*EAGLECHAT, "run", *flags, PROMPT), capture_output=True, check=True)
-        page.put("`--json`", json.dumps(json.loads(said.stdout), indent=2, ensure_ascii=False))
-        page.put("`--trace`", trace.read().decode().splitlines()[1])
+    said = subprocess.run(
+        (*EAGLECHAT, "run", *FLAGS, "--json", PROMPT), capture_output=True, check=True
+    )
+    page.put("`--json`", json.dumps(json.loads(said.stdout), indent=2, ensure_ascii=False))
     page.save()
 
 

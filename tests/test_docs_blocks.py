@@ -84,7 +84,8 @@ def shell(
     (tmp_path / "new.jinja").write_text("{{ messages[0].content }}")
     (tmp_path / "chat.json").write_text('[{"role": "user", "content": "Hi"}]')
     (tmp_path / "raw.txt").write_text("Hello")
-    requests = [block for page, block in blocks("json") if page.name == "protocol.md"][-1]
+    shown = [block for page, block in blocks("json") if page.name == "protocol.md"]
+    requests = "".join(one for one in shown if '"type":"load"' in one or '"type":"chat"' in one)
     for file in real_files:
         requests = requests.replace(f"/models/{file.name}", str(file))
     (tmp_path / "requests").write_text(requests)
