@@ -44,6 +44,7 @@ from eaglechat.wire.records import Prefill, Window
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from eaglechat.cli.progress import Progress
     from eaglechat.engine.drafters.pairing import Pairing
     from eaglechat.hub.local.pair import Pair
     from eaglechat.links.llama_server.worker import CheckedPair
@@ -183,7 +184,7 @@ class CommandEngine:
             options=self._settings.to_load_options(),
             speculation=self._settings.to_speculation(),
         )
-        *_, loaded = self.ask(load, Waiting())
+        *_, loaded = self.ask(load)
         assert isinstance(loaded, Loaded)
         bandwidth.note(paths.state_dir(), loaded.pair.bandwidth)
         if not self._settings.engine.command:
@@ -196,28 +197,29 @@ class CommandEngine:
             return pair.to_load[0]
         from eaglechat.hub.local.forms import target_to_load
 
-        waiting, is_new = Waiting(), False
+        bars, is_new = _bars(), False
 
         def follow(fraction: float) -> None:
             nonlocal is_new
             is_new = True
             if self._interrupt.happened:
                 raise Cancelled("the form of the target was not yet chosen")
-            waiting.chooses_form(fraction)
+            bars.show("measuring which form drafts fastest (only once)", fraction, 1.0)
 
         options, sampling = self._settings.to_load_options(), self._settings.to_sampling()
         try:
             found = target_to_load(pair, options, sampling, follow)
         finally:
-            waiting.close()
+            bars.close()
         if found.problem:
             complain(found.problem)
         elif found.note and is_new:
             complain(found.note)
         return str(found.target)
 
-    def ask(self, request: AnsweredRequest, waiting: Waiting | None = None) -> Iterator[Answer]:
+    def ask(self, request: AnsweredRequest) -> Iterator[Answer]:
         """Send a request and yield its answers up to the last. Raises EngineError for an Error."""
+        bars = _bars()
         heard: deque[Answer] = deque()
         request_id = self._link.request(request, heard.append)
         is_over = is_cancelled = False
@@ -230,14 +232,12 @@ class CommandEngine:
                 while heard:
                     event = heard.popleft()
                     is_over = not isinstance(event, protocol.Progress)
-                    if waiting is not None:
-                        waiting.see(event)
+                    _show(bars, event)
                     if isinstance(event, Error):
                         raise self.failure(event)
                     yield event
         finally:
-            if waiting is not None:
-                waiting.close()
+            bars.close()
             if not is_over:
                 self._link.send(Cancel(id=request_id))
 
@@ -261,43 +261,27 @@ class CommandEngine:
         return EngineError(f"{error.message}; its log ends with:{log}" if log else error.message)
 
 
-class Waiting:
-    """Shows the progress of what comes before a reply: loading the pair, reading the prompt."""
+def _bars() -> Progress:
+    """Bars for work that may take long; they vanish at its end."""
+    from eaglechat.cli.progress import Progress  # Rich's bars, which the app does without
 
-    def __init__(self) -> None:
-        # Rich's bars, which the app does without.
-        from eaglechat.cli.progress import Progress
+    return Progress(vanish=True, after_s=PATIENCE_S)
 
-        self._progress: Progress | None = Progress(vanish=True, after_s=PATIENCE_S)
 
-    def see(self, event: Answer) -> None:
-        """Follow the answers to a request, in order."""
-        step = event.step if isinstance(event, protocol.Progress) else None
-        if self._progress is None or isinstance(step, Window):
-            return
-        if isinstance(step, protocol.Loading):
-            what = "asking the server" if step.stage == "server" else f"loading the {step.stage}"
-            self._progress.show(what, step.fraction, 1.0, key="waiting")
-        elif isinstance(step, protocol.Restarting):
-            self._progress.close()
-            complain(starts_again(step.crash, step.leave_out, step.log))
-        elif isinstance(step, Prefill):
-            text = f"{step.done:,} of {step.total:,} tokens"
-            self._progress.show("reading the prompt", step.done, step.total, text, key="waiting")
-        else:
-            self.close()
-
-    def chooses_form(self, fraction: float) -> None:
-        """Show how far measuring the forms of the target is, which the first load does."""
-        if self._progress is not None:
-            what = "measuring which form drafts fastest (only once)"
-            self._progress.show(what, fraction, 1.0, key="waiting")
-
-    def close(self) -> None:
-        """Erase the bar; nothing is drawn from here on."""
-        if self._progress is not None:
-            self._progress.close()
-        self._progress = None
+def _show(bars: Progress, event: Answer) -> None:
+    """Draw what comes before a reply: loading the pair, reading the prompt."""
+    match event.step if isinstance(event, protocol.Progress) else None:
+        case protocol.Loading(stage, fraction):
+            what = "asking the server" if stage == "server" else f"loading the {stage}"
+            bars.show(what, fraction, 1.0)
+        case protocol.Restarting(crash, leave_out, log):
+            complain(starts_again(crash, leave_out, log))
+        case Prefill(done, total):
+            bars.show("reading the prompt", done, total, f"{done:,} of {total:,} tokens")
+        case Window():
+            pass
+        case _:
+            bars.close()
 
 
 class Interrupt:

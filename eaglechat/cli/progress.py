@@ -28,8 +28,8 @@ class Progress:
     def __init__(
         self, stream: TextIO | None = None, *, vanish: bool = False, after_s: float = 0.0
     ) -> None:
-        """`vanish`: erase the bars at the end, and print no lines. `after_s`: what is done within
-        so many seconds is not shown."""
+        """`vanish`: one bar for all tasks, erased at the end, and no lines. `after_s`: what is done
+        within so many seconds is not shown."""
         self._console = Console(file=stream or sys.stderr, highlight=False)
         self._vanish = vanish
         self._from = time.monotonic() + after_s
@@ -37,6 +37,7 @@ class Progress:
         self._tasks: dict[Hashable, TaskID] = {}
         self._said: dict[Hashable, object] = {}
         self._begun: dict[Hashable, tuple[float, float]] = {}
+        self._is_closed = False
         self._name_column = Column(no_wrap=True, overflow="ellipsis")
         self._longest_text = 0
 
@@ -57,8 +58,10 @@ class Progress:
         timed: bool = False,
     ) -> None:
         """Draw a bar or move it. Without a `total` it pulses. `key` is of the task, if the name is
-        not its own or changes. `timed`: the time that is left stands before the text."""
-        key = name if key is None else key
+        not its own. `timed`: the time that is left stands before the text."""
+        if self._is_closed:
+            return
+        key = None if self._vanish else name if key is None else key
         if timed and total and (left := self._seconds_left(key, done, total)):
             text = ", ".join(filter(None, (f"{format_seconds(left)} left", text)))
         if not self.live:
@@ -70,10 +73,11 @@ class Progress:
             self._draw(key, name, done, total, text)
 
     def close(self) -> None:
-        """Stop drawing. The bars stay above the next line that is printed, unless they vanish."""
+        """Stop for good. The bars stay above the next line that is printed, unless they vanish."""
+        self._is_closed = True
         if self._rows is not None:
             self._rows.stop()
-        self._rows, self._tasks = None, {}
+        self._rows = None
 
     def _seconds_left(self, key: Hashable, done: float, total: float) -> float:
         """At the pace since the task was first shown; 0 if that is unknown, or nothing is left."""

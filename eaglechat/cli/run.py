@@ -16,7 +16,7 @@ from eaglechat.chat.controls import not_followed
 from eaglechat.chat.headline import headline_of
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.cli import options
-from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting, choose_pair
+from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.status import INTERRUPTED, OK, WrongUsageError, complain, reason
 from eaglechat.settings import Settings
 from eaglechat.wire.errors import EngineError
@@ -118,7 +118,7 @@ def _reply(
         recording = Recording(terms)
         error: EngineError | None = None
         try:
-            write_reply(engine.ask(request, Waiting()), recording, trace=trace, written=written)
+            write_reply(engine.ask(request), recording, trace=trace, written=written)
         except EngineError as ended_by:
             error = ended_by
         finally:

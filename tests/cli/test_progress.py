@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import io
-import math
 import re
-from contextlib import redirect_stderr
 from itertools import count
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from eaglechat.cli import progress
-from eaglechat.cli.bench.command import BenchProgress
 from eaglechat.cli.progress import Progress
 from tests.cli.redrawn import Terminal
 
@@ -25,36 +21,24 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return Terminal()
 
 
-def comparison_of(running: str, share: float) -> Any:
-    return SimpleNamespace(
-        prompt="code",
-        running=running,
-        heats=[1],
-        share=share,
-        seconds_left=math.inf,
-    )
-
-
-def test_the_bench_s_bar_names_the_heat_and_vanishes(terminal: Terminal) -> None:
-    comparison = comparison_of("plain", 0.25)
-    with redirect_stderr(terminal):
-        progress = BenchProgress(comparison)
-        progress.show()
-        comparison.running, comparison.share = "length 3", 0.5
-        progress.show()
-        progress.close()
+def test_a_bar_that_vanishes_is_one_for_all_tasks(terminal: Terminal) -> None:
+    bars = Progress(terminal, vanish=True)
+    bars.show("loading the target", 0.5, 1.0)
+    bars.show("reading the prompt", 1, 2, "1 of 2 tokens")
+    bars.close()
+    bars.show("reading the prompt", 2, 2)
     *_, last, gone = terminal.frames()
-    assert last[0].startswith("heat 2 of code, length 3 ")
-    assert re.search(r"50% 0:0\d left", last[0])
+    assert len(last) == 1
+    assert last[0].startswith("reading the prompt ")
+    assert last[0].rstrip().endswith("50% 1 of 2 tokens")
     assert "".join(gone) == ""
 
 
-def test_the_bench_draws_nothing_off_a_terminal() -> None:
+def test_a_bar_that_vanishes_is_not_drawn_off_a_terminal() -> None:
     stream = io.StringIO()
-    with redirect_stderr(stream):
-        progress = BenchProgress(comparison_of("plain", 0.5))
-        progress.show()
-        progress.close()
+    bars = Progress(stream, vanish=True)
+    bars.show("loading the target", 0.5, 1.0)
+    bars.close()
     assert stream.getvalue() == ""
 
 

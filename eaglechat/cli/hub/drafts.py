@@ -7,16 +7,16 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from eaglechat import paths, settings
+from eaglechat import paths
+from eaglechat.cli.hub.here import on_this_machine
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import OK, CommandError, WrongUsageError, complain
 from eaglechat.gguf.header import GGUFError
-from eaglechat.hub import catalogue
 from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import Found, Target, Way, find_drafts
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local import installed, library
+from eaglechat.hub.local import library
 from eaglechat.hub.local.pair_library import NotInstalledError, PairLibrary
 from eaglechat.hub.references import InvalidReferenceError
 from eaglechat.words import drafting, ways
@@ -33,23 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    loaded, problems = settings.load(paths.config_file())
-    entries, catalogue_problems = catalogue.load()
-    for problem in (*problems, *catalogue_problems):
-        complain(str(problem))
+    models, known = on_this_machine()
+    models += library.built_in_drafts()
     hub, bars = Hub(), Progress(vanish=True)
-    models = library.scan(loaded.library.folders, hub.cache_dir) + library.built_in_drafts()
-    known = installed.statuses(entries, models)
     try:
         pair = None
         with suppress(NotInstalledError):
             pair = PairLibrary(paths.state_dir()).find(args.model)
         text = str(pair.target) if pair is not None else args.model
-        bars.show(f"Reading {args.model}…", 0, None, key="asking")
+        bars.show(f"Reading {args.model}…", 0, None)
         target = targets.named(hub, text, known, models)
         for found in find_drafts(hub, target, known, models):
             if found.asking:
-                bars.show(found.asking, 0, None, key="asking")
+                bars.show(found.asking, 0, None)
     except InvalidReferenceError as error:
         raise WrongUsageError(str(error).rstrip(".")) from error
     except (HubError, GGUFError) as error:

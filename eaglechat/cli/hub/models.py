@@ -8,9 +8,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from eaglechat import paths, settings
+from eaglechat.cli.hub.here import columns, on_this_machine
 from eaglechat.cli.status import OK, complain
-from eaglechat.hub import catalogue
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.newer import newer
 from eaglechat.hub.errors import HubError
@@ -30,12 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    loaded, problems = settings.load(paths.config_file())
-    entries, catalogue_problems = catalogue.load()
-    for problem in (*problems, *catalogue_problems):
-        complain(str(problem))
-    models = library.scan(loaded.library.folders)
-    pairs = installed.statuses(entries, models)
+    models, pairs = on_this_machine()
     known = [*models, *library.built_in_drafts()]
     newer = _newer(models) if args.newer else set()
     if args.json:
@@ -116,7 +110,7 @@ def _print_models(
         (m.name, m.kind.value, of_model(m, drafts), format_bytes(m.size_bytes), m.source.value)
         for m, drafts in found
     ]
-    for line, one in zip(_table(rows), found, strict=True):
+    for line, one in zip(columns(rows), found, strict=True):
         print(f"  {line}")
         model = one[0]
         said = [about(*one)]
@@ -143,13 +137,5 @@ def _print_pairs(pairs: Sequence[CataloguePair]) -> None:
         )
         for pair in pairs
     ]
-    for line in _table(rows):
+    for line in columns(rows):
         print(f"  {line}")
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

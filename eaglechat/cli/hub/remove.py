@@ -7,12 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from eaglechat import paths, settings
+from eaglechat import paths
 from eaglechat.chat.store import ChatStore
+from eaglechat.cli.hub.here import on_this_machine
 from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
-from eaglechat.hub import catalogue
 from eaglechat.hub.local import library, removal
-from eaglechat.hub.local.installed import statuses
 from eaglechat.hub.local.library import copy_of
 from eaglechat.hub.local.model import LocalModel, Source
 from eaglechat.hub.local.pair import Pair
@@ -32,10 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    loaded, _ = settings.load(paths.config_file())
-    models = library.scan(loaded.library.folders)
-    entries, _ = catalogue.load()
-    known = statuses(entries, models)
+    models, known = on_this_machine()
     pair = next((one for one in known if one.name == args.name), None)
     found = library.copies(models, args.name)
     if pair is not None:
