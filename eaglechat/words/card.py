@@ -18,6 +18,7 @@ from eaglechat.settings.model import EngineSettings
 from eaglechat.wire.protocol import Hello, ModelInfo, PairInfo
 from eaglechat.words import comparing, wording
 from eaglechat.words.gain import at_most, figure
+from eaglechat.words.tables import in_markdown
 from eaglechat.words.wording import plural
 
 FEWEST_REPEATS = 2
@@ -90,11 +91,11 @@ def card(measured: Measured) -> str:
     said = [
         _head(measured),
         "## Fingerprint",
-        _table([("", ""), *_fingerprint(measured)]),
+        "\n".join(in_markdown([("", ""), *_fingerprint(measured)])),
         "## Protocol",
         "\n".join(f"- {line}" for line in _protocol(measured)),
         "## Numbers",
-        _table([*_numbers(measured.result)]),
+        "\n".join(in_markdown([*_numbers(measured.result)])),
         *_by_category(measured),
         *filter(None, [at_most(measured.info, paths.state_dir(), measured.result.best)]),
         "## Not to be quoted for",
@@ -212,7 +213,7 @@ def _by_category(measured: Measured) -> Iterator[str]:
         for category, own in prompts.items()
     ]
     names = [f"times plain, {score.name}" for score in others]
-    yield _table([["", "plain tokens/s", *names], *rows])
+    yield "\n".join(in_markdown([["", "plain tokens/s", *names], *rows]))
 
 
 def _limits(measured: Measured) -> Iterator[str]:
@@ -230,9 +231,3 @@ def _limits(measured: Measured) -> Iterator[str]:
     unclear = [score.name for score in result.scores[1:] if score.verdict in ("unclear", "early")]
     if unclear:
         yield f"a gain or a loss with {', '.join(unclear)}: 1.0 lies within the error"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    head, *others = ([cell.replace("|", "\\|") for cell in row] for row in rows)
-    dashes = ["---"] * len(head)
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, dashes, *others))

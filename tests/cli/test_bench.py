@@ -76,7 +76,11 @@ def test_every_setting_writes_every_reply_as_often_as_it_is_asked_to(
     assert results["pair"]["n_ctx"] == 512
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("target + draft · F32 + EAGLE-3, 1 thread, ")
-    assert "cat" in "".join(said)
+    # Whoever is the fastest: what the draft was worth is shown.
+    table = "\n".join(said)
+    assert re.search("^prompt .* best draft +speed-up +accepted +length$", table, re.M)
+    for prompt in ("cat", "fox"):
+        assert re.search(rf"^{prompt} .* length 2 +\d\.\d\dx +\d+% +\d\.\d\d$", table, re.M)
     assert results["verdict"] == said[2]
     assert re.search("as plain|an't tell: |eaning ", said[2])
     assert said[2].endswith(" Of 48 tokens of each, over 2 prompts; both wrote the same.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from statistics import median
 
 from eaglechat import paths
@@ -16,11 +16,10 @@ from eaglechat.words import wording
 from eaglechat.words.bars import bar
 from eaglechat.words.gain import at_most, figure
 from eaglechat.words.statistics import of_whole_reply
+from eaglechat.words.tables import Row, aligned, in_markdown
 
 _SPEED_CELLS, _COST_CELLS = 40, 24
 _IN_ASCII = str.maketrans(dict.fromkeys("▌▋▊▉█", "#") | dict.fromkeys("▏▎▍", " "))
-
-Row = Sequence[str]
 
 
 def lines(
@@ -36,9 +35,9 @@ def lines(
         yield said
     yield ""
     yield "Tokens per second: the median of the repeats, and half their spread"
-    yield from _table([*_prompt_rows(result)], markdown)
+    yield from _table(_prompt_rows(result), markdown)
     yield ""
-    yield from _table([*_setting_rows(result, info)], markdown)
+    yield from _table(_setting_rows(result, info), markdown)
     for score in result.scores:
         if score.stats.is_of_whole_reply:
             yield ""
@@ -65,24 +64,28 @@ def _ran_on(info: PairInfo, hello: Hello) -> str:
 
 
 def _prompt_rows(result: Result) -> Iterator[Row]:
-    """The heads of the columns, then a row for each prompt: speeds, and the fastest contender with
-    its gain and, if it drafted, acceptance."""
+    """The heads of the columns, then a row for each prompt: speeds, and of those that drafted for
+    it the fastest, with its speed-up and acceptance."""
     scores, is_alone = result.scores, len(result.scores) == 1
     yield [
         "prompt",
         *(score.name for score in scores),
+        *([] if is_alone else ["best draft", "speed-up"]),
         *("accepted", "length"),
-        *([] if is_alone else ["fastest", "speed-up"]),
     ]
     for prompt in result.prompts:
-        fastest = max(scores, key=lambda score: score.by_prompt[prompt].gain.speed_up)
-        on = fastest.by_prompt[prompt]
+        speeds = [_speed(score.by_prompt[prompt]) for score in scores]
+        drafted = [score for score in scores if score.by_prompt[prompt].stats.drafted]
+        if not drafted:
+            yield [prompt, *speeds, *([] if is_alone else ["none drafted", "-"]), "-", "-"]
+            continue
+        best = max(drafted, key=lambda score: score.by_prompt[prompt].gain.speed_up)
+        on = best.by_prompt[prompt]
         yield [
-            prompt,
-            *(_speed(score.by_prompt[prompt]) for score in scores),
+            *(prompt, *speeds),
+            *([] if is_alone else [best.name, wording.times(on.gain.speed_up)]),
             wording.percent(on.stats.acceptance_rate),
             wording.two_decimals(on.stats.mean_accepted_length),
-            *([] if is_alone else [fastest.name, wording.times(on.gain.speed_up)]),
         ]
 
 
@@ -158,17 +161,6 @@ def _printable(line: str) -> str:
     return line
 
 
-def _table(rows: Sequence[Row], markdown: bool) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for index, row in enumerate(rows):
-        cells = [
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        if not markdown:
-            yield "  ".join(cells).rstrip()
-            continue
-        yield f"| {' | '.join(cells)} |"
-        if index == 0:
-            dashes = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-            yield f"| {' | '.join(dashes)} |"
+def _table(rows: Iterator[Row], markdown: bool) -> list[str]:
+    listed = [*rows]
+    return (in_markdown if markdown else aligned)(listed, range(1, len(listed[0])))

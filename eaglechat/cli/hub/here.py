@@ -1,8 +1,6 @@
-"""What the commands on models share: what is on this machine, and how it is listed."""
+"""What is on this machine, for the commands on models."""
 
 from __future__ import annotations
-
-from collections.abc import Collection, Sequence
 
 from eaglechat import paths, settings
 from eaglechat.cli.status import complain
@@ -21,15 +19,3 @@ def on_this_machine() -> tuple[list[LocalModel], list[CataloguePair]]:
         complain(str(problem))
     models = library.scan(configured.library.folders)
     return models, installed.statuses(entries, models)
-
-
-def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """The rows with their cells below each other; `right`: the columns of figures."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if index in right else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from eaglechat.cli.hub.here import columns, on_this_machine
+from eaglechat.cli.hub.here import on_this_machine
 from eaglechat.cli.status import OK, complain
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.newer import newer
@@ -19,6 +19,7 @@ from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair, none_here
 from eaglechat.hub.units import format_bytes
 from eaglechat.words.drafting import about, of_model
+from eaglechat.words.tables import aligned
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +111,7 @@ def _print_models(
         (m.name, m.kind.value, of_model(m, drafts), format_bytes(m.size_bytes), m.source.value)
         for m, drafts in found
     ]
-    for line, one in zip(columns(rows), found, strict=True):
+    for line, one in zip(aligned(rows), found, strict=True):
         print(f"  {line}")
         model = one[0]
         said = [about(*one)]
@@ -137,5 +138,5 @@ def _print_pairs(pairs: Sequence[CataloguePair]) -> None:
         )
         for pair in pairs
     ]
-    for line in columns(rows):
+    for line in aligned(rows):
         print(f"  {line}")

@@ -46,6 +46,7 @@ from eaglechat.hub.references import (
 from eaglechat.hub.units import format_bytes
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words.drafting import about, of_model
+from eaglechat.words.tables import aligned
 
 _REDRAW_S = 0.1
 
@@ -182,14 +183,15 @@ def _choose(reference: ModelSource, listing: RemoteRepo, hub: Hub) -> ModelFiles
     weighed = quantisations.left_open(hub, listing, reference)
     machine = _machine() if weighed else UNKNOWN_MACHINE
     best = fit.best(weighed, machine)
-    width = max((len(one.name) for one in weighed), default=0)
+    rows = []
     for one in weighed:
         judged = fit.judge(one.need, machine)
         speed = fit.estimate(one.reads, one.need, machine, measured(paths.state_dir()))
         size = format_bytes(one.need.target_weights)
         said = ", ".join(filter(None, (judged.word, judged.text, speed)))
-        row = f"{'▸' if one is best else ' '} {one.name:<{width}}  {size:>8}  {said}"
-        print(neutralise(row), file=sys.stderr)
+        rows.append((f"{'▸' if one is best else ' '} {one.name}", size, said))
+    for line in aligned(rows, right=(1,)):
+        print(neutralise(line), file=sys.stderr)
     return best.model if best else choose(reference, listing.paths)
 
 

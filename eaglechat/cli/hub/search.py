@@ -12,6 +12,7 @@ from eaglechat.hub.downloads.client import Hub, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import is_named_like_draft
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.references import InvalidReferenceError
+from eaglechat.words.tables import aligned
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +58,9 @@ def _print(hits: Sequence[RemoteRepo], title: str, command: str) -> None:
         return
     does = {"drafts": "finds drafts for one", "pull": "downloads one"}[command]
     print(f"{title} (`eaglechat {command} REPO` {does})")
-    width = max(len(hit.repo) for hit in hits)
+    rows = []
     for hit in hits:
         facts = [f"{hit.downloads:,} downloads", hit.licence or "", "gated" if hit.gated else ""]
-        print(f"  {hit.repo:<{width}}  {' · '.join(filter(None, facts))}")
+        rows.append((hit.repo, " · ".join(filter(None, facts))))
+    for line in aligned(rows):
+        print(f"  {line}")
