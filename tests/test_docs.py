@@ -17,7 +17,6 @@ import msgspec
 import pytest
 
 from eaglechat import cli
-from eaglechat.chat.store import ChatStore
 from eaglechat.settings import describe
 from eaglechat.tui.themes import LoadedTheme, read_theme
 from eaglechat.wire import capabilities, errors, protocol, records, stats
@@ -166,17 +165,6 @@ def test_the_theme_in_the_documentation_is_one(tmp_path: Path) -> None:
     file = tmp_path / "paper.toml"
     file.write_text(example, encoding="utf-8")
     assert isinstance(read_theme(file), LoadedTheme)
-
-
-def test_architecture_lists_every_column_of_the_file(tmp_path: Path) -> None:
-    section = _section(DOCS / "architecture.md", "The file of chats")
-    listed = set()
-    for row in re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.MULTILINE):
-        listed |= {(row[0], column) for column in re.findall(r"`(\w+)`", row[1])}
-    with ChatStore(tmp_path / "chats.sqlite3").opened() as db:
-        of_table = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE"
-        columns = db.execute(f"{of_table} m.type = 'table' AND m.name NOT GLOB 'words_*'")
-        assert listed == {tuple(row) for row in columns}
 
 
 def test_architecture_names_only_what_is_there() -> None:
