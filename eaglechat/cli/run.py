@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -78,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
     settings, problems = options.load_settings(args)
     options.report(problems)
     settings = options.in_role(args, settings)
-    with Interrupt() as interrupt, _trace_file(args.trace) as trace:
+    # Unbuffered: what ends the program by force leaves whole rounds.
+    file = args.trace.open("wb", buffering=0) if args.trace else contextlib.nullcontext()
+    with Interrupt() as interrupt, file as trace:
         return _reply(args, settings, prompt, interrupt, trace)
 
 
@@ -287,16 +289,6 @@ class FinishedReply:
             flag = "" if self.info.server else " (--ctx)"
             parts.append(f"it holds {self.info.n_ctx:,} tokens{flag}")
         return ", ".join(parts)
-
-
-@contextlib.contextmanager
-def _trace_file(path: Path | None) -> Iterator[BinaryIO | None]:
-    if path is None:
-        yield None
-        return
-    # Unbuffered: what ends the program by force leaves whole rounds.
-    with path.open("wb", buffering=0) as file:
-        yield file
 
 
 def _trace(file: BinaryIO | None, round_: Round) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from eaglechat.machine import cpu_info
@@ -52,7 +52,12 @@ _FINAL_RATE = 0.02
 _CLIP = 1.0
 """The largest norm of the gradient of all weights."""
 _CHECKPOINT_EVERY_S = 120.0
-_RECENT_BATCHES = 50
+_FADING = 0.98
+"""What the counts of a batch keep of their weight in each later one."""
+
+Counts = npt.NDArray[np.float64]
+"""[2, steps]: how often each position was tested, because all positions before it were right, and
+how often it was right itself, before the draft learnt from the batch."""
 
 
 @dataclass
@@ -77,23 +82,10 @@ class Identity(msgspec.Struct, frozen=True):
     precision: str
 
 
-@dataclass(frozen=True)
-class Figures:
-    """How the draft did on a batch before it learnt from it: of each position, how often it was
-    tested, because all positions before it were right, and how often it was right itself."""
-
-    tested: tuple[int, ...]
-    hit: tuple[int, ...]
-
-
-def _note(recent: Iterable[tuple[Figures, int, float]], n_tokens: int) -> str:
-    """The rate at each position and the speed, from the figures, tokens and seconds of batches."""
-    figures, tokens, seconds = zip(*recent, strict=True)
-    tested = [sum(n) for n in zip_longest(*(one.tested for one in figures), fillvalue=0)]
-    hit = [sum(n) for n in zip_longest(*(one.hit for one in figures), fillvalue=0)]
-    rates = [f"{100 * h / t:.0f}%" if t else "-" for h, t in zip(hit, tested, strict=True)]
-    speed = f", {sum(tokens) / sum(seconds):,.0f} tokens/s" if sum(seconds) else ""
-    return f"right {' '.join(rates)}, {n_tokens:,} tokens{speed}"
+def _note(recent: Counts, state: TrainingState) -> str:
+    rates = [f"{100 * hit / tested:.0f}%" if tested else "-" for tested, hit in recent.T]
+    speed = state.tokens / (state.seconds or math.inf)
+    return f"right {' '.join(rates)}, {state.tokens:,} tokens, {speed:,.0f} tok/s"
 
 
 class Trainer:
@@ -146,7 +138,7 @@ class Trainer:
         `on_batch` gets the share of the budget that is used, and a line about the last batches.
         Raises PausedError after writing a checkpoint, OSError.
         """
-        recent: deque[tuple[Figures, int, float]] = deque(maxlen=_RECENT_BATCHES)
+        recent: Counts = np.zeros((2, self.setup.recipe.steps))
         saved = started = time.monotonic()
         coming = prepared(samples, self.state.place, features, self.setup)
         # The reading thread must end before anything else reads features.
@@ -154,7 +146,7 @@ class Trainer:
             while self._share(budget) < 1.0:
                 batch, place = next(coming)
                 self._set_rate(self._share(budget))
-                figures = self._learn(batch)
+                recent = _FADING * recent + self._learn(batch)
                 now = time.monotonic()
                 self.state = TrainingState(
                     batches=self.state.batches + 1,
@@ -162,9 +154,8 @@ class Trainer:
                     seconds=self.state.seconds + now - started,
                     place=place,
                 )
-                recent.append((figures, batch.n_tokens, now - started))
                 started = now
-                on_batch(self._share(budget), _note(recent, self.state.tokens))
+                on_batch(self._share(budget), _note(recent, self.state))
                 if paused() or now - saved > _CHECKPOINT_EVERY_S:
                     self.save(checkpoint)
                     saved = now
@@ -184,17 +175,17 @@ class Trainer:
             for group in optimizer.param_groups:
                 group["lr"] = self.setup.recipe.learning_rate * share
 
-    def _learn(self, batch: TrainingBatch) -> Figures:
-        loss, figures = self._loss(batch)
+    def _learn(self, batch: TrainingBatch) -> Counts:
+        loss, counts = self._loss(batch)
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(list(self.weights.values()), _CLIP)
         for optimizer in self._optimizers:
             optimizer.step()
-        return figures
+        return counts
 
-    def _loss(self, batch: TrainingBatch) -> tuple[Any, Figures]:
+    def _loss(self, batch: TrainingBatch) -> tuple[Any, Counts]:
         """The loss of all steps.
 
         A chain goes on while it agrees with the text. Of the other chains only a share goes on,
@@ -212,7 +203,7 @@ class Trainer:
         reached = torch.ones(len(step.bases), dtype=torch.bool, device=setup.device)
         per_chain = 1.0 / max(len(step.bases), 1)
         total = torch.zeros((), device=setup.device)
-        tested, hit = [], []
+        counts: Counts = np.zeros((2, recipe.steps))
         for number in range(1, recipe.steps + 1):
             labels = batch.labels[step.bases + number + 1]
             known = labels >= 0
@@ -221,8 +212,7 @@ class Trainer:
             loss, hits = head_loss(step.normed, head, taught, weights, labels.clamp_min(0))
             total = total + loss
             hits &= known
-            tested.append(int(reached.sum()))
-            hit.append(int((reached & hits).sum()))
+            counts[:, number - 1] = int(reached.sum()), int((reached & hits).sum())
             if number == recipe.steps:
                 break
             stray = torch.rand(len(hits), generator=generator).to(setup.device) < recipe.unreached
@@ -232,7 +222,7 @@ class Trainer:
                 break
             reached = (reached & hits)[going_on]
             step = unrolled.following(number + 1, step, going_on)
-        return total, Figures(tuple(tested), tuple(hit))
+        return total, counts
 
     def save(self, path: Path) -> None:
         """Write a checkpoint; after a crash the one before it is still there. Raises OSError."""
