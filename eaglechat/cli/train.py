@@ -192,7 +192,7 @@ def _report(outcome: TrainingOutcome, settings: RunSettings) -> str:
         f"Measured in the engine, greedy replies of at most {settings.report_tokens} tokens to "
         f"{plural(outcome.n_prompts, 'held-out prompt')}:",
         "",
-        "| Draft | n | Accepted at each position | Mean accepted length | Tokens/s | Plain | "
+        "| Draft | n | Accepted at each position | Mean accepted length | tok/s | Plain | "
         "Speed-up |",
         "|---|---|---|---|---|---|---|",
     ]

@@ -173,7 +173,7 @@ def estimate(
     if reads is None or measured is None or _is_on_gpu(need, machine) is not measured.on_gpu:
         return ""
     speed = measured.one / reads[0]
-    said = f"estimated {speed:.{0 if round(speed, 1) >= 10 else 1}f} tokens/s plain"
+    said = f"estimated {speed:.{0 if round(speed, 1) >= 10 else 1}f} tok/s plain"
     if measured.four is not None:
         said += f", {1000 * reads[1] / measured.four:.0f} ms for a pass over 4 tokens"
     return said

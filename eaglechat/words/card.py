@@ -163,7 +163,7 @@ def _protocol(measured: Measured) -> Iterator[str]:
 
 def _numbers(result: Result) -> Iterator[Sequence[str]]:
     yield (
-        "", "tokens/s", "standard deviation / mean", "times plain (95%)", "accepted by place",
+        "", "tok/s", "standard deviation / mean", "times plain (95%)", "accepted by place",
         "mean accepted length", "accepted / tested", "accepted / drafted",
         "first difference from plain",
     )  # fmt: skip
@@ -213,7 +213,7 @@ def _by_category(measured: Measured) -> Iterator[str]:
         for category, own in prompts.items()
     ]
     names = [f"times plain, {score.name}" for score in others]
-    yield "\n".join(in_markdown([["", "plain tokens/s", *names], *rows]))
+    yield "\n".join(in_markdown([["", "plain tok/s", *names], *rows]))
 
 
 def _limits(measured: Measured) -> Iterator[str]:

@@ -99,7 +99,7 @@ TOKENS_PER_SECOND = Statistic(
     table="timings",
     json_default=0.0,
     by_part=True,
-    summary="{value} tokens/s",
+    summary="{value} tok/s",
 )
 
 STATISTICS: tuple[Statistic, ...] = (

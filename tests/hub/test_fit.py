@@ -242,10 +242,10 @@ def test_a_speed_is_estimated_only_where_the_bandwidth_was_measured() -> None:
     need, reads = ALL[2].need, (10**9, 2 * 10**9)
     in_ram = Bandwidth(2.5e10, 2e10, on_gpu=False)
     machine = Machine(64 * 10**9)
-    said = "estimated 25 tokens/s plain, 100 ms for a pass over 4 tokens"
+    said = "estimated 25 tok/s plain, 100 ms for a pass over 4 tokens"
     assert estimate(reads, need, machine, in_ram) == said
     slow = Bandwidth(2.5e9, None, on_gpu=False)
-    assert estimate(reads, need, machine, slow) == "estimated 2.5 tokens/s plain"
+    assert estimate(reads, need, machine, slow) == "estimated 2.5 tok/s plain"
     on_gpu = Bandwidth(2.5e10, None, on_gpu=True)
     assert estimate(reads, need, Machine(64 * 10**9, gpu=24 * 10**9), on_gpu)
     for unlike in (

@@ -56,7 +56,7 @@ def main() -> None:
                 for length in (0, *lengths):
                     speed = _run(args, text, length, info)
                     theirs[prompt.name, length].append(speed)
-    print("| Drafted tokens | eaglechat, tokens/s | llama.cpp, tokens/s | Ratio |")
+    print("| Drafted tokens | eaglechat, tok/s | llama.cpp, tok/s | Ratio |")
     print("| --- | ---: | ---: | ---: |")
     for length in (0, *lengths):
         cells = [(median(ours[key]), median(theirs[key])) for key in ours if key[1] == length]

@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def cpu(args: argparse.Namespace) -> None:
-    print("terminal  n_draft_max  tokens/s  share of a core")
+    print("terminal  n_draft_max  tok/s  share of a core")
     for size in args.sizes.split(","):
         for n in args.n.split(","):
             for rate in args.rates.split(","):

@@ -51,7 +51,7 @@ def test_a_reply_in_which_nothing_was_tested_has_the_defaults_of_json() -> None:
 def test_the_summary_has_the_known_numbers_only() -> None:
     whole = measured(ROUNDS)
     assert summary(whole) == [
-        f"{whole.tokens_per_second:.1f} tokens/s",
+        f"{whole.tokens_per_second:.1f} tok/s",
         "accepted 1 of 2 tested draft tokens (50%)",
         "mean accepted length 2.00",
     ]

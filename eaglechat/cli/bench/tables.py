@@ -113,7 +113,7 @@ def _setting_rows(result: Result, info: PairInfo) -> Iterator[Row]:
     both = any(NGRAM in score.stats.by_drafter for score in result.scores)
     is_alone = len(result.scores) == 1
     yield [
-        *("", "drafter", "tokens/s"),
+        *("", "drafter", "tok/s"),
         *([] if is_alone else ["speed-up", "worst prompt"]),
         *("length", "accepted"),
         *(["of the draft", "of n-grams"] if both else []),

@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.integer[Any]]
 
 # libgomp's threads spin for milliseconds before they sleep. When other processes need the cores,
-# they spin for a thread that does not run. Plain tokens/s of the built-in pair, two threads on two
+# they spin for a thread that does not run. Plain tok/s of the built-in pair, two threads on two
 # cores, alone / beside one / two busy processes: 166 / 57 / 20 by default, 160 / 69 / 70 with 300.
 os.environ.setdefault("GOMP_SPINCOUNT", "300")
 

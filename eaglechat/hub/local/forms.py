@@ -198,7 +198,7 @@ class _Copies:
 def _note(measured: _Measured, packaged: str) -> str:
     of_plain = f"the packaged {packaged} runs plainly at {measured.plain:,.0f}"
     where = f"a {measured.form} copy" if measured.form else "the packaged file"
-    said = f"Drafted {measured.drafted:,.0f} tokens/s in {where}; {of_plain} tokens/s."
+    said = f"Drafted {measured.drafted:,.0f} tok/s in {where}; {of_plain} tok/s."
     if measured.drafted <= measured.plain:
         said += " Plain decoding is fastest here: this small pair is there to show the mechanism."
     return said

@@ -59,7 +59,7 @@ def test_the_forms_are_really_measured_by_replies(pair: Pair) -> None:
     if found.problem is not None:
         assert "too busy" in found.problem
         return
-    assert re.fullmatch(r"Drafted [\d,]+ tokens/s in .+ at [\d,]+ tokens/s\..*", found.note or "")
+    assert re.fullmatch(r"Drafted [\d,]+ tok/s in .+ at [\d,]+ tok/s\..*", found.note or "")
     assert fractions == sorted(fractions)
     assert len(list(paths.reencoded_dir().glob("*.gguf"))) <= 1
 
@@ -80,8 +80,7 @@ def test_the_form_that_drafts_fastest_is_kept_and_measured_once(
     assert read_header(first.target).quantization == "Q4_0"
     packaged = read_header(pair.target).quantization
     assert first.note == (
-        "Drafted 231 tokens/s in a Q4_0 copy; "
-        f"the packaged {packaged} runs plainly at 165 tokens/s."
+        f"Drafted 231 tok/s in a Q4_0 copy; the packaged {packaged} runs plainly at 165 tok/s."
     )
     assert [one.name for one in paths.reencoded_dir().glob("*.gguf")] == [first.target.name]
     assert to_load(pair) == first

@@ -77,7 +77,7 @@ def test_markdown_has_the_path_with_the_numbers_and_no_reasoning(tmp_path: Path)
     assert text.startswith("# second?\n\n20")
     assert "**You** (2 of 2)\n\nsecond?\n\n**scripted**\n\nThe Pythagorean" in text
     assert "first?" not in text
-    assert re.search(r"\*60 tokens, [\d.]+ tokens/s, accepted \d+ of \d+ tested", text)
+    assert re.search(r"\*60 tokens, [\d.]+ tok/s, accepted \d+ of \d+ tested", text)
 
 
 def test_reasoning_is_exported_on_request_only() -> None:

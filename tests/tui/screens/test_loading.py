@@ -205,7 +205,7 @@ async def test_the_copy_of_a_slow_target_is_what_is_loaded(
     drive: Drive, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "copy.gguf"
-    note = "Drafted 231 tokens/s in a Q4_0 copy; the packaged Q4_1 runs plainly at 165 tokens/s."
+    note = "Drafted 231 tok/s in a Q4_0 copy; the packaged Q4_1 runs plainly at 165 tok/s."
     monkeypatch.setattr(forms, "target_to_load", lambda *_: LoadFile(copy, note=note))
     async with drive(size=(80, 24)) as user:
         await user.on(MenuScreen)
