@@ -29,7 +29,8 @@ from eaglechat.train.settings import (
     beside,
 )
 from eaglechat.wire.protocol import Thinking
-from eaglechat.words.wording import plural
+from eaglechat.words.tables import Row, in_markdown
+from eaglechat.words.wording import percent, plural, times, two_decimals
 
 if TYPE_CHECKING:
     # They load torch, which takes seconds and may be missing.
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 _BUDGET = re.compile(r"^(\d+(?:\.\d+)?)\s*([smh]?)$")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_HEADS: Row = (
+    "Draft", "n", "Accepted at each position", "Mean accepted length", "tok/s", "Plain", "Speed-up",
+)  # fmt: skip
 _NO_TORCH = (
     "training needs torch, which is not installed: pip install torch (smaller, for the CPU "
     "only: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
@@ -192,24 +196,22 @@ def _report(outcome: TrainingOutcome, settings: RunSettings) -> str:
         f"Measured in the engine, greedy replies of at most {settings.report_tokens} tokens to "
         f"{plural(outcome.n_prompts, 'held-out prompt')}:",
         "",
-        "| Draft | n | Accepted at each position | Mean accepted length | tok/s | Plain | "
-        "Speed-up |",
-        "|---|---|---|---|---|---|---|",
     ]
+    rows = [_HEADS]
     earlier = [(draft.name, measured) for draft, measured in outcome.before]
     for name, measured in (*earlier, ("this one", outcome.after)):
-        lines += [_row(name, one) for one in measured]
-    return "\n".join(lines)
+        rows += [_row(name, one) for one in measured]
+    return "\n".join([*lines, *in_markdown(rows, range(1, len(_HEADS)))])
 
 
-def _row(name: str, measured: MeasuredDraft) -> str:
-    length = measured.stats.mean_accepted_length
+def _row(name: str, measured: MeasuredDraft) -> Row:
+    stats = measured.stats
     return (
-        f"| {name} | {measured.n_draft_max} | {_rates(measured.stats.per_position)} | "
-        f"{'-' if length is None else f'{length:.2f}'} | {measured.tokens_per_second:.0f} | "
-        f"{measured.plain_tokens_per_second:.0f} | {measured.speed_up:.2f}x |"
+        name,
+        f"{measured.n_draft_max}",
+        " ".join(map(percent, stats.per_position)) or "-",
+        two_decimals(stats.mean_accepted_length),
+        f"{measured.tokens_per_second:.0f}",
+        f"{measured.plain_tokens_per_second:.0f}",
+        times(measured.speed_up),
     )
-
-
-def _rates(per_position: tuple[float, ...]) -> str:
-    return " ".join(f"{100 * rate:.0f}%" for rate in per_position) or "-"
