@@ -84,7 +84,7 @@ def test_pull_says_of_each_whether_it_fits_and_how_fast_it_would_be(
     assert result.returncode == 0, result.stderr
     assert Path(result.stdout.strip()).name == "m-Q8_0.gguf"
     (row,) = (line for line in result.stderr.splitlines() if line.startswith("▸"))
-    assert row.startswith("▸ m-Q8_0      4.2 MB  fits, ")
+    assert row.startswith("▸ m-Q8_0    4.2 MB  fits, ")
     assert row.endswith("estimated 10 tok/s plain")
     # A second time, it is the one that is here.
     again = commands.run("pull", "org/model")
