@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Mapping
 from itertools import product
-from math import inf
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -197,16 +195,7 @@ def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt
             _contenders(args, info, hello, settings.to_speculation()),
             lambda: None,
         )
-        progress = BenchProgress(comparison)
-        try:
-            comparison.start()
-            while not comparison.is_over:
-                if interrupt.happened or not comparison.seconds_left:
-                    comparison.stop()
-                engine.pump()
-                progress.show()
-        finally:
-            progress.close()
+        _measure(comparison, engine, interrupt)
         failure = comparison.failure
         trouble = str(engine.failure(failure)) if failure is not None else None
         conditions = witness.conditions()
@@ -233,6 +222,34 @@ def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt
     tables_say = "; the tables show what was measured before that" if result.n_heats else ""
     complain(f"{trouble}{tables_say}")
     return INTERRUPTED if interrupt.happened else FAILED
+
+
+def _measure(comparison: Comparison, engine: CommandEngine, interrupt: Interrupt) -> None:
+    """Run a comparison to its end, with a bar: how many of the passes that were asked for are over,
+    or how much of the time, if it goes on until it can tell."""
+    limit_s = 60.0 * comparison.minutes
+    if comparison.share is None:
+        limit = plural(round(comparison.minutes), "minute")
+        print(f"Up to {limit}, until it can tell.", file=sys.stderr)
+    bars, shown = Progress(vanish=True), ""
+    try:
+        comparison.start()
+        while not comparison.is_over:
+            if interrupt.happened or not comparison.seconds_left:
+                comparison.stop()
+            engine.pump()
+            heat = f"heat {len(comparison.heats) + 1} of {comparison.prompt}, {comparison.running}"
+            if heat == shown:
+                # Drawing takes time of what is measured.
+                continue
+            shown, left = heat, comparison.seconds_left
+            if comparison.share is None:
+                text = f"at most {format_seconds(left)} left"
+                bars.show(heat, limit_s - left, limit_s, text)
+            else:
+                bars.show(heat, comparison.share, 1.0, timed=True)
+    finally:
+        bars.close()
 
 
 def _contenders(
@@ -325,36 +342,6 @@ def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[DrafterCho
             raise CommandError(f"{choice} cannot draft: {why}")
     several = [drafter.kind for drafter in info.drafters]
     return args.drafter or (tuple(several) if len(several) > 1 else (AUTO,))
-
-
-class BenchProgress:
-    """How far it is: by the passes, or by the time if it goes on until it can tell."""
-
-    def __init__(self, comparison: Comparison) -> None:
-        self._comparison, self._progress = comparison, Progress(vanish=True)
-        self._started, self._shown = time.monotonic(), ""
-        if comparison.share is None:
-            limit = plural(round(comparison.minutes), "minute")
-            print(f"Up to {limit}, until it can tell.", file=sys.stderr)
-
-    def show(self) -> None:
-        comparison = self._comparison
-        leg = f"heat {len(comparison.heats) + 1} of {comparison.prompt}, {comparison.running}"
-        if leg == self._shown:
-            # The bar is not to take time of what is measured.
-            return
-        self._shown = leg
-        elapsed, left = time.monotonic() - self._started, comparison.seconds_left
-        share, at_most = comparison.share, ""
-        if share is None:
-            share, at_most = elapsed / (elapsed + left), "at most "
-        elif share:
-            left = min(left, elapsed / share * (1.0 - share))
-        text = f"{at_most}{format_seconds(left)} left" if left < inf else ""
-        self._progress.show(leg, share, 1.0, text, key="heats")
-
-    def close(self) -> None:
-        self._progress.close()
 
 
 def _list_of(one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
