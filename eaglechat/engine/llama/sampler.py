@@ -119,9 +119,10 @@ class Sampler(Owned):
 
     def _draw(self, ids: Ids, left: Floats, place: int) -> int:
         """One of the tokens `ids`, which is counted for the penalty."""
-        if self._seed is not None and len(ids) > 1:
-            left = left + gumbel(self._seed, place, ids)
-        token = int(ids[left.argmax()])
+        if self._seed is None or len(ids) == 1:
+            token = int(ids[left.argmax()])
+        else:
+            token = int(ids[(left + gumbel(self._seed, place, ids)).argmax()])
         self.accept(token)
         return token
 
