@@ -16,13 +16,13 @@ from eaglechat.chat.recording import Terms
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings, find
 from eaglechat.settings.description import SettingDoc
+from eaglechat.wire.drafters import DrafterChoice
 from eaglechat.wire.protocol import (
     AUTO,
     EFFORTS,
     NO_REASONING,
     TOP_DEFAULT,
     Auto,
-    DrafterChoice,
     Hello,
     Reasoning,
     RecommendedSampling,

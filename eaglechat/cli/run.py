@@ -19,13 +19,13 @@ from eaglechat.cli import options
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.status import INTERRUPTED, OK, WrongUsageError, complain, reason
 from eaglechat.settings import Settings
+from eaglechat.wire.drafters import DrafterChoice
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import (
     TOP_LIMIT,
     Answer,
     Done,
-    DrafterChoice,
     Hello,
     Message,
     PairInfo,

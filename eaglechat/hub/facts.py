@@ -13,7 +13,7 @@ import msgspec
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local.state import StateFile
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.wire.drafters import DrafterKind
 
 _FRESH_S = 7 * 24 * 3600.0
 

@@ -22,6 +22,7 @@ from msgspec import Meta
 
 from eaglechat.gguf.shards import plain_name, shard_of
 from eaglechat.paths import expanded
+from eaglechat.wire.drafters import DRAFTERS
 
 DEFAULT_QUANTIZATIONS = ("Q4_K_M", "Q8_0")
 """What a reference without a quantisation means, in this order; else the first file, as in
@@ -39,12 +40,11 @@ OLLAMA_HOSTS = ("registry.ollama.ai", "ollama.com", "www.ollama.com")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
 """Files of a training run that have the endings of weights."""
-_SIDECAR = re.compile(
-    r"(^|[-_.])(eagle-?[34]|dflash2?|dspark|mmproj|mtp|imatrix)([-_.]|$)", re.IGNORECASE
-)
+DRAFT_WORDS = "|".join(one.in_files for one in DRAFTERS.values() if one.in_files)
+_SIDECAR = re.compile(rf"(^|[-_.])({DRAFT_WORDS}|mmproj|mtp|imatrix)([-_.]|$)", re.IGNORECASE)
 _BESIDE = re.compile(r"(^|[-_.])(mmproj|imatrix)([-_.]|$)", re.IGNORECASE)
 # In a whole model's name, mtp stands further back: its heads are in the same file.
-_DRAFT = re.compile(r"eagle-?[34]|dflash|dspark|^mtp-", re.IGNORECASE)
+_DRAFT = re.compile(f"{DRAFT_WORDS}|^mtp-", re.IGNORECASE)
 _FORMS = "write user/repo, user/repo:Q4_K_M, user/repo/file.gguf or a Hub address"
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat.wire.capabilities import Capabilities, Memory
+from eaglechat.wire.drafters import DrafterChoice, DrafterKind
 from eaglechat.wire.gain import most
 from eaglechat.wire.load_options import LeaveOut, LoadOptions
 from eaglechat.wire.records import (
@@ -61,10 +62,6 @@ NGram = Annotated[
         extra={"flag": "--no-ngram", "flag_help": "Draft without n-grams."},
     ),
 ]
-DrafterKind = Literal["eagle3", "eagle4", "mtp", "dflash", "dspark", "dflash2", "model"]
-"""Drafters that run a model."""
-DrafterChoice = Literal["auto", DrafterKind, "ngram", "none"]
-"""auto is the fastest that the pair has, ngram n-grams alone, none plain decoding."""
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Temperature = Annotated[
     float,

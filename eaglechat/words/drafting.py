@@ -9,7 +9,7 @@ from eaglechat.engine.drafters.pairing import RUNS_HEADS, takes_drafts, why_no_h
 from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.units import format_bytes
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.wire.drafters import DrafterKind
 from eaglechat.words.wording import drafter
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from eaglechat.chat.controls import (
     Control,
     Controls,
 )
-from eaglechat.words.wording import DRAFTERS
+from eaglechat.words.wording import NAMES
 
 _LABELS = {
     "n_draft_max": "length",
@@ -28,7 +28,7 @@ def label(control: Control) -> str:
 def in_force(control: Control, controls: Controls, since: str) -> str:
     """“From the next {since} on: temp 0.80.” `since` is “round” or “reply”."""
     word = control.word(getattr(controls, control.name))
-    return f"From the next {since} on: {label(control)} {DRAFTERS.get(word, word)}."
+    return f"From the next {since} on: {label(control)} {NAMES.get(word, word)}."
 
 
 def without_effect(control: Control, *, only_ngrams: bool) -> str:

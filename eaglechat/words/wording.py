@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from rich.cells import cell_len, set_cell_size
 
 from eaglechat.links.base import Died
+from eaglechat.wire.drafters import DRAFTERS
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason
@@ -16,16 +17,7 @@ _LOG_LINE = 160
 VISIBLE_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
 """Makes newlines and tabs visible in a text that is shown on one line."""
 
-DRAFTERS: Mapping[str, str] = {
-    "eagle3": "EAGLE-3",
-    "eagle4": "EAGLE-4",
-    "mtp": "MTP heads",
-    "dflash": "DFlash",
-    "dspark": "DSpark",
-    "dflash2": "DFlash2",
-    "model": "draft model",
-    NGRAM: "n-grams",
-}
+NAMES: Mapping[str, str] = {**{kind: one.name for kind, one in DRAFTERS.items()}, NGRAM: "n-grams"}
 """The names of all that drafts."""
 
 KINDS_OF_TOKENS = (
@@ -161,7 +153,7 @@ def fitting(text: str, width: int) -> str:
 
 def drafter(name: str | None) -> str:
     """A drafter's name for people."""
-    return "draft" if name is None else DRAFTERS.get(name, name)
+    return "draft" if name is None else NAMES.get(name, name)
 
 
 def auto_in_short(auto: AutoDraft) -> str:

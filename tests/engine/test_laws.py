@@ -20,9 +20,9 @@ from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import PreflightError
-from eaglechat.links.llama_server.probe import SPEC_TYPES
+from eaglechat.wire.drafters import DRAFTERS, DrafterChoice, DrafterKind
 from eaglechat.wire.errors import DecodeError, ModelLoadError, ProcessError
-from eaglechat.wire.protocol import DrafterChoice, DrafterKind, Sampling, Set, Shape
+from eaglechat.wire.protocol import Sampling, Set, Shape
 from eaglechat.wire.records import Prefill, Round
 from tests import tiny_kinds
 from tests.engine.kind_pairs import (
@@ -55,7 +55,7 @@ def _quickly() -> Iterator[None]:
 
 def test_no_table_lacks_a_kind() -> None:
     known = {*get_args(DrafterKind)}
-    assert known == {*pairing.KINDS} == {*SPEC_TYPES}
+    assert known == {*pairing.KINDS} == {*DRAFTERS}
     assert {"auto", *known, "ngram", "none"} == {*get_args(DrafterChoice)}
     # EAGLE-4 is drafted as EAGLE-3 is.
     assert {one for kind in KINDS.values() for one in kind.drafters} == known - {"eagle4"}

@@ -20,7 +20,7 @@ from eaglechat.hub.local.library import find, look_at, scan, why_unfit
 from eaglechat.hub.local.model import LocalModel, ModelKind
 from eaglechat.hub.references import ModelFiles, ModelSource
 from eaglechat.words import ways
-from eaglechat.words.wording import DRAFTERS
+from eaglechat.words.wording import NAMES
 from tests import ggufs
 from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub
@@ -96,7 +96,7 @@ def test_models_says_what_drafts_and_why_nothing_does(commands: Commands) -> Non
     lines = commands.run("models").stdout.splitlines()
     rows = {line.split()[0]: line for line in lines if line.startswith("  ") and line.strip()}
     for name, kinds in DRAFTERS_OF.items():
-        assert ", ".join(DRAFTERS[kind] for kind in kinds) in rows[name]
+        assert ", ".join(NAMES[kind] for kind in kinds) in rows[name]
     assert "target without drafts" in rows["unreadable"]
     assert not any("no draft " in rows[name] for name in ("unreadable", "projector"))
     why = lines[lines.index(rows["unreadable"]) + 1]

@@ -8,10 +8,10 @@ from typing import get_args
 import pytest
 
 from eaglechat.gguf.header import read_header
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.records import NGRAM
 from eaglechat.words import drafting
-from eaglechat.words.wording import DRAFTERS, drafter
+from eaglechat.words.wording import NAMES, drafter
 from tests import ggufs
 
 ROOT = Path(__file__).parents[2]
@@ -20,9 +20,9 @@ BLOCK = ("blk.0.attn_norm.weight", (8,))
 
 
 def test_every_kind_has_a_name_which_the_docs_have_too() -> None:
-    assert set(DRAFTERS) == {*get_args(DrafterKind), NGRAM}
+    assert set(NAMES) == {*get_args(DrafterKind), NGRAM}
     page = (ROOT / "docs" / "hub.md").read_text(encoding="utf-8")
-    for name in DRAFTERS.values():
+    for name in NAMES.values():
         assert name in page
     assert (drafter(None), drafter("of a server")) == ("draft", "of a server")
 

@@ -31,11 +31,11 @@ from eaglechat.engine.bench.prompts import (
 from eaglechat.hub.local.fingerprint import Witness
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.hub.units import format_seconds
+from eaglechat.wire.drafters import DrafterChoice
 from eaglechat.wire.protocol import (
     AUTO,
     PLAINLY,
     Auto,
-    DrafterChoice,
     Hello,
     PairInfo,
     Sampling,

@@ -25,7 +25,7 @@ from eaglechat.gguf.preflight import (
     PreflightError,
     check_readable,
 )
-from eaglechat.wire.protocol import DrafterChoice, DrafterKind
+from eaglechat.wire.drafters import DrafterChoice, DrafterKind
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 if TYPE_CHECKING:

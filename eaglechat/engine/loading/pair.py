@@ -37,16 +37,10 @@ from eaglechat.gguf.memory import default_context, weights_read
 from eaglechat.gguf.preflight import check_kv_type
 from eaglechat.machine import choose_threads
 from eaglechat.wire.cancelling import asked, check
+from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import ModelLoadError, SettingsError
 from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
-from eaglechat.wire.protocol import (
-    Bandwidth,
-    DrafterInfo,
-    DrafterKind,
-    ModelInfo,
-    PairInfo,
-    RecommendedSampling,
-)
+from eaglechat.wire.protocol import Bandwidth, DrafterInfo, ModelInfo, PairInfo, RecommendedSampling
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 N_ROLLBACK = 8

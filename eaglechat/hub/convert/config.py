@@ -16,7 +16,7 @@ import numpy.typing as npt
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.hub.convert.tensors import decode_json
 from eaglechat.hub.errors import ConversionError
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.wire.drafters import DrafterKind
 
 _OTHER_KINDS: tuple[tuple[str, DrafterKind, str], ...] = (
     ("dflash2", "dflash2", "a DFlash2 draft"),

@@ -23,17 +23,15 @@ from eaglechat.hub.downloads.judge import judge
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair
-from eaglechat.hub.references import NOT_WEIGHTS, ModelFiles, ModelSource, group_models
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.hub.references import DRAFT_WORDS, NOT_WEIGHTS, ModelFiles, ModelSource, group_models
+from eaglechat.wire.drafters import DrafterKind
 
 CHECKPOINT_WEIGHTS = (".safetensors", ".bin")
 NOT_REACHED = (
     "The Hub was not reached, so only what is known on this machine is listed: check the network, "
     "HF_ENDPOINT and HF_HUB_OFFLINE."
 )
-DRAFT_NAME = re.compile(
-    r"eagle-?[34]|dflash|dspark|speculator|gemma-4.*assistant|(^|/)mtp-", re.IGNORECASE
-)
+DRAFT_NAME = re.compile(rf"{DRAFT_WORDS}|speculator|gemma-4.*assistant|(^|/)mtp-", re.IGNORECASE)
 # Behind a model's name; before it, it names a file of the heads alone.
 _MTP_NAME = re.compile(r"[-_.]mtp([-_.]|$)", re.IGNORECASE)
 _QUANTIZED = re.compile(

@@ -10,7 +10,7 @@ from eaglechat.engine.drafters.pairing import kind_of, why_unfit
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.errors import ConversionError
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.wire.drafters import DrafterKind
 
 
 class Judged(NamedTuple):

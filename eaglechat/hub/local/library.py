@@ -42,7 +42,7 @@ from eaglechat.hub.references import (
     group_models,
     parse,
 )
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.wire.drafters import DrafterKind
 
 _MAX_DEPTH = 6
 _CHECKPOINT_SIGN = re.compile(r"eagle-?[34]|draft_vocab_size|speculators", re.IGNORECASE)

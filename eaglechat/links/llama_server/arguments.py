@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.links.llama_server.probe import SPEC_TYPES
+from eaglechat.wire.drafters import DRAFTERS, DrafterKind
 from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, DrafterKind, Speculation
+from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, Speculation
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,12 @@ def _draft_options(drafter: Drafter, speculation: Speculation, options: LoadOpti
     kv_type = options.draft_kv_type
     kv = ["-ctkd", kv_type, "-ctvd", kv_type] if kv_type != "f16" else []
     file = ["-md", str(drafter.file.path), *draft_gpu_options(options)] if drafter.file else []
+    word = DRAFTERS[drafter.kind].spec_type
     # The program has no automatic length.
     longest = N_DRAFT_MAX_DEFAULT if speculation.n_draft_max == AUTO else speculation.n_draft_max
     p_min = speculation.p_min if drafter.has_probability else 0.0
     return [
-        *(*file, "--spec-type", SPEC_TYPES[drafter.kind], "--spec-draft-n-max", str(longest)),
+        *(*file, "--spec-type", word, "--spec-draft-n-max", str(longest)),
         *("--spec-draft-n-min", str(speculation.n_min), "--spec-draft-p-min", f"{p_min:g}", *kv),
     ]
 

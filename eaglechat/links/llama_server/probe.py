@@ -5,33 +5,17 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from eaglechat.paths import expanded
+from eaglechat.wire.drafters import DRAFTERS, DrafterKind
 from eaglechat.wire.errors import ProgramError
-from eaglechat.wire.protocol import DrafterKind
 
-SPEC_TYPES: Mapping[DrafterKind, str] = {
-    "eagle3": "draft-eagle3",
-    "eagle4": "draft-eagle3",
-    "mtp": "draft-mtp",
-    "dflash": "draft-dflash",
-    "dspark": "draft-dspark",
-    "dflash2": "draft-dflash",
-    "model": "draft-simple",
-}
-"""The words of `--spec-type`. With DFlash's word, DSpark drafts nothing that is accepted; DFlash2
-has no word of its own, and a program that does not know it fails to load the draft."""
-
-_NAMES = {
-    "draft-eagle3": "EAGLE-3",
-    "draft-mtp": "MTP heads",
-    "draft-dflash": "DFlash",
-    "draft-dspark": "DSpark",
-    "draft-simple": "draft models",
-}
+_NAMES: dict[str, str] = {}
+"""The words of `--spec-type`, for people; kinds that share a word go by the first."""
+for _one in DRAFTERS.values():
+    _NAMES.setdefault(_one.spec_type, _one.several or _one.name)
 
 _ANSWER_S = 20.0
 _GPU = re.compile(r"^\s+\S+: (.+) \((\d+) MiB, (\d+) MiB free\)\s*$", re.MULTILINE)
@@ -53,7 +37,7 @@ class ProbedProgram:
     path: str
     version: str
     spec_types: frozenset[str]
-    """Those words of `SPEC_TYPES` that it knows."""
+    """Those words of `DRAFTERS` that it knows."""
     has_rpc: bool
     gpus: tuple[Gpu, ...]
 
@@ -69,7 +53,7 @@ class ProbedProgram:
 
     def too_old(self, kind: DrafterKind) -> str | None:
         """Why it cannot draft with this kind of drafter; None if it can."""
-        word = SPEC_TYPES[kind]
+        word = DRAFTERS[kind].spec_type
         if word in self.spec_types:
             return None
         return f"{self.path} is too old to draft with {_NAMES[word]}: install a newer one"

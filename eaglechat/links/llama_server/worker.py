@@ -36,6 +36,7 @@ from eaglechat.machine import choose_threads, memory
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.capabilities import Capabilities
+from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import (
     EngineError,
     ModelLoadError,
@@ -49,7 +50,6 @@ from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     Chat,
     DrafterInfo,
-    DrafterKind,
     Hello,
     Load,
     Loaded,

@@ -13,7 +13,7 @@ from eaglechat.hub.fit import Fit, Machine
 from eaglechat.hub.local.pairs import InspectedPair, OfferedPair
 from eaglechat.hub.local.speeds import Gain
 from eaglechat.tui.screens.menu.servers import ServerNews
-from eaglechat.wire.protocol import DrafterKind
+from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.records import KvType
 from eaglechat.words import drafting
 

@@ -143,7 +143,7 @@ def _knobs(*controls: Control, look: Look = "words") -> Iterator[Knob]:
         yield Knob(
             label(control),
             look,
-            names=wording.DRAFTERS,
+            names=wording.NAMES,
             left_out=_RARE_LENGTHS,
             id=control.name,
             tooltip=f"{control.explanation} {hint}".rstrip(),
