@@ -9,12 +9,13 @@ from typing import TypeVar
 
 import psutil
 
-from eaglechat.links.base import Died, Lifecycle, Link
+from eaglechat.links.base import Lifecycle, Link
 from eaglechat.links.local import LocalLink
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import Round
+from eaglechat.wire.worker import Died
 from tests.waiting import PATIENCE_S, until
 
 End = TypeVar("End", bound=p.Event)

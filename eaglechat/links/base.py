@@ -32,7 +32,7 @@ from eaglechat.wire.protocol import (
     Restarting,
     Set,
 )
-from eaglechat.wire.worker import cancelled_answer
+from eaglechat.wire.worker import Died, Say, cancelled_answer
 
 ENGINE_DIED = "engine_died"
 """Code of the error that answers requests of an engine that is gone."""
@@ -48,30 +48,6 @@ class Ready:
     """The engine takes requests; `hello` is what it can do."""
 
     hello: Hello
-
-
-@dataclass(frozen=True)
-class Died:
-    """The engine ended without being asked to; `log_tail` is the end of its log."""
-
-    exit_status: int | None
-    log_tail: tuple[str, ...]
-    why: str = ""
-    """The reason, if it is known: a whole clause, which replaces the exit status."""
-    hint: str = ""
-    """The likely cause of a crash, and what to do about it."""
-    log: str = ""
-    """The file that keeps the whole log of a crash; empty if there is none."""
-
-    @property
-    def reason(self) -> str:
-        """How it ended, in words that can begin a sentence."""
-        if self.why:
-            return self.why
-        if self.exit_status is None:
-            return "the engine stopped by itself"
-        how = crashes.how_it_ended(self.exit_status)
-        return f"the engine stopped by itself ({how}){self.hint}"
 
 
 Lifecycle = Starting | Ready | Died
@@ -115,7 +91,7 @@ class Link:
 
     # What a kind of link adds
 
-    def open_engine(self, say: Callable[[AnyEvent | Died], None]) -> None:
+    def open_engine(self, say: Say) -> None:
         """Start the engine. It calls `say` with its events, from any thread; Died is the last one.
 
         Raises EngineStartError.
@@ -230,14 +206,16 @@ class Link:
             self._tell(event)
         elif isinstance(event, Died):
             self._last_words = event.log_tail
-            crash = None if event.why else crashes.crash(event.exit_status)
+            crash = crashes.crash(event.exit_status)
             hint = self._after_crash(event, crash) if crash else ""
             if hint is None:
                 return
-            event = replace(event, hint=hint)
+            status = event.exit_status
+            how = f" ({crashes.how_it_ended(status)})" if status is not None else ""
+            why = event.why or f"the engine stopped by itself{how}{hint}"
             self._is_open, self.hello = False, None
-            self._tell(event)
-            self._fail_pending(ENGINE_DIED, event.reason)
+            self._tell(replace(event, why=why))
+            self._fail_pending(ENGINE_DIED, why)
         else:
             if isinstance(event, Error) and event.code == "protocol":
                 # Engine or client did not understand the other: stop work whose answers nobody

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eaglechat.links.base import Died, EngineStartError, Link
+from eaglechat.links.base import EngineStartError, Link
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.protocol import AnyEvent, AnyRequest, Shutdown
-from eaglechat.wire.worker import Gone, Say, Worker
+from eaglechat.wire.protocol import AnyRequest, Shutdown
+from eaglechat.wire.worker import Say, Worker
 
 
 class LocalLink(Link):
@@ -19,19 +19,15 @@ class LocalLink(Link):
         self._make = make
         self._worker: Worker | None = None
 
-    def open_engine(self, say: Callable[[AnyEvent | Died], None]) -> None:
+    def open_engine(self, say: Say) -> None:
         if self._worker is not None:
             # It is gone; its thread may still wait for a request.
             self._worker.shut_down(0.0)
-
-        def tell(event: AnyEvent | Gone) -> None:
-            say(Died(None, worker.log_tail(), event.why) if isinstance(event, Gone) else event)
-
         try:
-            self._worker = worker = self._make(tell)
+            self._worker = self._make(say)
         except EngineError as error:
             raise EngineStartError(str(error)) from error
-        worker.start()
+        self._worker.start()
 
     def hand_over(self, message: AnyRequest) -> None:
         assert self._worker is not None

@@ -13,22 +13,24 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from eaglechat import paths
-from eaglechat.links.base import Died, EngineStartError, Link
+from eaglechat.links.base import EngineStartError, Link
 from eaglechat.links.crashes import crash
 from eaglechat.wire.lines import ProtocolError, decode_event, encode
 from eaglechat.wire.protocol import AnyEvent, AnyRequest, Error, Shutdown
+from eaglechat.wire.worker import Died, Say
 
 LOG_TAIL_LINES = 8
 _LOG_TAIL_BYTES = 32_768
 _LOGGED_BYTES = 500
 _LONGEST_LINE = 2**26
-_RPC_GONE = "Remote RPC server crashed"
+_RPC_CRASHED = "Remote RPC server crashed"
+_RPC_GONE = "the engine stopped because an RPC server of engine.rpc_servers went away"
 SILENT_S = 5.0
 """Seconds that a process has to end once it has closed its output."""
 
@@ -58,7 +60,7 @@ class ProcessLink(Link):
         """The process' id; None before it is started and after it is closed."""
         return self._running.process.pid if self._running else None
 
-    def open_engine(self, say: Callable[[AnyEvent | Died], None]) -> None:
+    def open_engine(self, say: Say) -> None:
         log = open_log(self._log)
         try:
             with _signals_ignored():
@@ -131,7 +133,7 @@ def _new_file(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_EXCL, 0o600)
 
 
-def _read(running: _Running, say: Callable[[AnyEvent | Died], None]) -> None:
+def _read(running: _Running, say: Say) -> None:
     """Say the events that the process writes, and at its end that it died."""
     exit_status = None
     try:
@@ -149,8 +151,9 @@ def _read(running: _Running, say: Callable[[AnyEvent | Died], None]) -> None:
     finally:
         running.lines.put(None)
         tail = _tail(running.log)
+        why = _RPC_GONE if any(_RPC_CRASHED in line for line in tail) else ""
         kept = _keep(running.log) if crash(exit_status) else ""
-        say(Died(exit_status, tail, _known_cause(tail), log=kept))
+        say(Died(None if why else exit_status, tail, why, kept))
         running.log.close()
 
 
@@ -164,13 +167,6 @@ def _keep(log: BinaryIO) -> str:
         with kept.open("wb") as copy:
             shutil.copyfileobj(log, copy)
         return str(kept)
-    return ""
-
-
-def _known_cause(log_tail: Sequence[str]) -> str:
-    """Why the engine stopped, if the end of its log tells; else empty."""
-    if any(_RPC_GONE in line for line in log_tail):
-        return "the engine stopped because an RPC server of engine.rpc_servers went away"
     return ""
 
 

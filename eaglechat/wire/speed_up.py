@@ -16,7 +16,8 @@ of all drafted rounds, and has how much the times of plain and drafted rounds va
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import hypot, sqrt
 
@@ -44,121 +45,87 @@ class SpeedUp:
     """Tokens per second that plain decoding would have had over these rounds."""
 
 
-@dataclass(frozen=True)
-class _Rounds:
-    """How many rounds, their tokens, and the milliseconds that they took; of measurements also
-    those that plain decoding takes."""
+@dataclass
+class _Group:
+    """Measurements beside each other, and the drafted rounds nearest to them: of both their tokens,
+    and the milliseconds that they took. `plain_ms` is what plain decoding takes of `ms`."""
 
-    count: int = 0
+    measurements: int = 0
     tokens: int = 0
     ms: float = 0.0
     plain_ms: float = 0.0
+    drafted: int = 0
+    drafted_tokens: int = 0
+    drafted_ms: float = 0.0
 
-    def __add__(self, other: _Rounds) -> _Rounds:
-        return _Rounds(
-            self.count + other.count,
-            self.tokens + other.tokens,
-            self.ms + other.ms,
-            self.plain_ms + other.plain_ms,
-        )
+    def take(self, rounds: Iterable[tuple[int, float]]) -> None:
+        """Drafted rounds: the tokens and the milliseconds of each."""
+        for tokens, ms in rounds:
+            self.drafted += 1
+            self.drafted_tokens += tokens
+            self.drafted_ms += ms
 
-
-_NONE = _Rounds()
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Plain rounds beside each other, and the drafted ones nearest to them."""
-
-    plain: _Rounds
-    drafted: _Rounds = _NONE
-
-
-@dataclass(frozen=True)
-class _Groups:
-    """Sums over groups. In a group of k drafted rounds, which took x ms, a token takes p ms in
-    plain decoding."""
-
-    count: int = 0
-    with_drafts: int = 0
-    plain: _Rounds = _NONE
-    drafted: _Rounds = _NONE
-    as_plain: float = 0.0
-    """Of p times the tokens of the drafted rounds."""
-    kp: float = 0.0
-    kp_kp: float = 0.0
-    kp_x: float = 0.0
-    x_x: float = 0.0
-
-    def __add__(self, group: _Group) -> _Groups:
-        p, x = group.plain.plain_ms / group.plain.tokens, group.drafted.ms
-        kp = group.drafted.count * p
-        return _Groups(
-            count=self.count + 1,
-            with_drafts=self.with_drafts + (group.drafted.count > 0),
-            plain=self.plain + group.plain,
-            drafted=self.drafted + group.drafted,
-            as_plain=self.as_plain + group.drafted.tokens * p,
-            kp=self.kp + kp,
-            kp_kp=self.kp_kp + kp * kp,
-            kp_x=self.kp_x + kp * x,
-            x_x=self.x_x + x * x,
-        )
-
-    def speed_up(self) -> SpeedUp | None:
-        all_rounds, n = self.plain + self.drafted, self.with_drafts
-        is_known = n >= FEWEST_GROUPS
-        is_plain = self.count >= FEWEST_GROUPS and self.drafted.ms <= _FEW_DRAFTED * all_rounds.ms
-        if all_rounds.ms <= 0.0 or not (is_known or is_plain):
-            return None
-        as_plain = self.plain.plain_ms + self.as_plain
-        times, error = as_plain / all_rounds.ms, 0.0
-        if is_known:
-            each = self.drafted.tokens / self.drafted.count
-            rate = each * self.kp / self.drafted.ms
-            squares = each**2 * self.kp_kp - 2.0 * each * rate * self.kp_x + rate**2 * self.x_x
-            scatter = sqrt(max(0.0, squares) * n / (n - 1)) / all_rounds.ms
-            error = _t(n - 1) * scatter
-        error = hypot(error, _SYSTEMATIC * times)
-        return SpeedUp(MeasuredGain(times, error), 1000.0 * all_rounds.tokens / as_plain)
+    @property
+    def a_token(self) -> float:
+        """Milliseconds of plain decoding for a token."""
+        return self.plain_ms / self.tokens
 
 
 class SpeedUpFold:
-    """Adds rounds one by one, at a cost that does not grow; `speed_up()` is of all so far."""
+    """Adds rounds one by one; `speed_up()` is of all so far."""
 
     def __init__(self) -> None:
-        self._closed = _Groups()
-        self._group: _Group | None = None
-        """The last one, without the rounds behind it."""
+        self._groups: list[_Group] = []
         self._was_plain = False
-        self._behind: list[_Rounds] = []
-        """The drafted rounds since the last plain one, or since the beginning."""
-        self._all_behind = _NONE
+        self._behind: list[tuple[int, float]] = []
+        """The drafted rounds behind the last group, which the next one shares."""
 
     def add(self, tokens: int, ms: float, plain_ms: float | None) -> None:
         """A round wrote so many tokens in `ms`. If it was plain, `plain_ms` of these are of plain
         decoding, and there is a token at least; else it is None."""
-        new, group = _Rounds(1, tokens, ms, plain_ms or 0.0), self._group
         is_measurement = plain_ms is not None and self._was_plain
         self._was_plain = plain_ms is not None
-        if not is_measurement:
-            self._behind.append(new)
-            self._all_behind += new
+        if plain_ms is None or not is_measurement:
+            self._behind.append((tokens, ms))
             return
-        if group is None:
-            self._group = _Group(new, self._all_behind)
-        elif not self._behind and group.plain.count < _JOINED:
-            self._group = _Group(group.plain + new, group.drafted)
-        else:
-            near = sum(self._behind[: (len(self._behind) + 1) // 2], _NONE)
-            far = sum(self._behind[(len(self._behind) + 1) // 2 :], _NONE)
-            self._closed += _Group(group.plain, group.drafted + near)
-            self._group = _Group(new, far)
-        self._behind, self._all_behind = [], _NONE
+        if not self._groups or self._behind or self._groups[-1].measurements == _JOINED:
+            half = (len(self._behind) + 1) // 2 if self._groups else 0
+            for group in self._groups[-1:]:
+                group.take(self._behind[:half])
+            self._groups.append(_Group())
+            self._groups[-1].take(self._behind[half:])
+            self._behind = []
+        group = self._groups[-1]
+        group.measurements += 1
+        group.tokens += tokens
+        group.ms += ms
+        group.plain_ms += plain_ms
 
     def speed_up(self) -> SpeedUp | None:
         """None while there is too little to tell."""
-        if self._group is None:
+        if not self._groups:
             return None
-        last = _Group(self._group.plain, self._group.drafted + self._all_behind)
-        return (self._closed + last).speed_up()
+        last = replace(self._groups[-1])
+        last.take(self._behind)
+        groups = [*self._groups[:-1], last]
+        drafted_ms = sum(one.drafted_ms for one in groups)
+        ms = sum(one.ms for one in groups) + drafted_ms
+        n = sum(one.drafted > 0 for one in groups)
+        is_plain = len(groups) >= FEWEST_GROUPS and drafted_ms <= _FEW_DRAFTED * ms
+        if ms <= 0.0 or not (n >= FEWEST_GROUPS or is_plain):
+            return None
+        drafted_tokens = sum(one.drafted_tokens for one in groups)
+        as_plain = sum(one.plain_ms + one.drafted_tokens * one.a_token for one in groups)
+        times, error = as_plain / ms, 0.0
+        if n >= FEWEST_GROUPS:
+            each = drafted_tokens / sum(one.drafted for one in groups)
+            expected = [each * one.drafted * one.a_token for one in groups]
+            rate = sum(expected) / drafted_ms
+            squares = sum(
+                (plain_ms - rate * one.drafted_ms) ** 2
+                for plain_ms, one in zip(expected, groups, strict=True)
+            )
+            error = _t(n - 1) * sqrt(squares * n / (n - 1)) / ms
+        error = hypot(error, _SYSTEMATIC * times)
+        tokens = drafted_tokens + sum(one.tokens for one in groups)
+        return SpeedUp(MeasuredGain(times, error), 1000.0 * tokens / as_plain)

@@ -13,6 +13,7 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from eaglechat.wire import cancelling
@@ -33,48 +34,30 @@ from eaglechat.wire.stats import SpeculationStats
 
 
 @dataclass(frozen=True)
-class Gone:
-    """The last event of an engine that cannot go on; `why` is a whole clause."""
+class Died:
+    """The last event of an engine, which ended without being asked to."""
 
-    why: str
+    exit_status: int | None
+    """Of the engine's process; None if it had none, or if `why` is known."""
+    log_tail: tuple[str, ...]
+    """The end of its log."""
+    why: str = ""
+    """A whole clause. The link to a process makes it from the exit status."""
+    log: str = ""
+    """The file that keeps the whole log of a crash; empty if there is none."""
 
 
-Say = Callable[[AnyEvent | Gone], None]
+Say = Callable[[AnyEvent | Died], None]
 """Tells the client an event."""
 
 
-class Job:
-    """A request that waits or is being answered; it can be cancelled from any thread."""
+@dataclass(eq=False)
+class _Job:
+    """A request that waits or is being answered. A plain flag: the handler of SIGTERM sets it too,
+    in the middle of anything."""
 
-    def __init__(self, request: AnsweredRequest) -> None:
-        self.request = request
-        # Reentrant: the handler of SIGTERM cancels jobs too, in the middle of anything.
-        self._lock = threading.RLock()
-        self._is_cancelled = False
-        self._on_cancel: list[Callable[[], None]] = []
-
-    @property
-    def id(self) -> int:
-        return self.request.id
-
-    def is_cancelled(self) -> bool:
-        return self._is_cancelled
-
-    def cancel(self) -> None:
-        with self._lock:
-            self._is_cancelled = True
-            calls, self._on_cancel = self._on_cancel, []
-        for call in calls:
-            call()
-
-    def on_cancel(self, call: Callable[[], None]) -> None:
-        """Call this once the job is cancelled, from the thread that cancels it; at once if it has
-        been cancelled."""
-        with self._lock:
-            if not self._is_cancelled:
-                self._on_cancel.append(call)
-                return
-        call()
+    request: AnsweredRequest
+    is_cancelled: bool = False
 
 
 def cancelled_answer(request: AnsweredRequest) -> Answer:
@@ -96,16 +79,18 @@ class Worker:
         self._tell = say
         self._tell_lock = threading.Lock()
         self._is_gone = False
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._unfinished: list[Job] = []
+        self._is_ending = False
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._unfinished: list[_Job] = []
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
 
     # What a kind of engine adds; all of it runs in the worker's thread
 
     def begin(self) -> None:
-        """Get ready and say Hello. An exception is the death of the engine."""
+        """Get ready and say Hello. An exception is the death of the engine, but for Cancelled,
+        which `check` raises once the engine is to end."""
 
-    def do(self, job: Job) -> None:
+    def do(self, request: AnsweredRequest) -> None:
         """Answer a request. Raises EngineError, which becomes the Error that answers it, and
         Cancelled."""
         raise NotImplementedError
@@ -128,27 +113,32 @@ class Worker:
         if isinstance(message, Cancel):
             self.cancel(message.id)
         elif not isinstance(message, Set):
-            job = Job(message)
+            job = _Job(message)
             self._unfinished.append(job)
             self._queue.put(job)
 
     def cancel(self, request_id: int | None = None) -> None:
         """Cancel one request, or all of them."""
         for job in list(self._unfinished):
-            if request_id in (None, job.id):
-                job.cancel()
+            if request_id in (None, job.request.id):
+                job.is_cancelled = True
 
     def shut_down(self, patience_s: float | None = None) -> None:
         """Cancel everything and end the thread; wait for that at most `patience_s` seconds."""
+        self._is_ending = True
         self.cancel()
         self._queue.put(None)
         self._thread.join(patience_s)
 
-    def say(self, event: AnyEvent | Gone) -> None:
+    def say(self, event: AnyEvent | Died) -> None:
         with self._tell_lock:
             if not self._is_gone:
-                self._is_gone = isinstance(event, Gone)
+                self._is_gone = isinstance(event, Died)
                 self._tell(event)
+
+    def die(self, why: str) -> None:
+        """Say that the engine cannot go on; `why` is a whole clause."""
+        self.say(Died(None, self.log_tail(), why))
 
     def log_tail(self) -> tuple[str, ...]:
         """The last lines of what the engine logs, if that is kept here."""
@@ -156,24 +146,26 @@ class Worker:
 
     def _work(self) -> None:
         try:
-            self.begin()
+            with cancelling.by(lambda: self._is_ending), suppress(Cancelled):
+                self.begin()
             while (job := self._queue.get()) is not None:
                 self._answer(job)
                 self._unfinished.remove(job)
         except EngineError as error:
-            self.say(Gone(str(error)))
+            self.die(str(error))
         except Exception as error:
-            self.say(Gone(self.explain(error)))
+            self.die(self.explain(error))
         finally:
             self.finish()
 
-    def _answer(self, job: Job) -> None:
+    def _answer(self, job: _Job) -> None:
+        request = job.request
         try:
-            with cancelling.by(job.is_cancelled):
-                self.do(job)
+            with cancelling.by(lambda: job.is_cancelled):
+                self.do(request)
         except Cancelled:
-            self.say(cancelled_answer(job.request))
+            self.say(cancelled_answer(request))
         except EngineError as error:
-            self.say(Error(id=job.id, code=error.code, message=str(error)))
+            self.say(Error(id=request.id, code=error.code, message=str(error)))
         except Exception as error:
-            self.say(Error(id=job.id, code="internal", message=self.explain(error)))
+            self.say(Error(id=request.id, code="internal", message=self.explain(error)))

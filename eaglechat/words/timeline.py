@@ -13,10 +13,10 @@ from eaglechat.chat.session import ChatSession, Notice, NoticeKind, Opened
 from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import shown
 from eaglechat.hub.local.pair import Pair
-from eaglechat.links.base import Died
 from eaglechat.links.crashes import without
 from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.records import Part
+from eaglechat.wire.worker import Died
 from eaglechat.words import replies, wording
 
 Kind = NoticeKind | Literal["reply", "thought", "window"]

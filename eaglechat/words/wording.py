@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 
 from rich.cells import cell_len, set_cell_size
 
-from eaglechat.links.base import Died
 from eaglechat.wire.drafters import DRAFTERS
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason
+from eaglechat.wire.worker import Died
 
 _LOG_LINE = 160
 VISIBLE_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})
@@ -186,14 +186,15 @@ def auto_ledger(auto: AutoDraft) -> str:
 
 def engine_stopped(event: Died) -> str:
     """That the engine process has ended, and the last lines of its log."""
-    return f"{sentence(event.reason)} {'' if event.why else _log(event.log_tail)}".rstrip()
+    log = "" if event.exit_status is None else _log(event.log_tail)
+    return f"{sentence(event.why)} {log}".rstrip()
 
 
 def died_in_chat(event: Died) -> str:
     """The same in a chat. The log comes first, because the reader sees the last line."""
-    log = "" if event.why else f"{_log(event.log_tail)}\n"
+    log = "" if event.exit_status is None else f"{_log(event.log_tail)}\n"
     return (
-        f"{log}{sentence(event.reason)} "
+        f"{log}{sentence(event.why)} "
         "Your chat is saved. {chat.load_again} loads the models again."
     )
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.links.base import ENGINE_DIED, Died, Ready, Starting
+from eaglechat.links.base import ENGINE_DIED, Ready, Starting
 from eaglechat.links.http.llama_server import LlamaServer
 from eaglechat.wire import protocol as p
 from eaglechat.wire.capabilities import OWN_ENGINE
 from eaglechat.wire.records import FinishReason
+from eaglechat.wire.worker import Died
 from tests.engine_client import Client
 from tests.links.engines import chat, endless
 from tests.tui.scripted import ScriptedEngine
@@ -141,7 +142,7 @@ def test_a_dying_engine_answers_all_that_wait_and_starts_again(loaded: Client) -
 
     died = next(news for news in loaded.heard if isinstance(news, Died))
     reason = "the engine stopped by itself (signal 9)"
-    assert (died.exit_status, died.reason) == (-9, reason)
+    assert (died.exit_status, died.why) == (-9, reason)
     assert died.log_tail
     assert loaded.link.hello is None
     for asked in (running, waiting):

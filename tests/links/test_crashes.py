@@ -294,4 +294,4 @@ def test_a_crash_in_a_reply_is_a_death(start: Start, tiny_files: tuple[Path, Pat
     client.end(client.latest)
 
     assert isinstance(client.latest.last, p.Error)
-    assert client.death().reason == "the engine stopped by itself (signal 11, SIGSEGV)"
+    assert client.death().why == "the engine stopped by itself (signal 11, SIGSEGV)"

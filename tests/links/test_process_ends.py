@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from eaglechat.links import process as process_module
-from eaglechat.links.base import ENGINE_DIED, Died, EngineStartError, Ready, Starting
+from eaglechat.links.base import ENGINE_DIED, EngineStartError, Ready, Starting
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import decode_event, encode
 from eaglechat.wire.records import FinishReason
+from eaglechat.wire.worker import Died
 from tests.engine_client import Client, load
 from tests.links.engines import ENGINE, chat
 from tests.waiting import PATIENCE_S, until
@@ -154,7 +155,8 @@ def test_an_engine_that_can_say_nothing_more_is_dead(
     client = start(["sh", "-c", "exec >&-; echo still here >&2; exec sleep 3600"])
     asked = client.answer(chat())
 
-    assert client.died == Died(-signal.SIGKILL, ("still here",))
+    died = client.death()
+    assert (died.exit_status, died.log_tail) == (-signal.SIGKILL, ("still here",))
     assert asked.last.code == ENGINE_DIED
 
 
@@ -195,8 +197,9 @@ def test_a_command_that_ends_at_once_dies_with_what_it_said(
         (tmp_path / "log").write_text("a file where a folder should be")
     client = start(["sh", "-c", "echo no eaglechat here >&2; exit 127"])
 
+    why = "the engine stopped by itself (exit status 127)"
     client.death()
-    assert client.heard == [Starting(), Died(127, ("no eaglechat here",))]
+    assert client.heard == [Starting(), Died(127, ("no eaglechat here",), why)]
 
 
 def test_each_of_two_engines_keeps_its_own_log(tmp_path: Path) -> None:

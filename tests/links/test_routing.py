@@ -9,17 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from eaglechat.links.base import (
-    ENGINE_DIED,
-    Died,
-    EngineStartError,
-    Lifecycle,
-    Link,
-    Ready,
-    Starting,
-)
+from eaglechat.links.base import ENGINE_DIED, EngineStartError, Lifecycle, Link, Ready, Starting
 from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import ProtocolError
+from eaglechat.wire.worker import Died
 
 HELLO = p.Hello(protocol=p.PROTOCOL_VERSION, eaglechat="0", llama_cpp="b1", devices=())
 KINDS: tuple[type, ...] = (p.Load, p.Chat, p.Render, p.Unload)

@@ -14,11 +14,12 @@ from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import Device, draft_placement, target_placement
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.links.base import Died, Lifecycle
+from eaglechat.links.base import Lifecycle
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import rpc
 from eaglechat.wire.errors import RpcError
 from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.worker import Died
 from tests.rpc.fake_server import GIB, nobody, serving
 
 
@@ -136,5 +137,5 @@ def test_an_engine_that_ends_with_its_server_says_so(tmp_path: Path) -> None:
         link.pump(0.1)
     died = news[-1]
     assert isinstance(died, Died)
-    assert died.reason == "the engine stopped because an RPC server of engine.rpc_servers went away"
+    assert died.why == "the engine stopped because an RPC server of engine.rpc_servers went away"
     assert died.log_tail == (said,)

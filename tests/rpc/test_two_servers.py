@@ -153,7 +153,7 @@ def test_a_server_that_dies_in_mid_reply_costs_the_engine_and_is_named_at_the_ne
 
     client.end(client.latest)
     assert isinstance(client.latest.last, p.Error), client.latest.last
-    assert client.death().reason.endswith("an RPC server of engine.rpc_servers went away")
+    assert client.death().why.endswith("an RPC server of engine.rpc_servers went away")
     assert len(client.latest.rounds) >= 3
 
     client.link.start()

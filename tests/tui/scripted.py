@@ -11,7 +11,7 @@ import msgspec
 from eaglechat.engine.auto.plain_checks import PlainChecks
 from eaglechat.engine.reply import ReplyText
 from eaglechat.engine.templates.dialect import ANSWER_ONLY
-from eaglechat.links.base import AnsweredRequest, Died, EngineStartError, Link
+from eaglechat.links.base import AnsweredRequest, EngineStartError, Link
 from eaglechat.wire import protocol
 from eaglechat.wire.capabilities import OWN_ENGINE, Memory
 from eaglechat.wire.records import (
@@ -30,6 +30,7 @@ from eaglechat.wire.records import (
     Window,
 )
 from eaglechat.wire.stats import SpeculationStats
+from eaglechat.wire.worker import Died
 from tests.tui.scripted_reports import WRONG_GUESS, WRONG_ID, as_reported, likely, pair_info
 
 REPLY = (

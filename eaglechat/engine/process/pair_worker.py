@@ -33,7 +33,7 @@ from eaglechat.wire.protocol import (
     Set,
     Unloaded,
 )
-from eaglechat.wire.worker import Job, Say, Worker
+from eaglechat.wire.worker import Say, Worker
 
 
 def main() -> int:
@@ -81,21 +81,20 @@ class PairWorker(Worker):
             self._live[message.id] = Live(message.speculation, message.sampling.temperature)
         super().take(message)
 
-    def do(self, job: Job) -> None:
-        request = job.request
+    def do(self, request: AnsweredRequest) -> None:
         if isinstance(request, Load):
-            self._load(request, job)
+            self._load(request)
         elif isinstance(request, Chat):
             try:
-                pair, live = self._loaded(), self._live[job.id]
+                pair, live = self._loaded(), self._live[request.id]
                 write_reply(request, pair, live, self.say)
             finally:
-                del self._live[job.id]
+                del self._live[request.id]
         elif isinstance(request, Render):
             self.say(rendered(request, self._loaded()))
         else:
             self._unload()
-            self.say(Unloaded(id=job.id))
+            self.say(Unloaded(id=request.id))
 
     def finish(self) -> None:
         self._unload()
@@ -105,9 +104,9 @@ class PairWorker(Worker):
         if pair is not None:
             pair.close()
 
-    def _load(self, request: Load, job: Job) -> None:
+    def _load(self, request: Load) -> None:
         def progress(stage: str, fraction: float) -> None:
-            self.say(Progress(id=job.id, step=Loading(stage, fraction)))
+            self.say(Progress(id=request.id, step=Loading(stage, fraction)))
 
         check()
         draft = expanded(request.draft) if request.draft else None
@@ -120,7 +119,7 @@ class PairWorker(Worker):
         if request.crash:
             # The load crashed with more, and worked with this.
             workarounds.remember(files, leave_out, request.crash)
-        self.say(Loaded(id=job.id, pair=self._pair.info))
+        self.say(Loaded(id=request.id, pair=self._pair.info))
 
     def _loaded(self) -> LoadedPair:
         """Raises NoPairError."""

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from eaglechat.wire.lines import ProtocolError, decode_request, encode
 from eaglechat.wire.protocol import AnyEvent, Error, Hello, Shutdown
-from eaglechat.wire.worker import Gone, Say, Worker
+from eaglechat.wire.worker import Died, Say, Worker
 
 _CLIENT_HAS_S = 0.8
 """Seconds from SIGTERM to the end of this process."""
@@ -65,8 +65,8 @@ class ClientPipes:
             self.worker.take(request)
         self.worker.shut_down()
 
-    def _send(self, event: AnyEvent | Gone) -> None:
-        if isinstance(event, Gone):
+    def _send(self, event: AnyEvent | Died) -> None:
+        if isinstance(event, Died):
             # The client knows an engine's death by the end of its process, and the reason by the
             # last line of its log.
             sys.stderr.write(f"{event.why}\n")

@@ -1,7 +1,7 @@
 """An engine that is somebody else's server, asked over HTTP; it runs in the client's process.
 
-Everything that waits for the network runs in an event loop, in the thread that answers the job. A
-cancel of the job cancels its task in the loop (`_until_done`), which closes the connection at once:
+Everything that waits for the network runs in an event loop, in the thread that answers the request.
+A cancel of the request cancels its task in the loop (`_until_done`), which closes the connection:
 that is what the server notices.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -35,9 +34,11 @@ from eaglechat.links.http.reply import Reply
 from eaglechat.links.http.window import Answered, ServerWindow
 from eaglechat.links.local import LocalLink
 from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import Cancelled, NoPairError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
+    AnsweredRequest,
     AnyEvent,
     Chat,
     Hello,
@@ -52,12 +53,14 @@ from eaglechat.wire.protocol import (
     Unload,
     Unloaded,
 )
-from eaglechat.wire.worker import Job, Say, Worker
+from eaglechat.wire.worker import Say, Worker
 
 Result = TypeVar("Result")
 RETRY_WAITS_S = (0.5, 2.0)
 LONGEST_WAIT_S = 20.0
 LOADING_WAIT_S = 1.0
+LOOK_S = 0.02
+"""Seconds between two looks at whether the request is cancelled."""
 _MOST_NAMED = 20
 _PROMPT_FIELDS = (
     "model",
@@ -83,21 +86,18 @@ class ServerWorker(Worker):
         super().__init__(say)
         self._connection = ServerConnection(server, self.say)
         self._hello: Hello | None = None
-        self._opening = Job(Unload())
-        """Stands for the first question to the server, which `shut_down` cancels."""
 
     def begin(self) -> None:
-        with suppress(Cancelled):
-            self._connection.open(self._opening)
-            self._greet()
+        self._connection.open()
+        self._greet()
 
-    def do(self, job: Job) -> None:
-        if isinstance(job.request, Load):
-            pair = self._connection.load(job, job.request)
+    def do(self, request: AnsweredRequest) -> None:
+        if isinstance(request, Load):
+            pair = self._connection.load(request)
             self._greet()
-            self.say(Loaded(id=job.id, pair=pair))
+            self.say(Loaded(id=request.id, pair=pair))
         else:
-            self._connection.answer(job)
+            self._connection.answer(request)
 
     def finish(self) -> None:
         self._connection.close()
@@ -105,10 +105,6 @@ class ServerWorker(Worker):
     def explain(self, error: Exception) -> str:
         # Standard error may be the terminal that the app draws on: no traceback.
         return f"asking the server failed ({type(error).__name__}: {error})"
-
-    def shut_down(self, patience_s: float | None = None) -> None:
-        self._opening.cancel()
-        super().shut_down(patience_s)
 
     def _greet(self) -> None:
         """Say Hello, and again when another server answers at this address than before."""
@@ -126,10 +122,10 @@ class _Tokenized(msgspec.Struct):
 
 
 class ServerConnection:
-    """Answers jobs by asking one server. Use it from one thread; jobs may be cancelled from any."""
+    """Answers requests by asking one server. Use it from one thread."""
 
     def __init__(self, server: ServerSettings, say: Callable[[AnyEvent], None]) -> None:
-        """`say` is told the events of the jobs. Raises AddressError."""
+        """`say` is told the events of the requests. Raises AddressError."""
         self._client, self._say = ServerClient(server), say
         self._found = Found(OpenAIServer(), ())
         self._model: ServedModel | None = None
@@ -137,13 +133,13 @@ class ServerConnection:
         self._refused: frozenset[str] = frozenset()
         """The optional fields that the server refused."""
 
-    def open(self, job: Job) -> None:
+    def open(self) -> None:
         """Find out what answers; a server that is still loading is waited for.
 
         Raises ServerError, Cancelled.
         """
         self._client.open()
-        self._found = self._until_done(job, self._discovered())
+        self._found = self._until_done(self._discovered())
 
     def close(self) -> None:
         self._client.close()
@@ -169,15 +165,15 @@ class ServerConnection:
 
     # Loading
 
-    def load(self, job: Job, request: Load) -> PairInfo:
+    def load(self, request: Load) -> PairInfo:
         """Choose a model; a server that loads its models on demand loads it.
 
         Raises ServerError, Cancelled.
         """
         began = time.monotonic()
-        if not job.is_cancelled():
-            self._say(Progress(id=job.id, step=Loading("server", 0.0)))
-        self._found, model = self._until_done(job, self._ready(request))
+        check()
+        self._say(Progress(id=request.id, step=Loading("server", 0.0)))
+        self._found, model = self._until_done(self._ready(request))
         self._model = model
         drafts = self._found.drafts
         return PairInfo(
@@ -210,25 +206,24 @@ class ServerConnection:
 
     # Replies and prompts
 
-    def answer(self, job: Job) -> None:
+    def answer(self, request: AnsweredRequest) -> None:
         """Answer a request that is no load. Raises ServerError, NoPairError, Cancelled."""
-        request = job.request
         if isinstance(request, Unload):
             self._model = None
-            self._say(Unloaded(id=job.id))
+            self._say(Unloaded(id=request.id))
         elif self._model is None:
             raise NoPairError("no pair is loaded; load one first")
         elif isinstance(request, Chat):
-            self._chat(job, request, self._model)
+            self._chat(request, self._model)
         elif isinstance(request, Render):
-            self._say(self._until_done(job, self._rendered(request, self._model)))
+            self._say(self._until_done(self._rendered(request, self._model)))
 
-    def _chat(self, job: Job, request: Chat, model: ServedModel) -> None:
+    def _chat(self, request: Chat, model: ServedModel) -> None:
         seed, reply = request.sampling.draw_seed(), self.kind.reply(request, self._say)
         window = self._window(request, model)
         is_cancelled = False
         try:
-            self._until_done(job, self._stream(request, model, seed, window, reply))
+            self._until_done(self._stream(request, model, seed, window, reply))
         except Cancelled:
             is_cancelled = True
         except ServerError as error:
@@ -342,23 +337,23 @@ class ServerConnection:
             first_turn=window.first_turn,
         )
 
-    def _until_done(self, job: Job, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of the work. Raises Cancelled if the job is cancelled before."""
-        if job.is_cancelled():
-            work.close()
-            raise Cancelled
-        loop = self._client.loop
-        task = loop.create_task(work)
+    def _until_done(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of the work, which ends with the request. Raises Cancelled."""
+        return self._client.loop.run_until_complete(_unless_cancelled(work))
 
-        def stop() -> None:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(task.cancel)
 
-        job.on_cancel(stop)
-        try:
-            return loop.run_until_complete(task)
-        except asyncio.CancelledError:
-            raise Cancelled from None
+async def _unless_cancelled(work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of the work. Raises Cancelled, after the work has ended."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done():
+            check()
+            await asyncio.wait({task}, timeout=LOOK_S)
+    except Cancelled:
+        task.cancel()
+        await asyncio.wait({task})
+        raise
+    return task.result()
 
 
 def _chosen(found: Found, name: str, where: str) -> ServedModel:

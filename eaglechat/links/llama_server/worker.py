@@ -48,6 +48,7 @@ from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (
     AUTO,
     PROTOCOL_VERSION,
+    AnsweredRequest,
     Chat,
     DrafterInfo,
     Hello,
@@ -61,7 +62,7 @@ from eaglechat.wire.protocol import (
     Unloaded,
 )
 from eaglechat.wire.rpc import ask_all
-from eaglechat.wire.worker import Gone, Job, Say, Worker
+from eaglechat.wire.worker import Say, Worker
 
 NAME = "llama-server"
 CAN = Capabilities(
@@ -159,16 +160,15 @@ class ProgramWorker(Worker):
             )
         )
 
-    def do(self, job: Job) -> None:
-        request = job.request
+    def do(self, request: AnsweredRequest) -> None:
         if isinstance(request, Load):
-            self._load(job, request)
+            self._load(request)
         elif isinstance(request, Unload):
             self._pair = None
             self._stop()
-            self.say(Unloaded(id=job.id))
+            self.say(Unloaded(id=request.id))
         else:
-            self._ask(job)
+            self._ask(request)
 
     def finish(self) -> None:
         self._stop()
@@ -181,7 +181,7 @@ class ProgramWorker(Worker):
     def log_tail(self) -> tuple[str, ...]:
         return self._latest.last_lines[-LOG_TAIL_LINES:] if self._latest else ()
 
-    def _load(self, job: Job, request: Load) -> None:
+    def _load(self, request: Load) -> None:
         check()
         known = probe_program(self._name)
         if request.options.rpc_servers and not known.has_rpc:
@@ -210,7 +210,7 @@ class ProgramWorker(Worker):
         began = time.perf_counter()
         speculation = request.speculation
         try:
-            served = self._start(job, pair, speculation)
+            served = self._start(request.id, pair, speculation)
         except ModelLoadError as error:
             heads = chosen_drafter(speculation, drafters)
             if heads is None or heads.file or speculation.drafter != AUTO:
@@ -218,7 +218,7 @@ class ProgramWorker(Worker):
             # Nobody has chosen the MTP heads: the target runs without them.
             undrafted = {**undrafted, heads.kind: f"with MTP heads, {error}"}
             pair = replace(pair, drafters=(), undrafted=undrafted)
-            served = self._start(job, pair, speculation)
+            served = self._start(request.id, pair, speculation)
         self._pair = pair
         on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in known.gpus)])
         off = "no draft is loaded" if files.no_heads else pair.undrafted.get("mtp")
@@ -241,19 +241,19 @@ class ProgramWorker(Worker):
         )
         self.say(Loaded(id=request.id, pair=info))
 
-    def _ask(self, job: Job) -> None:
+    def _ask(self, request: AnsweredRequest) -> None:
         """Answer a chat or a render; a chat that asks for another drafting starts the program
         again."""
-        request, pair = job.request, self._pair
+        pair = self._pair
         if pair is not None and isinstance(request, Chat):
             wanted = pair.server_options(request.speculation)
             if self._running is None or self._running.options != wanted:
-                self._start(job, pair, request.speculation)
+                self._start(request.id, pair, request.speculation)
         running = self._running
         if pair is None or running is None:
             raise NoPairError("no pair is loaded; load one first")
         try:
-            running.server.answer(job)
+            running.server.answer(request)
         except ServerError:
             if running.program.ends_within(_ENDS_WITHIN_S):
                 # The cause of the broken connection, which is what the user has to hear.
@@ -262,7 +262,7 @@ class ProgramWorker(Worker):
 
     # The program
 
-    def _start(self, job: Job, pair: _Pair, speculation: Speculation) -> PairInfo:
+    def _start(self, request_id: int, pair: _Pair, speculation: Speculation) -> PairInfo:
         """Start the program in place of the one that runs; returns what it says of the target.
 
         Raises EngineError, after which none runs.
@@ -278,12 +278,12 @@ class ProgramWorker(Worker):
         )
         server = ServerConnection(address, self.say)
         self._running = _Running(program, options, server)
-        self.say(Progress(id=job.id, step=Loading("target", 0.0)))
+        self.say(Progress(id=request_id, step=Loading("target", 0.0)))
         try:
             program.wait_until_ready()
             program.watch(self._die)
-            server.open(job)
-            served = server.load(job, Load(id=job.id, target=""))
+            server.open()
+            served = server.load(Load(id=request_id, target=""))
         except ServerError as error:
             self._stop()
             raise ModelLoadError(str(error)) from error
@@ -304,7 +304,7 @@ class ProgramWorker(Worker):
 
     def _die(self, why: str) -> None:
         """An engine whose program has ended by itself is gone."""
-        self.say(Gone(f"the engine stopped because {why}"))
+        self.die(f"the engine stopped because {why}")
 
 
 def _drafters(

@@ -17,7 +17,7 @@ from eaglechat.chat.controls import first_speculation
 from eaglechat.hub.local import bandwidth, passes
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
-from eaglechat.links.base import Died, EngineStartError, Lifecycle, Ready, wrong_version
+from eaglechat.links.base import EngineStartError, Lifecycle, Ready, wrong_version
 from eaglechat.links.crashes import starts_again
 from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal
@@ -25,6 +25,7 @@ from eaglechat.tui.screens.prompt_screen import PromptScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
+from eaglechat.wire.worker import Died
 from eaglechat.words import wording
 
 if TYPE_CHECKING:

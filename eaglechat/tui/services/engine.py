@@ -7,15 +7,7 @@ from contextlib import suppress
 from functools import cached_property
 
 from eaglechat.hub.fit import Machine, machine_of
-from eaglechat.links.base import (
-    Died,
-    EngineStartError,
-    Lifecycle,
-    Link,
-    Listener,
-    Watcher,
-    wrong_version,
-)
+from eaglechat.links.base import EngineStartError, Lifecycle, Link, Listener, Watcher, wrong_version
 from eaglechat.machine import memory
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.services.pace import FramePace
@@ -32,6 +24,7 @@ from eaglechat.wire.protocol import (
     Unload,
 )
 from eaglechat.wire.rpc import RpcServer, ask_all
+from eaglechat.wire.worker import Died
 
 
 class EngineService:

@@ -215,6 +215,6 @@ def why(asked: Asked) -> str:
 
 def died(client: Client) -> str:
     client.link.start()
-    reason = client.death().reason
+    reason = client.death().why
     client.link.close()
     return reason

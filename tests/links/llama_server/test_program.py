@@ -200,7 +200,7 @@ def test_a_program_that_dies_in_mid_reply_ends_the_engine_and_not_what_was_writt
 
     client.end(client.latest)
     assert isinstance(client.latest.last, p.Error), client.latest.last
-    assert client.death().reason == (
+    assert client.death().why == (
         "the engine stopped because llama-server was killed (signal 9), as happens when memory "
         "runs out"
     )

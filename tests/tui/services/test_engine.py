@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.links.base import Died
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.services import pace
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.wire.protocol import Load, Unload
+from eaglechat.wire.worker import Died
 from tests.tui.scripted import ScriptedEngine
 
 
