@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.wire.capabilities import Memory
+from eaglechat.wire.protocol import Memory
 
 _ROOT = Path("/")
 _SLOW_BELOW = 0.8

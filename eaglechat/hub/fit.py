@@ -11,8 +11,7 @@ from typing import Literal
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.references import ModelFiles
 from eaglechat.hub.units import format_bytes
-from eaglechat.wire.capabilities import Memory
-from eaglechat.wire.protocol import Bandwidth
+from eaglechat.wire.protocol import Bandwidth, Memory
 
 _BITS = re.compile(r"(?:^|[-_.])(?:(?:I|T)?Q(\d)\w*|MXFP(4)\w*|B?F(16|32))$", re.IGNORECASE)
 _LEGACY = re.compile(r"Q[45]_[01]$", re.IGNORECASE)

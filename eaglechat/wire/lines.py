@@ -35,9 +35,8 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 
 _encoder = msgspec.json.Encoder()
-_request_decoder: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
-_event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
-_envelope_decoder = msgspec.json.Decoder(_Envelope)
+_requests: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
+_events: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 # RecursionError is for a line that is nested too deeply.
 _NOT_UNDERSTOOD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -47,32 +46,29 @@ def encode(message: Request | Event) -> bytes:
     try:
         return _encoder.encode(message) + b"\n"
     except UnicodeEncodeError as error:
-        raise ProtocolError(f"“{_around(error)}” is not text in UTF-8") from error
+        # The end of the text up to what cannot be encoded, and a little behind it.
+        text = error.object[: error.end + _EXCERPT][-2 * _EXCERPT :]
+        shown = text.encode("utf-8", "backslashreplace").decode()
+        raise ProtocolError(f"“{shown}” is not text in UTF-8") from error
     except OverflowError as error:
         raise ProtocolError(str(error)) from error
 
 
-def _around(error: UnicodeEncodeError) -> str:
-    """The text that cannot be encoded, with its odd characters escaped; only its end, if long."""
-    text = error.object[: error.end + _EXCERPT][-2 * _EXCERPT :]
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def decode_request(line: bytes) -> AnyRequest:
     """Parse a request line. Raises ProtocolError."""
-    return _decode(_request_decoder, line)
+    return _decoded(_requests, line)
 
 
 def decode_event(line: bytes) -> AnyEvent:
     """Parse an event line. Raises ProtocolError."""
-    return _decode(_event_decoder, line)
+    return _decoded(_events, line)
 
 
-def _decode(decoder: msgspec.json.Decoder[M], line: bytes) -> M:
+def _decoded(decoder: msgspec.json.Decoder[M], line: bytes) -> M:
     try:
         return decoder.decode(line)
     except _NOT_UNDERSTOOD as error:
         request_id = None
         with suppress(*_NOT_UNDERSTOOD):
-            request_id = _envelope_decoder.decode(line).id
+            request_id = msgspec.json.decode(line, type=_Envelope).id
         raise ProtocolError(str(error), request_id) from error

@@ -6,12 +6,12 @@ A server serves anybody who can reach it, one client at a time.
 
 from __future__ import annotations
 
+import io
 import socket
 import struct
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 
 from eaglechat.wire.errors import RpcError
@@ -49,12 +49,12 @@ def ask(endpoint: str, patience_s: float = ANSWERS_WITHIN_S) -> RpcServer:
     host, _, port = endpoint.rpartition(":")
     try:
         # llama.cpp itself connects over IPv4 only.
-        address = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)[0][4]
-        with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as server:
-            server.settimeout(patience_s)
-            server.connect(address)
-            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return _ask(endpoint, server)
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connection:
+            connection.settimeout(patience_s)
+            connection.connect((host, int(port)))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with connection.makefile("rwb") as server:
+                return _ask(endpoint, server)
     except TimeoutError:
         raise RpcError(
             f"the RPC server {endpoint} does not answer within {patience_s:g} seconds; it serves "
@@ -63,6 +63,10 @@ def ask(endpoint: str, patience_s: float = ANSWERS_WITHIN_S) -> RpcServer:
     except (OSError, OverflowError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise RpcError(f"the RPC server {endpoint} cannot be reached: {reason}") from error
+    except (ValueError, struct.error):
+        raise RpcError(
+            f"what listens at {endpoint} (engine.rpc_servers) does not speak llama.cpp's RPC"
+        ) from None
 
 
 def ask_all(endpoints: Sequence[str]) -> list[RpcServer | RpcError]:
@@ -78,44 +82,28 @@ def ask_all(endpoints: Sequence[str]) -> list[RpcServer | RpcError]:
         return list(pool.map(asked, endpoints))
 
 
-def _ask(endpoint: str, server: socket.socket) -> RpcServer:
+def _ask(endpoint: str, server: io.BufferedRWPair) -> RpcServer:
+    """Raises ValueError and struct.error for what no such server answers."""
     began = time.perf_counter()
-    version = _answer(server, endpoint, _HELLO, _HELLO_BODY)
+    version = _answer(server, _HELLO, _HELLO_BODY)
     latency_ms = (time.perf_counter() - began) * 1000.0
     if len(version) < 3:
-        raise _stranger(endpoint)
+        raise ValueError
     memory: tuple[tuple[int, int], ...] = ()
     if version[0] == _KNOWN_PROTOCOL:
-        (count,) = struct.unpack("<I", _answer(server, endpoint, _DEVICE_COUNT, b"", 4))
+        (count,) = struct.unpack("<I", _answer(server, _DEVICE_COUNT))
         memory = tuple(
-            struct.unpack("<QQ", _answer(server, endpoint, _DEVICE_MEMORY, index, 16))
-            for index in (struct.pack("<I", number) for number in range(count))
+            struct.unpack("<QQ", _answer(server, _DEVICE_MEMORY, struct.pack("<I", number)))
+            for number in range(count)
         )
     return RpcServer(endpoint, ".".join(map(str, version[:3])), latency_ms, memory)
 
 
-def _answer(
-    server: socket.socket, endpoint: str, command: int, body: bytes, size: int | None = None
-) -> bytes:
-    """The body of the answer to a command, which must have `size` bytes if that is given."""
-    server.sendall(struct.pack("<BQ", command, len(body)) + body)
-    (length,) = struct.unpack("<Q", _read(server, endpoint, 8))
-    if length > _LONGEST_ANSWER or size not in (None, length):
-        raise _stranger(endpoint)
-    return _read(server, endpoint, length)
-
-
-def _read(server: socket.socket, endpoint: str, size: int) -> bytes:
-    read = b""
-    while len(read) < size:
-        piece = server.recv(size - len(read))
-        if not piece:
-            raise _stranger(endpoint)
-        read += piece
-    return read
-
-
-def _stranger(endpoint: str) -> RpcError:
-    return RpcError(
-        f"what listens at {endpoint} (engine.rpc_servers) does not speak llama.cpp's RPC"
-    )
+def _answer(server: io.BufferedRWPair, command: int, body: bytes = b"") -> bytes:
+    """The body of the answer to a command."""
+    server.write(struct.pack("<BQ", command, len(body)) + body)
+    server.flush()
+    (length,) = struct.unpack("<Q", server.read(8))
+    if length > _LONGEST_ANSWER:
+        raise ValueError
+    return server.read(length)

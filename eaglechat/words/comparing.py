@@ -7,9 +7,8 @@ from statistics import geometric_mean
 from typing import Any
 
 from eaglechat.chat.compared import FEWEST_HEATS, Fork, OnPrompt, Result, Score
-from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.gain import MeasuredGain
-from eaglechat.wire.protocol import AUTO, PLAINLY, Speculation
+from eaglechat.wire.protocol import AUTO, PLAINLY, Capabilities, Speculation
 from eaglechat.wire.records import NGRAM, per_second
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.words import wording

@@ -32,8 +32,7 @@ from eaglechat.chat.comparing import (
 from eaglechat.chat.recording import Recording
 from eaglechat.engine.bench.looks import Looks
 from eaglechat.wire import protocol
-from eaglechat.wire.capabilities import OWN_ENGINE, Capabilities
-from eaglechat.wire.protocol import AUTO, PLAINLY, Speculation
+from eaglechat.wire.protocol import AUTO, OWN_ENGINE, PLAINLY, Capabilities, Speculation
 from eaglechat.wire.records import FinishReason, Origin, Token
 from eaglechat.words import comparing
 from tests.chat.headless import Headless

@@ -10,7 +10,7 @@ from eaglechat.chat.controls import N_DRAFT_MAX, turned
 from eaglechat.chat.recording import Recording
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.wire import protocol
-from eaglechat.wire.capabilities import OWN_ENGINE
+from eaglechat.wire.protocol import OWN_ENGINE
 from eaglechat.wire.records import FinishReason
 from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from eaglechat.chat.refusals import no_comparison
-from eaglechat.wire.capabilities import OWN_ENGINE, Capabilities
-from eaglechat.wire.protocol import AUTO, Set
+from eaglechat.wire.protocol import AUTO, OWN_ENGINE, Capabilities, Set
 from eaglechat.words.numbers import numbers_of
 from eaglechat.words.wording import not_reported
 from tests.chat.headless import Headless, reopened

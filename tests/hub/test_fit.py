@@ -25,8 +25,7 @@ from eaglechat.hub.fit import (
     machine_of,
 )
 from eaglechat.hub.references import ModelFiles
-from eaglechat.wire.capabilities import Memory
-from eaglechat.wire.protocol import Bandwidth
+from eaglechat.wire.protocol import Bandwidth, Memory
 from tests import ggufs
 
 MIB = 1 << 20

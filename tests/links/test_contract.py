@@ -12,7 +12,7 @@ import pytest
 from eaglechat.links.base import ENGINE_DIED, Ready, Starting
 from eaglechat.links.http.llama_server import LlamaServer
 from eaglechat.wire import protocol as p
-from eaglechat.wire.capabilities import OWN_ENGINE
+from eaglechat.wire.protocol import OWN_ENGINE
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.worker import Died
 from tests.engine_client import Client

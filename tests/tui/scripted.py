@@ -13,7 +13,7 @@ from eaglechat.engine.reply import ReplyText
 from eaglechat.engine.templates.dialect import ANSWER_ONLY
 from eaglechat.links.base import AnsweredRequest, EngineStartError, Link
 from eaglechat.wire import protocol
-from eaglechat.wire.capabilities import OWN_ENGINE, Memory
+from eaglechat.wire.protocol import OWN_ENGINE, Memory
 from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,

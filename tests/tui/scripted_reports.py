@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eaglechat.wire import protocol
-from eaglechat.wire.capabilities import Capabilities
+from eaglechat.wire.protocol import Capabilities
 from eaglechat.wire.records import (
     DraftToken,
     Likely,

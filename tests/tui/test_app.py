@@ -22,7 +22,7 @@ from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
-from eaglechat.wire.capabilities import Capabilities
+from eaglechat.wire.protocol import Capabilities
 from eaglechat.wire.records import FinishReason
 from tests.chat.headless import saved_chats
 from tests.ggufs import write_target

@@ -19,9 +19,8 @@ from eaglechat.hub.local import fingerprint, passes
 from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire import protocol
-from eaglechat.wire.capabilities import OWN_ENGINE
 from eaglechat.wire.gain import MeasuredGain, most
-from eaglechat.wire.protocol import AUTO, Sampling
+from eaglechat.wire.protocol import AUTO, OWN_ENGINE, Sampling
 from eaglechat.words import gain
 from eaglechat.words.card import Measured, card, why_no_card, why_not
 from tests.chat.test_compared import measured

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from eaglechat import machine
-from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.errors import ModelLoadError
 from eaglechat.wire.load_options import LeaveOut, LoadOptions, SplitMode
+from eaglechat.wire.protocol import Memory
 
 
 @dataclass(frozen=True)

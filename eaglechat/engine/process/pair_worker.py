@@ -17,9 +17,9 @@ from eaglechat.engine.process import pipes
 from eaglechat.engine.process.chat_job import rendered, write_reply
 from eaglechat.paths import expanded
 from eaglechat.wire.cancelling import check
-from eaglechat.wire.capabilities import OWN_ENGINE
 from eaglechat.wire.errors import NoPairError
 from eaglechat.wire.protocol import (
+    OWN_ENGINE,
     PROTOCOL_VERSION,
     AnsweredRequest,
     Cancel,

@@ -11,9 +11,8 @@ from typing import Any
 from eaglechat.links.http.chunks import Chunk, Timings
 from eaglechat.links.http.openai import TemplatedServer
 from eaglechat.links.http.reply import Reply, most_tokens
-from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.part_stream import Segment
-from eaglechat.wire.protocol import AnyEvent, Chat, Progress
+from eaglechat.wire.protocol import AnyEvent, Capabilities, Chat, Progress
 from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyTimings, Token
 from eaglechat.wire.stats import SpeculationStats, stats_of
 

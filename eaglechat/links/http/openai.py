@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eaglechat.links.http.reply import Reply
-from eaglechat.wire.capabilities import Capabilities
-from eaglechat.wire.protocol import AnyEvent, Chat
+from eaglechat.wire.protocol import AnyEvent, Capabilities, Chat
 
 
 class OpenAIServer:

@@ -35,7 +35,6 @@ from eaglechat.links.process import LOG_TAIL_LINES, open_log
 from eaglechat.machine import choose_threads, memory
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.cancelling import check
-from eaglechat.wire.capabilities import Capabilities
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import (
     EngineError,
@@ -49,6 +48,7 @@ from eaglechat.wire.protocol import (
     AUTO,
     PROTOCOL_VERSION,
     AnsweredRequest,
+    Capabilities,
     Chat,
     DrafterInfo,
     Hello,

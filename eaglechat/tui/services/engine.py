@@ -11,7 +11,6 @@ from eaglechat.links.base import EngineStartError, Lifecycle, Link, Listener, Wa
 from eaglechat.machine import memory
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.services.pace import FramePace
-from eaglechat.wire.capabilities import Memory
 from eaglechat.wire.protocol import (
     Answer,
     AnsweredRequest,
@@ -19,6 +18,7 @@ from eaglechat.wire.protocol import (
     Hello,
     Load,
     Loaded,
+    Memory,
     PairInfo,
     Set,
     Unload,

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.cli import run
-from eaglechat.wire.capabilities import OWN_ENGINE
-from eaglechat.wire.protocol import PROTOCOL_VERSION, Done, Hello, Progress, Settled
+from eaglechat.wire.protocol import OWN_ENGINE, PROTOCOL_VERSION, Done, Hello, Progress, Settled
 from eaglechat.wire.records import (
     FinishReason,
     Origin,

@@ -23,7 +23,7 @@ from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.wire import protocol
-from eaglechat.wire.capabilities import Memory
+from eaglechat.wire.protocol import Memory
 from tests.tui.driving import Driver
 from tests.tui.scripted_desk import MB, Halting, ScriptedDesk, entry, facts, on_its_way
 
