@@ -9,8 +9,7 @@ from typing import TypeVar
 
 import psutil
 
-from eaglechat.links.base import Lifecycle, Link
-from eaglechat.links.local import LocalLink
+from eaglechat.links.base import Lifecycle, Link, LocalLink
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions

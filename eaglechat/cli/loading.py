@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eaglechat.cli.progress import Progress
-    from eaglechat.engine.drafters.pairing import Pairing
     from eaglechat.hub.local.pair import Pair
     from eaglechat.links.llama_server.worker import CheckedPair
 
@@ -92,23 +91,12 @@ def engine_link(settings: Settings, log: Path | None) -> Link:
 def checked_pair(load: Load) -> CheckedPair:
     """What the headers of a load's files say. Raises EngineError if they cannot run together."""
     from eaglechat.engine.drafters.pairing import check_choice, check_pair, pairings, why_no_heads
-    from eaglechat.links.llama_server.arguments import Drafter
     from eaglechat.links.llama_server.worker import CheckedPair
 
     draft = paths.expanded(load.draft) if load.draft else None
     headers = check_pair(paths.expanded(load.target), draft)
     check_choice(*headers, load.speculation.drafter)
-    drafters = (Drafter(one.kind, one.file, _has_probability(one)) for one in pairings(*headers))
-    return CheckedPair(*headers, tuple(drafters), why_no_heads(headers[0]))
-
-
-def _has_probability(one: Pairing) -> bool:
-    from eaglechat.engine.drafters.pairing import block_of
-
-    if one.kind != "dspark" or one.file is None:
-        return True
-    has_head = block_of(one.file).has_confidence
-    return has_head and one.file.get("dflash.has_confidence_head") is not False
+    return CheckedPair(*headers, pairings(*headers), why_no_heads(headers[0]))
 
 
 def start_engine(settings: Settings) -> Link:

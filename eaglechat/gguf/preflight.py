@@ -4,8 +4,10 @@ checks that a target and a draft fit."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from eaglechat.gguf.header import GGUFHeader, printable
+from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import EngineError, SettingsError
 from eaglechat.wire.load_options import FlashAttention
 from eaglechat.wire.records import KvType
@@ -47,6 +49,18 @@ class PreflightError(EngineError):
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """What drafts for a target."""
+
+    kind: DrafterKind
+    file: GGUFHeader | None = None
+    """The draft's; None if the drafter is in the target's file."""
+    has_probability: bool = True
+    """Whether it knows how probable its tokens are. Where DSpark has no head for that, llama-server
+    ends over a least probability."""
 
 
 def check_kv_type(header: GGUFHeader, kv_type: KvType, flash_attention: FlashAttention) -> None:

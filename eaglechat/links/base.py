@@ -2,8 +2,8 @@
 
 `Link` gives requests their ids, hands each answer to whoever asked, and tells who watches that the
 engine starts, is ready or has died. A kind of link adds how its engine is opened, reached and
-ended: `ProcessLink` (process.py) over the pipes of a child process, `LocalLink` (local.py) in the
-client's own process.
+ended: `ProcessLink` (process.py) over the pipes of a child process, `LocalLink` in the client's own
+process.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from eaglechat.wire.protocol import (
     Progress,
     Restarting,
     Set,
+    Shutdown,
 )
-from eaglechat.wire.worker import Died, Say, cancelled_answer
+from eaglechat.wire.worker import Died, Say, Worker, cancelled_answer
 
 ENGINE_DIED = "engine_died"
 """Code of the error that answers requests of an engine that is gone."""
@@ -281,3 +282,35 @@ class Link:
     def _tell(self, news: Lifecycle) -> None:
         for watcher in tuple(self._watchers):
             watcher(news)
+
+
+class LocalLink(Link):
+    """An engine in the client's process: a worker, whose thread answers the requests."""
+
+    def __init__(self, make: Callable[[Say], Worker]) -> None:
+        """`make` makes the engine; the EngineError that it raises becomes an EngineStartError."""
+        super().__init__()
+        self._make = make
+        self._worker: Worker | None = None
+
+    def open_engine(self, say: Say) -> None:
+        if self._worker is not None:
+            # It is gone; its thread may still wait for a request.
+            self._worker.shut_down(0.0)
+        try:
+            self._worker = self._make(say)
+        except EngineError as error:
+            raise EngineStartError(str(error)) from error
+        self._worker.start()
+
+    def hand_over(self, message: AnyRequest) -> None:
+        assert self._worker is not None
+        if not isinstance(message, Shutdown):
+            self._worker.take(message)
+
+    def log_tail(self) -> tuple[str, ...]:
+        return (self._worker.log_tail() if self._worker else ()) or super().log_tail()
+
+    def end_engine(self, patience_s: float) -> None:
+        assert self._worker is not None
+        self._worker.shut_down(patience_s)

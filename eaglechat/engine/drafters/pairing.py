@@ -22,6 +22,7 @@ from eaglechat.gguf.preflight import (
     EAGLE_4,
     EXTRACT_LAYERS,
     TARGET_ARCHITECTURES,
+    Pairing,
     PreflightError,
     check_readable,
 )
@@ -30,15 +31,6 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 if TYPE_CHECKING:
     from eaglechat.engine.drafters.base import Drafter, Opening
-
-
-@dataclass(frozen=True)
-class Pairing:
-    """What drafts for a target."""
-
-    kind: DrafterKind
-    file: GGUFHeader | None = None
-    """The draft's; None if the drafter is in the target's file."""
 
 
 def kind_of(draft: GGUFHeader) -> DrafterKind | None:
@@ -56,8 +48,8 @@ def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...
     target's own file has. Heads in a sidecar stand in for those in the target."""
     found = []
     kind = (kind_of(draft) or "model") if draft is not None else None
-    if kind is not None:
-        found.append(Pairing(kind, draft))
+    if draft is not None and kind is not None:
+        found.append(Pairing(kind, draft, has_probability=kind != "dspark" or _has_head(draft)))
     if why_no_heads(target) is None and kind != "mtp":
         found.append(Pairing("mtp"))
     return tuple(found)
@@ -404,6 +396,12 @@ def block_of(draft: GGUFHeader) -> Block:
         is_causal=draft.get("dflash.attention.causal") is True,
         has_confidence=variant == "dspark" and "conf_proj.weight" in names,
     )
+
+
+def _has_head(dspark: GGUFHeader) -> bool:
+    """Whether it has a head for how probable its tokens are, and uses it."""
+    is_used = dspark.get("dflash.has_confidence_head") is not False
+    return is_used and block_of(dspark).has_confidence
 
 
 def _check_block(target: GGUFHeader, draft: GGUFHeader) -> None:

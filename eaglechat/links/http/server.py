@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 import eaglechat
+from eaglechat.links.base import LocalLink
 from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.discovery import Found, ServedModel, discover, made_ready
 from eaglechat.links.http.faults import (
@@ -32,7 +33,6 @@ from eaglechat.links.http.openai import OpenAIServer
 from eaglechat.links.http.refused import refused_fields, without
 from eaglechat.links.http.reply import Reply
 from eaglechat.links.http.window import Answered, ServerWindow
-from eaglechat.links.local import LocalLink
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import Cancelled, NoPairError

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.gguf.header import GGUFHeader
-from eaglechat.wire.drafters import DRAFTERS, DrafterKind
+from eaglechat.gguf.preflight import Pairing
+from eaglechat.wire.drafters import DRAFTERS
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, Speculation
 
 
-@dataclass(frozen=True)
-class Drafter:
-    """What drafts for a target."""
-
-    kind: DrafterKind
-    file: GGUFHeader | None = None
-    """The draft's; None if the drafter is in the target's file."""
-    has_probability: bool = True
-    """Whether it knows how probable its tokens are. Where DSpark has no head for that, the program
-    ends over a least probability."""
-
-
-def chosen_drafter(speculation: Speculation, drafters: Sequence[Drafter]) -> Drafter | None:
+def chosen_drafter(speculation: Speculation, drafters: Sequence[Pairing]) -> Pairing | None:
     """Who drafts for a request; None if nothing is to be drafted."""
     if not speculation.enabled or speculation.n_draft_max == 0:
         return None
@@ -32,7 +19,7 @@ def chosen_drafter(speculation: Speculation, drafters: Sequence[Drafter]) -> Dra
 
 
 def server_options(
-    target: Path, drafter: Drafter | None, speculation: Speculation, options: LoadOptions
+    target: Path, drafter: Pairing | None, speculation: Speculation, options: LoadOptions
 ) -> list[str]:
     """llama-server's options, without its address. Without a drafter, no draft is loaded."""
     threads = ["-t", str(options.n_threads)] if options.n_threads else []
@@ -61,7 +48,7 @@ def draft_gpu_options(options: LoadOptions) -> list[str]:
     return ["-ngld", _layers(options)]
 
 
-def _draft_options(drafter: Drafter, speculation: Speculation, options: LoadOptions) -> list[str]:
+def _draft_options(drafter: Pairing, speculation: Speculation, options: LoadOptions) -> list[str]:
     kv_type = options.draft_kv_type
     kv = ["-ctkd", kv_type, "-ctvd", kv_type] if kv_type != "f16" else []
     file = ["-md", str(drafter.file.path), *draft_gpu_options(options)] if drafter.file else []

@@ -19,18 +19,17 @@ import msgspec
 import eaglechat
 from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
-from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
+from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES, Pairing
+from eaglechat.links.base import LocalLink
 from eaglechat.links.http.faults import ServerError
 from eaglechat.links.http.llama_server import LlamaServer
 from eaglechat.links.http.server import ServerConnection
 from eaglechat.links.llama_server.arguments import (
-    Drafter,
     chosen_drafter,
     server_options,
 )
 from eaglechat.links.llama_server.probe import Gpu, ProbedProgram, gpus_of, probe_program
 from eaglechat.links.llama_server.program import Program
-from eaglechat.links.local import LocalLink
 from eaglechat.links.process import LOG_TAIL_LINES, open_log
 from eaglechat.machine import choose_threads, memory
 from eaglechat.settings.servers import ServerSettings
@@ -85,7 +84,7 @@ class CheckedPair:
 
     target: GGUFHeader
     draft: GGUFHeader | None
-    drafters: tuple[Drafter, ...]
+    drafters: tuple[Pairing, ...]
     """All that drafts for the target, the first choice first."""
     no_heads: str | None
     """Why MTP heads cannot draft; None if they can."""
@@ -104,7 +103,7 @@ class _Pair:
     files: CheckedPair
     options: LoadOptions
     """With the context and the threads that were chosen."""
-    drafters: tuple[Drafter, ...]
+    drafters: tuple[Pairing, ...]
     undrafted: Mapping[DrafterKind, str]
     """Why it has no drafter of a kind."""
 
@@ -309,12 +308,12 @@ class ProgramWorker(Worker):
 
 def _drafters(
     known: ProbedProgram, files: CheckedPair, request: Load
-) -> tuple[tuple[Drafter, ...], dict[DrafterKind, str]]:
+) -> tuple[tuple[Pairing, ...], dict[DrafterKind, str]]:
     """The drafters of a pair that the program can run, and why it has none of a kind.
 
     Raises ProgramError if it cannot run what the user has chosen: the draft, or the heads by name.
     """
-    drafters, undrafted = list[Drafter](), dict[DrafterKind, str]()
+    drafters, undrafted = list[Pairing](), dict[DrafterKind, str]()
     for one in files.drafters:
         too_old = known.too_old(one.kind)
         if too_old is None:
@@ -328,7 +327,7 @@ def _drafters(
     return tuple(drafters), undrafted
 
 
-def _info(drafter: Drafter) -> DrafterInfo:
+def _info(drafter: Pairing) -> DrafterInfo:
     if drafter.file is None:
         return DrafterInfo(kind=drafter.kind)
     layers = drafter.file.numbers("{arch}.target_layers") or ()

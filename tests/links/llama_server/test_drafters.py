@@ -9,10 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eaglechat.cli.loading import _has_probability
-from eaglechat.engine.drafters.pairing import Pairing
+from eaglechat.engine.drafters.pairing import pairings
 from eaglechat.gguf.header import read_header
-from eaglechat.links.llama_server.arguments import Drafter, server_options
+from eaglechat.links.llama_server.arguments import server_options
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import Origin
@@ -196,9 +195,10 @@ def test_a_draft_that_the_program_is_too_old_for_is_refused(start: Start, tmp_pa
 def test_dspark_without_a_head_for_it_has_no_least_probability(tmp_path: Path) -> None:
     header = read_header(tiny_kinds.write_dflash(tmp_path / "draft.gguf", variant="dspark"))
     tensors = tuple(one for one in header.tensors if one.name != "conf_proj.weight")
+    target = read_header(tiny_kinds.write_llama(tmp_path / "target.gguf"))
     asked = p.Speculation(n_draft_max=3, p_min=0.5)
     for draft, p_min in ((header, "0.5"), (replace(header, tensors=tensors), "0")):
-        drafter = Drafter("dspark", draft, _has_probability(Pairing("dspark", draft)))
+        (drafter,) = pairings(target, draft)
         options = server_options(Path("t.gguf"), drafter, asked, LoadOptions())
         assert options[options.index("--spec-draft-p-min") + 1] == p_min
 

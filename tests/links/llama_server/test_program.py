@@ -14,9 +14,8 @@ import psutil
 import pytest
 
 from eaglechat.gguf.header import read_header
-from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES
+from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES, Pairing
 from eaglechat.links.llama_server.arguments import (
-    Drafter,
     chosen_drafter,
     server_options,
 )
@@ -69,7 +68,7 @@ def test_the_options_are_those_of_the_settings(tiny_files: tuple[Path, Path]) ->
         kv_type="q8_0",
         rpc_servers=("a:1", "b:2"),
     )
-    eagle3 = Drafter("eagle3", read_header(tiny_files[1]))
+    eagle3 = Pairing("eagle3", read_header(tiny_files[1]))
     asked = p.Speculation(n_draft_max=5, n_min=1, p_min=0.25)
     given = " ".join(server_options(Path("t.gguf"), eagle3, asked, options))
     for part in (
@@ -86,7 +85,7 @@ def test_the_options_are_those_of_the_settings(tiny_files: tuple[Path, Path]) ->
 
 
 def test_the_first_drafter_that_is_asked_for_drafts() -> None:
-    heads, draft = Drafter("mtp"), Drafter("eagle3")
+    heads, draft = Pairing("mtp"), Pairing("eagle3")
     for asked, drafter in (
         (p.Speculation(n_draft_max=0), None),
         (p.Speculation(enabled=False, n_draft_max=5), None),
