@@ -95,40 +95,30 @@ class ServerClient:
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
-    async def get(self, url: str, kind: type[Answer]) -> Answer:
-        """The JSON at an address, of this type. Raises ServerError."""
-        return self._read(await self._page(url), kind)
-
-    async def text(self, url: str) -> str:
-        """The text at an address. Raises ServerError."""
-        return (await self._page(url)).text
-
-    async def post(self, url: str, body: Mapping[str, Any], kind: type[Answer]) -> Answer:
-        """The JSON that answers a request, of this type. Raises ServerError."""
-        return self._read(await self._request("POST", url, body, self.server.timeout), kind)
-
-    async def _page(self, url: str) -> httpx2.Response:
-        return await self._request("GET", url, None, min(PAGE_S, self.server.timeout))
-
-    async def _request(
-        self, method: str, url: str, body: Mapping[str, Any] | None, silence_s: float
-    ) -> httpx2.Response:
-        with self._explained(silence_s):
-            response = await self._client.request(
-                method,
-                url,
-                json=body,
-                headers=await self._key_header(),
-                timeout=httpx2.Timeout(silence_s, connect=self.server.connect_timeout),
-            )
-        self._check(response, body)
-        return response
-
-    def _read(self, response: httpx2.Response, kind: type[Answer]) -> Answer:
+    async def ask(
+        self, url: str, kind: type[Answer], body: Mapping[str, Any] | None = None
+    ) -> Answer:
+        """The JSON at an address, or that answers a request with this body. Raises ServerError."""
+        response = await self.page(url, body)
         try:
             return fitted(read_json(response.content), kind)
         except ValueError as error:
             raise not_understood(self.where, str(error)) from None
+
+    async def page(self, url: str, body: Mapping[str, Any] | None = None) -> httpx2.Response:
+        """What is at an address, or answers a request with this body. Raises ServerError."""
+        server = self.server
+        silence_s = min(PAGE_S, server.timeout) if body is None else server.timeout
+        with self._explained(silence_s):
+            response = await self._client.request(
+                "GET" if body is None else "POST",
+                url,
+                json=body,
+                headers=await self._key_header(),
+                timeout=httpx2.Timeout(silence_s, connect=server.connect_timeout),
+            )
+        self._check(response, body)
+        return response
 
     @asynccontextmanager
     async def stream(self, url: str, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[str]]:

@@ -163,11 +163,11 @@ async def discover(client: ServerClient) -> Found:
         return Found(LlamaSwap(), models)
     if "vllm" in owners:
         with suppress(ServerError):
-            drafts = _VLLM_COUNTER in await client.text(f"{root}/metrics")
+            drafts = _VLLM_COUNTER in (await client.page(f"{root}/metrics")).text
         return Found(VLLM(), models, drafts=drafts)
     if "sglang" in owners:
         with suppress(ServerError):
-            info = await client.get(f"{root}/server_info", _ServerInfo)
+            info = await client.ask(f"{root}/server_info", _ServerInfo)
             drafts = info.speculative_algorithm is not None
         return Found(SGLang(), models, drafts=drafts)
     return Found(OpenAIServer(), models)
@@ -197,7 +197,7 @@ def _has_no_list(error: ServerError) -> bool:
 
 async def _models_at(client: ServerClient, url: str) -> list[ServedModel]:
     """The models that a server lists: in OpenAI's object, or in a bare list. Raises ServerError."""
-    answer: Any = await client.get(url, object)
+    answer: Any = await client.ask(url, object)
     if isinstance(answer, dict):
         lists = (answer.get(name) for name in ("data", "models"))
         answer = next((one for one in lists if isinstance(one, list)), [])
@@ -222,7 +222,7 @@ async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -
     root = client.address.root
     found = Found(LlamaServer(), models)
     try:
-        props = await client.get(f"{root}/props", _Props)
+        props = await client.ask(f"{root}/props", _Props)
     except ServerError as error:
         if error.code != MISSING:
             raise
@@ -239,7 +239,7 @@ async def _described(client: ServerClient, found: Found, props: _Props, slots_at
     template, slots = props.chat_template, list[_Slot]()
     # Its slots are shown unless it was started with --no-slots.
     with suppress(ServerError):
-        slots = await client.get(slots_at, list[_Slot])
+        slots = await client.ask(slots_at, list[_Slot])
     return replace(
         found,
         drafts=any(slot.speculative for slot in slots) if slots else None,
@@ -264,14 +264,14 @@ async def made_ready(client: ServerClient, model: ServedModel, tell: Callable[[]
         await _load(client, model)
     root, query = client.address.root, f"?model={quote(model.id, safe='')}"
     found = replace(await discover(client), pages=root)
-    props = await client.get(f"{root}/props{query}", _Props)
+    props = await client.ask(f"{root}/props{query}", _Props)
     return await _described(client, found, props, f"{root}/slots{query}")
 
 
 async def _load(client: ServerClient, model: ServedModel) -> None:
     if model.state in ("not loaded", "failed to load"):
         # The load goes on by itself once this is answered.
-        await client.post(f"{client.address.root}/models/load", {"model": model.id}, object)
+        await client.ask(f"{client.address.root}/models/load", object, {"model": model.id})
     while (now := (await discover(client)).model(model.id)) is not None:
         if now.is_ready:
             return

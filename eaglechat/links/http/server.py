@@ -325,11 +325,11 @@ class ServerConnection:
         seen = msgspec.structs.replace(chat, messages=window.sent)
         body = self.kind.body(seen, model.id, 0)
         asked = {name: body[name] for name in _PROMPT_FIELDS if name in body}
-        text = (await self._client.post(f"{pages}/apply-template", asked, _Applied)).prompt
+        text = (await self._client.ask(f"{pages}/apply-template", _Applied, asked)).prompt
         content = {"content": text, "add_special": True, "parse_special": True}
         if "model" in body:
             content["model"] = body["model"]
-        tokens = (await self._client.post(f"{pages}/tokenize", content, _Tokenized)).tokens
+        tokens = (await self._client.ask(f"{pages}/tokenize", _Tokenized, content)).tokens
         return Rendered(
             id=request.id,
             runs=(PromptRun(text),),
