@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -39,7 +39,6 @@ from eaglechat.wire.errors import Cancelled, NoPairError
 from eaglechat.wire.protocol import (
     PROTOCOL_VERSION,
     AnsweredRequest,
-    AnyEvent,
     Chat,
     Hello,
     Load,
@@ -77,42 +76,6 @@ def server_link(server: ServerSettings) -> LocalLink:
     return LocalLink(partial(ServerWorker, server))
 
 
-class ServerWorker(Worker):
-    """A server that cannot be reached at the start is the engine's death. Later that fails one
-    request, and the next one asks again."""
-
-    def __init__(self, server: ServerSettings, say: Say) -> None:
-        """Raises AddressError."""
-        super().__init__(say)
-        self._connection = ServerConnection(server, self.say)
-        self._hello: Hello | None = None
-
-    def begin(self) -> None:
-        self._connection.open()
-        self._greet()
-
-    def do(self, request: AnsweredRequest) -> None:
-        if isinstance(request, Load):
-            pair = self._connection.load(request)
-            self._greet()
-            self.say(Loaded(id=request.id, pair=pair))
-        else:
-            self._connection.answer(request)
-
-    def finish(self) -> None:
-        self._connection.close()
-
-    def explain(self, error: Exception) -> str:
-        # Standard error may be the terminal that the app draws on: no traceback.
-        return f"asking the server failed ({type(error).__name__}: {error})"
-
-    def _greet(self) -> None:
-        """Say Hello, and again when another server answers at this address than before."""
-        if self._connection.hello != self._hello:
-            self._hello = self._connection.hello
-            self.say(self._hello)
-
-
 class _Applied(msgspec.Struct):
     prompt: str
 
@@ -121,19 +84,73 @@ class _Tokenized(msgspec.Struct):
     tokens: list[int]
 
 
-class ServerConnection:
-    """Answers requests by asking one server. Use it from one thread."""
+class ServerWorker(Worker):
+    """Answers requests by asking a server. That it cannot be reached at the start is the engine's
+    death. Later that fails one request, and the next one asks again."""
 
-    def __init__(self, server: ServerSettings, say: Callable[[AnyEvent], None]) -> None:
-        """`say` is told the events of the requests. Raises AddressError."""
-        self._client, self._say = ServerClient(server), say
+    def __init__(self, server: ServerSettings | None, say: Say) -> None:
+        """Without a server, `_reach` has to be called first. Raises AddressError."""
+        super().__init__(say)
+        self._hello: Hello | None = None
+        if server is not None:
+            self._reach(server)
+
+    def _reach(self, server: ServerSettings) -> None:
+        """Ask this server from now on. Raises AddressError."""
+        self._client = ServerClient(server)
         self._found = Found(OpenAIServer(), ())
+        """What answered when the server was asked last."""
         self._model: ServedModel | None = None
         self._answered = Answered()
         self._refused: frozenset[str] = frozenset()
         """The optional fields that the server refused."""
 
-    def open(self) -> None:
+    def begin(self) -> None:
+        self._open()
+        self._greet()
+
+    def do(self, request: AnsweredRequest) -> None:
+        if isinstance(request, Load):
+            pair = self._loaded(request)
+            self._greet()
+            self.say(Loaded(id=request.id, pair=pair))
+        elif isinstance(request, Unload):
+            self._model = None
+            self.say(Unloaded(id=request.id))
+        elif self._model is None:
+            raise NoPairError("no pair is loaded; load one first")
+        elif isinstance(request, Chat):
+            self._chat(request, self._model)
+        else:
+            self.say(self._until_done(self._rendered(request, self._model)))
+
+    def finish(self) -> None:
+        self._client.close()
+
+    def explain(self, error: Exception) -> str:
+        # Standard error may be the terminal that the app draws on: no traceback.
+        return f"asking the server failed ({type(error).__name__}: {error})"
+
+    def _greet(self) -> None:
+        """Say Hello, and again when another server answers at this address than before."""
+        can = self._found.kind.can
+        if self._client.server.plain_model:
+            can = msgspec.structs.replace(can, plain=True)
+        hello = Hello(
+            protocol=PROTOCOL_VERSION,
+            engine=self._found.kind.name,
+            can=can,
+            eaglechat=eaglechat.__version__,
+            llama_cpp=self._found.version,
+            devices=(),
+        )
+        if hello != self._hello:
+            self._hello = hello
+            self.say(hello)
+
+    # Loading
+
+    def _open(self) -> None:
         """Find out what answers; a server that is still loading is waited for.
 
         Raises ServerError, Cancelled.
@@ -141,38 +158,14 @@ class ServerConnection:
         self._client.open()
         self._found = self._until_done(self._discovered())
 
-    def close(self) -> None:
-        self._client.close()
-
-    @property
-    def kind(self) -> OpenAIServer:
-        """What answered when the server was asked last."""
-        return self._found.kind
-
-    @property
-    def hello(self) -> Hello:
-        can = self.kind.can
-        if self._client.server.plain_model:
-            can = msgspec.structs.replace(can, plain=True)
-        return Hello(
-            protocol=PROTOCOL_VERSION,
-            engine=self.kind.name,
-            can=can,
-            eaglechat=eaglechat.__version__,
-            llama_cpp=self._found.version,
-            devices=(),
-        )
-
-    # Loading
-
-    def load(self, request: Load) -> PairInfo:
+    def _loaded(self, request: Load) -> PairInfo:
         """Choose a model; a server that loads its models on demand loads it.
 
         Raises ServerError, Cancelled.
         """
         began = time.monotonic()
         check()
-        self._say(Progress(id=request.id, step=Loading("server", 0.0)))
+        self.say(Progress(id=request.id, step=Loading("server", 0.0)))
         self._found, model = self._until_done(self._ready(request))
         self._model = model
         drafts = self._found.drafts
@@ -182,7 +175,7 @@ class ServerConnection:
             n_threads=0,
             devices=(),
             load_ms=(time.monotonic() - began) * 1000.0,
-            speculation_off=f"{self.kind.name} has no draft" if drafts is False else None,
+            speculation_off=f"{self._found.kind.name} has no draft" if drafts is False else None,
             reasoning=self._found.reasoning,
             server=self._client.where,
         )
@@ -201,25 +194,13 @@ class ServerConnection:
         model = _chosen(found, request.target, self._client.where)
         if found.on_demand:
             loading = Progress(id=request.id, step=Loading("target", 0.0))
-            found = await made_ready(self._client, model, lambda: self._say(loading))
+            found = await made_ready(self._client, model, lambda: self.say(loading))
         return found, found.model(model.id) or model
 
     # Replies and prompts
 
-    def answer(self, request: AnsweredRequest) -> None:
-        """Answer a request that is no load. Raises ServerError, NoPairError, Cancelled."""
-        if isinstance(request, Unload):
-            self._model = None
-            self._say(Unloaded(id=request.id))
-        elif self._model is None:
-            raise NoPairError("no pair is loaded; load one first")
-        elif isinstance(request, Chat):
-            self._chat(request, self._model)
-        elif isinstance(request, Render):
-            self._say(self._until_done(self._rendered(request, self._model)))
-
     def _chat(self, request: Chat, model: ServedModel) -> None:
-        seed, reply = request.sampling.draw_seed(), self.kind.reply(request, self._say)
+        seed, reply = request.sampling.draw_seed(), self._found.kind.reply(request, self.say)
         window = self._window(request, model)
         is_cancelled = False
         try:
@@ -233,7 +214,7 @@ class ServerConnection:
         done = reply.done(seed, model.n_ctx, is_cancelled=is_cancelled)
         if not is_cancelled:
             self._answered = window.answered(done.end)
-        self._say(done)
+        self.say(done)
 
     def _window(self, chat: Chat, model: ServedModel) -> ServerWindow:
         window = ServerWindow(chat.messages, self._answered)
@@ -248,10 +229,10 @@ class ServerConnection:
         plain = "" if chat.speculation.enabled else self._client.server.plain_model
         while True:
             if self._answered.left_out or window.first_turn:
-                self._say(Progress(id=chat.id, step=window.window))
+                self.say(Progress(id=chat.id, step=window.window))
             try:
                 chat = msgspec.structs.replace(chat, messages=window.sent)
-                await self._ask(self.kind.body(chat, plain or model.id, seed), reply)
+                await self._ask(self._found.kind.body(chat, plain or model.id, seed), reply)
                 return
             except ServerError as error:
                 if error.code != TOO_LONG or reply.has_begun or not window.halve():
@@ -292,7 +273,7 @@ class ServerConnection:
                 wait_s = error.wait_s or wait_s
                 if wait_s > LONGEST_WAIT_S:
                     raise
-                self._say(Progress(id=reply.id, step=Loading("server", 0.0)))
+                self.say(Progress(id=reply.id, step=Loading("server", 0.0)))
                 await asyncio.sleep(wait_s)
 
     def _take(self, reply: Reply, event: str) -> None:
@@ -314,7 +295,7 @@ class ServerConnection:
         """The prompt that a reply would read, by llama-server's own template."""
         pages = self._found.pages
         if not pages:
-            raise ServerError(f"{self.kind.name} does not show prompts", code="unsupported")
+            raise ServerError(f"{self._found.kind.name} does not show prompts", code="unsupported")
         chat = Chat(
             id=request.id,
             messages=request.messages,
@@ -323,7 +304,7 @@ class ServerConnection:
         )
         window = self._window(chat, model)
         seen = msgspec.structs.replace(chat, messages=window.sent)
-        body = self.kind.body(seen, model.id, 0)
+        body = self._found.kind.body(seen, model.id, 0)
         asked = {name: body[name] for name in _PROMPT_FIELDS if name in body}
         text = (await self._client.ask(f"{pages}/apply-template", _Applied, asked)).prompt
         content = {"content": text, "add_special": True, "parse_special": True}

@@ -23,7 +23,7 @@ from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES, Pairing
 from eaglechat.links.base import LocalLink
 from eaglechat.links.http.faults import ServerError
 from eaglechat.links.http.llama_server import LlamaServer
-from eaglechat.links.http.server import ServerConnection
+from eaglechat.links.http.server import ServerWorker
 from eaglechat.links.llama_server.arguments import (
     chosen_drafter,
     server_options,
@@ -61,7 +61,7 @@ from eaglechat.wire.protocol import (
     Unloaded,
 )
 from eaglechat.wire.rpc import ask_all
-from eaglechat.wire.worker import Say, Worker
+from eaglechat.wire.worker import Say
 
 NAME = "llama-server"
 CAN = Capabilities(
@@ -113,30 +113,22 @@ class _Pair:
         return server_options(self.files.target.path, drafter, speculation, self.options)
 
 
-@dataclass(frozen=True)
-class _Running:
-    """The program, its options, and the connection to it."""
-
-    program: Program
-    options: list[str]
-    server: ServerConnection
-
-
 def program_link(program: str, log: Path | None, check_pair: CheckPair) -> LocalLink:
     """A link to the program that engine.llama_server names; its log is as of `ProcessLink`."""
     return LocalLink(partial(ProgramWorker, program, log, check_pair))
 
 
-class ProgramWorker(Worker):
-    """Starts the program for a load, and asks it over HTTP."""
+class ProgramWorker(ServerWorker):
+    """Asks a server that it starts itself, for each load."""
 
     def __init__(self, program: str, log: Path | None, check_pair: CheckPair, say: Say) -> None:
-        super().__init__(say)
+        super().__init__(None, say)
         self._name, self._check_pair = program, check_pair
         self._log = open_log(log)
-        self._running: _Running | None = None
-        self._latest: Program | None = None
+        self._program: Program | None = None
         """The program that was started last, whose lines are kept after its end."""
+        self._options: list[str] | None = None
+        """Those of the program that runs; None if none does."""
         self._pair: _Pair | None = None
 
     def begin(self) -> None:
@@ -161,26 +153,22 @@ class ProgramWorker(Worker):
 
     def do(self, request: AnsweredRequest) -> None:
         if isinstance(request, Load):
-            self._load(request)
+            self._start_for(request)
         elif isinstance(request, Unload):
             self._pair = None
             self._stop()
             self.say(Unloaded(id=request.id))
         else:
-            self._ask(request)
+            self._answer_with(request)
 
     def finish(self) -> None:
         self._stop()
         self._log.close()
 
-    def explain(self, error: Exception) -> str:
-        # Standard error may be the terminal that the app draws on: no traceback.
-        return f"running {NAME} failed ({type(error).__name__}: {error})"
-
     def log_tail(self) -> tuple[str, ...]:
-        return self._latest.last_lines[-LOG_TAIL_LINES:] if self._latest else ()
+        return self._program.last_lines[-LOG_TAIL_LINES:] if self._program else ()
 
-    def _load(self, request: Load) -> None:
+    def _start_for(self, request: Load) -> None:
         check()
         known = probe_program(self._name)
         if request.options.rpc_servers and not known.has_rpc:
@@ -194,7 +182,7 @@ class ProgramWorker(Worker):
             )
         drafters, undrafted = _drafters(known, files, request)
         self._pair = None
-        if self._running is not None:
+        if self._options is not None:
             self._stop()
             # More of the GPUs' memory is free now.
             known = replace(known, gpus=gpus_of(known.path))
@@ -240,23 +228,23 @@ class ProgramWorker(Worker):
         )
         self.say(Loaded(id=request.id, pair=info))
 
-    def _ask(self, request: AnsweredRequest) -> None:
+    def _answer_with(self, request: AnsweredRequest) -> None:
         """Answer a chat or a render; a chat that asks for another drafting starts the program
         again."""
         pair = self._pair
         if pair is not None and isinstance(request, Chat):
             wanted = pair.server_options(request.speculation)
-            if self._running is None or self._running.options != wanted:
+            if self._options != wanted:
                 self._start(request.id, pair, request.speculation)
-        running = self._running
-        if pair is None or running is None:
+        program = self._program
+        if pair is None or program is None or self._options is None:
             raise NoPairError("no pair is loaded; load one first")
         try:
-            running.server.answer(request)
+            super().do(request)
         except ServerError:
-            if running.program.ends_within(_ENDS_WITHIN_S):
+            if program.ends_within(_ENDS_WITHIN_S):
                 # The cause of the broken connection, which is what the user has to hear.
-                self._die(running.program.how_it_ended)
+                self._die(program.how_it_ended)
             raise
 
     # The program
@@ -268,21 +256,21 @@ class ProgramWorker(Worker):
         """
         self._stop()
         options = pair.server_options(speculation)
-        program = self._latest = Program([pair.program, *options], self._log)
+        program = self._program = Program([pair.program, *options], self._log)
         address = ServerSettings(
             name=NAME,
             url=program.url,
             headers={"Authorization": f"Bearer {program.key}"},
             timeout=_LONGEST_SILENCE_S,
         )
-        server = ServerConnection(address, self.say)
-        self._running = _Running(program, options, server)
+        self._reach(address)
+        self._options = options
         self.say(Progress(id=request_id, step=Loading("target", 0.0)))
         try:
             program.wait_until_ready()
             program.watch(self._die)
-            server.open()
-            served = server.load(Load(id=request_id, target=""))
+            self._open()
+            served = self._loaded(Load(id=request_id, target=""))
         except ServerError as error:
             self._stop()
             raise ModelLoadError(str(error)) from error
@@ -290,16 +278,16 @@ class ProgramWorker(Worker):
             self._stop()
             raise
         drafter = chosen_drafter(speculation, pair.drafters)
-        if isinstance(server.kind, LlamaServer) and drafter:
+        if isinstance(self._found.kind, LlamaServer) and drafter:
             # It counts drafted tokens and does not say whose; nobody else drafts in it.
-            server.kind.drafter = drafter.kind
+            self._found.kind.drafter = drafter.kind
         return served
 
     def _stop(self) -> None:
-        running, self._running = self._running, None
-        if running is not None:
-            running.server.close()
-            running.program.end()
+        if self._program is not None and self._options is not None:
+            self._options = None
+            self._client.close()
+            self._program.end()
 
     def _die(self, why: str) -> None:
         """An engine whose program has ended by itself is gone."""
