@@ -19,8 +19,6 @@ from eaglechat.links.base import (
     ENGINE_DIED,
     Lifecycle,
     Link,
-    Ready,
-    Starting,
     wrong_version,
 )
 from eaglechat.links.crashes import starts_again
@@ -113,7 +111,7 @@ def machine_of_engine(settings: Settings) -> Machine:
     except EngineError:
         return UNKNOWN_MACHINE
     ended: list[Lifecycle] = []
-    link.watch(lambda news: None if isinstance(news, Starting) else ended.append(news))
+    link.watch(ended.append)
     until = time.monotonic() + _HELLO_S
     try:
         while not ended and time.monotonic() < until:
@@ -236,7 +234,7 @@ class CommandEngine:
         self._link.send(Cancel(id=request_id))
 
     def _check(self, news: Lifecycle) -> None:
-        if isinstance(news, Ready) and (wrong := wrong_version(news.hello)):
+        if isinstance(news, Hello) and (wrong := wrong_version(news)):
             raise EngineError(wrong)
 
     def failure(self, error: Error) -> EngineError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import queue
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
@@ -39,22 +39,11 @@ ENGINE_DIED = "engine_died"
 """Code of the error that answers requests of an engine that is gone."""
 
 
-@dataclass(frozen=True)
-class Starting:
-    """The engine was started and has not said anything yet."""
-
-
-@dataclass(frozen=True)
-class Ready:
-    """The engine takes requests; `hello` is what it can do."""
-
-    hello: Hello
-
-
-Lifecycle = Starting | Ready | Died
+Lifecycle = Hello | Died
+"""What becomes of an engine: it takes requests, or has ended."""
 Listener = Callable[[Answer], None]
 Watcher = Callable[[Lifecycle], None]
-_News = AnyEvent | Starting | Died
+_News = AnyEvent | Died
 
 
 class EngineStartError(EngineError):
@@ -128,7 +117,6 @@ class Link:
             inbox.put(news)
             self.wake()
 
-        say(Starting())
         self.open_engine(say)
         return inbox
 
@@ -202,8 +190,6 @@ class Link:
     def _deliver(self, event: _News) -> None:
         if isinstance(event, Hello):
             self.hello = event
-            self._tell(Ready(event))
-        elif isinstance(event, Starting):
             self._tell(event)
         elif isinstance(event, Died):
             self._last_words = event.log_tail

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.links import process as process_module
-from eaglechat.links.base import ENGINE_DIED, EngineStartError, Ready, Starting
+from eaglechat.links.base import ENGINE_DIED, EngineStartError
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import decode_event, encode
@@ -90,7 +90,7 @@ def test_native_output_does_not_reach_the_pipe(
     client = start([sys.executable, "-c", noisy])
 
     hello = client.ready()
-    assert client.heard == [Starting(), Ready(hello)]
+    assert client.heard == [hello]
     client.expect(p.Loaded, load(tiny_files))
 
     log = (tmp_path / "log" / "engine.log").read_text()
@@ -106,7 +106,7 @@ def test_a_remote_shell_s_greeting_is_skipped_and_kept_in_the_log(
     client = start(["sh", "-c", greeting, "sh", *ENGINE])
 
     hello = client.ready()
-    assert client.heard == [Starting(), Ready(hello)]
+    assert client.heard == [hello]
     client.expect(p.Loaded, load(tiny_files))
 
     log = (tmp_path / "log" / "engine.log").read_text()
@@ -199,7 +199,7 @@ def test_a_command_that_ends_at_once_dies_with_what_it_said(
 
     why = "the engine stopped by itself (exit status 127)"
     client.death()
-    assert client.heard == [Starting(), Died(127, ("no eaglechat here",), why)]
+    assert client.heard == [Died(127, ("no eaglechat here",), why)]
 
 
 def test_each_of_two_engines_keeps_its_own_log(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from eaglechat.chat.controls import first_speculation
 from eaglechat.hub.local import bandwidth, passes
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
-from eaglechat.links.base import EngineStartError, Lifecycle, Ready, wrong_version
+from eaglechat.links.base import EngineStartError, Lifecycle, wrong_version
 from eaglechat.links.crashes import starts_again
 from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
 from eaglechat.tui.screens.base import EagleModal
@@ -126,8 +126,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     def _follow_engine(self, news: Lifecycle) -> None:
         if not self.is_open:
             return
-        if isinstance(news, Ready):
-            if wrong := wrong_version(news.hello):
+        if isinstance(news, protocol.Hello):
+            if wrong := wrong_version(news):
                 self._fail(wrong, "protocol")
         elif isinstance(news, Died):
             self._fail(wording.engine_stopped(news), "died")

@@ -12,12 +12,13 @@ from eaglechat.hub import fit
 from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.units import format_bytes
-from eaglechat.links.base import Lifecycle, Ready
+from eaglechat.links.base import Lifecycle
 from eaglechat.tui.commands.bindings import moves
 from eaglechat.tui.commands.registry import ENTER
 from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED, Part
+from eaglechat.wire.protocol import Hello
 from eaglechat.words import drafting, wording
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class PlanScreen(TextDialog[bool]):
         self._unwatch()
 
     def _follow_engine(self, news: Lifecycle) -> None:
-        if isinstance(news, Ready):
+        if isinstance(news, Hello):
             # Now it is known how much memory there is.
             self._draw()
 

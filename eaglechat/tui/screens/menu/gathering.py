@@ -17,13 +17,14 @@ from eaglechat.hub.local.pairs import (
     inspect,
     offers,
 )
-from eaglechat.links.base import Lifecycle, Ready
+from eaglechat.links.base import Lifecycle
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.screens.base import EagleScreen
 from eaglechat.tui.screens.menu import servers
 from eaglechat.tui.screens.menu.known import Known
 from eaglechat.tui.screens.menu.servers import ServerNews
 from eaglechat.tui.services.services import Services
+from eaglechat.wire.protocol import Hello
 
 if TYPE_CHECKING:
     from eaglechat.chat.store import ChatSummary
@@ -100,7 +101,7 @@ class Gathering:
         self.read_chats()
 
     def follow_engine(self, news: Lifecycle) -> None:
-        if isinstance(news, Ready):
+        if isinstance(news, Hello):
             # Now it is known how much memory there is.
             self._list_anew()
             self._ask_facts()
