@@ -22,7 +22,7 @@ from eaglechat import paths
 from eaglechat.links.base import EngineStartError, Link
 from eaglechat.links.crashes import crash
 from eaglechat.wire.lines import ProtocolError, decode_event, encode
-from eaglechat.wire.protocol import AnyEvent, AnyRequest, Error, Shutdown
+from eaglechat.wire.protocol import AnyRequest, Error, Shutdown
 from eaglechat.wire.worker import Died, Say
 
 LOG_TAIL_LINES = 8
@@ -121,16 +121,13 @@ def open_log(path: Path | None) -> BinaryIO:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Windows refuses this while another eaglechat has the file open.
             path.unlink(missing_ok=True)
-            # For appending: `_read` writes to the log too.
-            return open(path, "a+b", buffering=0, opener=_new_file)
+            # A file that did not exist, and that only the user may read. For appending: `_read`
+            # writes to the log too.
+            new = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+            return os.fdopen(new, "a+b", buffering=0)
     with contextlib.suppress(OSError):
         return tempfile.TemporaryFile("a+b", buffering=0)
     return Path(os.devnull).open("a+b", buffering=0)
-
-
-def _new_file(path: str, flags: int) -> int:
-    """A file that did not exist, and that only the user may read."""
-    return os.open(path, flags | os.O_EXCL, 0o600)
 
 
 def _read(running: _Running, say: Say) -> None:
@@ -140,13 +137,16 @@ def _read(running: _Running, say: Say) -> None:
         assert running.process.stdout is not None
         with running.process.stdout as stdout:
             while line := stdout.readline(_LONGEST_LINE):
-                event = _event(line)
-                if event is not None:
-                    say(event)
-                    continue
-                # Such as the greeting of a remote shell: it goes to the log.
-                with contextlib.suppress(OSError):
-                    running.log.write(b"not an engine message: " + line[:_LOGGED_BYTES])
+                try:
+                    say(decode_event(line))
+                except ProtocolError as error:
+                    if error.request_id is not None:
+                        why = f"the engine's answer is not understood: {error}"
+                        say(Error(id=error.request_id, code="protocol", message=why))
+                        continue
+                    # Such as the greeting of a remote shell: it goes to the log.
+                    with contextlib.suppress(OSError):
+                        running.log.write(b"not an engine message: " + line[:_LOGGED_BYTES])
         exit_status = wait_or_kill(running.process, SILENT_S)
     finally:
         running.lines.put(None)
@@ -168,17 +168,6 @@ def _keep(log: BinaryIO) -> str:
             shutil.copyfileobj(log, copy)
         return str(kept)
     return ""
-
-
-def _event(line: bytes) -> AnyEvent | None:
-    """The event in a line. A line that is not understood is an Error if it has an id, else None."""
-    try:
-        return decode_event(line)
-    except ProtocolError as error:
-        if error.request_id is None:
-            return None
-        message = f"the engine's answer is not understood: {error}"
-        return Error(id=error.request_id, code="protocol", message=message)
 
 
 def _write(running: _Running) -> None:
