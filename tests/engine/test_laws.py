@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
+import eaglechat
 from eaglechat.engine.auto import calibration
 from eaglechat.engine.drafters import pairing
 from eaglechat.engine.drafters.base import Limits, Proposal
@@ -59,6 +60,19 @@ def test_no_table_lacks_a_kind() -> None:
     assert {"auto", *known, "ngram", "none"} == {*get_args(DrafterChoice)}
     # EAGLE-4 is drafted as EAGLE-3 is.
     assert {one for kind in KINDS.values() for one in kind.drafters} == known - {"eagle4"}
+
+
+def test_a_kind_is_three_files() -> None:
+    """Its module, its row of what it fits, and its row of names, from which all others read: kinds
+    that no file treats in a way of its own stand in no other."""
+    package = Path(eaglechat.__file__).parent
+    found = {
+        file.relative_to(package).as_posix()
+        for file in package.rglob("*.py")
+        for kind in ("dflash", "dspark", "dflash2")
+        if f'"{kind}"' in file.read_text(encoding="utf-8")
+    }
+    assert found == {"engine/drafters/dflash.py", "engine/drafters/pairing.py", "wire/drafters.py"}
 
 
 # --- below the loop ---

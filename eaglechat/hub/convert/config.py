@@ -6,6 +6,7 @@ SpecForge and AngelSlim put the dimensions at the top level; speculators puts th
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,16 +17,20 @@ import numpy.typing as npt
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.hub.convert.tensors import decode_json
 from eaglechat.hub.errors import ConversionError
-from eaglechat.wire.drafters import DrafterKind
+from eaglechat.wire.drafters import DRAFTERS, DrafterKind
 
+_CONVERTED: tuple[DrafterKind, ...] = ("eagle3", "eagle4")
 _OTHER_KINDS: tuple[tuple[str, DrafterKind, str], ...] = (
-    ("dflash2", "dflash2", "a DFlash2 draft"),
-    ("dflash", "dflash", "a DFlash draft"),
-    ("dspark", "dspark", "a DSpark draft"),
+    *(
+        (one.in_files, kind, f"a {one.name} draft")
+        for kind, one in reversed(DRAFTERS.items())
+        if one.in_files and kind not in _CONVERTED
+    ),
     ("assistant", "mtp", "Gemma 4's assistant"),
     ("mtp", "mtp", "a checkpoint of MTP heads"),
 )
-"""What the names of a class or a type contain, and what such a checkpoint is. The first counts."""
+"""What the names of a class or a type contain, and what such a checkpoint is. The first counts: of
+two kinds, the later one has the longer name."""
 
 Count = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
 Layer = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
@@ -154,7 +159,7 @@ def _refuse_other_kinds(raw: dict[str, Any]) -> None:
     classes = msgspec.convert(raw.get("architectures") or (), tuple[str, ...])
     words = f"{classes} {raw.get('speculators_model_type')} {raw.get('model_type')}".lower()
     for word, kind, what in _OTHER_KINDS:
-        if word in words or f"{word}_config" in raw:
+        if re.search(word, words) or f"{word}_config" in raw:
             raise OtherKindError(", ".join(classes) or "this checkpoint", kind, what)
 
 
