@@ -47,12 +47,14 @@ def headline_of(recording: Recording, *, is_over: bool = True, of: str = "") -> 
     stretch = recording.stretch
     rate, known = stretch.tokens_per_second, stretch.speed_up.speed_up()
     plain = known.plain_per_second if known else None
-    if not stretch.rounds:
+    if not stretch.stats.rounds:
         return Headline(of=of)
-    if stretch.plain_rounds == stretch.rounds and not stretch.is_auto:
+    if stretch.plain_rounds == stretch.stats.rounds and not stretch.is_auto:
         return Headline("plain" if rate else "few", rate, None, rate, of)
     if rate is None:
-        return Headline("few", per_second(stretch.tokens, stretch.ms) if is_over else None, of=of)
+        return Headline(
+            "few", per_second(stretch.stats.tokens, stretch.ms) if is_over else None, of=of
+        )
     if stretch.repeats_itself:
         return Headline("repeats", rate, None, plain, of)
     if known is not None:

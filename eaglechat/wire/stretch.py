@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from eaglechat.wire.records import Round, per_second
+from eaglechat.wire.records import Round, per_second, summed
 from eaglechat.wire.speed_up import SpeedUpFold
 from eaglechat.wire.stats import SpeculationStats
 
@@ -43,38 +43,31 @@ class Stretch:
         self._begin()
 
     def _begin(self) -> None:
-        self.rounds = self.plain_rounds = self.tokens = 0
+        self.plain_rounds = 0
         self.ms = 0.0
         self.is_auto = False
         self.stats = SpeculationStats()
         self.speed_up = SpeedUpFold()
-        self._drafted = self._drafted_tokens = 0
-        self._drafted_ms, self._draft_ms = 0.0, 0.0
-        self._is_draft_known = True
+        self._drafted_tokens, self._drafted_ms = 0, 0.0
+        self._draft_ms: float | None = 0.0
         self._passage: deque[int] = deque(maxlen=_GRAM)
         self._passages: set[int] = set()
         self._repeated = self._n_passages = 0
 
     def add(self, round_: Round) -> None:
-        if self.rounds and round_.length_by_hand != self._length:
+        if self.stats.rounds and round_.length_by_hand != self._length:
             self._begin()
         self._length = round_.length_by_hand
         times, tokens = round_.timings, len(round_.tokens)
-        self.rounds += 1
-        self.tokens += tokens
         self.ms += times.total_ms
         self.is_auto = round_.auto is not None
         self.plain_rounds += round_.is_plain
         self.stats = self.stats.plus(round_)
         self.speed_up.add(tokens, times.total_ms, round_.plain_ms)
         if round_.drafted:
-            self._drafted += 1
             self._drafted_tokens += tokens
             self._drafted_ms += times.total_ms
-            if times.draft_ms is None or times.process_ms is None:
-                self._is_draft_known = False
-            else:
-                self._draft_ms += times.draft_ms + times.process_ms
+            self._draft_ms = summed((self._draft_ms, times.draft_ms, times.process_ms))
         for token in round_.tokens:
             if token.id is not None:
                 self._read(token.id)
@@ -97,14 +90,14 @@ class Stretch:
     @property
     def tokens_per_second(self) -> float | None:
         """None while there are few rounds."""
-        return per_second(self.tokens, self.ms) if self.rounds >= FEWEST_ROUNDS else None
+        stats = self.stats
+        return per_second(stats.tokens, self.ms) if stats.rounds >= FEWEST_ROUNDS else None
 
     @property
     def means(self) -> RoundMeans | None:
         """None if nothing was drafted."""
-        if not self._drafted:
+        n, draft_ms = self.stats.verify_steps, self._draft_ms
+        if not n:
             return None
-        n, draft_ms = self._drafted, self._draft_ms if self._is_draft_known else None
-        rest = self._drafted_ms - (draft_ms or 0.0)
         each = None if draft_ms is None else draft_ms / n
-        return RoundMeans(each, rest / n, self._drafted_tokens / n)
+        return RoundMeans(each, self._drafted_ms / n - (each or 0.0), self._drafted_tokens / n)
