@@ -52,9 +52,8 @@ def headline_of(recording: Recording, *, is_over: bool = True, of: str = "") -> 
     if stretch.plain_rounds == stretch.stats.rounds and not stretch.is_auto:
         return Headline("plain" if rate else "few", rate, None, rate, of)
     if rate is None:
-        return Headline(
-            "few", per_second(stretch.stats.tokens, stretch.ms) if is_over else None, of=of
-        )
+        few = per_second(stretch.stats.tokens, stretch.ms) if is_over else None
+        return Headline("few", few, of=of)
     if stretch.repeats_itself:
         return Headline("repeats", rate, None, plain, of)
     if known is not None:

@@ -12,13 +12,7 @@ import msgspec
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration, calibrate
 from eaglechat.engine.auto.kept import Kept
 from eaglechat.engine.drafters.base import Drafter, Opening
-from eaglechat.engine.drafters.pairing import (
-    KINDS,
-    Pairing,
-    pairings,
-    why_no_heads,
-    without_stripped_blocks,
-)
+from eaglechat.engine.drafters.pairing import KINDS, pairings, why_no_heads, without_stripped_blocks
 from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.placement import (
@@ -34,7 +28,7 @@ from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context, weights_read
-from eaglechat.gguf.preflight import check_kv_type
+from eaglechat.gguf.preflight import Pairing, check_kv_type
 from eaglechat.machine import choose_threads
 from eaglechat.wire.cancelling import asked, check
 from eaglechat.wire.drafters import DrafterKind

@@ -23,7 +23,7 @@ _CONVERTED: tuple[DrafterKind, ...] = ("eagle3", "eagle4")
 _OTHER_KINDS: tuple[tuple[str, DrafterKind, str], ...] = (
     *(
         (one.in_files, kind, f"a {one.name} draft")
-        for kind, one in reversed(DRAFTERS.items())
+        for kind, one in reversed([*DRAFTERS.items()])
         if one.in_files and kind not in _CONVERTED
     ),
     ("assistant", "mtp", "Gemma 4's assistant"),
