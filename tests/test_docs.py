@@ -19,7 +19,7 @@ import pytest
 from eaglechat import cli
 from eaglechat.settings import describe
 from eaglechat.tui.themes import LoadedTheme, read_theme
-from eaglechat.wire import capabilities, errors, protocol, records, stats
+from eaglechat.wire import errors, protocol, records, stats
 from eaglechat.wire.lines import decode_event, decode_request, encode
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.words.statistics import STATISTICS
@@ -37,7 +37,7 @@ RECORDS = {
         LoadOptions, protocol.Message, protocol.Sampling, protocol.Speculation,
         protocol.PairInfo, protocol.DrafterInfo, protocol.ModelInfo,
         records.AutoDraft, records.ReplyEnd, stats.SpeculationStats,
-        capabilities.Capabilities, protocol.Thinking, protocol.Reasoning,
+        protocol.Capabilities, protocol.Thinking, protocol.Reasoning,
     )
 }  # fmt: skip
 

@@ -92,4 +92,4 @@ def test_a_frame_that_is_not_due_yet_keeps_what_came_for_the_next() -> None:
     while wait_s := service.tick():
         assert wait_s <= 1 / pace.FEWEST_PER_SECOND
         assert asked == [None]
-    assert len(news) == 2
+    assert len(news) == 1
