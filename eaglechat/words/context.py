@@ -1,5 +1,5 @@
-"""Which turns of a chat are in the context, which leaves next, and how much is left for a reply: as
-numbers and in words.
+"""What the dialog of the context says: which turns of a chat are in the context, which leaves next,
+how much is left for a reply; and what is measured of the reply on show, beside the headline.
 
 The length of a turn comes from the lengths of the KV cache that the engine reported after each
 reply; where it reported none, it is estimated from the text.
@@ -7,7 +7,7 @@ reply; where it reported none, it is estimated from the text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -15,10 +15,14 @@ from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.session import ChatSession
 from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import shown, text_of, tokens_about
-from eaglechat.words.wording import fitting
+from eaglechat.wire.stats import SpeculationStats
+from eaglechat.words import headline, wording
+from eaglechat.words.numbers import Numbers
+from eaglechat.words.statistics import of_whole_reply
 
 _LONGEST_TITLE = 40
 """In cells: a turn then fits on one line of 80 columns, with its number and length."""
+_NAME = 14
 _ROOM = 8
 """The engine drops turns if less than 1/8 of the context would be left for the reply."""
 
@@ -144,4 +148,55 @@ def in_words(use: ContextUse) -> str:
 
 
 def _short(title: str) -> str:
-    return fitting(title, _LONGEST_TITLE)
+    return wording.fitting(title, _LONGEST_TITLE)
+
+
+# The reply on show
+
+
+def of_reply(session: ChatSession, numbers: Numbers) -> str:
+    """The reply on show: its speed, its acceptance, its times; empty without a reply."""
+    lines = "\n".join(f"{name:<{_NAME}}{said}" for name, said in _said(session, numbers) if said)
+    return f"This reply\n{lines}" if lines else ""
+
+
+def _said(session: ChatSession, numbers: Numbers) -> Iterator[tuple[str, str]]:
+    shown = session.shown
+    if shown is None or not shown.rounds:
+        return
+    known = numbers.headline
+    said = f"{headline.times(known)} {headline.beside_times(known)}".strip()
+    yield "speed", ", ".join(filter(None, (said, headline.of_most(known), headline.speed(known))))
+    if plain := headline.plain_speed(known):
+        yield "plain", f"{plain}, measured in plain rounds of this reply"
+    yield "kept", numbers.unreported or _kept(numbers.reply)
+    if numbers.reply.tested and not numbers.unreported:
+        length = wording.two_decimals(numbers.reply.mean_accepted_length)
+        yield "a round", f"{length} tokens, plain rounds not counted"
+    for part, stats in shown.by_part.items() if shown.has_reasoning else ():
+        parts = [
+            wording.tokens_per_second(stats.tokens_per_second or 0.0),
+            f"kept {wording.percent(stats.stats.acceptance_rate)}",
+            f"{wording.two_decimals(stats.stats.mean_accepted_length)} tokens a round",
+        ]
+        yield part.value, ", ".join(parts)
+    times = session.running is None and shown.measured.timings
+    if times:
+        read = f"{times.prefill_tokens:,} tokens read, {times.reused_tokens:,} cached"
+        yield "prompt", f"{read}, {times.prefill_ms:,.0f} ms"
+    elif session.running is not None and (prefill := session.running.prefill) is not None:
+        read = f"{prefill.done:,} of {prefill.total:,} tokens read"
+        yield "prompt", f"{read}, {prefill.reused:,} cached"
+    yield "draft times", wording.not_reported(session.hello, "own") or ""
+    if numbers.auto is not None:
+        yield "auto", wording.auto_choice(numbers.auto)
+        yield "", wording.auto_ledger(numbers.auto)
+
+
+def _kept(stats: SpeculationStats) -> str:
+    if stats.is_of_whole_reply:
+        return of_whole_reply(stats)
+    if not stats.tested:
+        return ""
+    share = wording.percent(stats.acceptance_rate)
+    return f"{share} ({stats.accepted:,} of {stats.tested:,} tested)"

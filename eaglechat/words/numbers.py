@@ -1,4 +1,5 @@
-"""The numbers that the speculation panel and the status line show, taken from the session."""
+"""The numbers that the panel and the status line show, taken from the session, and what is said of
+a control where the screen does not show it."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from eaglechat.chat.controls import (
     P_MIN,
     SHAPE,
     THINKING,
+    Control,
     Controls,
     not_followed,
 )
@@ -26,6 +28,12 @@ _MOST_ROUNDS = 512
 """The most rounds that the panel draws."""
 _OF_A_DRAFTER = {SHAPE.name, P_MIN.name}
 """The controls that n-grams do not follow."""
+_LABELS = {
+    "n_draft_max": "length",
+    "enabled": "speculation",
+    "ngram": "n-grams",
+    "temperature": "temp",
+}
 
 
 @dataclass(frozen=True)
@@ -127,3 +135,27 @@ def _longest(session: ChatSession) -> int:
     return max(
         (one.longest for one in drafters if chosen in (AUTO, one.kind)), default=N_DRAFT_MAX_LIMIT
     )
+
+
+# Controls in words
+
+
+def label(control: Control) -> str:
+    """Its name on the screen."""
+    return _LABELS.get(control.name, control.name)
+
+
+def in_force(control: Control, controls: Controls, since: str) -> str:
+    """“From the next {since} on: temp 0.80.” `since` is “round” or “reply”."""
+    word = control.word(getattr(controls, control.name))
+    return f"From the next {since} on: {label(control)} {wording.NAMES.get(word, word)}."
+
+
+def without_effect(control: Control, *, only_ngrams: bool) -> str:
+    """Why it makes no difference what a control is."""
+    why = "this engine ignores it"
+    if control in (THINKING, EFFORT):
+        why = "the model's chat template has no switch for it"
+    elif only_ngrams and control in (SHAPE, P_MIN):
+        why = "only n-grams draft"
+    return f"{label(control)} has no effect: {why}."

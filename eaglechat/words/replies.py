@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from eaglechat.chat.headline import headline_of
 from eaglechat.chat.recording import Recording
 from eaglechat.wire.protocol import Loading
 from eaglechat.wire.records import FinishReason, Prefill
-from eaglechat.wire.stats import Measured, PartStats
-from eaglechat.words import statistics
+from eaglechat.wire.stats import PartStats
 from eaglechat.words.headline import in_short
 from eaglechat.words.wording import (
     percent,
@@ -50,15 +47,6 @@ def before_writing(loading: Loading | None, prefill: Prefill | None) -> str:
         # Most servers do not report the progress of prefill.
         return "reading the prompt"
     return f"reading the prompt {prefill.done / prefill.total:.0%}"
-
-
-def summary(recorded: Measured, *, is_over: bool = True) -> list[str]:
-    """The numbers of a reply, to be joined with commas. Its length and its times are left out
-    unless it is over."""
-    if not is_over:
-        recorded = replace(recorded, timings=None)
-    tokens = [plural(recorded.tokens, "token")] if is_over else []
-    return [*tokens, *statistics.summary(recorded)]
 
 
 def thought(stats: PartStats | None) -> str:

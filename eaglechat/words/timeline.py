@@ -23,14 +23,6 @@ Kind = NoticeKind | Literal["reply", "thought", "window"]
 
 
 @dataclass(frozen=True)
-class SiblingNumber:
-    """Sibling `number` (from 1) of `count`."""
-
-    number: int
-    count: int
-
-
-@dataclass(frozen=True)
 class Entry:
     """One entry of the transcript. `key` identifies it as long as the chat is open."""
 
@@ -43,8 +35,9 @@ class Entry:
     """The line below a recording; None while it is being written."""
     turn: TurnId | None = None
     """The turn that the entry shows, whole or in part."""
-    place: SiblingNumber | None = None
-    """Set only in the first entry of a turn that has siblings."""
+    place: tuple[int, int] | None = None
+    """Its number among its siblings, from 1, and their count; only in the first entry of a turn
+    that has siblings."""
 
     def below(self) -> str | None:
         """The note. What needs every round, which may be on disk, is made here, when the entry is
@@ -88,9 +81,9 @@ def entries_of(session: ChatSession, turn: Reply) -> Iterator[Entry]:
         yield Entry(f"turn {id}", "reply", recording=recording, note=note, turn=id, place=place)
 
 
-def _place(session: ChatSession, turn: Turn) -> SiblingNumber | None:
+def _place(session: ChatSession, turn: Turn) -> tuple[int, int] | None:
     siblings = session.turns.siblings(turn.id)
-    return SiblingNumber(siblings.index(turn.id) + 1, len(siblings)) if len(siblings) > 1 else None
+    return (siblings.index(turn.id) + 1, len(siblings)) if len(siblings) > 1 else None
 
 
 def _notices(session: ChatSession, after: int | None) -> Iterator[Entry]:

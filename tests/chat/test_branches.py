@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from eaglechat.words.timeline import SiblingNumber
 from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY
 
@@ -42,7 +41,7 @@ def test_siblings_are_counted_beside_the_first_entry_of_a_turn(chat: Headless) -
     chat.finish()
     places = {entry.key: entry.place for entry in chat.entries if entry.turn}
     question, reply = (turn.id for turn in chat.session.turns.path)
-    assert places == {f"turn {question}": None, f"turn {reply}": SiblingNumber(2, 2)}
+    assert places == {f"turn {question}": None, f"turn {reply}": (2, 2)}
 
 
 def test_an_edit_without_an_answer_goes_back_to_what_it_was_a_wording_of(chat: Headless) -> None:

@@ -51,8 +51,9 @@ def test_a_reply_in_which_nothing_was_tested_has_the_defaults_of_json() -> None:
 def test_the_summary_has_the_known_numbers_only() -> None:
     whole = measured(ROUNDS)
     assert summary(whole) == [
+        "3 tokens",
         f"{whole.tokens_per_second:.1f} tok/s",
         "accepted 1 of 2 tested draft tokens (50%)",
         "mean accepted length 2.00",
     ]
-    assert summary(Measured()) == []
+    assert summary(Measured(), is_over=False) == []

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat
 from eaglechat.chat.turns import Question, Reply, Turns
-from eaglechat.words.replies import ENDINGS, summary
+from eaglechat.words.replies import ENDINGS
+from eaglechat.words.statistics import summary
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.services.editor import in_editor
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
-from eaglechat.words import context, speculation, wording
+from eaglechat.words import context, wording
 from eaglechat.words.numbers import numbers_of
 
 _EDITING = "Editing: {prompt.send} sends it, {chat.stop} cancels"
@@ -122,7 +122,7 @@ class AskingScreen(ReadingScreen):
     def action_context(self) -> None:
         """Show which turns the context holds, and which one leaves it next."""
         said = context.in_words(self._context_use(self.prompt.text))
-        of_reply = speculation.in_words(self.session, numbers_of(self.session))
+        of_reply = context.of_reply(self.session, numbers_of(self.session))
         self.open(Ask("Context", "\n\n".join(filter(None, (said, of_reply)))))
 
     def _context_use(self, text: str) -> context.ContextUse:

@@ -33,9 +33,8 @@ from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.words import wording
-from eaglechat.words.numbers import numbers_of
+from eaglechat.words.numbers import in_force, numbers_of, without_effect
 from eaglechat.words.replies import progress
-from eaglechat.words.turned import in_force, without_effect
 
 NUMBERS_EVERY_S = 0.25
 """While a reply is written, the figures are drawn with a frame of its text, so often at most."""

@@ -34,8 +34,7 @@ from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.words import wording
-from eaglechat.words.numbers import Numbers
-from eaglechat.words.turned import label
+from eaglechat.words.numbers import Numbers, label
 
 _LENGTHS = (AUTO, *map(str, range(N_DRAFT_MAX_LIMIT + 1)))
 _RARE_LENGTHS = ("7", *map(str, range(9, N_DRAFT_MAX_LIMIT + 1)))

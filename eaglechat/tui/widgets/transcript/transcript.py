@@ -534,7 +534,7 @@ class Transcript(ScrollView):
     def _siblings(self, drawn: DrawnEntry) -> Iterator[tuple[Piece, Style]]:
         """The number of a turn among its siblings, between arrows to the others."""
         assert drawn.entry.place is not None
-        number, count = drawn.entry.place.number, drawn.entry.place.count
+        number, count = drawn.entry.place
         style = self._style(drawn, _PLACE)
         older = Style.from_meta({_STEP: -1}) if number > 1 else Style(dim=True)
         newer = Style.from_meta({_STEP: 1}) if number < count else Style(dim=True)
