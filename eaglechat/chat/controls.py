@@ -6,27 +6,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from eaglechat.chat.recording import Terms
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings import Settings, find
 from eaglechat.settings.description import SettingDoc
-from eaglechat.wire.drafters import DrafterChoice
 from eaglechat.wire.protocol import (
     AUTO,
     EFFORTS,
     NO_REASONING,
     TOP_DEFAULT,
-    Auto,
     Hello,
     Reasoning,
     RecommendedSampling,
-    Shape,
     Speculation,
     Thinking,
 )
@@ -38,17 +36,10 @@ _STEP = 0.05
 """Between the numbers that a knob offers."""
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The values in force. A change applies from the next round on."""
+class Controls(Speculation, frozen=True, kw_only=True):
+    """The values in force. A change applies from the next round on, or from the next reply on."""
 
-    enabled: bool
-    n_draft_max: int | Auto
-    p_min: float
     temperature: float
-    ngram: bool = True
-    shape: Shape = AUTO
-    drafter: DrafterChoice = AUTO
     thinking: str = AUTO
     effort: str = AUTO
     """For `thinking` and `effort`, auto leaves them to the chat template."""
@@ -56,17 +47,17 @@ class Controls:
 
 @dataclass(frozen=True)
 class Control:
-    """A control. `name` is its field in Controls, its key in `table` of the settings, which say
-    what values it takes, and its field in the `Set` request."""
+    """A control. `name` is its field in Controls, its key in the settings, which say what values
+    it takes, and its field in the `Set` request."""
 
     name: str
-    table: Literal["speculation", "generation"]
     choices: tuple[str, ...] = ()
     """Its words, where the setting takes any text."""
 
     @cached_property
     def _setting(self) -> SettingDoc:
-        return find(self.table, self.name)
+        is_of_drafting = self.name in Speculation.__struct_fields__
+        return find("speculation" if is_of_drafting else "generation", self.name)
 
     @property
     def explanation(self) -> str:
@@ -116,25 +107,23 @@ class Control:
         return round(value) if self.kind is int else value
 
 
-ENABLED = Control("enabled", "speculation")
-N_DRAFT_MAX = Control("n_draft_max", "speculation")
-P_MIN = Control("p_min", "speculation")
-NGRAM = Control("ngram", "speculation")
-SHAPE = Control("shape", "speculation")
-TEMPERATURE = Control("temperature", "generation")
+ENABLED = Control("enabled")
+N_DRAFT_MAX = Control("n_draft_max")
+P_MIN = Control("p_min")
+NGRAM = Control("ngram")
+SHAPE = Control("shape")
+TEMPERATURE = Control("temperature")
 CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, P_MIN, TEMPERATURE, SHAPE)
 """The controls that also apply to a reply that is being written."""
 
-DRAFTER = Control("drafter", "speculation")
+DRAFTER = Control("drafter")
 
-_DRAFTING = frozenset(
-    control.name for control in (*CONTROLS, DRAFTER) if control.table == "speculation"
-)
+_DRAFTING = frozenset({control.name for control in (*CONTROLS, DRAFTER)} - {TEMPERATURE.name})
 STARTED_WITH = frozenset({"enabled", "n_draft_max", "p_min"})
 """Controls that are start options of a program such as llama-server."""
 
-THINKING = Control("thinking", "generation")
-EFFORT = Control("effort", "generation", choices=(AUTO, *EFFORTS))
+THINKING = Control("thinking")
+EFFORT = Control("effort", choices=(AUTO, *EFFORTS))
 LATER_CONTROLS = (DRAFTER, THINKING, EFFORT)
 """Controls that apply from the next reply on."""
 
@@ -149,7 +138,7 @@ def first_controls(
 ) -> Controls:
     """The controls of a new chat: the settings, and where nobody set one, the target's
     recommendation. A pair may have its own n_draft_max."""
-    controls = Controls(**_of_settings(settings, recommended))
+    controls = _of_settings(settings, recommended)
     if pair.n_draft_max is None:
         return controls
     return replace(controls, n_draft_max=pair.n_draft_max)
@@ -200,15 +189,14 @@ def terms_of(
     reasoning: Reasoning = NO_REASONING,
 ) -> Terms:
     """The terms of the next reply: the settings, overridden by the controls."""
-    sampling, speculation = settings.to_sampling(recommended), settings.to_speculation()
     target, draft = pair.to_load
     return Terms(
         pair=pair.name,
         target=target,
         draft=draft,
         system_prompt=settings.generation.system_prompt,
-        sampling=msgspec.structs.replace(sampling, **_values(controls, "generation")),
-        speculation=msgspec.structs.replace(speculation, **_values(controls, "speculation")),
+        sampling=replace(settings.to_sampling(recommended), temperature=controls.temperature),
+        speculation=msgspec.convert(controls, Speculation, from_attributes=True),
         thinking=_thinking(controls, reasoning),
         max_tokens=settings.generation.max_tokens or None,
         top=TOP_DEFAULT if settings.interface.inspect else 0,
@@ -222,16 +210,14 @@ def first_speculation(settings: Settings, pair: Pair) -> Speculation:
 
 def seeded_anew(terms: Terms) -> Terms:
     """The same terms without a seed, so that the engine draws one."""
-    return msgspec.structs.replace(
-        terms, sampling=msgspec.structs.replace(terms.sampling, seed=None)
-    )
+    return replace(terms, sampling=replace(terms.sampling, seed=None))
 
 
 def differences(before: Controls, after: Controls) -> dict[str, Any]:
     """The changed values by name: the fields of a `Set` request."""
-    old, new = vars(before), vars(after)
     names = (control.name for control in CONTROLS)
-    return {name: new[name] for name in names if new[name] != old[name]}
+    new = {name: getattr(after, name) for name in names}
+    return {name: value for name, value in new.items() if value != getattr(before, name)}
 
 
 def follow_settings(
@@ -241,24 +227,18 @@ def follow_settings(
     recommended: RecommendedSampling | None = None,
 ) -> Controls:
     """The controls with those values that changed between these settings."""
-    old, new = _of_settings(before, recommended), _of_settings(after, recommended)
+    old, new = (asdict(_of_settings(one, recommended)) for one in (before, after))
     return replace(controls, **{name: new[name] for name in new if new[name] != old[name]})
 
 
-def _of_settings(settings: Settings, recommended: RecommendedSampling | None) -> dict[str, Any]:
-    tables = {
-        "generation": settings.to_sampling(recommended),
-        "speculation": settings.to_speculation(),
-    }
+def _of_settings(settings: Settings, recommended: RecommendedSampling | None) -> Controls:
     generation = settings.generation
-    return {
-        **{
-            control.name: getattr(tables[control.table], control.name)
-            for control in (*CONTROLS, DRAFTER)
-        },
-        "thinking": generation.thinking,
-        "effort": generation.effort if generation.effort in EFFORTS else AUTO,
-    }
+    return Controls(
+        **asdict(settings.to_speculation()),
+        temperature=settings.to_sampling(recommended).temperature,
+        thinking=generation.thinking,
+        effort=generation.effort if generation.effort in EFFORTS else AUTO,
+    )
 
 
 def _thinking(controls: Controls, reasoning: Reasoning) -> Thinking:
@@ -270,8 +250,3 @@ def _thinking(controls: Controls, reasoning: Reasoning) -> Thinking:
         return Thinking(enabled=enabled)
     at_least = [w for w in known if EFFORTS.index(w) >= EFFORTS.index(controls.effort)]
     return Thinking(enabled=enabled, effort=(at_least or known[-1:])[0])
-
-
-def _values(controls: Controls, table: str) -> dict[str, Any]:
-    named = (c.name for c in (*CONTROLS, DRAFTER) if c.table == table)
-    return {name: getattr(controls, name) for name in named}

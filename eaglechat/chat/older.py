@@ -95,26 +95,19 @@ def _taken_over(total: int, unreadable: Sequence[str], folder: Path) -> str:
 def _take_over(store: ChatStore, file: Path) -> None:
     """Raises ValueError if the file is no chat."""
     in_trash = _DELETED_NAME.fullmatch(file.stem) if file.parent.name == "trash" else None
-    name = in_trash[2] if in_trash else file.stem
-    used = file.stat().st_mtime
-    problem: ValueError | None = None
-    with store.opened() as db:
-        # If the program was killed behind the first `keep`, the chat is there and has no mark yet.
-        is_there = db.execute("SELECT 1 FROM chat WHERE name = ?", (name,)).fetchone()
-        try:
-            if in_trash or not is_there:
-                chat = chat_in(name, _content(file))
-                recorder = ChatRecorder(store, chat, _raise)
-                recorder.keep()
-                recorder.left(chat.unsent)
-                name = recorder.name
-        except ValueError as error:
-            problem = error
-        with transaction(db):
+    chat, problem, used = None, None, file.stat().st_mtime
+    try:
+        chat = chat_in(in_trash[2] if in_trash else file.stem, _content(file))
+    except ValueError as error:
+        problem = error
+    with store.opened() as db, transaction(db):
+        known = "SELECT 1 FROM chat WHERE name = ?"
+        if chat and (in_trash or db.execute(known, (chat.name,)).fetchone() is None):
+            ChatRecorder(store, chat).write(db, owner="")
             deleted = int(in_trash[1]) / 1000 if in_trash else None
             when = "UPDATE chat SET used = ?, deleted = ? WHERE name = ?"
-            db.execute(when, (used, deleted, name))
-            db.execute("INSERT INTO taken_over VALUES (?)", (_named(file),))
+            db.execute(when, (used, deleted, chat.name))
+        db.execute("INSERT INTO taken_over VALUES (?)", (_named(file),))
     if problem is not None:
         raise problem
     if in_trash:
@@ -131,10 +124,6 @@ def _content(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise ValueError(error.strerror) from error
-
-
-def _raise(_file: Path, why: OSError) -> None:
-    raise why
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,12 +169,28 @@ def chat_in(name: str, raw: bytes) -> SavedChat:
         raise ValueError("it does not begin like a chat")
     if header.version != _VERSION:
         raise ValueError(f"its format is version {header.version}")
-    reader = _Reader(name, header)
+    chat = SavedChat(name, msgspec.convert(header, ChatHeader, from_attributes=True))
+    terms = Terms(pair=header.pair, target=header.target, draft=header.draft)
+    turns, recordings = chat.turns, dict[TurnId, Recording]()
     for line in filter(None, map(_decoded, others)):
+        # One that does not fit the tree, because others were lost, is left out.
         with suppress(TurnError):
-            reader.take(line)
-    reader.chat.give_back_unanswered()
-    return reader.chat
+            match line.type:
+                case "reply":
+                    question = line.parent or 0
+                    if not isinstance(turns.find(question), Question):
+                        _ask(chat, question, question, ())
+                    recording = Recording(terms)
+                    turns.choose(turns.add(Reply(line.id, question, recording)).id)
+                    recordings[line.id] = recording
+                case "rounds" | "goes_on" | "end" if line.of in recordings:
+                    _take_of_reply(recordings[line.of], line)
+                case "terms":
+                    terms = line.terms
+                case _:
+                    _take_of_chat(chat, line)
+    chat.give_back_unanswered()
+    return chat
 
 
 def _decoded(raw: bytes) -> _Line | None:
@@ -196,62 +201,31 @@ def _decoded(raw: bytes) -> _Line | None:
         return None
 
 
-class _Reader:
-    """Builds a chat from its lines, in order. One that does not fit the tree, because others were
-    lost, raises TurnError."""
+def _take_of_chat(chat: SavedChat, line: _Line) -> None:
+    match line.type:
+        case "question":
+            _ask(chat, line.id, line.parent, line.parts)
+        case "chosen":
+            chat.turns.choose(line.turn)
+        case "deleted":
+            chat.turns.delete(line.turn)
+        case "restored":
+            chat.turns.restore(line.turn)
+        case "window":
+            chat.first_question = line.question
+        case "unsent":
+            chat.unsent = line.parts or typed(line.text)
+        case "role" | "title" | "pinned":
+            setattr(chat, line.type, getattr(line, line.type))
 
-    def __init__(self, name: str, header: _Line) -> None:
-        pair, target, draft = header.pair, header.target, header.draft
-        about = ChatHeader(
-            created=header.created, pair=pair, target=target, draft=draft, server=header.server
-        )
-        self.chat = SavedChat(name, about)
-        self._turns = self.chat.turns
-        self._terms = Terms(pair=pair, target=target, draft=draft)
-        self._recordings: dict[TurnId, Recording] = {}
-        """Of deleted replies too."""
 
-    def take(self, line: _Line) -> None:
-        turns, chat = self._turns, self.chat
-        match line.type:
-            case "question":
-                self._ask(line.parts, line.parent, line.id)
-            case "reply":
-                self._answer(line.parent or 0, line.id)
-            case "rounds" | "goes_on" | "end":
-                if line.of in self._recordings:
-                    _take_of_reply(self._recordings[line.of], line)
-            case "chosen":
-                turns.choose(line.turn)
-            case "deleted":
-                turns.delete(line.turn)
-            case "restored":
-                turns.restore(line.turn)
-            case "terms":
-                self._terms = line.terms
-            case "window":
-                chat.first_question = line.question
-            case "unsent":
-                chat.unsent = line.parts or typed(line.text)
-            case "role" | "title" | "pinned":
-                setattr(chat, line.type, getattr(line, line.type))
-
-    def _ask(self, parts: tuple[TurnPart, ...], parent: TurnId | None, id: TurnId) -> None:
-        """Add a question; after the last reply if its parent was lost."""
-        if parent is not None and not isinstance(self._turns.find(parent), Reply):
-            last = self._turns.last_reply
-            parent = last.id if last else None
-        self._turns.add(Question(id, parent, parts))
-        self._turns.choose(id)
-        self.chat.unsent = ()
-
-    def _answer(self, question: TurnId, id: TurnId) -> None:
-        if not isinstance(self._turns.find(question), Question):
-            self._ask((), question, question)
-        recording = Recording(self._terms)
-        self._turns.add(Reply(id, question, recording))
-        self._turns.choose(id)
-        self._recordings[id] = recording
+def _ask(chat: SavedChat, id: TurnId, parent: TurnId | None, parts: tuple[TurnPart, ...]) -> None:
+    """Add a question; after the last reply if its parent was lost."""
+    turns = chat.turns
+    if parent is not None and not isinstance(turns.find(parent), Reply):
+        parent = turns.last_reply.id if turns.last_reply else None
+    turns.choose(turns.add(Question(id, parent, parts)).id)
+    chat.unsent = ()
 
 
 def _take_of_reply(recording: Recording, line: _Line) -> None:

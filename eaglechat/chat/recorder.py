@@ -23,7 +23,7 @@ from eaglechat.chat.packing import encodable, pack
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.saved_chat import SavedChat, name_at, title_of
 from eaglechat.chat.store import ChatStore, ReplyRecord, release, transaction
-from eaglechat.chat.turns import Question, Reply, Turn, TurnId
+from eaglechat.chat.turns import Reply, Turn, TurnId
 from eaglechat.chat.writing.question import QuestionParts
 from eaglechat.wire.records import Part, Round
 
@@ -39,7 +39,9 @@ _ROUNDS_OF_A_PIECE = 256
 
 
 class ChatRecorder:
-    def __init__(self, store: ChatStore, chat: SavedChat, not_saved: NotSaved) -> None:
+    def __init__(
+        self, store: ChatStore, chat: SavedChat, not_saved: NotSaved = lambda _file, _why: None
+    ) -> None:
         """`chat` is what is open; it may change meanwhile. One that was read from the store is
         opened for this program alone; if another program has it open, a copy is."""
         self._store, self._not_saved = store, not_saved
@@ -63,12 +65,10 @@ class ChatRecorder:
         self.chat, self._typed = chat, chat.unsent
         self._columns = _columns(chat, None) if chat.revision else None
         """Of the chat's row, when the chat was read or written; None if it was never written."""
-        self._kept: dict[TurnId, Sequence[Round] | None] = dict.fromkeys(chat.kept)
+        self._kept: dict[TurnId, Sequence[Round] | None] = {
+            id: None if is_whole else () for id, is_whole in chat.kept.items()
+        }
         """The turns that were read or written; of a reply that is not whole there, the rounds."""
-        for turn in chat.turns:
-            # What a killed program was writing has no text yet.
-            if turn.id in self._kept and isinstance(turn, Reply) and turn.recording.is_textless:
-                self._kept[turn.id] = ()
 
     @property
     def name(self) -> str:
@@ -124,7 +124,7 @@ class ChatRecorder:
             with self._store.translated():
                 db = self._connection()
                 with transaction(db):
-                    self._write(db)
+                    self.write(db, self._held())
         except OSError as error:
             if not self.is_behind:
                 self._not_saved(self._store.file, error)
@@ -147,15 +147,12 @@ class ChatRecorder:
         if self.is_behind:
             return True
         if self._columns is None:
-            return self._is_listed(columns)
+            return _is_listed(columns)
         return (
             self._columns != columns
             or any(id not in turns for id in self._kept)
             or any(map(self._lacks, turns))
         )
-
-    def _is_listed(self, columns: dict[str, Any]) -> bool:
-        return bool(self.chat.turns or columns["title"] or columns["begins"])
 
     def _lacks(self, turn: Turn) -> bool:
         """Whether the store lacks the turn, or some of it."""
@@ -224,7 +221,8 @@ class ChatRecorder:
 
     # Writing
 
-    def _write(self, db: sqlite3.Connection) -> None:
+    def write(self, db: sqlite3.Connection, owner: str) -> None:
+        """Write what the store does not have, in a transaction."""
         row = self._row(db)
         if row is not None and not (row["revision"] == self.chat.revision and self._is_free(row)):
             self._become_copy()
@@ -233,22 +231,19 @@ class ChatRecorder:
             # It is new; or so is the file.
             self.chat.revision, self._kept = 0, {}
         columns = _columns(self.chat, self.running)
-        if not self._is_listed(columns):
+        if not _is_listed(columns):
             # No list would show it: a program that is killed now must not leave it behind.
             db.execute("DELETE FROM chat WHERE name = ?", (self.name,))
             return
-        columns |= {
-            "name": self.name,
-            "used": self._store.clock(),
-            "owner": self._held(),
-            "revision": self.chat.revision + 1,
-        }
-        if self.chat.revision:
-            values = ", ".join(f"{column} = :{column}" for column in columns)
-            db.execute(f"UPDATE chat SET {values} WHERE name = :name", columns)
-        else:
-            values = ", ".join(f":{column}" for column in columns)
-            db.execute(f"INSERT INTO chat ({', '.join(columns)}) VALUES ({values})", columns)
+        columns |= {"name": self.name, "used": self._store.clock(), "owner": owner}
+        columns["revision"] = self.chat.revision + 1
+        names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
+        changes = ", ".join(f"{name} = :{name}" for name in columns)
+        db.execute(
+            f"INSERT INTO chat ({names}) VALUES ({values}) "
+            f"ON CONFLICT (name) DO UPDATE SET {changes}",
+            columns,
+        )
         (key,) = db.execute("SELECT key FROM chat WHERE name = ?", (self.name,)).fetchone()
         for id in self._kept:
             if id not in self.chat.turns:
@@ -258,19 +253,16 @@ class ChatRecorder:
 
     def _write_turn(self, db: sqlite3.Connection, chat: int, turn: Turn) -> None:
         row: dict[str, object] = {"chat": chat, "id": turn.id, "parent": turn.parent}
-        if isinstance(turn, Question):
-            is_typed = [part.source for part in turn.parts] in ([], ["typed"])
-            parts = None if is_typed else _json(turn.parts)
-            row |= {"reply": None, "parts": parts, "said": encodable(turn.text), "thought": ""}
-        else:
+        if isinstance(turn, Reply):
             # The words of a reply are indexed once, when it has ended.
             written = turn.recording.written if turn is not self.running else lambda _part: ""
-            row |= {
-                "reply": _json(_record(turn)),
-                "parts": None,
-                "said": encodable(written(Part.ANSWER)),
-                "thought": encodable(written(Part.REASONING)),
-            }
+            said, thought = written(Part.ANSWER), written(Part.REASONING)
+            row |= {"reply": _json(_record(turn)), "parts": None}
+        else:
+            said, thought = turn.text, ""
+            is_typed = [part.source for part in turn.parts] in ([], ["typed"])
+            row |= {"reply": None, "parts": None if is_typed else _json(turn.parts)}
+        row |= {"said": encodable(said), "thought": encodable(thought)}
         db.execute(
             "INSERT INTO turn (chat, id, parent, reply, parts, said, thought) "
             "VALUES (:chat, :id, :parent, :reply, :parts, :said, :thought) "
@@ -301,6 +293,10 @@ def _columns(chat: SavedChat, running: Reply | None) -> dict[str, Any]:
     }
 
 
+def _is_listed(columns: dict[str, Any]) -> bool:
+    return bool(columns["messages"] or columns["title"] or columns["begins"])
+
+
 def _record(reply: Reply) -> ReplyRecord:
     recording = reply.recording
     return ReplyRecord(
@@ -317,8 +313,8 @@ def _write_rounds(
     db: sqlite3.Connection, turn: int, recording: Recording, kept: Sequence[Round]
 ) -> None:
     """Write the rounds of a reply behind those that are kept, and those of the last piece again."""
-    if recording.packed is not None:
-        first, pieces = 0, [*enumerate(recording.packed.pieces)]
+    if recording.packed:
+        first, pieces = 0, [*enumerate(recording.packed)]
     else:
         rounds, size = recording.rounds, _ROUNDS_OF_A_PIECE
         # An engine may tell rounds again in another way.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -20,10 +19,8 @@ from eaglechat.wire.records import (
     Round,
     RoundTimings,
     Token,
-    text_in,
 )
 from eaglechat.wire.stats import (
-    ROLLING_ROUNDS,
     Measured,
     PartsFold,
     PartStats,
@@ -57,6 +54,16 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     engine: str = ""
     """Name of the engine; empty for eaglechat's own."""
 
+    def differences(self, other: Terms) -> set[str]:
+        """Names of the sampling and speculation terms that differ, but for the seed."""
+        both = ((self.sampling, other.sampling), (self.speculation, other.speculation))
+        return {
+            name
+            for ours, theirs in both
+            for name in ours.__struct_fields__
+            if name != "seed" and getattr(ours, name) != getattr(theirs, name)
+        }
+
     def to_chat(self, messages: Sequence[Message], begun: tuple[int, ...] = ()) -> Chat:
         """The request for a reply to these messages. `begun` are the first tokens of a reply that
         is continued."""
@@ -72,37 +79,6 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-@dataclass(frozen=True)
-class PackedRounds:
-    """The rounds of a reply as the store has them. They are unpacked on demand: that takes longer
-    than all the rest of reading a chat."""
-
-    said: str
-    """The answer that they wrote. Both texts are empty if nobody could write the end of the
-    reply."""
-    thought: str
-    n_past: int
-    """Tokens in the context after the last round; 0 if unknown."""
-    pieces: tuple[bytes, ...]
-
-    @property
-    def has_text(self) -> bool:
-        return bool(self.said or self.thought)
-
-    def text(self, part: Part) -> str:
-        """The text of one part of the reply."""
-        if not self.has_text:
-            return text_in(self.rounds(), part)
-        return self.thought if part is Part.REASONING else self.said
-
-    def rounds(self) -> list[Round]:
-        """All rounds, unpacked. If they are damaged, one round of which only the text is known."""
-        try:
-            return [round_ for piece in self.pieces for round_ in unpack(piece)]
-        except ValueError:
-            return [text_alone(self.said, self.thought)]
-
-
 def text_alone(answer: str, reasoning: str) -> Round:
     """A round of which only the text is known."""
     texts = ((reasoning, Part.REASONING), (answer, Part.ANSWER))
@@ -111,12 +87,9 @@ def text_alone(answer: str, reasoning: str) -> Round:
 
 
 class Recording:
-    """One reply, from its request to its end.
+    """One reply, from its request to its end."""
 
-    Rounds from disk are unpacked when `rounds` is first read.
-    """
-
-    def __init__(self, terms: Terms, packed: PackedRounds | None = None) -> None:
+    def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self.changed: set[str] = set()
         """Names of controls that were changed while it was written."""
@@ -130,13 +103,37 @@ class Recording:
         """Its rounds when it was continued last; 0 if it never was."""
         self._ended: tuple[ReplyEnd | None, SpeculationStats | None] = None, None
         """Its end and the engine's statistics at that time."""
-        self.packed = packed
-        """Its rounds, until they are first read."""
-        self._rounds: list[Round] = []
-        self._counted = SpeculationStats()
         self._stats: SpeculationStats | None = None
-        self._parts, self._written = PartsFold(), set[Part]()
-        self._stretch = Stretch()
+        self.packed: tuple[bytes, ...] = ()
+        """Its rounds as the store has them, until they are first read: that takes longer than all
+        the rest of reading a chat."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rounds: list[Round] = []
+        self._n_past = 0
+        self._texts: dict[Part, list[str]] = {part: [] for part in Part}
+        self._parts, self._stretch = PartsFold(), Stretch()
+
+    def hold(self, packed: tuple[bytes, ...], answer: str, reasoning: str, n_past: int) -> None:
+        """Take packed rounds that wrote these texts. Without a text they are read at once: of what
+        a killed program was writing, only the rounds are known."""
+        self.packed, self._n_past = packed, n_past
+        self._texts = {Part.ANSWER: [answer], Part.REASONING: [reasoning]}
+        if not (answer or reasoning):
+            self._unpack()
+
+    def _unpack(self) -> None:
+        try:
+            rounds = [round_ for piece in self.packed for round_ in unpack(piece)]
+        except ValueError:
+            rounds = [text_alone(self.written(Part.ANSWER), self.written(Part.REASONING))]
+        self.packed = ()
+        self._begin()
+        for round_ in rounds:
+            self._append(round_)
+
+    # While it is written
 
     def go_on(self) -> None:
         """It is continued behind its last token: the rounds, their indices and the end that come
@@ -157,17 +154,18 @@ class Recording:
 
     def _append(self, round_: Round) -> None:
         self._rounds.append(round_)
-        self._counted = self._counted.plus(round_)
+        self._n_past = round_.n_past
         self._parts.add(round_)
         self._stretch.add(round_)
-        self._written |= {token.part for token in round_.tokens if token.part and token.text}
+        for token in round_.tokens:
+            if token.part is not None:
+                self._texts[token.part].append(token.text)
 
     def settle(self, rounds: Iterable[Round]) -> None:
         """Replace the rounds since it began, or was continued, by these."""
         self.is_settled = True
         before = self.rounds[: self.n_before]
-        self._rounds, self._counted = [], SpeculationStats()
-        self._parts, self._written, self._stretch = PartsFold(), set(), Stretch()
+        self._begin()
         for round_ in before:
             self._append(round_)
         for round_ in rounds:
@@ -177,19 +175,17 @@ class Recording:
         """Set the end and the engine's statistics of all rounds; None: count them from the
         rounds."""
         if self.n_before:
-            end, stats = (
-                _joined(self._ended[0] or _cut_off(self.rounds[: self.n_before]), end),
-                None,
-            )
+            before = self._ended[0] or _cut_off(self.rounds[: self.n_before])
+            end, stats = _joined(before, end), None
         self.end, self._stats = end, stats
+
+    # What was written
 
     @property
     def rounds(self) -> Sequence[Round]:
-        """Every round so far."""
-        if self.packed is not None:
-            packed, self.packed = self.packed, None
-            for round_ in packed.rounds():
-                self._append(round_)
+        """Every round so far. Of damaged ones only the text is known, as one round."""
+        if self.packed:
+            self._unpack()
         return self._rounds
 
     @property
@@ -214,18 +210,29 @@ class Recording:
 
     @property
     def has_reasoning(self) -> bool:
-        """Whether there is reasoning before the answer."""
-        return Part.REASONING in self._written or bool(self.packed and self.reasoning)
+        return any(self._texts[Part.REASONING])
 
     @property
     def is_answering(self) -> bool:
         """Whether the answer has begun."""
-        return Part.ANSWER in self._written or bool(self.packed and self.text)
+        return any(self._texts[Part.ANSWER])
+
+    def written(self, part: Part) -> str:
+        """The text the rounds wrote in a part."""
+        return "".join(self._texts[part])
+
+    def _text(self, part: Part) -> str:
+        """With what the engine told at the end."""
+        is_tails = self.end is not None and (self.end.tail_part or Part.ANSWER) is part
+        return self.written(part) + (self.end.tail if self.end and is_tails else "")
 
     @property
-    def is_textless(self) -> bool:
-        """Whether only its rounds are known: the program that wrote it was killed."""
-        return self.end is None and self.packed is not None and not self.packed.has_text
+    def n_past(self) -> int:
+        """Tokens in the context after it, 0 if unknown."""
+        # Most servers report the length of the prompt only at the end of the reply.
+        return self._n_past or (self.end.n_past if self.end else 0)
+
+    # What follows from it
 
     @property
     def stretch(self) -> Stretch:
@@ -237,43 +244,19 @@ class Recording:
         """The statistics of each part of the reply that has tokens."""
         return self._parts.stats() if self.rounds else {}
 
-    def written(self, part: Part) -> str:
-        """The text the rounds wrote in a part."""
-        return self.packed.text(part) if self.packed else text_in(self._rounds, part)
-
-    def _text(self, part: Part) -> str:
-        is_tails = self.end is not None and (self.end.tail_part or Part.ANSWER) is part
-        return self.written(part) + (self.end.tail if self.end and is_tails else "")
-
     @property
     def stats(self) -> SpeculationStats:
         """The engine's at the end; until then, counted from the rounds so far."""
         if self._stats is not None or not self.rounds:
             return self._stats or SpeculationStats()
-        return self._counted
+        return self._parts.total
 
     @property
     def measured(self) -> Measured:
-        """Times of the whole reply once it has ended, of its latest rounds while it runs. The
-        counts of acceptance are always those of the whole reply."""
+        """Counts and times of the whole reply; of a reply without an end, those of its rounds."""
         if self.end is not None:
             return Measured(self.stats, self.end.tokens, self.end.timings)
-        return replace(measured(self.rounds[-ROLLING_ROUNDS:]), stats=self.stats)
-
-    @property
-    def n_past(self) -> int:
-        """Tokens in the context after it, 0 if unknown."""
-        if self.packed is not None and self.packed.n_past:
-            in_rounds = self.packed.n_past
-        else:
-            in_rounds = self.rounds[-1].n_past if self.rounds else 0
-        # Most servers report the length of the prompt only at the end of the reply.
-        return in_rounds or (self.end.n_past if self.end else 0)
-
-    @property
-    def speculated(self) -> bool:
-        """Whether at least one draft was verified."""
-        return self.stats.verify_steps > 0
+        return measured(self.rounds)
 
 
 def _joined(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from eaglechat.chat.controls import STARTED_WITH, Controls, not_followed
-from eaglechat.chat.recording import Recording
+from eaglechat.chat.recording import Recording, Terms
+from eaglechat.chat.turns import Reply, TurnId, Turns
 from eaglechat.wire.protocol import AUTO, Hello, PairInfo, Reasoning
+from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import DrafterStats
 
 BUSY = "A reply is being written: {chat.stop} stops it."
@@ -118,11 +120,22 @@ def no_prompt(hello: Hello | None) -> str | None:
     return f"{_subject(hello)} does not show prompts."
 
 
-def no_continuation(hello: Hello | None) -> str | None:
-    """Why no reply can be continued."""
-    if hello is None or hello.can.own or hello.can.goes_on_from_text:
-        return None
-    return f"{_subject(hello)} cannot continue a reply."
+def cannot_continue(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None) -> str | None:
+    """Why a turn cannot be continued with these terms."""
+    reply = turns.find(id)
+    if not isinstance(reply, Reply):
+        return "There is no reply to continue yet."
+    if turns.is_followed(id):
+        return "Only the last reply of a chat can be continued."
+    end = reply.recording.end
+    if end is not None and end.finish_reason is FinishReason.STOP:
+        return "The reply is complete: there is nothing to continue."
+    if reply.recording.terms.target != terms.target:
+        return "Another model wrote the reply: answer the question again instead."
+    if hello is not None and not (hello.can.own or hello.can.goes_on_from_text):
+        return f"{_subject(hello)} cannot continue a reply."
+    is_known = (hello is not None and hello.can.goes_on_from_text) or reply.recording.ids
+    return None if is_known else "The tokens of the reply are not known, so it cannot be continued."
 
 
 def no_drafting(hello: Hello | None, change: Mapping[str, Any]) -> str | None:

@@ -12,12 +12,6 @@ import msgspec
 
 from eaglechat.chat import refusals
 from eaglechat.chat.comparing import Asked
-from eaglechat.chat.continuation import (
-    beginning_of,
-    cannot_continue,
-    changes,
-    terms_to_continue,
-)
 from eaglechat.chat.controls import (
     N_DRAFT_MAX,
     Controls,
@@ -245,17 +239,23 @@ class ChatSession:
         """Continue a stopped reply after its last token."""
         if self._refuses() or self._is_gone(id):
             return False
-        reason = cannot_continue(self.turns, id, self.terms, self.hello)
+        reason = refusals.cannot_continue(self.turns, id, self.terms, self.hello)
         if reason is not None:
             self._view.say(reason)
             return False
         reply = self.turns.reply(id)
-        recording = reply.recording
-        begun = beginning_of(recording, self.hello)
-        terms = terms_to_continue(recording.terms, self.terms)
-        recording.changed |= changes(recording.terms, terms)
+        recording, before = reply.recording, reply.recording.terms
+        # The prompt as it was; sampling and drafting as they are now.
+        terms = msgspec.structs.replace(
+            self.terms, system_prompt=before.system_prompt, thinking=before.thinking
+        )
+        if self.hello is not None and self.hello.can.goes_on_from_text:
+            chat = terms.to_chat(self.turns.messages_to(id))
+        else:
+            chat = terms.to_chat(self.turns.messages_to(reply.parent), recording.ids or ())
+        recording.changed |= before.differences(terms)
         recording.go_on()
-        self._send(reply, terms, *begun)
+        self._send(reply, chat)
         return True
 
     def edit(self, id: TurnId, written: str | QuestionParts) -> bool:
@@ -276,9 +276,8 @@ class ChatSession:
         if reason := refusals.no_comparison(self.hello) or (off and refusals.off(off)):
             self._view.say(reason)
             return None
-        plain_ms = self.info.plain_ms if self.info else None
         prompts = {LAST_QUESTION: self.turns.messages_to(last.id)} if last else {}
-        return Asked(prompts, self.terms, plain_ms)
+        return Asked(prompts, self.terms)
 
     def compared(self, said: str) -> None:
         """Say what a comparison found. It is no part of the chat, and not written to disk."""
@@ -479,8 +478,7 @@ class ChatSession:
         if shown is None:
             return Headline()
         # Another pair may have written it.
-        is_of_pair = self.info is not None and shown.terms.pair == self.pair.name
-        if self.info is None or not is_of_pair:
+        if self.info is None or shown.terms.pair != self.pair.name:
             return headline_of(shown, is_over=is_over)
         known = headline_of(shown, is_over=is_over, of=self.info.target.quantization)
         return replace(known, most=self.info.most(protocol.AUTO))
@@ -538,7 +536,7 @@ class ChatSession:
 
     def _answer(self, question: TurnId, terms: Terms) -> Recording:
         reply = self.turns.answer(question, Recording(terms))
-        self._send(reply, terms)
+        self._send(reply, terms.to_chat(self.turns.messages_to(question)))
         return reply.recording
 
     @property
@@ -548,21 +546,12 @@ class ChatSession:
         name = self.hello.engine if self.hello is not None else ""
         return msgspec.structs.replace(terms, engine="" if name == "eaglechat" else name)
 
-    def _send(
-        self,
-        reply: Reply,
-        terms: Terms,
-        begun: tuple[int, ...] = (),
-        more: Sequence[protocol.Message] = (),
-    ) -> None:
+    def _send(self, reply: Reply, chat: protocol.Chat) -> None:
         self.is_stopping = False
         running = self.running = Running(reply)
         self.recorder.running = reply
         self.recorder.keep()
-        running.request_id = self._engine.request(
-            terms.to_chat((*self.turns.messages_to(reply.parent), *more), begun),
-            lambda event: self._heard(running, event),
-        )
+        running.request_id = self._engine.request(chat, lambda event: self._heard(running, event))
         self._touch()
 
     def _heard(self, running: Running, event: protocol.Answer) -> None:

@@ -8,6 +8,7 @@ out of the index of words with the next `purge`.
 from __future__ import annotations
 
 import datetime
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eaglechat.chat.packing import encodable
-from eaglechat.chat.recording import PackedRounds, Recording, Terms, TurnPart
+from eaglechat.chat.recording import Recording, Terms, TurnPart
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat, title_of
 from eaglechat.chat.search import Excerpt, excerpt, parse, plain_words
 from eaglechat.chat.turns import Question, Reply, TurnError, TurnId
@@ -429,7 +430,8 @@ def _create(db: sqlite3.Connection) -> None:
     with transaction(db, "EXCLUSIVE"):
         if db.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
             return  # another program was faster
-        for statement in _statements(_SCHEMA):
+        # `executescript` would commit before the first of them.
+        for statement in re.split(r";\n(?=CREATE|PRAGMA)", _SCHEMA):
             db.execute(statement)
 
 
@@ -440,16 +442,6 @@ def _index_anew(db: sqlite3.Connection) -> None:
             "INSERT INTO words(rowid, said, thought) "
             "SELECT key, words_of(said), words_of(thought) FROM turn"
         )
-
-
-def _statements(script: str) -> Iterator[str]:
-    """`executescript` would commit before the first of them."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
 
 
 @contextmanager
@@ -509,14 +501,17 @@ def _chat(db: sqlite3.Connection, row: sqlite3.Row) -> SavedChat:
         role=row["role"],
         title=row["title"],
         pinned=bool(row["pinned"]),
-        kept=frozenset(turn["id"] for turn in rows),
+        kept={turn["id"]: True for turn in rows},
         revision=row["revision"],
     )
     for turn in rows:
         # One that does not fit the tree is left out: the file was changed by something else.
         with suppress(TurnError):
             if turn["reply"] is not None:
-                chat.turns.add(Reply(turn["id"], turn["parent"], _recording(db, turn)))
+                recording = _recording(db, turn)
+                chat.turns.add(Reply(turn["id"], turn["parent"], recording))
+                is_whole = recording.end is not None or turn["said"] or turn["thought"]
+                chat.kept[turn["id"]] = bool(is_whole)
                 continue
             parts = typed(turn["said"])
             if turn["parts"] is not None:
@@ -531,8 +526,8 @@ def _recording(db: sqlite3.Connection, turn: sqlite3.Row) -> Recording:
     record = msgspec.json.decode(turn["reply"], type=ReplyRecord)
     query = "SELECT packed FROM rounds WHERE turn = ? ORDER BY place"
     pieces = tuple(packed for (packed,) in db.execute(query, (turn["key"],)))
-    packed = PackedRounds(turn["said"], turn["thought"], record.n_past, pieces)
-    recording = Recording(record.terms, packed if pieces else None)
+    recording = Recording(record.terms)
+    recording.hold(pieces, turn["said"], turn["thought"], record.n_past)
     recording.changed.update(record.changed)
     recording.speculation_stopped = record.speculation_stopped
     if record.end is not None:

@@ -56,18 +56,6 @@ Turn = Question | Reply
 SomeTurn = TypeVar("SomeTurn", Question, Reply)
 
 
-@dataclass(frozen=True)
-class Branch:
-    """A deleted turn and everything that followed it, to be restored."""
-
-    root: Turn
-    index: int
-    """Of the root among its siblings."""
-    was_chosen: bool
-    turns: dict[TurnId, Turn]
-    """By id, parents before their children."""
-
-
 class TurnError(ValueError):
     """The tree does not allow this: a mistake of the program, or a line of a damaged file. It has
     the id of the turn in the way, or of the one that is missing."""
@@ -78,14 +66,14 @@ class Turns:
 
     def __init__(self) -> None:
         self._turns: dict[TurnId, Turn] = {}
-        # The next two keep their entries about deleted turns, because a turn may be restored:
-        # deleting takes its root only from the children and the choice of its parent.
+        # The next two keep their entries about deleted turns, which may be restored: deleting takes
+        # only the choice of the root's parent.
         self._children: dict[TurnId | None, list[TurnId]] = {}
         self._chosen: dict[TurnId | None, TurnId] = {}
-        self._deleted: dict[TurnId, Branch] = {}
-        """By the id of the root."""
+        self._deleted: dict[TurnId, tuple[bool, dict[TurnId, Turn]]] = {}
+        """Whether the root of a deleted branch was chosen, and its turns, parents before their
+        children; by the id of the root."""
         self._used: set[TurnId] = set()
-        """Deleted ids are among them: a branch can be restored."""
         self._next_id: TurnId = 1
         self._path: tuple[Turn, ...] | None = None
         """The path, once it was asked for since the last change."""
@@ -139,15 +127,18 @@ class Turns:
 
     def is_followed(self, id: TurnId) -> bool:
         """Whether any turn has this one as its parent."""
-        return bool(self._children.get(id))
+        return bool(self._below(id))
 
     def siblings(self, id: TurnId) -> tuple[TurnId, ...]:
         """The turns with the same parent, this one included, oldest first."""
-        return tuple(self._children[self._turn(id).parent])
+        return self._below(self._turn(id).parent)
 
     def beside(self, turn: Turn) -> tuple[TurnId, ...]:
         """The other turns with the same parent, oldest first; `turn` itself may be deleted."""
-        return tuple(id for id in self._children.get(turn.parent, ()) if id != turn.id)
+        return tuple(id for id in self._below(turn.parent) if id != turn.id)
+
+    def _below(self, parent: TurnId | None) -> tuple[TurnId, ...]:
+        return tuple(id for id in self._children.get(parent, ()) if id in self._turns)
 
     def path_to(self, id: TurnId) -> tuple[Turn, ...]:
         """The turns from the first question to this one, chosen or not."""
@@ -157,7 +148,7 @@ class Turns:
         return tuple(reversed(turns))
 
     def messages_to(self, id: TurnId) -> tuple[Message, ...]:
-        """The messages to send for a reply to this question."""
+        """The messages to send for a reply to this question, or to continue this reply."""
         return tuple(
             Message(role=turn.role, content=turn.text, reasoning=turn.reasoning)
             for turn in self.path_to(id)
@@ -166,9 +157,7 @@ class Turns:
     @property
     def chosen_siblings(self) -> tuple[TurnId, ...]:
         """The chosen turns, on the path or not, of those that have siblings."""
-        return tuple(
-            id for parent, id in self._chosen.items() if len(self._children.get(parent, ())) > 1
-        )
+        return tuple(id for parent, id in self._chosen.items() if len(self._below(parent)) > 1)
 
     def choose_siblings(self, ids: Sequence[TurnId]) -> None:
         """Choose what `chosen_siblings` had."""
@@ -232,21 +221,18 @@ class Turns:
         turn = self._turn(id)
         if isinstance(turn, Reply) and len(self.siblings(id)) == 1:
             turn = self._turns[turn.parent]
-        siblings = self._children[turn.parent]
-        index = siblings.index(turn.id)
+        place = self.siblings(turn.id).index(turn.id)
         was_chosen = self._chosen.get(turn.parent) == turn.id
-        branch = Branch(turn, index, was_chosen, {})
-        waiting = [turn.id]
+        branch, waiting = dict[TurnId, Turn](), [turn.id]
         while waiting:
-            below = waiting.pop()
-            branch.turns[below] = self._turns.pop(below)
-            waiting += self._children.get(below, ())
-        self._deleted[turn.id] = branch
-        siblings.remove(turn.id)
+            id = waiting.pop()
+            waiting += self._below(id)
+            branch[id] = self._turns.pop(id)
+        self._deleted[turn.id] = was_chosen, branch
         if was_chosen:
             del self._chosen[turn.parent]
-            if siblings:
-                self._chosen[turn.parent] = siblings[max(index - 1, 0)]
+            if left := self._below(turn.parent):
+                self._chosen[turn.parent] = left[max(place - 1, 0)]
         self._path = None
         return turn
 
@@ -255,16 +241,15 @@ class Turns:
 
         Raises TurnError if there is none, or if its parent is deleted too.
         """
-        branch = self._deleted.get(id)
-        if branch is None:
+        if id not in self._deleted:
             raise TurnError(id)
-        root = branch.root
+        was_chosen, branch = self._deleted[id]
+        root = branch[id]
         if root.parent is not None:
             self._turn(root.parent)
         del self._deleted[id]
-        self._turns |= branch.turns
-        self._children[root.parent].insert(branch.index, id)
-        if branch.was_chosen or root.parent not in self._chosen:
+        self._turns |= branch
+        if was_chosen or root.parent not in self._chosen:
             self._chosen[root.parent] = id
         self._path = None
         return root

@@ -20,10 +20,6 @@ from msgspec.structs import astuple, replace
 
 from eaglechat.wire.records import NGRAM, Part, ReplyTimings, Round, per_second, sums
 
-ROLLING_ROUNDS = 64
-"""The number of latest rounds that the rolling statistics cover."""
-
-
 Stats = TypeVar("Stats", bound="DrafterStats")
 
 
@@ -165,6 +161,11 @@ class PartsFold:
             known = self._parts[part]
             tokens = sum(token.part is part for token in round_.tokens)
             self._parts[part] = replace(known, tokens=known.tokens + tokens)
+
+    @property
+    def total(self) -> SpeculationStats:
+        """Of all rounds."""
+        return sum((one.stats for one in self._parts.values()), SpeculationStats())
 
     def stats(self) -> dict[Part, PartStats]:
         """By part, of those that the reply has."""

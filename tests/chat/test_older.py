@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.chat.store import KEPT_DAYS, ChatStore
 from eaglechat.chat.turns import Reply, Turn
-from tests.chat.home import Home, killed
+from tests.chat.home import Home
 
 OLDER = Path(__file__).with_name("older")
 """Written by an earlier version, which also says what it read of them."""
@@ -108,11 +109,13 @@ def test_one_that_is_killed_between_a_chat_and_its_mark_takes_nothing_over_twice
     class KilledError(BaseException):
         pass
 
-    def kill(recorder: ChatRecorder, _unsent: object) -> None:
-        killed(recorder)
+    write = ChatRecorder.write
+
+    def kill(recorder: ChatRecorder, db: sqlite3.Connection, owner: str) -> None:
+        write(recorder, db, owner)
         raise KilledError
 
-    monkeypatch.setattr(ChatRecorder, "left", kill)
+    monkeypatch.setattr(ChatRecorder, "write", kill)
     with pytest.raises(KilledError):
         taken(older.store)
     monkeypatch.undo()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from eaglechat.chat.refusals import no_comparison
 from eaglechat.wire.protocol import AUTO, OWN_ENGINE, Capabilities, Set

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
+import pytest
+
+from eaglechat.chat.packing import pack, unpack
 from eaglechat.chat.recording import Recording, TurnPart
 from eaglechat.chat.turns import Turns
 from eaglechat.wire.protocol import Message
-from eaglechat.wire.records import Part, Round
+from eaglechat.wire.records import Round
 from eaglechat.wire.stats import stats_of
-from tests.chat.records import TERMS, answering, end_of, plainly, recorded, round_of, thinking
+from tests.chat.records import TERMS, end_of, plainly, recorded, round_of, thinking
 
 
-class Unread:
-    """Rounds on disk, which remember whether they were asked for."""
+def test_rounds_on_disk_are_read_when_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
 
-    def __init__(self, *rounds: Round) -> None:
-        self._rounds, self.was_read = [*rounds], False
+    def reads(packed: bytes) -> list[Round]:
+        read.append(packed)
+        return unpack(packed)
 
-    def text(self, part: Part) -> str:
-        return "from disk" if part is Part.ANSWER else ""
-
-    def rounds(self) -> list[Round]:
-        self.was_read = True
-        return self._rounds
-
-
-def test_rounds_on_disk_are_read_when_they_are_looked_at() -> None:
-    unread = Unread(round_of(1, 2))
-    recording = Recording(TERMS, unread)
+    monkeypatch.setattr("eaglechat.chat.recording.unpack", reads)
+    recording = Recording(TERMS)
+    recording.hold((pack([round_of(1, 2)]),), "from disk", "", 7)
     recording.finish(end_of(2, 10.0), stats_of([round_of(1, 2)]))
-    assert recording.text == "from disk"
+    assert (recording.text, recording.n_past) == ("from disk", 7)
+    assert recording.is_answering
     assert recording.stats.tokens == 2
     assert recording.measured.tokens_per_second == 200.0
-    assert not unread.was_read
+    assert not read
     assert len(recording.rounds) == 1
     assert recording.text == " t1 t2"
 
@@ -45,11 +42,12 @@ def test_the_statistics_are_the_engines_own_once_it_has_said_them() -> None:
 
 
 def test_a_recording_that_was_cut_off_still_has_numbers() -> None:
-    recording = Recording(TERMS, Unread(round_of(1, 2), round_of(3)))
+    recording = Recording(TERMS)
+    recording.hold((pack([round_of(1, 2), round_of(3)]),), "", "", 0)
+    assert recording.text == " t1 t2 t3"
     assert recording.stats.rounds == 2
     assert recording.measured.tokens_per_second == 150.0
     assert Recording(TERMS).measured.tokens_per_second is None
-    assert not answering("so").speculated
 
 
 def test_reasoning_is_a_part_of_its_own_and_sent_in_its_own_field() -> None:

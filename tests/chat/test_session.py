@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from eaglechat.chat.recording import Recording
@@ -193,7 +194,7 @@ def test_controls_reach_a_running_reply_and_the_next_one(chat: Headless) -> None
     chat.session.ask("why?")
     chat.rounds(1)
     chat.session.change_draft_length(2)
-    chat.session.change_controls(replace(chat.session.controls, temperature=0.3))
+    chat.session.change_controls(msgspec.structs.replace(chat.session.controls, temperature=0.3))
     chat.session.switch_auto()
     chat.session.change_draft_length(-99)
     assert chat.engine.requests(protocol.Set) == [

@@ -4,15 +4,15 @@ that the session reports to. The classes that it extends have a subject each."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
-from eaglechat.chat.continuation import cannot_continue
+from eaglechat.chat.refusals import cannot_continue
 from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.chat.session import ChatSession
 from eaglechat.chat.turns import Question, Turn
