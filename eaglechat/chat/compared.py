@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from math import expm1, log, sqrt
+from math import expm1, inf, log, sqrt
 from statistics import geometric_mean, stdev
 from typing import Literal
 
@@ -34,15 +34,15 @@ class Fork:
     """The first token at which two replies differ: its index, and its text in both, or its id if it
     has no text. None: that reply ended before it."""
 
+    prompt: str
     index: int
     ours: str | int | None
     plain: str | int | None
-    before: str = ""
+    before: str
     """The reply up to there."""
-    ours_after: str = ""
-    plain_after: str = ""
+    ours_after: str
+    plain_after: str
     """What both wrote from there on, in the heat in which they differ."""
-    prompt: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,25 +54,25 @@ class Leg:
     ms: float
 
     @cached_property
-    def is_unknown(self) -> bool:
-        """Whether the engine does not say what was drafted."""
-        return any(token.origin is Origin.UNKNOWN for token in _tokens(self.recording))
-
-    @cached_property
-    def longest(self) -> int:
-        """The longest draft of a round, in tokens."""
+    def longest(self) -> float:
+        """The longest draft of a round, in tokens; infinite if the engine does not say what was
+        drafted."""
+        if any(token.origin is Origin.UNKNOWN for token in _tokens(self.recording)):
+            return inf
         return max((round_.depth for round_ in self.recording.rounds), default=0)
 
 
 @dataclass(frozen=True)
 class Heat:
     """A heat that all have finished. `start` is the place of its first token in the reply to the
-    prompt. Heats with the same `repeat` are one measurement: a reply, if replies are whole."""
+    prompt, and `before` the text up to there. Heats with the same `repeat` are one measurement: a
+    reply, if replies are whole."""
 
     prompt: str
     start: int
     legs: Mapping[str, Leg]
     repeat: int = 0
+    before: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,16 +86,11 @@ class OnPrompt:
     speeds: tuple[float, ...]
     """Tokens per second in each repeat."""
     gain: MeasuredGain
-    recordings: tuple[Recording, ...]
-    """Of its heats."""
+    stats: SpeculationStats
 
     @property
     def tokens_per_second(self) -> float:
         return per_second(self.tokens, self.ms) or 0.0
-
-    @cached_property
-    def stats(self) -> SpeculationStats:
-        return sum((one.stats for one in self.recordings), SpeculationStats())
 
 
 @dataclass(frozen=True)
@@ -107,10 +102,8 @@ class Score:
     gain: MeasuredGain
     """Its error is None after too few heats, and while the comparison goes on."""
     by_prompt: Mapping[str, OnPrompt]
-    is_drafted: bool = True
-    """Whether it drafted at all, as far as the engine says."""
-    longest: int | None = None
-    """The longest draft of a round, in tokens; None if the engine does not report them."""
+    longest: float = 0
+    """The longest draft of a round, in tokens; infinite if the engine does not report them."""
     fork: Fork | None = None
 
     @property
@@ -124,10 +117,11 @@ class Score:
 
     @property
     def verdict(self) -> str:
-        """As of its gain; plain if nothing was drafted; early after too few heats."""
+        """As of its gain; plain if nothing was drafted, as far as the engine says; early after too
+        few heats."""
         if self.gain.error is None:
             return "early"
-        return self.gain.verdict if self.is_drafted else "plain"
+        return "plain" if self.longest == 0 else self.gain.verdict
 
 
 @dataclass(frozen=True)
@@ -145,6 +139,14 @@ class Result:
     @property
     def prompts(self) -> tuple[str, ...]:
         return tuple(self.scores[0].by_prompt) if self.scores else ()
+
+    def by_category(self, categories: Mapping[str, str]) -> dict[str, list[str]]:
+        """The prompts of each category, which `categories` has by prompt. One that has none is a
+        category of its own."""
+        prompts: dict[str, list[str]] = {}
+        for prompt in self.prompts:
+            prompts.setdefault(categories.get(prompt, prompt), []).append(prompt)
+        return prompts
 
     @property
     def best(self) -> Score | None:
@@ -167,7 +169,7 @@ class Result:
         for score in filter(_drafts, self.scores[1:]):
             gain, who = score.gain, score.who
             is_only = lengths[who.drafter, who.n_draft_max] == 1
-            if score.is_drafted and gain.error is not None and is_only:
+            if score.longest and gain.error is not None and is_only:
                 known = Gain(gain.speed_up, gain.error, who.n_draft_max, by, time.time())
                 speeds.note(setup_of(pair, engine, who.drafter), known)
 
@@ -207,23 +209,15 @@ def _score(
     by_prompt = {
         prompt: _on_prompt(name, base, heats, share) for prompt, heats in of_prompts.items()
     }
-    if len(by_prompt) == 1:
-        ((_, only),) = by_prompt.items()
-        gain = only.gain
-    else:
-        gain = _over_prompts([one.gain.speed_up for one in by_prompt.values()], level)
-    legs = [heat.legs[name] for heats in of_prompts.values() for heat in heats]
-    is_unknown = any(leg.is_unknown for leg in legs)
-    return Score(
-        name,
-        who,
-        # Plain decoding is as fast as itself.
-        gain if name != base else MeasuredGain(gain.speed_up, None),
-        by_prompt,
-        is_drafted=is_unknown or any(leg.recording.speculated for leg in legs),
-        longest=None if is_unknown else max(leg.longest for leg in legs),
-        fork=_fork(of_prompts, name, base),
-    )
+    gains = [on.gain for on in by_prompt.values()]
+    gain = gains[0] if len(gains) == 1 else _over_prompts([one.speed_up for one in gains], level)
+    if name == base:  # as fast as itself
+        gain = MeasuredGain(gain.speed_up, None)
+    heats = [heat for of_prompt in of_prompts.values() for heat in of_prompt]
+    longest = max(heat.legs[name].longest for heat in heats)
+    forks = (first_fork(heat, name, base) for heat in heats)
+    fork = next((fork for fork in forks if fork is not None), None)
+    return Score(name, who, gain, by_prompt, longest, fork)
 
 
 def _on_prompt(name: str, base: str, heats: Sequence[Heat], level: float | None) -> OnPrompt:
@@ -234,13 +228,13 @@ def _on_prompt(name: str, base: str, heats: Sequence[Heat], level: float | None)
         times.append((plain.ms, ms))
         tokens, before = by_repeat.get(heat.repeat, (0, 0.0))
         by_repeat[heat.repeat] = tokens + plain.tokens, before + ms
-    speed_up = sum(one for one, _ in times) / (sum(other for _, other in times) or 1.0)
+    in_all, all_ms = sum(tokens for tokens, _ in by_repeat.values()), sum(ms for _, ms in times)
     return OnPrompt(
-        sum(tokens for tokens, _ in by_repeat.values()),
-        sum(ms for _, ms in by_repeat.values()),
+        in_all,
+        all_ms,
         tuple(per_second(tokens, ms) or 0.0 for tokens, ms in by_repeat.values()),
-        MeasuredGain(speed_up, _error(times, level)),
-        tuple(heat.legs[name].recording for heat in heats),
+        MeasuredGain(sum(plain for plain, _ in times) / (all_ms or 1.0), _error(times, level)),
+        sum((heat.legs[name].recording.stats for heat in heats), SpeculationStats()),
     )
 
 
@@ -268,53 +262,41 @@ def _error(values: Sequence[tuple[float, float]], level: float | None) -> float 
     return student_t(n - 1, 1.0 - level / 2.0) * spread
 
 
-def _fork(of_prompts: Mapping[str, Sequence[Heat]], name: str, base: str) -> Fork | None:
-    """The first one of the first prompt that has one."""
-    for prompt, heats in of_prompts.items():
-        reply = ""
-        for heat in heats:
-            reply = reply if heat.start else ""
-            ours, plain = heat.legs[name].recording, heat.legs[base].recording
-            fork = first_fork(ours, plain)
-            if fork is not None:
-                shared = "".join(token.text for token in _tokens(ours)[: fork.index])
-                return replace(
-                    fork,
-                    index=heat.start + fork.index,
-                    before=reply + shared,
-                    ours_after=text_of(ours)[len(shared) :],
-                    plain_after=text_of(plain)[len(shared) :],
-                    prompt=prompt,
-                )
-            reply += text_of(plain)
-    return None
+def first_fork(heat: Heat, name: str, base: str) -> Fork | None:
+    """The first token at which what `name` wrote differs from what `base` wrote; None if there is
+    none. They are compared by the ids of their tokens, or by text if the engine reports no ids: it
+    may then send several tokens as one.
 
-
-def first_fork(reply: Recording, plain: Recording) -> Fork | None:
-    """The first token at which two recordings differ; None if there is none. They are compared by
-    the ids of their tokens, or by text if the engine reports no ids: it may then send several
-    tokens as one.
-
-    The end of a recording that was cut off (cancelled, or the length or context was used up) is not
-    a difference: it says nothing about the next token.
+    The end of a leg that was cut off (cancelled, or the length or context was used up) is not a
+    difference: it says nothing about the next token.
     """
-    ours, theirs = _tokens(reply), _tokens(plain)
+    reply, plain = heat.legs[name].recording, heat.legs[base].recording
+    (ours, our_text), (theirs, their_text) = ((_tokens(r), text_of(r)) for r in (reply, plain))
     has_ids = all(token.id is not None for token in (*ours, *theirs))
-    one: Sequence[object] = [token.id for token in ours] if has_ids else text_of(reply)
-    other: Sequence[object] = [token.id for token in theirs] if has_ids else text_of(plain)
+    one: Sequence[object] = [token.id for token in ours] if has_ids else our_text
+    other: Sequence[object] = [token.id for token in theirs] if has_ids else their_text
     if one == other:
         return None
     pairs = enumerate(zip(one, other, strict=False))
     shared = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
     for written, recording in (one, reply), (other, plain):
-        if shared == len(written) and not _ended_by_itself(recording):
+        end = recording.end
+        is_whole = end is not None and end.finish_reason is FinishReason.STOP
+        if shared == len(written) and not is_whole:
             return None
-    if has_ids:
-        return Fork(shared, _named(ours, shared), _named(theirs, shared))
-    index, begin, end = _token_at(ours, shared)
-    _, _, end_of_other = _token_at(theirs, shared)
+    index, tokens = shared, (_named(ours, shared), _named(theirs, shared))
+    begin = sum(len(token.text) for token in ours[:shared])
+    if not has_ids:
+        index, begin, end_of_ours = _token_at(ours, shared)
+        _, _, end_of_theirs = _token_at(theirs, shared)
+        tokens = our_text[begin:end_of_ours] or None, their_text[begin:end_of_theirs] or None
     return Fork(
-        index, text_of(reply)[begin:end] or None, text_of(plain)[begin:end_of_other] or None
+        heat.prompt,
+        heat.start + index,
+        *tokens,
+        before=heat.before + our_text[:begin],
+        ours_after=our_text[begin:],
+        plain_after=their_text[begin:],
     )
 
 
@@ -326,10 +308,6 @@ def _token_at(tokens: Sequence[Token], place: int) -> tuple[int, int, int]:
             return index, begin, begin + len(token.text)
         begin += len(token.text)
     return len(tokens), begin, begin
-
-
-def _ended_by_itself(recording: Recording) -> bool:
-    return recording.end is not None and recording.end.finish_reason is FinishReason.STOP
 
 
 def _tokens(recording: Recording) -> list[Token]:

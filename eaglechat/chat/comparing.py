@@ -13,9 +13,10 @@ because a heat ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count, cycle
 from math import ceil, inf
 from time import monotonic
 from typing import Protocol
@@ -25,6 +26,7 @@ import msgspec
 from eaglechat.chat.compared import Heat, Leg, Result, result_of, text_of
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.engine.bench.looks import Looks, minutes_for, order_of
+from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.links.base import Listener
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import (
@@ -68,8 +70,6 @@ class Asked:
     prompts: Mapping[str, tuple[Message, ...]]
     """By their names."""
     terms: Terms
-    plain_ms: float | None = None
-    """The time of a token in plain decoding, if it is known."""
     whole_replies: bool = False
     """Whether each reply is written to its end, at most `max_tokens`, before the next prompt."""
     repeats: int | None = None
@@ -115,67 +115,67 @@ class Comparison:
         self,
         engine: Engine,
         hello: Hello,
+        info: PairInfo,
         asked: Asked,
         who: Mapping[str, Speculation],
+        *,
         changed: Callable[[], None],
     ) -> None:
         """`who` has the contenders by name; all continue what the first one writes. `changed` is
         called after each event."""
-        self.who = who
-        self._base = next(iter(who))
+        self.hello, self.info, self.asked, self.who = hello, info, asked, who
+        self._engine, self._changed = engine, changed
         self.heats: list[Heat] = []
-        self.is_over = self.is_stopping = False
-        self.failure: protocol.Error | None = None
-        self.loading: protocol.Loading | None = None
-        self.prefill: Prefill | None = None
-        self.legs: dict[str, Leg] = {}
-        """Of the heat that is running."""
-        self.running = self._base
-        self.leg = Recording(asked.terms)
-        self._goes_on = hello.can.own
-        limit = asked.terms.max_tokens or 2**31
-        self._names = tuple(asked.prompts)
-        n_prompts, is_whole = len(self._names), asked.whole_replies
-        tokens = HEAT_TOKENS if self._goes_on else _SERVER_TOKENS
-        if is_whole:
-            parts = ceil(limit / _WHOLE_REPLY_HEAT_TOKENS) if self._goes_on else 1
-            tokens = ceil(limit / parts)
-        self.heat_tokens = min(tokens, limit)
-        # Room for a whole draft behind the last token: it is stopped after it.
-        spare = N_DRAFT_MAX_LIMIT + 1 if self._goes_on else 0
-        self._most, self._limit = min(self.heat_tokens + spare, limit), limit
-        self._in_a_row = HEATS_IN_A_ROW if n_prompts > 1 else 1
-        each = self._in_a_row * n_prompts
-        first = FIRST_LOOK if self._goes_on else _FIRST_LOOK_AT_SERVER
-        # As many heats of each prompt.
-        self._looks = Looks(asked.fewest_repeats if is_whole else ceil(first / each))
         self.result: Result | None = None
         """None until it is over."""
         self._so_far = Result()
+        self.conditions: Conditions
+        """While it was measured; once it is over."""
+        self.is_stopping = False
+        self.failure: protocol.Error | None = None
+        self._seed = asked.terms.sampling.draw_seed()
+        self._goes_on = hello.can.own
+        self._begun: dict[str, tuple[tuple[int, ...], str]] = {}
+        """Tokens and text of the reply to each prompt that all continue."""
+
+        self.prompt, *others = asked.prompts
+        """The name of the prompt of the running heat."""
+        limit = self._limit = asked.terms.max_tokens or 2**31
+        self.heat_tokens = min(HEAT_TOKENS if self._goes_on else _SERVER_TOKENS, limit)
+        if asked.whole_replies:
+            parts = ceil(limit / _WHOLE_REPLY_HEAT_TOKENS) if self._goes_on else 1
+            self.heat_tokens = ceil(limit / parts)
+        self._in_a_row = HEATS_IN_A_ROW if others else 1
+        each = self._in_a_row * len(asked.prompts)
+        first = ceil((FIRST_LOOK if self._goes_on else _FIRST_LOOK_AT_SERVER) / each)
+        # As many heats of each prompt.
+        self._looks = Looks(asked.fewest_repeats if asked.whole_replies else first)
         self.minutes = asked.minutes or inf
         """It takes no longer than this."""
         if asked.minutes is None and asked.repeats is None:
-            least = _MINUTES if n_prompts == 1 else _MINUTES_OF_SEVERAL
+            least = _MINUTES_OF_SEVERAL if others else _MINUTES
             written = self._looks.next * each * self.heat_tokens
-            if is_whole:
-                least, written = _MINUTES_OF_WHOLE_REPLIES, n_prompts * limit
-            self.minutes = minutes_for(written * len(who), asked.plain_ms, least)
+            if asked.whole_replies:
+                least, written = _MINUTES_OF_WHOLE_REPLIES, len(asked.prompts) * limit
+            self.minutes = minutes_for(written * len(who), info.plain_ms, least)
         self._ends_at = 0.0
-        self._engine, self.asked = engine, asked
-        self._seed, self._changed = asked.terms.sampling.draw_seed(), changed
-        self._begun: dict[str, tuple[int, ...]] = {}
-        """The tokens of the reply to each prompt that all continue."""
-        self._left: list[str] = []
-        self._repeat = self._place = self._heats_of_prompt = 0
+        self._prompts_over = 0
+        """In all passes over them."""
+
+        self._base = self.running = next(iter(who))
+        """The contender that writes."""
+        self.leg = Recording(asked.terms)
+        """What it has written."""
+        self.loading: protocol.Loading | None = None
+        self.prefill: Prefill | None = None
         self._request_id, self._is_full = 0, False
+        self._legs: dict[str, Leg] = {}
+        """Of the heat that is running."""
+        self._course = self._heats()
 
     def start(self) -> None:
-        self._ends_at = monotonic() + 60.0 * self.minutes
-        self._next()
-
-    @property
-    def seconds_left(self) -> float:
-        return max(self._ends_at - monotonic(), 0.0)
+        self._ends_at, self._witness = monotonic() + 60.0 * self.minutes, Witness()
+        next(self._course)
 
     def stop(self) -> None:
         """Stop at once. The finished heats count."""
@@ -183,26 +183,27 @@ class Comparison:
             self.is_stopping = True
             self._engine.send(protocol.Cancel(id=self._request_id))
 
+    # What there is to see
+
     @property
-    def prompt(self) -> str:
-        """The name of the prompt of the running heat."""
-        return self._names[self._place]
+    def is_over(self) -> bool:
+        return self.result is not None
+
+    @property
+    def seconds_left(self) -> float:
+        return max(self._ends_at - monotonic(), 0.0)
 
     @property
     def share(self) -> float | None:
         """Of the passes that were asked for, the share that is over; None: until it can tell."""
         if self.asked.repeats is None:
             return None
-        return (self._repeat + self._place / len(self._names)) / self.asked.repeats
+        return self._prompts_over / (self.asked.repeats * len(self.asked.prompts))
 
     @property
     def written(self) -> str:
         """What all continue in the running heat."""
-        text = ""
-        for heat in self.heats:
-            if heat.prompt == self.prompt:
-                text = (text if heat.start else "") + text_of(heat.legs[self._base].recording)
-        return text if self._begun.get(self.prompt) else ""
+        return self._begun.get(self.prompt, ((), ""))[1]
 
     def so_far(self) -> Result:
         """What was measured, without a claim while it goes on."""
@@ -214,46 +215,53 @@ class Comparison:
         is_sampled = self.asked.terms.sampling.temperature > 0.0
         return replace(result_of(self.heats, self.who, level), is_sampled=is_sampled)
 
-    def _end(self, result: Result | None = None) -> None:
-        self.is_over = True
-        self.result = result or self._measured(self._looks.last())
+    # The course of it
 
-    def _fail(self, why: str) -> None:
-        self.failure = protocol.Error(id=self._request_id, code="compare", message=why)
-        self._end()
+    def _heats(self) -> Iterator[bool]:
+        """Goes on when the leg that it requested has ended. Yields True."""
+        n_prompts, prompts = len(self.asked.prompts), cycle(self.asked.prompts)
+        for self.prompt in prompts:
+            for heat in count(1):
+                in_turn = order_of([*self.who], len(self.heats))
+                for self.running in in_turn:
+                    self._request()
+                    yield True
+                is_reply_over = self._heat_ended()
+                if is_reply_over if self.asked.whole_replies else heat == self._in_a_row:
+                    break
+            self._prompts_over += 1
+            passes, more = divmod(self._prompts_over, n_prompts)
+            if not more and self._is_enough(passes):
+                return
 
-    def _pass_ended(self) -> None:
-        """End if that was enough."""
+    def _is_enough(self, passes: int) -> bool:
         if self.asked.repeats or len(self.who) == 1:
-            if self._repeat >= (self.asked.repeats or _REPEATS_ALONE):
-                self._end()
-        elif self._repeat == self._looks.next:
-            result = self._measured(self._looks.take())
-            if result.is_certain:
-                self._end(result)
+            return passes >= (self.asked.repeats or _REPEATS_ALONE)
+        if passes < self._looks.next:
+            return False
+        result = self._measured(self._looks.take())
+        if result.is_certain:
+            self._end(result)
+        return result.is_certain
 
-    def _next(self) -> None:
-        """The next leg."""
-        if not self._left:
-            self._left = order_of([*self.who], len(self.heats))
-        self.running = self._left.pop(0)
-        seed = (self._seed + len(self.heats)) % (SEED_LIMIT + 1)
-        terms = self.asked.terms
+    def _request(self) -> None:
+        """Request the next leg."""
+        terms, seed = self.asked.terms, (self._seed + len(self.heats)) % (SEED_LIMIT + 1)
+        # Room for a whole draft behind the last token: it is stopped after it.
+        spare = N_DRAFT_MAX_LIMIT + 1 if self._goes_on else 0
         self.leg = Recording(
             msgspec.structs.replace(
                 terms,
                 sampling=msgspec.structs.replace(terms.sampling, seed=seed),
                 speculation=self.who[self.running],
-                max_tokens=self._most,
+                max_tokens=min(self.heat_tokens + spare, self._limit),
                 top=0,
             )
         )
         self._is_full, self.loading, self.prefill = False, None, None
+        begun, _ = self._begun.get(self.prompt, ((), ""))
         self._request_id = self._engine.request(
-            self.leg.terms.to_chat(
-                self.asked.prompts[self.prompt], self._begun.get(self.prompt, ())
-            ),
-            self._heard,
+            self.leg.terms.to_chat(self.asked.prompts[self.prompt], begun), self._heard
         )
 
     def _heard(self, event: protocol.Answer) -> None:
@@ -277,26 +285,20 @@ class Comparison:
                 self.loading = step
             case Prefill():
                 self.prefill = step
-            case Round():
-                self._add(step)
+            case Round() if not self._is_full:
+                self.leg.add(step)
+                if self._goes_on and self.leg.stats.tokens >= self.heat_tokens:
+                    # Rounds that come before it stops are not counted.
+                    self._is_full = True
+                    self._engine.send(protocol.Cancel(id=self._request_id))
             case protocol.Settled():
                 self.leg.settle(step.rounds)
             case SpeculationOff():
                 self._engine.send(protocol.Cancel(id=self._request_id))
                 self._fail(f"{self.prompt}, {self.running}: {step.reason}")
 
-    def _add(self, round_: Round) -> None:
-        if self._is_full:
-            return
-        self.leg.add(round_)
-        if self._goes_on and self.leg.stats.tokens >= self.heat_tokens:
-            # Rounds that come before it stops are not counted.
-            self._is_full = True
-            self._engine.send(protocol.Cancel(id=self._request_id))
-
     def _leg_ended(self, end: ReplyEnd, stats: SpeculationStats) -> None:
         leg, tokens, ms = self.leg, end.tokens, end.timings.generation_ms
-        written = tokens
         is_cut = end.finish_reason is FinishReason.CANCELLED and not self._is_full
         if self.is_stopping or is_cut or not tokens:
             self._end()
@@ -306,37 +308,37 @@ class Comparison:
             measured = [one for one in leg.rounds if not one.is_plain_check] or leg.rounds
             ms = sum(round_.timings.total_ms for round_ in measured)
             tokens = sum(len(round_.tokens) for round_ in measured)
-            written = leg.stats.tokens
         elif ms <= 0.0:
             self._fail(f"the reply to “{self.prompt}” came all at once, so its speed is not known")
             return
+        written = leg.stats.tokens
         if self._is_full and (written < end.tokens or end.finish_reason is FinishReason.CANCELLED):
             end = msgspec.structs.replace(end, finish_reason=FinishReason.LENGTH, tokens=written)
         leg.finish(end, None if self._goes_on else stats)
-        self.legs[self.running] = Leg(leg, tokens, ms)
-        if not self._left:
-            self._heat_ended()
-        if not self.is_over:
-            self._next()
+        self._legs[self.running] = Leg(leg, tokens, ms)
+        if not next(self._course, False):
+            self._end()
 
-    def _heat_ended(self) -> None:
-        plain, prompt = self.legs[self._base].recording, self.prompt
-        begun = self._begun.get(prompt, ())
-        repeat = self._repeat if self.asked.whole_replies else len(self.heats)
-        self.heats.append(Heat(prompt, len(begun), self.legs, repeat))
-        self.legs = {}
-        assert plain.end is not None
+    def _heat_ended(self) -> bool:
+        """Whether the reply to the prompt is over: the next heat begins it again."""
+        (begun, before), plain = self._begun.get(self.prompt, ((), "")), self._legs[self._base]
+        passes = self._prompts_over // len(self.asked.prompts)
+        repeat = passes if self.asked.whole_replies else len(self.heats)
+        self.heats.append(Heat(self.prompt, len(begun), self._legs, repeat, before))
+        self._legs, end = {}, plain.recording.end
         is_room = len(begun) + 2 * self.heat_tokens <= self._limit
-        goes_on = self._goes_on and plain.end.finish_reason is FinishReason.LENGTH
-        ids = plain.ids if goes_on and is_room else None
-        self._begun[prompt] = (*begun, *ids) if ids else ()
-        self._heats_of_prompt += 1
-        if self.asked.whole_replies:
-            is_next = not self._begun[prompt]
-        else:
-            is_next = self._heats_of_prompt == self._in_a_row
-        if is_next:
-            self._heats_of_prompt, self._place = 0, self._place + 1
-        if self._place == len(self._names):
-            self._place, self._repeat = 0, self._repeat + 1
-            self._pass_ended()
+        is_open = end is not None and end.finish_reason is FinishReason.LENGTH
+        ids = plain.recording.ids if self._goes_on and is_open and is_room else None
+        self._begun[self.prompt] = (*begun, *(ids or ())), before + text_of(plain.recording)
+        if not ids:
+            del self._begun[self.prompt]
+        return not ids
+
+    def _end(self, result: Result | None = None) -> None:
+        if self.result is None:
+            self.result = result or self._measured(self._looks.last())
+            self.conditions = self._witness.conditions()
+
+    def _fail(self, why: str) -> None:
+        self.failure = protocol.Error(id=self._request_id, code="compare", message=why)
+        self._end()

@@ -4,15 +4,14 @@ what they say nothing of."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, geometric_mean, stdev
 
 from eaglechat import paths
 from eaglechat.chat.compared import Result, Score
 from eaglechat.chat.comparing import Comparison
+from eaglechat.chat.recording import Terms
 from eaglechat.hub.local import fingerprint
-from eaglechat.hub.local.fingerprint import Conditions
 from eaglechat.hub.units import format_bytes
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire.protocol import Hello, ModelInfo, PairInfo
@@ -23,25 +22,6 @@ from eaglechat.words.wording import plural
 
 FEWEST_REPEATS = 2
 """Of each reply: a speed has no spread otherwise."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A comparison that has ended, and what it was of."""
-
-    comparison: Comparison
-    info: PairInfo
-    hello: Hello
-    engine: EngineSettings
-    conditions: Conditions
-    prompts: str
-    """Where they are from, in words."""
-    categories: Mapping[str, str] = field(default_factory=dict)
-    """Of the prompts by name; one that has none is a category of its own."""
-
-    @property
-    def result(self) -> Result:
-        return self.comparison.so_far()
 
 
 def shipped_with(hello: Hello) -> str:
@@ -61,11 +41,11 @@ def why_no_card(hello: Hello, info: PairInfo, engine: EngineSettings) -> str | N
     return None
 
 
-def why_not(measured: Measured) -> str | None:
+def why_not(comparison: Comparison) -> str | None:
     """Why what was measured is no figure to cite, and what to do about it; None if it is one."""
-    result, conditions = measured.result, measured.conditions
-    if measured.comparison.failure is not None:
-        return f"the measurement failed: {measured.comparison.failure.message}"
+    result, conditions = comparison.so_far(), comparison.conditions
+    if comparison.failure is not None:
+        return f"the measurement failed: {comparison.failure.message}"
     if result.best is None or result.best.gain.error is None:
         return "too little was measured for an error of the gain: measure for longer"
     repeats = min(len(on.speeds) for score in result.scores for on in score.by_prompt.values())
@@ -78,42 +58,43 @@ def why_not(measured: Measured) -> str | None:
         )
     for score in result.scores:
         n = score.who.n_draft_max
-        if score.who.enabled and isinstance(n, int) and (score.longest or 0) < n:
+        if score.who.enabled and isinstance(n, int) and score.longest < n:
             return (
                 f"{score.name} was not used: the longest draft had "
-                f"{plural(score.longest or 0, 'token')}. Measure shorter lengths, or for longer"
+                f"{plural(int(score.longest), 'token')}. Measure shorter lengths, or for longer"
             )
     return None
 
 
-def card(measured: Measured) -> str:
-    """The card. Raises OSError if a model file cannot be read."""
+def card(
+    comparison: Comparison,
+    engine: EngineSettings,
+    prompts: str,
+    categories: Mapping[str, str] | None = None,
+) -> str:
+    """The card. `prompts` says where they are from; `categories` are those of the prompts by name.
+    Raises OSError if a model file cannot be read."""
+    result, info, hello = comparison.so_far(), comparison.info, comparison.hello
+    # A model's own name may be one that nobody knows.
+    names = [Path(info.target.path).stem, *(wording.drafter(one.kind) for one in info.drafters)]
+    by = f"Measured by eaglechat {hello.eaglechat} on {wording.today()}."
     said = [
-        _head(measured),
+        f"# {' + '.join(names)}\n\n{comparing.sentence(result)} {by}",
         "## Fingerprint",
-        "\n".join(in_markdown([("", ""), *_fingerprint(measured)])),
+        "\n".join(in_markdown([("", ""), *_fingerprint(info, hello, engine)])),
         "## Protocol",
-        "\n".join(f"- {line}" for line in _protocol(measured)),
+        "\n".join(f"- {line}" for line in _protocol(comparison, prompts)),
         "## Numbers",
-        "\n".join(in_markdown([*_numbers(measured.result)])),
-        *_by_category(measured),
-        *filter(None, [at_most(measured.info, paths.state_dir(), measured.result.best)]),
+        "\n".join(in_markdown([*_numbers(result)])),
+        *_by_category(result, categories or {}),
+        *filter(None, [at_most(info, paths.state_dir(), result.best)]),
         "## Not to be quoted for",
-        "\n".join(f"- {line}" for line in _limits(measured)),
+        "\n".join(f"- {line}" for line in _limits(result, comparison.asked.terms)),
     ]
     return "\n\n".join(said) + "\n"
 
 
-def _head(measured: Measured) -> str:
-    # A model's own name may be one that nobody knows.
-    target = Path(measured.info.target.path).stem
-    names = [target, *(wording.drafter(one.kind) for one in measured.info.drafters)]
-    by = f"Measured by eaglechat {measured.hello.eaglechat} on {wording.today()}."
-    return f"# {' + '.join(names)}\n\n{comparing.sentence(measured.result)} {by}"
-
-
-def _fingerprint(measured: Measured) -> Iterator[tuple[str, str]]:
-    info, hello, engine = measured.info, measured.hello, measured.engine
+def _fingerprint(info: PairInfo, hello: Hello, engine: EngineSettings) -> Iterator[tuple[str, str]]:
     yield from fingerprint.machine()
     for gpu in fingerprint.gpus():
         if gpu.split(",")[0] in " ".join(info.devices):
@@ -138,14 +119,13 @@ def _file(model: ModelInfo) -> str:
     return f"`{Path(model.path).name}`, {model.quantization}, {size}, SHA-256 `{digest}`"
 
 
-def _protocol(measured: Measured) -> Iterator[str]:
-    comparison, result = measured.comparison, measured.result
-    asked = comparison.asked
+def _protocol(comparison: Comparison, source: str) -> Iterator[str]:
+    result, asked = comparison.so_far(), comparison.asked
     temperature = asked.terms.sampling.temperature
     longest = asked.terms.max_tokens
     prompts = plural(len(result.prompts), "prompt")
     of = f", replies of at most {plural(longest, 'token')}" if longest else ""
-    yield f"{prompts} ({measured.prompts}){of}, temperature {temperature:g}"
+    yield f"{prompts} ({source}){of}, temperature {temperature:g}"
     yield (
         f"{plural(result.n_heats, 'heat')} of {comparison.heat_tokens} tokens: in each, all take "
         "turns and continue the same text, which plain decoding wrote"
@@ -154,7 +134,7 @@ def _protocol(measured: Measured) -> Iterator[str]:
         times = {len(on.speeds) for on in result.scores[0].by_prompt.values()}
         yield f"each reply written {' or '.join(map(str, sorted(times)))} times by each"
     yield "timed: generation alone, without reading the prompt and without loading"
-    conditions = measured.conditions
+    conditions = comparison.conditions
     yield (
         f"load of the machine {conditions.load_before:.2f} before and {conditions.load_after:.2f} "
         f"after; other programs took {conditions.others:.2f} of {conditions.n_cpus} CPUs meanwhile"
@@ -193,12 +173,9 @@ def _difference(score: Score) -> str:
     return f"token {score.fork.index + 1} of {score.fork.prompt}"
 
 
-def _by_category(measured: Measured) -> Iterator[str]:
-    result = measured.result
+def _by_category(result: Result, categories: Mapping[str, str]) -> Iterator[str]:
     plain, *others = result.scores
-    prompts: dict[str, list[str]] = {}
-    for prompt in result.prompts:
-        prompts.setdefault(measured.categories.get(prompt, prompt), []).append(prompt)
+    prompts = result.by_category(categories)
     if len(prompts) < 2:
         return
     rows = [
@@ -216,8 +193,7 @@ def _by_category(measured: Measured) -> Iterator[str]:
     yield "\n".join(in_markdown([["", "plain tok/s", *names], *rows]))
 
 
-def _limits(measured: Measured) -> Iterator[str]:
-    result, terms = measured.result, measured.comparison.asked.terms
+def _limits(result: Result, terms: Terms) -> Iterator[str]:
     yield "another machine, quantisation, number of threads or build of llama.cpp"
     if terms.sampling.temperature == 0.0:
         yield "sampled replies: at a temperature above 0, fewer drafted tokens are accepted"

@@ -96,9 +96,7 @@ def _speed_up(gain: MeasuredGain) -> float:
 def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
     """The figures of a result for `bench --json`. `categories` are those of the prompts by
     name."""
-    by_category: dict[str, list[str]] = {}
-    for prompt in result.prompts:
-        by_category.setdefault(categories[prompt], []).append(prompt)
+    by_category = result.by_category(categories)
 
     def figures(on: OnPrompt | Score) -> dict[str, Any]:
         return {

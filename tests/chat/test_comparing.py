@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from eaglechat.chat.compared import (
     FEWEST_HEATS,
-    Fork,
     Heat,
     Leg,
     Result,
@@ -128,7 +127,7 @@ def comparison(chat: Headless, *who: Speculation, asked: Asked | None = None) ->
     assert asked is not None
     assert hello is not None
     named = comparing.named([PLAINLY, *who], hello.can)
-    running = Comparison(chat.engine, hello, asked, named, lambda: None)
+    running = Comparison(chat.engine, hello, chat.info, asked, named, changed=lambda: None)
     running.start()
     return running
 
@@ -294,20 +293,27 @@ def test_who_can_be_compared() -> None:
     assert names[-1] == "n-grams"
 
 
+def fork_of(ours: Recording, plain: Recording) -> tuple[object, ...] | None:
+    """Index and both tokens of the first difference."""
+    heat = Heat("q", 0, {"ours": Leg(ours, 1, 1.0), "plain": Leg(plain, 1, 1.0)})
+    fork = first_fork(heat, "ours", "plain")
+    return (fork.index, fork.ours, fork.plain) if fork else None
+
+
 @pytest.mark.parametrize(
     ("plain_ids", "plain_end", "fork"),
     [
-        ((1, 2), FinishReason.STOP, Fork(2, " t3", None)),
+        ((1, 2), FinishReason.STOP, (2, " t3", None)),
         ((1, 2), FinishReason.CANCELLED, None),
-        ((1, 9, 3), FinishReason.STOP, Fork(1, " t2", " t9")),
-        ((1, 2, 3, 4), FinishReason.LENGTH, Fork(3, None, " t4")),
+        ((1, 9, 3), FinishReason.STOP, (1, " t2", " t9")),
+        ((1, 2, 3, 4), FinishReason.LENGTH, (3, None, " t4")),
         ((1, 2, 3), FinishReason.LENGTH, None),
     ],
 )
 def test_the_first_fork(
-    plain_ids: tuple[int, ...], plain_end: FinishReason, fork: Fork | None
+    plain_ids: tuple[int, ...], plain_end: FinishReason, fork: tuple[object, ...] | None
 ) -> None:
-    assert first_fork(reply(), plainly(*plain_ids, ms=10.0, reason=plain_end)) == fork
+    assert fork_of(reply(), plainly(*plain_ids, ms=10.0, reason=plain_end)) == fork
 
 
 def sent(*chunks: str, reason: FinishReason = FinishReason.STOP) -> Recording:
@@ -321,13 +327,13 @@ def sent(*chunks: str, reason: FinishReason = FinishReason.STOP) -> Recording:
     ("speculative", "plain", "fork"),
     [
         (sent("A", " cat sat", "."), sent("A", " cat", " sat", "."), None),
-        (sent("A", " cat sat"), sent("A", " cat", " ran"), Fork(1, " cat sat", " cat ran")),
-        (sent("A", " cat"), sent("A", " cat", " ran"), Fork(2, None, " ran")),
-        (sent("A"), sent("A", " cat", reason=FinishReason.LENGTH), Fork(1, None, " cat")),
+        (sent("A", " cat sat"), sent("A", " cat", " ran"), (1, " cat sat", " cat ran")),
+        (sent("A", " cat"), sent("A", " cat", " ran"), (2, None, " ran")),
+        (sent("A"), sent("A", " cat", reason=FinishReason.LENGTH), (1, None, " cat")),
         (sent("A", reason=FinishReason.LENGTH), sent("A", " cat"), None),
     ],
 )
 def test_what_a_server_sends_at_once_is_no_difference(
-    speculative: Recording, plain: Recording, fork: Fork | None
+    speculative: Recording, plain: Recording, fork: tuple[object, ...] | None
 ) -> None:
-    assert first_fork(speculative, plain) == fork
+    assert fork_of(speculative, plain) == fork

@@ -16,6 +16,7 @@ from eaglechat.words.comparing import named
 from tests.engine_client import Client
 from tests.links.conftest import connected
 from tests.links.engines import OUR_OWN, chat, endless, of_our_own
+from tests.tui.scripted_reports import pair_info
 
 
 @pytest.fixture(scope="module", params=[*OUR_OWN, "http"])
@@ -51,14 +52,19 @@ def test_a_comparison_continues_one_text_heat_by_heat(
     monkeypatch.setattr("eaglechat.chat.comparing.HEAT_TOKENS", 8)
     greedy = chat(max_tokens=30)
     terms = Terms(sampling=greedy.sampling, max_tokens=greedy.max_tokens)
-    hello = loaded.link.hello
+    hello, info = loaded.link.hello, pair_info("t.gguf", "d.gguf", None)
     assert hello is not None
     lengths = (3, p.AUTO) if hello.can.draft_length else (3,)
     drafting = named(
         [p.PLAINLY, *(p.Speculation(n_draft_max=length) for length in lengths)], hello.can
     )
     running = Comparison(
-        loaded.link, hello, Asked({"q": greedy.messages}, terms), drafting, lambda: None
+        loaded.link,
+        hello,
+        info,
+        Asked({"q": greedy.messages}, terms),
+        drafting,
+        changed=lambda: None,
     )
     running.start()
     loaded.until(lambda: len(running.heats) >= 4, "four heats")

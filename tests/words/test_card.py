@@ -22,7 +22,7 @@ from eaglechat.wire import protocol
 from eaglechat.wire.gain import MeasuredGain, most
 from eaglechat.wire.protocol import AUTO, OWN_ENGINE, Sampling
 from eaglechat.words import gain
-from eaglechat.words.card import Measured, card, why_no_card, why_not
+from eaglechat.words.card import card, why_no_card, why_not
 from tests.chat.test_compared import measured
 from tests.tui.scripted_reports import pair_info
 
@@ -41,24 +41,26 @@ RESULT = measured(
 )
 
 
-def measurement(tmp_path: Path, result: Result = RESULT, **changes: Any) -> Measured:
-    """A measurement of a pair whose files are in the folder."""
+def measurement(tmp_path: Path, result: Result = RESULT, conditions: Conditions = QUIET) -> Any:
+    """A comparison of a pair whose files are in the folder."""
     for name in ("t.gguf", "d.gguf"):
         (tmp_path / name).write_bytes(name.encode())
-    info = pair_info(str(tmp_path / "t.gguf"), str(tmp_path / "d.gguf"), None)
-    asked = Asked({}, Terms(sampling=Sampling(temperature=0.0), max_tokens=256), whole_replies=True)
-    comparison: Any = SimpleNamespace(
-        asked=asked, heat_tokens=64, failure=None, so_far=lambda: result
+    return SimpleNamespace(
+        info=pair_info(str(tmp_path / "t.gguf"), str(tmp_path / "d.gguf"), None),
+        hello=HELLO,
+        asked=Asked({}, Terms(sampling=Sampling(temperature=0.0), max_tokens=256), True),
+        heat_tokens=64,
+        failure=None,
+        conditions=conditions,
+        so_far=lambda: result,
     )
-    categories = {"chat": "talk", "code": "work", "maths": "work"}
-    known = Measured(comparison, info, HELLO, EngineSettings(), QUIET, "of mine.jsonl", categories)
-    return replace(known, **changes)
 
 
 def test_a_card_has_what_was_measured_on_how_the_figures_and_their_limits(tmp_path: Path) -> None:
     known = measurement(tmp_path)
     assert why_not(known) is None
-    text = card(known)
+    categories = {"chat": "talk", "code": "work", "maths": "work"}
+    text = card(known, EngineSettings(), "of mine.jsonl", categories)
 
     parts = re.findall("^## (.*)$", text, re.MULTILINE)
     assert parts == ["Fingerprint", "Protocol", "Numbers", "Not to be quoted for"]
@@ -83,23 +85,23 @@ def test_a_card_has_what_was_measured_on_how_the_figures_and_their_limits(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("result", "changes", "why"),
+    ("result", "conditions", "why"),
     [
-        (RESULT, {"conditions": replace(QUIET, others=0.9)}, "kept 0.9 of 2 CPUs busy: end them"),
-        (measured({"q": {"plain": 10.0, "3": 14.0}}), {}, "3 was not used: the longest draft had"),
-        (measured({"q": {"plain": 10.0, "2": 14.0}}, repeats=1), {}, "measured once"),
-        (Result(), {}, "too little was measured"),
+        (RESULT, replace(QUIET, others=0.9), "kept 0.9 of 2 CPUs busy: end them"),
+        (measured({"q": {"plain": 10.0, "3": 14.0}}), QUIET, "3 was not used: the longest draft"),
+        (measured({"q": {"plain": 10.0, "2": 14.0}}, repeats=1), QUIET, "measured once"),
+        (Result(), QUIET, "too little was measured"),
     ],
 )  # fmt: skip
 def test_what_proves_nothing_has_no_card(
-    tmp_path: Path, result: Result, changes: dict[str, Any], why: str
+    tmp_path: Path, result: Result, conditions: Conditions, why: str
 ) -> None:
-    assert why in (why_not(measurement(tmp_path, result, **changes)) or "")
+    assert why in (why_not(measurement(tmp_path, result, conditions)) or "")
 
 
 def test_a_failure_and_an_engine_elsewhere_have_no_card(tmp_path: Path) -> None:
     known = measurement(tmp_path)
-    known.comparison.failure = protocol.Error(id=1, code="decode", message="no memory")
+    known.failure = protocol.Error(id=1, code="decode", message="no memory")
     assert why_not(known) == "the measurement failed: no memory"
     here = EngineSettings()
     assert why_no_card(HELLO, known.info, here) is None

@@ -28,7 +28,6 @@ from eaglechat.engine.bench.prompts import (
     parse_lines,
     parse_prompts,
 )
-from eaglechat.hub.local.fingerprint import Witness
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.hub.units import format_seconds
 from eaglechat.wire.drafters import DrafterChoice
@@ -44,7 +43,7 @@ from eaglechat.wire.protocol import (
 )
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.wire.stats import DrafterStats, of_the_draft
-from eaglechat.words.card import FEWEST_REPEATS, Measured, card, shipped_with, why_no_card, why_not
+from eaglechat.words.card import FEWEST_REPEATS, card, shipped_with, why_no_card, why_not
 from eaglechat.words.comparing import in_json, named, sentence
 from eaglechat.words.wording import plural
 
@@ -175,7 +174,7 @@ def _prompts(chosen: str | None) -> list[Prompt]:
 def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt) -> int:
     settings, problems = options.load_settings(args)
     options.report(problems)
-    pair, witness = choose_pair(args, settings), Witness()
+    pair = choose_pair(args, settings)
     with CommandEngine(settings, interrupt, pair.server) as engine:
         info, hello = engine.load(pair), engine.hello
         if args.card and (reason := why_no_card(hello, info, settings.engine)):
@@ -183,29 +182,27 @@ def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt
         comparison = Comparison(
             engine.link,
             hello,
+            info,
             Asked(
                 {prompt.name: prompt.messages for prompt in prompts},
                 Terms(sampling=Sampling(temperature=args.temperature), max_tokens=args.max_tokens),
-                info.plain_ms,
                 whole_replies=True,
                 repeats=args.repeat,
                 fewest_repeats=FEWEST_REPEATS if args.card else 1,
                 minutes=args.minutes,
             ),
             _contenders(args, info, hello, settings.to_speculation()),
-            lambda: None,
+            changed=lambda: None,
         )
         _measure(comparison, engine, interrupt)
         failure = comparison.failure
         trouble = str(engine.failure(failure)) if failure is not None else None
-        conditions = witness.conditions()
     result = comparison.so_far()
     source = f"of {args.prompts}" if args.prompts else shipped_with(hello)
     categories = {prompt.name: prompt.category for prompt in prompts}
-    measured = Measured(comparison, info, hello, settings.engine, conditions, source, categories)
-    no_card = why_not(measured) if args.card else None
+    no_card = why_not(comparison) if args.card else None
     if args.card and no_card is None:
-        print(card(measured))
+        print(card(comparison, settings.engine, source, categories))
     else:
         _print(args, hello, info, result, pair.name)
     if args.json:

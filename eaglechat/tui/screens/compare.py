@@ -18,7 +18,6 @@ from eaglechat.chat.compared import Result
 from eaglechat.chat.comparing import HEATS_IN_A_ROW, Asked, Comparison, contenders
 from eaglechat.chat.session import ChatSession
 from eaglechat.engine.bench.prompts import builtin_prompts
-from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.hub.units import format_seconds
 from eaglechat.links.base import ENGINE_DIED
 from eaglechat.paths import write_atomically
@@ -34,7 +33,7 @@ from eaglechat.tui.widgets.tick_list import TickList
 from eaglechat.wire.protocol import AUTO, PLAINLY, Hello, PairInfo, Speculation
 from eaglechat.words import comparing, wording
 from eaglechat.words.bars import bar
-from eaglechat.words.card import Measured, card, shipped_with, why_no_card, why_not
+from eaglechat.words.card import card, shipped_with, why_no_card, why_not
 from eaglechat.words.gain import at_most, figure
 from eaglechat.words.replies import before_writing
 from eaglechat.words.wording import percent, plural
@@ -62,12 +61,7 @@ class CompareScreen(EagleScreen[Speculation]):
         self._now = asked.terms.speculation
         self._all = comparing.named(contenders(self._now, info, hello), hello.can)
         self._who = [*self._all][:1]
-        self._comparison: Comparison
-        self._witness: Witness
-        self._conditions: Conditions
-        """While it was measured."""
-        self._result: Result | None = None
-        """None until it is over."""
+        self._comparison = self._new()
         self._most = ""
         """What drafting could gain at most."""
         self._pace = FramePace()
@@ -92,15 +86,16 @@ class CompareScreen(EagleScreen[Speculation]):
 
     # Measuring
 
-    def _start(self) -> None:
+    def _new(self) -> Comparison:
         asked = self._asked
         if not self._is_of_question:
             shipped = {prompt.name: prompt.messages for prompt in builtin_prompts()}
-            asked = Asked(shipped, asked.terms, asked.plain_ms)
-        self._result, self._witness = None, Witness()
-        engine, hello = self._services.engine, self._hello
+            asked = Asked(shipped, asked.terms)
+        engine, hello, info = self._services.engine, self._hello, self._info
         who = {comparing.name(PLAINLY): PLAINLY, **{name: self._all[name] for name in self._who}}
-        self._comparison = Comparison(engine, hello, asked, who, self._follow)
+        return Comparison(engine, hello, info, asked, who, changed=self._follow)
+
+    def _start(self) -> None:
         self.query_one(TitleBar).show(state="measuring…")
         self._comparison.start()
         self._draw()
@@ -109,14 +104,17 @@ class CompareScreen(EagleScreen[Speculation]):
     def _follow(self) -> None:
         if not self.is_open:
             return
-        if self._comparison.is_over and self._result is None:
-            self._ended()
+        if self._result is not None:
+            self._ended(self._result)
         elif self._pace.is_due():
             self._draw()
 
-    def _ended(self) -> None:
-        self._result = result = self._comparison.so_far()
-        self._conditions = self._witness.conditions()
+    @property
+    def _result(self) -> Result | None:
+        """None until it is over."""
+        return self._comparison.result
+
+    def _ended(self, result: Result) -> None:
         self._most = at_most(self._info, paths.state_dir(), result.best)
         if result.scores:
             speeds, engine = self._services.pairs.speeds, self._services.settings.current.engine
@@ -132,14 +130,9 @@ class CompareScreen(EagleScreen[Speculation]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
-        can = {
-            "use": self._result is not None,
-            "let_auto": self._result is not None and self._hello.can.own,
-            "choose": self._result is not None,
-            "card": self._result is not None,
-            "forget": self._kept is not None,
-        }
-        return None if allowed and not can.get(action, True) else allowed
+        can = {"let_auto": self._hello.can.own, "forget": self._kept is not None}
+        is_early = action in ("use", "let_auto", "choose", "card") and self._result is None
+        return None if allowed and (is_early or not can.get(action, True)) else allowed
 
     @property
     def _best(self) -> Speculation:
@@ -181,6 +174,7 @@ class CompareScreen(EagleScreen[Speculation]):
             is_of_shipped, who = chosen
             self._is_of_question = not is_of_shipped
             self._who = list(who)
+            self._comparison = self._new()
             self._start()
 
         can_choose = bool(self._asked.prompts)
@@ -190,16 +184,11 @@ class CompareScreen(EagleScreen[Speculation]):
 
     def action_card(self) -> None:
         """Write a card of the result to a new file, or say why there is none."""
-        result, engine = self._result, self._services.settings.current.engine
-        if result is None:
-            return
+        comparison, engine = self._comparison, self._services.settings.current.engine
         source = "the last question of a chat, whose text is not here"
         if not self._is_of_question:
             source = f"{shipped_with(self._hello)}, each in {HEATS_IN_A_ROW} heats in turn"
-        measured = Measured(
-            self._comparison, self._info, self._hello, engine, self._conditions, source
-        )
-        reason = why_no_card(self._hello, self._info, engine) or why_not(measured)
+        reason = why_no_card(self._hello, self._info, engine) or why_not(comparison)
         if reason:
             self.notify(f"No card: {reason}.", severity="warning")
             return
@@ -211,7 +200,7 @@ class CompareScreen(EagleScreen[Speculation]):
             self.notify(said, severity="warning")
 
         self.in_background(
-            lambda: write_atomically(file, card(measured).encode()),
+            lambda: write_atomically(file, card(comparison, engine, source).encode()),
             lambda _: self.notify(f"The card is in {file}."),
             fail,
         )
