@@ -41,10 +41,7 @@ class PartStream:
     def __init__(self, modes: Mapping[str, Mode], start: str) -> None:
         """`start` names the mode in which the reply begins."""
         self._modes = modes
-        self._mode = modes[start]
-        self._held = ""
-        self._header = ""
-        self._at_start = True
+        self._enter(start, "")
 
     @property
     def part(self) -> Part | None:
@@ -72,12 +69,6 @@ class PartStream:
         """The end of the reply; returns what was held back."""
         return self._decided(final=True)
 
-    def leave(self, marker: str) -> None:
-        """Continue as if the model had written `marker` here."""
-        for literal, following in self._mode.exits:
-            if literal == marker:
-                self._enter(following)
-
     def _decided(self, *, final: bool) -> list[Segment]:
         segments: list[Segment] = []
         while self._step(segments, final=final):
@@ -86,57 +77,42 @@ class PartStream:
 
     def _step(self, segments: list[Segment], *, final: bool) -> bool:
         """Decide about the beginning of the held text; False when nothing more can be decided."""
-        if self._mode.otherwise is not None:
-            return self._decide(final=final)
-        if self._mode.drops_space and self._at_start:
-            self._held = self._held.lstrip()
-        if not self._held:
+        mode, held = self._mode, self._held
+        if mode.otherwise is not None:
+            text = held.lstrip()
+            here = [exit_ for exit_ in mode.exits if text.startswith(exit_[0])]
+            if here:
+                self._enter(here[0][1], text[len(here[0][0]) :])
+            elif not held or (not final and any(one.startswith(text) for one, _ in mode.exits)):
+                return False
+            else:
+                self._enter(mode.otherwise, held)
+            return True
+        if self._drops_space:
+            held = self._held = held.lstrip()
+        if not held:
             return False
-        self._at_start = False
-        found = [(self._held.find(exit_[0]), exit_) for exit_ in self._mode.exits]
+        self._drops_space = False
+        found = [(held.find(exit_[0]), exit_) for exit_ in mode.exits]
+        # Of markers that begin at one place, the longest.
         ends = [(at, -len(exit_[0]), exit_) for at, exit_ in found if at >= 0]
         if ends:
-            at, _, (literal, following) = min(ends)
-            self._take(self._held[:at], segments)
-            self._held = self._held[at + len(literal) :]
-            self._enter(self._mode.by_name.get(self._header.strip(), following))
-            return True
-        keep = 0 if final else beginning(self._held, [literal for literal, _ in self._mode.exits])
-        certain = self._held[: len(self._held) - keep]
-        self._held = self._held[len(self._held) - keep :]
-        self._take(certain, segments)
-        return False
-
-    def _decide(self, *, final: bool) -> bool:
-        """In a mode with `otherwise`: follow the exit that stands here, or go to `otherwise`.
-
-        Returns False while the held text may still become an exit.
-        """
-        assert self._mode.otherwise is not None
-        rest = self._held.lstrip()
-        for literal, following in self._mode.exits:
-            if rest.startswith(literal):
-                self._held = rest[len(literal) :]
-                self._enter(following)
-                return True
-        undecided = any(literal.startswith(rest) for literal, _ in self._mode.exits)
-        if undecided and not final:
+            at, _, (marker, following) = min(ends)
+        else:
+            at = len(held) if final else len(held) - beginning(held, [one for one, _ in mode.exits])
+        if mode.part is None:
+            self._header += held[:at]
+        elif at:
+            segments.append((mode.part, held[:at]))
+        if not ends:
+            self._held = held[at:]
             return False
-        if not self._held:
-            return False
-        self._enter(self._mode.otherwise)
+        self._enter(mode.by_name.get(self._header.strip(), following), held[at + len(marker) :])
         return True
 
-    def _take(self, text: str, segments: list[Segment]) -> None:
-        if self._mode.part is None:
-            self._header += text
-        elif text:
-            segments.append((self._mode.part, text))
-
-    def _enter(self, name: str) -> None:
-        self._mode = self._modes[name]
-        self._header = ""
-        self._at_start = True
+    def _enter(self, name: str, held: str) -> None:
+        self._mode, self._held = self._modes[name], held
+        self._header, self._drops_space = "", self._mode.drops_space
 
 
 def beginning(text: str, literals: Sequence[str]) -> int:
