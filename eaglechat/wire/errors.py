@@ -60,14 +60,8 @@ class Cancelled(EngineError):  # noqa: N818 - it is no fault
         super().__init__(message)
 
 
-class DrafterError(EngineError):
-    """A drafter failed to take in what the target computed, or to draft."""
-
-    code = "drafter"
-
-
-class Eagle3SessionError(DrafterError):
-    """EAGLE-3 could not be set up, or failed; the subclass says where."""
+class Eagle3SessionError(EngineError):
+    """An `Eagle3Session` could not be set up, or failed; the subclass says where."""
 
     code = "session"
 
@@ -79,7 +73,7 @@ class InitError(Eagle3SessionError):
 
 
 class ProcessError(Eagle3SessionError):
-    """The draft failed to take in the target's features, or to draft."""
+    """A drafter failed to take in what the target computed, or to draft."""
 
     code = "session_process"
 

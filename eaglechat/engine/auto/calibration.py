@@ -16,7 +16,7 @@ from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import Drafter, Limits
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.cancelling import check
-from eaglechat.wire.errors import DecodeError, DrafterError
+from eaglechat.wire.errors import DecodeError, ProcessError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 CALIBRATED_WIDTHS = (1, 2, 4, 8, N_DRAFT_MAX_LIMIT + 1, 3, 5, 6, 7, 9)
@@ -65,7 +65,7 @@ def calibrate(target: Context, model: Drafter | None) -> Calibration:
         stopwatch = _Stopwatch(target, model, batch)
         try:
             return stopwatch.calibration()
-        except (DecodeError, DrafterError):
+        except (DecodeError, ProcessError):
             return NOT_CALIBRATED
         finally:
             stopwatch.empty()
