@@ -20,11 +20,10 @@ from eaglechat.engine.bench.looks import LEVEL
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Gain, Speeds, setup_of
 from eaglechat.settings.model import EngineSettings
-from eaglechat.wire.gain import MeasuredGain
+from eaglechat.wire.gain import MeasuredGain, student_t
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import FinishReason, Origin, Token, per_second
 from eaglechat.wire.stats import SpeculationStats
-from eaglechat.wire.student import student_t
 
 FEWEST_HEATS = 4
 

@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import hypot, sqrt
 
-from eaglechat.wire.gain import MeasuredGain
-from eaglechat.wire.student import student_t
+from eaglechat.wire.gain import MeasuredGain, student_t
 
 FEWEST_GROUPS = 3
 """Of fewer groups with drafted rounds the error is not known well enough to tell anything."""

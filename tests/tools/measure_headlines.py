@@ -23,7 +23,7 @@ from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol as p
-from eaglechat.wire.student import student_t
+from eaglechat.wire.gain import student_t
 from eaglechat.words.headline import in_short
 
 _AROUND = 2

@@ -21,9 +21,8 @@ import msgspec
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.state import StateFile
 from eaglechat.settings.model import EngineSettings
-from eaglechat.wire.gain import GainVerdict, verdict_of
+from eaglechat.wire.gain import GainVerdict, student_t, verdict_of
 from eaglechat.wire.protocol import AUTO, Auto
-from eaglechat.wire.student import student_t
 
 FEWEST_REPLIES = 8
 """The mean of fewer replies is not told: they may all be about one thing."""

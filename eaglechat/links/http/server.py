@@ -29,8 +29,7 @@ from eaglechat.links.http.faults import (
     message_in,
     not_understood,
 )
-from eaglechat.links.http.openai import OpenAIServer
-from eaglechat.links.http.refused import refused_fields, without
+from eaglechat.links.http.openai import OpenAIServer, refused_fields, without
 from eaglechat.links.http.reply import Reply
 from eaglechat.links.http.window import Answered, ServerWindow
 from eaglechat.settings.servers import ServerSettings

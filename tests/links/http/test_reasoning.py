@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.reasoning import ReasoningSplitter
+from eaglechat.links.http.reply import ReasoningSplitter
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Part
 from tests.links.http.fault_server import Ask, FaultServer, models_of, streaming

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.wire.student import student_t
+from eaglechat.wire.gain import student_t
 
 
 @pytest.mark.parametrize(
