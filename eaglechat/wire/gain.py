@@ -51,9 +51,9 @@ class MeasuredGain:
 
 
 def student_t(freedom: float, share: float = 0.975) -> float:
-    """The quantile `share` (above 0.5) of Student's distribution with so many degrees of freedom, at
-    least 1; a fraction of one is left out. The default: how many standard errors wide half of a 95%
-    interval is, if the error itself was estimated from few values."""
+    """The quantile `share` (above 0.5) of Student's distribution with so many degrees of freedom,
+    at least 1; a fraction of one is left out. The default: how many standard errors wide half of a
+    95% interval is, if the error itself was estimated from few values."""
     freedom, within = min(int(freedom), _MOST_FREEDOM), 2.0 * share - 1.0
     low, high = 0.0, 1.0
     while _within(high, freedom) < within and high < 1e12:

@@ -41,7 +41,8 @@ class PartStream:
     def __init__(self, modes: Mapping[str, Mode], start: str) -> None:
         """`start` names the mode in which the reply begins."""
         self._modes = modes
-        self._enter(start, "")
+        self._mode, self._held, self._header = modes[start], "", ""
+        self._drops_space = self._mode.drops_space
 
     @property
     def part(self) -> Part | None:

@@ -1,5 +1,5 @@
-"""Kinds of OpenAI-compatible servers: what each is asked, how its replies are read, and which fields
-of a request one may refuse, as they are optional."""
+"""Kinds of OpenAI-compatible servers: what each is asked, how its replies are read, and which
+fields of a request one may refuse, as they are optional."""
 
 from __future__ import annotations
 
