@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from eaglechat import paths, settings
 from eaglechat.cli.parsing import did_you_mean
-from eaglechat.cli.status import CommandError, WrongUsageError, complain
+from eaglechat.cli.status import CommandError, WrongUsageError, complain, report
 from eaglechat.settings import SettingDoc, Settings
 from eaglechat.settings.config_file import parse_assignment
 from eaglechat.settings.description import Range, parse, written
@@ -298,6 +298,13 @@ def load_settings(args: argparse.Namespace) -> tuple[Settings, list[settings.Pro
     return _overridden(args, loaded), problems
 
 
+def settings_of(args: argparse.Namespace) -> Settings:
+    """The settings of config.toml, overridden by the flags. Prints the problems of the file."""
+    configured, problems = load_settings(args)
+    report(problems)
+    return configured
+
+
 def _overridden(args: argparse.Namespace, configured: Settings) -> Settings:
     for name, value in overrides(args).items():
         table, _, key = name.partition(".")
@@ -316,12 +323,6 @@ def in_role(args: argparse.Namespace, configured: Settings) -> Settings:
     if not isinstance(found, Role):
         raise CommandError(found or f"there is no role {name!r} in {paths.user_roles_dir()}")
     return _overridden(args, found.applied(configured))
-
-
-def report(problems: list[settings.Problem]) -> None:
-    """Print the problems of config.toml."""
-    for problem in problems:
-        complain(str(problem))
 
 
 def number(

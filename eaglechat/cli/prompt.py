@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from eaglechat.cli import options
-from eaglechat.cli.status import OK, CommandError, complain
+from eaglechat.cli.status import OK, CommandError, complain, text_of
 from eaglechat.settings import Settings, find
 from eaglechat.wire.protocol import Message, Thinking
 
@@ -59,10 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     options.check_pair(args)
-    settings, problems = options.load_settings(args)
-    options.report(problems)
-    settings = options.in_role(args, settings)
-    template, reply = _text(args.template), _text(args.reply)
+    settings = options.in_role(args, options.settings_of(args))
+    template = text_of(args.template) if args.template else None
+    reply = text_of(args.reply) if args.reply else None
     messages = _messages(args.messages, settings)
     shown = _shown(args, template, messages, settings.to_thinking(), reply)
     if args.json:
@@ -72,14 +71,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join(f"--- {name} ---\n{text}" for name, text in shown.items()))
     return OK
-
-
-def _text(file: Path | None) -> str | None:
-    """The content of a file, None if none is given. Raises OSError, CommandError."""
-    try:
-        return file.read_text(encoding="utf-8") if file else None
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{file} is not text in UTF-8") from error
 
 
 def _messages(file: Path | None, settings: Settings) -> tuple[Message, ...]:

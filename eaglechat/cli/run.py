@@ -75,9 +75,7 @@ def run(args: argparse.Namespace) -> int:
     options.check_pair(args)
     if not any((args.target, args.pair, args.server)):
         options.say_if_named(prompt)
-    settings, problems = options.load_settings(args)
-    options.report(problems)
-    settings = options.in_role(args, settings)
+    settings = options.in_role(args, options.settings_of(args))
     # Unbuffered: what ends the program by force leaves whole rounds.
     file = args.trace.open("wb", buffering=0) if args.trace else contextlib.nullcontext()
     with Interrupt() as interrupt, file as trace:

@@ -137,8 +137,7 @@ def _check_types(args: argparse.Namespace) -> None:
 
 def run_settings(args: argparse.Namespace) -> RunSettings:
     """The settings of a run; those that no flag gave have their defaults."""
-    configured, problems = options.load_settings(args)
-    options.report(problems)
+    configured = options.settings_of(args)
     engine = configured.to_load_options()
     given: dict[str, dict[str, Any]] = {"run": {}, "recipe": {}}
     for field in described():

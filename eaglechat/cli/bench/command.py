@@ -20,7 +20,15 @@ from eaglechat.cli import options
 from eaglechat.cli.bench import tables
 from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
 from eaglechat.cli.progress import Progress
-from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsageError, complain
+from eaglechat.cli.status import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    CommandError,
+    WrongUsageError,
+    complain,
+    text_of,
+)
 from eaglechat.engine.bench.prompts import (
     Prompt,
     builtin_prompts,
@@ -161,19 +169,16 @@ def _prompts(chosen: str | None) -> list[Prompt]:
         return builtin_prompts()
     if chosen == _COPY:
         return copy_prompts()
+    text = text_of(Path(chosen))
+    is_json = chosen.endswith(".jsonl") or text.lstrip().startswith("{")
     try:
-        text = Path(chosen).read_text(encoding="utf-8")
-        is_json = chosen.endswith(".jsonl") or text.lstrip().startswith("{")
         return parse_lines(text) if is_json else parse_prompts(text)
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{chosen} is not text in UTF-8") from error
     except ValueError as error:
         raise CommandError(f"{chosen}: {error}") from error
 
 
 def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt) -> int:
-    settings, problems = options.load_settings(args)
-    options.report(problems)
+    settings = options.settings_of(args)
     pair = choose_pair(args, settings)
     with CommandEngine(settings, interrupt, pair.server) as engine:
         info, hello = engine.load(pair), engine.hello

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eaglechat import paths, settings
-from eaglechat.cli.status import complain
+from eaglechat.cli.status import report
 from eaglechat.hub import catalogue
 from eaglechat.hub.local import installed, library
 from eaglechat.hub.local.model import LocalModel
@@ -15,7 +15,6 @@ def on_this_machine() -> tuple[list[LocalModel], list[CataloguePair]]:
     catalogue.toml."""
     configured, problems = settings.load(paths.config_file())
     entries, of_catalogue = catalogue.load()
-    for problem in (*problems, *of_catalogue):
-        complain(str(problem))
+    report((*problems, *of_catalogue))
     models = library.scan(configured.library.folders)
     return models, installed.statuses(entries, models)

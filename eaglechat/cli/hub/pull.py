@@ -21,6 +21,7 @@ from eaglechat.cli.status import (
     WrongUsageError,
     complain,
     reason,
+    report,
 )
 from eaglechat.gguf.header import GGUFError
 from eaglechat.hub import catalogue, fit
@@ -74,8 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     entries, problems = catalogue.load()
-    for problem in problems:
-        complain(str(problem))
+    report(problems)
     downloads, progress = Downloads(Hub()), Progress()
     entry = next((e for e in entries if e.name == args.reference), None)
     try:
