@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
 import time
 from collections import deque
@@ -11,8 +10,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from eaglechat import own_python, paths
-from eaglechat.cli import options
-from eaglechat.cli.status import CommandError, complain
+from eaglechat.cli.status import complain
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine, machine_of
 from eaglechat.hub.local import bandwidth, passes
 from eaglechat.links.base import (
@@ -53,25 +51,6 @@ _LOOK_S = 0.1
 _HELLO_S = 20.0
 """How long an engine may take to start when only its machine's memory is asked for."""
 _LOG_SAYS_MORE = ("load", "internal", ENGINE_DIED)
-
-
-def choose_pair(args: argparse.Namespace, settings: Settings | None = None) -> Pair:
-    """The pair that the flags name, else the built-in one. Raises CommandError if it cannot run.
-
-    With `engine.command` the engine may run on another machine, so the files are not checked here.
-    """
-    from eaglechat.hub.local import pairs  # imported late: --help does not need them
-    from eaglechat.hub.local.pair_library import PairLibrary
-
-    if settings is not None and (served := options.served_pair(args, settings)):
-        return served
-    library = PairLibrary(paths.state_dir())
-    pair = options.chosen_pair(args, library) or pairs.builtin_pair()
-    if settings is None or not settings.engine.command:
-        status = pairs.inspect(pair)
-        if status.problem:
-            raise CommandError(f"{pair.name} cannot run: {status.problem}")
-    return library.as_kept(pair)
 
 
 def engine_link(settings: Settings, log: Path | None) -> Link:

@@ -127,7 +127,7 @@ def _shown(
 def _target(args: argparse.Namespace) -> Path | None:
     """The model whose vocabulary the prompt is for. None if no model is named and the built-in pair
     is not installed: with --template no model is needed. Raises CommandError."""
-    from eaglechat.cli.loading import choose_pair
+    from eaglechat.cli.pairs import choose_pair
 
     named = args.pair is not None or args.target is not None
     try:

@@ -16,7 +16,8 @@ from eaglechat.chat.controls import not_followed
 from eaglechat.chat.headline import headline_of
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.cli import options
-from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
+from eaglechat.cli.loading import CommandEngine, Interrupt
+from eaglechat.cli.pairs import choose_pair, say_if_named
 from eaglechat.cli.status import INTERRUPTED, OK, WrongUsageError, complain, reason
 from eaglechat.settings import Settings
 from eaglechat.wire.drafters import DrafterChoice
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUsageError("--top is written to the trace: give --trace FILE too")
     options.check_pair(args)
     if not any((args.target, args.pair, args.server)):
-        options.say_if_named(prompt)
+        say_if_named(prompt)
     settings = options.in_role(args, options.settings_of(args))
     # Unbuffered: what ends the program by force leaves whole rounds.
     file = args.trace.open("wb", buffering=0) if args.trace else contextlib.nullcontext()

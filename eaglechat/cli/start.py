@@ -31,12 +31,13 @@ def run(args: argparse.Namespace) -> int:
         )
     # --help needs none of these.
     from eaglechat.cli.loading import engine_link
+    from eaglechat.cli.pairs import chosen_pair, served_pair
     from eaglechat.hub.local.pair_library import PairLibrary
     from eaglechat.tui.app import EagleApp
 
     settings, problems = options.load_settings(args)
     library = PairLibrary(paths.state_dir())
-    start = options.served_pair(args, settings) or options.chosen_pair(args, library)
+    start = served_pair(args, settings) or chosen_pair(args, library)
     app = EagleApp(
         settings=settings,
         problems=problems,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.cli import options
+from eaglechat.cli import options, pairs
 from eaglechat.cli.status import CommandError
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
@@ -39,7 +39,7 @@ def test_a_model_here_is_a_pair_by_its_name(
     known = PairLibrary(tmp_path / "state")
 
     def chosen(*words: str) -> tuple[str, Path, Path | None]:
-        pair = options.chosen_pair(made.parse_args(words), known)
+        pair = pairs.chosen_pair(made.parse_args(words), known)
         assert pair is not None
         return pair.name, pair.target, pair.draft
 
@@ -80,7 +80,7 @@ def test_a_name_of_no_model_here_says_where_to_get_it(
     options.add_pair_options(made)
     given = made.parse_args(["--target", named])
     with pytest.raises(CommandError, match=why):
-        options.chosen_pair(given, PairLibrary(tmp_path / "state"))
+        pairs.chosen_pair(given, PairLibrary(tmp_path / "state"))
 
 
 @pytest.mark.usefixtures("config")
@@ -96,7 +96,7 @@ def test_a_prompt_that_is_a_models_name_is_told(
 ) -> None:
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
     ollama_store.put(tmp_path / "ollama", "qwen3/8b", ggufs.target())
-    options.say_if_named(prompt)
+    pairs.say_if_named(prompt)
     assert (f"`eaglechat run --target {prompt} PROMPT`" in capsys.readouterr().err) == is_name
 
 

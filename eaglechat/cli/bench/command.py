@@ -18,7 +18,8 @@ from eaglechat.chat.recording import Terms
 from eaglechat.chat.refusals import misfit, no_comparison
 from eaglechat.cli import options
 from eaglechat.cli.bench import tables
-from eaglechat.cli.loading import CommandEngine, Interrupt, choose_pair
+from eaglechat.cli.loading import CommandEngine, Interrupt
+from eaglechat.cli.pairs import choose_pair
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import (
     FAILED,
