@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Hashable
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Rows
 from rich.table import Column
 
-from eaglechat.hub.units import format_seconds
+from eaglechat.hub.units import format_bytes, format_seconds
 
 _BAR_CELLS = 16
 _AROUND_TEXT_CELLS = 1 + _BAR_CELLS + len(" 100% ") + 1
@@ -71,6 +71,11 @@ class Progress:
                 self._say(name, tenth, text)
         elif time.monotonic() >= self._from:
             self._draw(key, name, done, total, text)
+
+    def show_bytes(self, name: str, done: int, total: int, more: str = "", **how: Any) -> None:
+        """Show a task that takes so many bytes. Without a total it takes a while."""
+        of = f"{format_bytes(done)} of {format_bytes(total)}" if total else ""
+        self.show(name, done, total or None, of + more, **how)
 
     def close(self) -> None:
         """Stop for good. The bars stay above the next line that is printed, unless they vanish."""

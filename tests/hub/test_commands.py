@@ -18,7 +18,7 @@ from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.saved_chat import new_chat
 from eaglechat.chat.store import ChatStore
 from eaglechat.cli.hub import remove
-from eaglechat.cli.hub.progress import show_bytes, show_install
+from eaglechat.cli.hub.pull import show_install
 from eaglechat.cli.progress import Progress
 from eaglechat.hub.downloads.client import RemoteFile
 from eaglechat.hub.downloads.download import FileState
@@ -385,9 +385,9 @@ def test_a_narrow_terminal_shortens_names_not_figures(
 
 def test_what_a_program_reads_is_not_drawn_over(terminal: Terminal, capsys: Any) -> None:
     progress = Progress(terminal)
-    show_bytes(progress, "converting", 50, 100)
+    progress.show_bytes("converting", 50, 100)
     print("/a/path")
-    show_bytes(progress, "converting", 100, 100)
+    progress.show_bytes("converting", 100, 100)
     progress.close()
     assert capsys.readouterr().out == "/a/path\n"
     assert terminal.frames()[-1][0].endswith("100% 100 B of 100 B")
@@ -399,7 +399,7 @@ def test_a_terminal_that_cannot_redraw_gets_lines(
 ) -> None:
     monkeypatch.setenv("TERM", variable)
     progress = Progress(terminal)
-    show_bytes(progress, "converting", 55, 100)
+    progress.show_bytes("converting", 55, 100)
     progress.close()
     assert terminal.getvalue() == "converting: 50%  55 B of 100 B\n"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from eaglechat.cli.hub.progress import show_bytes
 from eaglechat.cli.parsing import checked_type
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import INTERRUPTED, OK, CommandError, complain, reason
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
             args.target,
             args.output,
             kind,
-            lambda step: show_bytes(progress, step.stage, step.done, step.total),
+            lambda step: progress.show_bytes(step.stage, step.done, step.total),
         )
     except KeyboardInterrupt:
         progress.close()

@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from eaglechat import paths, settings
-from eaglechat.cli.hub.progress import show_install
 from eaglechat.cli.loading import machine_of_engine
 from eaglechat.cli.parsing import checked_type, did_you_mean
 from eaglechat.cli.progress import Progress
@@ -28,8 +27,9 @@ from eaglechat.hub import catalogue, fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads import install, quantisations, targets
 from eaglechat.hub.downloads.client import Hub, RemoteRepo
+from eaglechat.hub.downloads.download import FileSnapshot, FileState
 from eaglechat.hub.downloads.find_drafts import checkpoint_files, pair_up, what_helps
-from eaglechat.hub.downloads.queue import Downloads, Install
+from eaglechat.hub.downloads.queue import Downloads, Install, Stage
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine
 from eaglechat.hub.local import installed, library
@@ -44,7 +44,7 @@ from eaglechat.hub.references import (
     group_models,
     parse,
 )
-from eaglechat.hub.units import format_bytes
+from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words.drafting import about, of_model
 from eaglechat.words.tables import aligned
@@ -249,6 +249,28 @@ def _follow(downloads: Downloads, progress: Progress) -> Install:
     if snapshot.error:
         complain(snapshot.error)
     return snapshot
+
+
+def show_install(progress: Progress, install: Install) -> None:
+    """Its files, then its conversion."""
+    if install.stage is Stage.CONVERTING:
+        progress.show_bytes(install.step, install.bytes_done, install.bytes_total)
+        return
+    for file in install.files:
+        remote, done, state = file.remote, file.bytes_done, file.note or file.state.value
+        name = remote.path.rpartition("/")[2]
+        if file.state is FileState.DOWNLOADING and not file.note:
+            progress.show_bytes(name, done, remote.size, _pace(file), key=remote, state=state)
+            continue
+        text = f"done, {format_bytes(remote.size)}" if file.state is FileState.DONE else state
+        progress.show(name, done, remote.size, text, key=remote, state=state)
+    if progress.live and len(install.files) > 1:
+        progress.show_bytes("total", install.bytes_done, install.bytes_total, _pace(install))
+
+
+def _pace(moving: Install | FileSnapshot) -> str:
+    speed = f"  {format_bytes(moving.speed)}/s" if moving.speed is not None else ""
+    return speed + (f"  {format_seconds(moving.eta)} left" if moving.eta is not None else "")
 
 
 def _say_what_drafts(paths: list[Path], hub: Hub, listing: RemoteRepo, remote: ModelFiles) -> None:
