@@ -19,7 +19,7 @@ def test_no_files_need_each_other() -> None:
     graph = grimp.build_graph("eaglechat", cache_dir=None)
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
     assert "eaglechat.links.http.server" in imports["eaglechat.cli.loading"]
-    assert "eaglechat.hub.local.pair" in imports["eaglechat.cli.options"]
+    assert "eaglechat.hub.local.model" in imports["eaglechat.cli.pairs"]
     # Raises CycleError with the files of a circle.
     TopologicalSorter(imports).prepare()
 
