@@ -36,6 +36,13 @@ Ids = npt.NDArray[np.integer[Any]]
 # cores, alone / beside one / two busy processes: 166 / 57 / 20 by default, 160 / 69 / 70 with 300.
 os.environ.setdefault("GOMP_SPINCOUNT", "300")
 
+# When a batch is as wide as the one before it, llama.cpp records its CUDA graph, and throws it away
+# at the next other width. The second of two plain rounds, by which plain decoding is measured while
+# drafting goes on, would be one that records. Milliseconds on an H200, a target as large as 8B in
+# Q4_0, with graphs and without: that second round 7.9 and 3.1, a round of a plain reply 2.9 and
+# 3.1, of one with length 1 5.5 and 4.4, with length 3 6.6 and 6.1, with length 5 8.6 and 7.8.
+os.environ.setdefault("GGML_CUDA_DISABLE_GRAPHS", "1")
+
 _PARTS = {
     "libcudart": "CUDA's runtime (install the CUDA version this wheel was built for)",
     "libcublas": "CUDA's cuBLAS (install the CUDA version this wheel was built for)",
