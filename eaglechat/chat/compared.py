@@ -161,7 +161,7 @@ class Result:
         return self.best is not None and self.best.verdict not in {"early", "unclear"}
 
     def note(
-        self, speeds: Speeds, pair: Pair, engine: EngineSettings, by: Literal["bench", "race"]
+        self, speeds: Speeds, pair: Pair, engine: EngineSettings, by: Literal["bench", "question"]
     ) -> None:
         """Keep what each draft length gained, where no other contender had the same one."""
         lengths = Counter((one.who.drafter, one.who.n_draft_max) for one in self.scores[1:])

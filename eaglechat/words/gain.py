@@ -42,7 +42,7 @@ def measured_here(gain: Gain, now: float) -> str:
     """The same, with the length, what measured it and when; `now` is in seconds since 1970."""
     length = gain.n_draft_max
     how = "with auto" if length == AUTO else f"with length {length}"
-    by = {"bench": "bench", "race": "Compare", "replies": f"mean of {gain.replies} replies"}
+    by = {"bench": "bench", "question": "Compare", "replies": f"mean of {gain.replies} replies"}
     said = in_words(gain.speed_up, gain.error, how)
     return f"{said} ({by[gain.by]}, {ago(gain.at, now)})"
 

@@ -137,7 +137,7 @@ async def test_the_last_question_is_measured_and_what_was_fastest_used(
         for length in (3, 8):
             gain = user.app.services.pairs.speeds.gain(setup, length)
             assert gain is not None
-            assert (gain.n_draft_max, gain.by) == (length, "race")
+            assert (gain.n_draft_max, gain.by) == (length, "question")
 
 
 async def test_other_prompts_are_measured_and_the_pair_keeps_what_was_fastest(

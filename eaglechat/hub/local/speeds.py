@@ -90,11 +90,15 @@ class Gain(msgspec.Struct, frozen=True):
     speed_up: float
     error: float
     n_draft_max: int | Auto
-    by: Literal["bench", "race", "replies"]
-    """race: by a comparison of one question."""
+    by: Literal["bench", "question", "race", "replies"]
+    """question: by a comparison of one question, which older files call a race."""
     at: float
     replies: int = 0
     """Of how many it is the mean, if it is by replies."""
+
+    def __post_init__(self) -> None:
+        if self.by == "race":
+            msgspec.structs.force_setattr(self, "by", "question")
 
     @property
     def verdict(self) -> GainVerdict:

@@ -119,7 +119,7 @@ class CompareScreen(EagleScreen[Speculation]):
         if result.scores:
             speeds, engine = self._services.pairs.speeds, self._services.settings.current.engine
             result.note(
-                speeds, self._session.pair, engine, "race" if self._is_of_question else "bench"
+                speeds, self._session.pair, engine, "question" if self._is_of_question else "bench"
             )
             self._session.compared(comparing.sentence(result))
         self.query_one(TitleBar).show(state="")

@@ -40,14 +40,16 @@ def test_replies_that_agree_have_a_small_error(tmp_path: Path) -> None:
     assert 0.0 < gain.error < 0.02
 
 
-def test_a_bench_is_kept_before_a_race_and_a_race_before_replies(tmp_path: Path) -> None:
+def test_a_bench_counts_before_a_question_and_a_question_before_replies(tmp_path: Path) -> None:
     speeds = Speeds(tmp_path)
     for _ in range(FEWEST_REPLIES):
         speeds.note_reply(HERE, 3, 2000.0, 1000.0)
-    for gain in (msgspec.structs.replace(BENCH, by="race"), BENCH):
+    for gain in (msgspec.structs.replace(BENCH, by="question"), BENCH):
         speeds.note(HERE, gain)
         assert Speeds(tmp_path).gain(HERE, 3) == gain
-    speeds.note(HERE, Gain(2.0, 0.1, 3, "race", at=2.0), Gain(1.7, 0.1, "auto", "race", at=2.0))
+    speeds.note(
+        HERE, Gain(2.0, 0.1, 3, "question", at=2.0), Gain(1.7, 0.1, "auto", "question", at=2.0)
+    )
     assert speeds.gain(HERE, 3) == BENCH
     auto = speeds.gain(HERE, "auto")
     assert auto is not None
@@ -79,6 +81,15 @@ def test_what_changes_speed_has_gains_of_its_own(tmp_path: Path, other: Setup) -
     assert other != HERE
     assert Speeds(tmp_path).gain(other, 3) is None
     assert Speeds(tmp_path).gain(HERE, 3) == BENCH
+
+
+def test_a_question_has_another_name_in_older_files(tmp_path: Path) -> None:
+    Speeds(tmp_path).note(HERE, msgspec.structs.replace(BENCH, by="question"))
+    file = tmp_path / "speeds.json"
+    file.write_text(file.read_text().replace('"question"', '"race"'))
+    assert Speeds(tmp_path).gain(HERE, 3) == msgspec.structs.replace(BENCH, by="question")
+    Speeds(tmp_path).note(HERE, msgspec.structs.replace(BENCH, n_draft_max=5))
+    assert "race" not in file.read_text()
 
 
 def test_two_programs_keep_what_both_measured(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ async def test_a_row_says_what_was_measured_here_or_published(
     for name, speed_up in (("same", 1.04), ("slower", 0.8)):
         pair = pair_of_files(write_target(tmp_path / f"{name}.gguf"), None)
         library.remember(pair)
-        library.speeds.note(setup_of(pair, engine), Gain(speed_up, 0.01, "auto", "race", 0.0))
+        library.speeds.note(setup_of(pair, engine), Gain(speed_up, 0.01, "auto", "question", 0.0))
     built_in = setup_of(pairs.builtin_pair(), engine)
     gains = [Gain(1.72, 0.05, 3, "bench", 1e6), Gain(9.0, 0.05, "auto", "bench", 0.0)]
     library.speeds.note(built_in, *gains)
