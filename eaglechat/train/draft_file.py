@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -29,7 +29,7 @@ from eaglechat.hub.convert.draft_gguf import type_for
 from eaglechat.hub.convert.gguf_rows import read_rows
 from eaglechat.hub.convert.writer import (
     DIRECT_TYPES,
-    ConversionProgress,
+    OnProgress,
     OutputTensor,
     fields_as_stored,
     write_draft,
@@ -177,7 +177,7 @@ def save_draft(
     *,
     type: str,
     head_type: str | None = None,
-    progress: Callable[[ConversionProgress], None] = lambda _: None,
+    progress: OnProgress = lambda stage, done, total: None,
 ) -> None:
     """Write a draft as a GGUF of one of the converter's types.
 

@@ -324,7 +324,7 @@ class TrainingRun:
             settings.out,
             type=settings.type,
             head_type=settings.head_type,
-            progress=lambda step: self._say("writing the draft", step.done, step.total),
+            progress=lambda _, done, total: self._say("writing the draft", done, total),
         )
         written.note(settings.work, settings.out)
 

@@ -16,7 +16,7 @@ import gguf
 import numpy as np
 import pytest
 
-from eaglechat.hub.convert import ConversionError, ConversionProgress, convert
+from eaglechat.hub.convert import ConversionError, convert
 from tests.convert.checkpoints import Variant, draft, save_safetensors, variants, write_target
 
 TORCH_BIN = Path(__file__).parent / "pytorch_model.bin"
@@ -215,17 +215,17 @@ class StopError(Exception):
 def test_progress_reaches_the_end_and_can_stop_the_conversion(
     checkpoint: Path, target: Path, tmp_path: Path
 ) -> None:
-    seen: list[ConversionProgress] = []
+    seen: list[tuple[int, int]] = []
     out = tmp_path / "out" / "draft.gguf"
     out.parent.mkdir()
-    convert(checkpoint, target, out, progress=seen.append)
-    assert [p.done for p in seen] == sorted(p.done for p in seen)
-    assert seen[0].done == 0
-    assert seen[-1].done == seen[-1].total > 0
+    convert(checkpoint, target, out, progress=lambda _, done, total: seen.append((done, total)))
+    assert seen == sorted(seen)
+    assert seen[0][0] == 0
+    assert seen[-1][0] == seen[-1][1] > 0
     before = out.read_bytes()
 
-    def stop(progress: ConversionProgress) -> None:
-        if progress.done > progress.total / 2:
+    def stop(_: str, done: int, total: int) -> None:
+        if done > total / 2:
             raise StopError
 
     with pytest.raises(StopError):
@@ -250,7 +250,7 @@ def test_two_conversions_to_one_file_do_not_mix(
     out = tmp_path / "draft.gguf"
     refusals = []
 
-    def second(_: ConversionProgress) -> None:
+    def second(_stage: str, _done: int, _total: int) -> None:
         if not refusals:
             with pytest.raises(ConversionError, match="another conversion is writing") as refusal:
                 convert(checkpoint, target, out)

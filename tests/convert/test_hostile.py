@@ -167,7 +167,7 @@ def test_a_number_that_no_gguf_has_room_for_is_refused(
     }
     folder = checkpoint.save(tmp_path / "draft")
     with pytest.raises(ConversionError):
-        convert(folder, target.path, tmp_path / "out.gguf", "f16", lambda _step: None)
+        convert(folder, target.path, tmp_path / "out.gguf", "f16")
     assert not (tmp_path / "out.gguf").exists()
 
 
@@ -182,6 +182,4 @@ def test_a_pipe_in_a_checkpoint_is_refused_and_waited_for_by_nobody(
     (folder / ("config.json" if name == "config.json" else "model.safetensors")).unlink()
     os.mkfifo(pipe)
     with pytest.raises(ConversionError):
-        convert(
-            folder if name else pipe, target.path, tmp_path / "o.gguf", "f16", lambda _step: None
-        )
+        convert(folder if name else pipe, target.path, tmp_path / "o.gguf", "f16")

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
             args.target,
             args.output,
             kind,
-            lambda step: progress.show_bytes(step.stage, step.done, step.total),
+            progress.show_bytes,
         )
     except KeyboardInterrupt:
         progress.close()

@@ -7,7 +7,7 @@ against its target (`config.py`, `draft.py`), and writes the GGUF (`draft_gguf.p
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -15,12 +15,12 @@ from pathlib import Path
 from eaglechat.hub.convert.checkpoint import open_checkpoint
 from eaglechat.hub.convert.config import DraftConfig, read_config
 from eaglechat.hub.convert.copied_embeddings import without_copies
-from eaglechat.hub.convert.draft import examine, read_target, with_tokens
+from eaglechat.hub.convert.draft import examine, read_target
 from eaglechat.hub.convert.draft_gguf import exact_type, fields_of, output_tensors
 from eaglechat.hub.convert.writer import (
     DIRECT_TYPES,
     TYPES,
-    ConversionProgress,
+    OnProgress,
     check_out,
     fields_as_stored,
     write_draft,
@@ -31,7 +31,6 @@ __all__ = [
     "DIRECT_TYPES",
     "TYPES",
     "ConversionError",
-    "ConversionProgress",
     "ConversionReport",
     "convert",
 ]
@@ -58,20 +57,18 @@ def convert(
     target: Path,
     out: Path,
     type: str = "q8_0",
-    progress: Callable[[ConversionProgress], None] = lambda _: None,
+    progress: OnProgress = lambda stage, done, total: None,
 ) -> ConversionReport:
     """Convert the checkpoint in a directory, or one weights file beside its config.json.
 
-    `type` is one of TYPES.
-    `progress` is called at least a few times per second; an exception it raises stops the
-    conversion and is passed on. `out` appears when it is complete; otherwise what was there stays.
+    `type` is one of TYPES. `out` appears when it is complete; otherwise what was there stays.
     Raises ConversionError, OSError.
     """
     started = time.monotonic()
     header = read_target(target)
     directory, stored = open_checkpoint(checkpoint)
     config = read_config(directory)
-    draft = without_copies(with_tokens(examine(stored, config, header), header), header)
+    draft = without_copies(examine(stored, config, header), header)
     check_out(out)
     kind, file_type = DIRECT_TYPES[type if type in DIRECT_TYPES else exact_type(draft)]
     tensors = output_tensors(draft, kind)

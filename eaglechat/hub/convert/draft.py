@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -143,9 +143,9 @@ def check_config(
 def examine(
     stored: Mapping[str, StoredTensor], config: DraftConfig, target: GGUFHeader
 ) -> ConvertibleDraft:
-    """Everything that can be checked without reading tensors; `d2t` stays None.
+    """The draft that a checkpoint holds. Of its tensors, only `d2t` is read.
 
-    Raises ConversionError.
+    Raises ConversionError, OSError.
     """
     notes: list[str] = []
     layers = check_config(config, target, notes)
@@ -194,8 +194,9 @@ def examine(
                 "convert the original checkpoint in F32, F16 or BF16 instead"
             )
     notes += _about_rope(config)
+    d2t = _tokens(tensors["d2t"], target) if "d2t" in tensors else None
     return ConvertibleDraft(
-        config, tensors, head_dim, n_rot, feed_forward, layers, None, tuple(notes)
+        config, tensors, head_dim, n_rot, feed_forward, layers, d2t, tuple(notes)
     )
 
 
@@ -279,14 +280,12 @@ def _n_rows(tensor: StoredTensor) -> int:
     return tensor.shape[0] if tensor.shape else 0
 
 
-def with_tokens(draft: ConvertibleDraft, target: GGUFHeader) -> ConvertibleDraft:
-    """The draft with its `d2t`. A checkpoint stores it as token id minus index.
+def _tokens(stored: StoredTensor, target: GGUFHeader) -> npt.NDArray[np.int64]:
+    """The token ids of `d2t`, which a checkpoint stores as token id minus index.
 
     Raises ConversionError, OSError.
     """
-    if "d2t" not in draft.tensors:
-        return draft
-    offsets = draft.tensors["d2t"].read().reshape(-1).astype(np.int64)
+    offsets = stored.read().reshape(-1).astype(np.int64)
     ids: npt.NDArray[np.int64] = offsets + np.arange(offsets.size, dtype=np.int64)
     outside = ids[(ids < 0) | (ids >= target.n_vocab)]
     if outside.size:
@@ -298,7 +297,7 @@ def with_tokens(draft: ConvertibleDraft, target: GGUFHeader) -> ConvertibleDraft
         raise ConversionError(
             f"d2t names token {values[counts > 1][0]} twice, so it is no mapping of vocabularies"
         )
-    return replace(draft, d2t=ids)
+    return ids
 
 
 def _about_rope(config: DraftConfig) -> Iterable[str]:

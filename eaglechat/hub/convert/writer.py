@@ -12,9 +12,10 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import filelock
 import gguf
@@ -50,13 +51,9 @@ _FIELD_COUNT_AT = 16
 """Where a GGUF says how many fields it has, in eight bytes."""
 
 
-@dataclass(frozen=True)
-class ConversionProgress:
-    """Progress of one stage, in bytes of the file that the stage processes."""
-
-    stage: Literal["converting", "quantising"]
-    done: int
-    total: int
+OnProgress = Callable[[str, int, int], None]
+"""Gets the stage, "converting" or "quantising", the bytes of it that are done, and all, at least a
+few times per second. An exception it raises stops the conversion and is passed on."""
 
 
 @dataclass(frozen=True)
@@ -98,16 +95,15 @@ def write_draft(
     type: str,
     fields: gguf.GGUFWriter,
     tensors: Sequence[OutputTensor],
-    progress: Callable[[ConversionProgress], None],
+    progress: OnProgress,
     *,
     copied: Sequence[bytes],
 ) -> None:
     """Write a draft as `type`. For one of QUANTISED_TYPES, llama.cpp quantises these tensors.
 
     `fields` is a writer without a file, which has the draft's own fields; `copied` are more, as
-    `fields_as_stored` returns them.
-    `progress` is called at least a few times per second; an exception it raises stops the writing
-    and is passed on. `out` appears when it is complete; otherwise what was there stays.
+    `fields_as_stored` returns them. `out` appears when it is complete; otherwise what was there
+    stays.
     Raises ConversionError, OSError.
     """
     with _replaced_when_complete(out) as (part, unquantised):
@@ -123,12 +119,12 @@ def write_draft(
                 unquantised,
                 part,
                 QUANTISED_TYPES[type],
-                lambda done, total: progress(ConversionProgress("quantising", done, total)),
+                partial(progress, "quantising"),
             )
         except QuantiseError as error:
             raise ConversionError(str(error)) from error
         size = part.stat().st_size
-        progress(ConversionProgress("quantising", size, size))
+        progress("quantising", size, size)
 
 
 @contextmanager
@@ -162,7 +158,7 @@ def _write(
     path: Path,
     fields: gguf.GGUFWriter,
     tensors: Sequence[OutputTensor],
-    progress: Callable[[ConversionProgress], None],
+    progress: OnProgress,
     *,
     copied: Sequence[bytes],
     spare: int = 0,
@@ -182,7 +178,7 @@ def _write(
             tensor.name, tensor.shape, np.dtype(np.float32), tensor.n_bytes, tensor.type
         )
     done = 0
-    progress(ConversionProgress("converting", 0, total))
+    progress("converting", 0, total)
     try:
         fields.write_header_to_file(path)
         fields.write_kv_data_to_file()
@@ -197,7 +193,7 @@ def _write(
         for tensor in tensors:
             for chunk in tensor.chunks():
                 done += file.write(chunk.data.cast("B"))
-                progress(ConversionProgress("converting", done, total))
+                progress("converting", done, total)
             fields.write_padding(file, tensor.n_bytes)
     except (struct.error, OverflowError) as error:
         raise ConversionError(f"a GGUF has no room for a number of the draft: {error}") from error
