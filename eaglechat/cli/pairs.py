@@ -138,13 +138,12 @@ def _models_here() -> list[LocalModel]:
 def _named(models: Sequence[LocalModel], name: str) -> LocalModel | None:
     """The model with a name; None if there is none. Raises WrongUsageError if it means several, and
     CommandError if it is not complete."""
-    from eaglechat.hub.local.library import find
+    from eaglechat.hub.local.library import find, told_apart
     from eaglechat.hub.local.model import ModelKind
 
     found = find(models, name)
     if len(found) > 1:
-        names = ", ".join(model.name for model in found)
-        raise WrongUsageError(f"{name} could be {names}; name one of them")
+        raise WrongUsageError(f"{name} could be {told_apart(found)}; name one of them")
     if found and found[0].kind is ModelKind.UNFINISHED:
         raise CommandError(f"{name} is not complete. {(found[0].problem or '').rstrip('.')}")
     return found[0] if found else None

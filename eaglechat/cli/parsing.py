@@ -64,6 +64,7 @@ def checked_type(given: str, known: Iterable[str], what: str = "a type") -> str:
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """The known name nearest to the given one, as the end of a sentence; empty if none is near."""
+    """The known name nearest to the given one, as the end of a sentence; empty if none is near, or
+    if the given one is known."""
     near = get_close_matches(given, list(known), 1, cutoff=0.65)
-    return f"; did you mean {near[0]}?" if near else ""
+    return f"; did you mean {near[0]}?" if near and near[0] != given else ""

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import NOT_REACHED
 from tests import ggufs
 from tests.convert import checkpoints
@@ -138,12 +137,16 @@ def test_what_cannot_be_done_is_one_line_and_a_status(
     assert not list(commands.cache.rglob("*.gguf"))
 
 
-def test_a_pair_whose_target_has_gone_is_no_name_on_the_hub(commands: Commands) -> None:
+@pytest.mark.parametrize("command", ["drafts", "pull"])
+def test_a_pair_whose_target_has_gone_is_no_name_on_the_hub(
+    commands: Commands, command: str
+) -> None:
+    """And no misspelling of its own name."""
     config = commands.home / "eaglechat" / "config"
     config.mkdir(parents=True)
     entry = '[[pair]]\nname = "mine"\ntarget = { path = "/nowhere/t.gguf" }\n'
     (config / "catalogue.toml").write_text(entry)
-    result = commands.run("drafts", "mine")
+    result = commands.run(command, "mine")
     assert result.returncode == 2
     assert result.stderr == "eaglechat: The target of mine has gone: /nowhere/t.gguf\n"
 
@@ -177,16 +180,6 @@ def test_a_draft_is_pulled_for_a_file_of_the_users_which_stays_theirs(
     assert commands.run("remove", "base-q8_0-lab", "--yes").returncode == 0
     assert own.exists()
     assert not Path(draft).exists()
-
-
-def test_what_a_card_reports_is_shown_with_its_source(hub: Hub, fake: FakeHub) -> None:
-    metrics = [
-        {"type": "acceptance_length", "value": 2.4, "name": "Acceptance length"},
-        {"type": "loss", "value": 1},
-    ]
-    result = {"task": {"type": "text"}, "dataset": {"name": "MT-bench", "type": "mt"}}
-    fake.add("lab/d", {}, results=[{**result, "metrics": metrics}])
-    assert hub.repo("lab/d").reported == "Acceptance length 2.4 (MT-bench): its model card"
 
 
 def test_a_much_smaller_model_of_the_family_is_offered(commands: Commands, tmp_path: Path) -> None:

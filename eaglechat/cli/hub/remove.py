@@ -51,9 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if not found:
         raise CommandError(_not_here(args.name))
     if pair is None and len(found) > 1:
-        # Two versions of a file have one name: only their paths differ.
-        is_one_name = len({model.name for model in found}) < len(found)
-        names = ", ".join(str(one.path) if is_one_name else one.name for one in found)
+        names = library.told_apart(found)
         raise WrongUsageError(f"{args.name} could be {names}; name one of them")
     users = [one.pair for one in known if one.pair is not None]
     users += PairLibrary(paths.state_dir()).pairs()

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -44,6 +43,10 @@ _TYPES = {
 _WRITTEN = 0.6
 """The share of the progress that writing the copies takes; the rest is measuring."""
 
+OnProgress = Callable[[float], None]
+"""Gets a fraction several times per second; an exception it raises stops everything and is passed
+on."""
+
 
 class _Measured(msgspec.Struct, frozen=True):
     """forms.json. Speeds are in tokens per second."""
@@ -67,32 +70,14 @@ class LoadFile:
 
 
 def target_to_load(
-    pair: Pair, options: LoadOptions, sampling: Sampling, on_progress: Callable[[float], None]
+    pair: Pair, options: LoadOptions, sampling: Sampling, on_progress: OnProgress
 ) -> LoadFile:
     """The target of a pair in the form that drafts fastest on this machine, which is measured now
-    if that was not done; or the target itself for pairs of which there is one form.
-
-    `on_progress` gets a fraction several times per second; an exception it raises stops everything
-    and is passed on.
-    """
+    if that was not done; or the target itself for pairs of which there is one form."""
     if not pair.reencode:
         return LoadFile(pair.target)
     try:
-        copies = _Copies(pair)
-        key = f"{copies.digest} {_machine()} {options.n_threads} {options.n_gpu_layers}"
-        with copies.locked(on_progress):
-            measured = copies.measured(key)
-            if measured is None:
-                measured = _measure(copies, key, options, sampling, on_progress)
-            if measured is None:
-                return LoadFile(
-                    pair.target,
-                    f"This machine was too busy to measure which form of {pair.target.name} drafts "
-                    "fastest: the packaged file is loaded. The next load measures again.",
-                )
-            target = copies.path(measured.form)
-            if not target.is_file():
-                copies.write(measured.form, on_progress)
+        return _fastest(pair, options, sampling, on_progress)
     except (OSError, GGUFError, QuantiseError) as error:
         why = str(error)
         if isinstance(error, OSError) and error.strerror:
@@ -102,28 +87,66 @@ def target_to_load(
             f"No copy of {pair.target.name} in another form can be written ({why}). The packaged "
             "file is loaded: its replies are as good, and drafting gains less.",
         )
+
+
+def _fastest(
+    pair: Pair, options: LoadOptions, sampling: Sampling, on_progress: OnProgress
+) -> LoadFile:
+    """Raises OSError, GGUFError, QuantiseError."""
+    digest = sha256(pair.target)[:16]
+    cpu = cpu_info("model name") or platform.processor()
+    llama_cpp = version("llama-cpp-python")
+    key = f"{digest} {cpu} {llama_cpp} {options.n_threads} {options.n_gpu_layers}"
+    record = StateFile("forms.json", _Measured, reencoded_dir())
+    copies = {
+        name: reencoded_dir() / f"{pair.target.stem}-{digest}.{name.lower()}.gguf"
+        for name in _TYPES
+    }
+    lock = _locked(reencoded_dir() / f"{digest}.lock", on_progress)
+    try:
+        measured = record.read(None)
+        if measured is None or measured.key != key or measured.form not in ("", *_TYPES):
+            measured = _measure(pair, copies, options, sampling, on_progress, key=key)
+            if measured is None:
+                return LoadFile(
+                    pair.target,
+                    f"This machine was too busy to measure which form of {pair.target.name} drafts "
+                    "fastest: the packaged file is loaded. The next load measures again.",
+                )
+            record.write(measured)
+        target = copies.get(measured.form, pair.target)
+        if not target.is_file():
+            _write(pair.target, target, _TYPES[measured.form], on_progress)
+    finally:
+        lock.release()
     return LoadFile(target, note=_note(measured, read_header(pair.target).quantization))
 
 
 def _measure(
-    copies: _Copies,
-    key: str,
+    pair: Pair,
+    copies: dict[str, Path],
     options: LoadOptions,
     sampling: Sampling,
-    on_progress: Callable[[float], None],
+    on_progress: OnProgress,
+    *,
+    key: str,
 ) -> _Measured | None:
-    """None if there was not enough time. Raises OSError, GGUFError, QuantiseError."""
-    draft, n_draft_max = copies.pair.draft, copies.pair.n_draft_max
-    assert draft is not None
-    assert isinstance(n_draft_max, int)
+    """Only the copy in the fastest form is left. None if there was not enough time. Raises OSError,
+    GGUFError, QuantiseError."""
+    assert pair.draft is not None
+    assert isinstance(pair.n_draft_max, int)
     # BF16 holds the same weights as F16, and is faster only where the processor computes with it.
     names = ["Q4_0", "BF16" if _has_bf16() else "F16"]
-    for index, name in enumerate(names):
-        if not copies.path(name).is_file():
-            start, share = _WRITTEN * index / len(names), _WRITTEN / len(names)
-            copies.write(name, lambda done, s=start, w=share: on_progress(s + w * done))  # type: ignore[misc]
-    forms = {str(copies.path(name)): name for name in ("", *names)}
-    wanted = FormsToMeasure(tuple(forms), str(draft), n_draft_max, options, sampling)
+    share = _WRITTEN / len(names)
+    for start, name in enumerate(names):
+        if not copies[name].is_file():
+
+            def written(done: float, start: int = start) -> None:
+                on_progress(share * (start + done))
+
+            _write(pair.target, copies[name], _TYPES[name], written)
+    forms = {str(pair.target): "", **{str(copies[name]): name for name in names}}
+    wanted = FormsToMeasure(tuple(forms), str(pair.draft), pair.n_draft_max, options, sampling)
     try:
         speeds = measure_apart(wanted, lambda done: on_progress(_WRITTEN + (1 - _WRITTEN) * done))
     except EngineError as error:
@@ -131,68 +154,39 @@ def _measure(
     if speeds is None:
         return None
     fastest = max(speeds.drafted, key=speeds.drafted.__getitem__)
-    measured = _Measured(key, forms[fastest], speeds.drafted[fastest], speeds.plain)
-    for name in _TYPES:
-        if name != measured.form:
-            copies.path(name).unlink(missing_ok=True)
-    copies.record.write(measured)
-    return measured
+    for copy in copies.values():
+        if str(copy) != fastest:
+            copy.unlink(missing_ok=True)
+    return _Measured(key, forms[fastest], speeds.drafted[fastest], speeds.plain)
 
 
-class _Copies:
-    """The copies of a pair's target, and what was measured of them."""
+def _write(target: Path, copy: Path, kind: LlamaFileType, on_progress: OnProgress) -> None:
+    """Write a copy completely or not at all. Raises OSError, GGUFError, QuantiseError."""
+    needed, free = f16_bytes(read_header(target)), free_bytes(copy.parent)
+    if needed > free:
+        raise OSError(
+            f"it takes {format_bytes(needed)}, and {copy.parent} has {format_bytes(free)} free"
+        )
+    part = copy.with_name(copy.name + ".part")
+    try:
+        quantise(target, part, kind, lambda done, total: on_progress(done / total))
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        part.replace(copy)
+    finally:
+        part.unlink(missing_ok=True)
 
-    def __init__(self, pair: Pair) -> None:
-        """Reads the target for its hash, which is in the names of its copies. Raises OSError."""
-        self.pair, self._target = pair, pair.target
-        self.digest = sha256(pair.target)[:16]
-        self.record = StateFile("forms.json", _Measured, reencoded_dir())
 
-    def path(self, name: str) -> Path:
-        """The file of a form; empty is the packaged one."""
-        if not name:
-            return self._target
-        return reencoded_dir() / f"{self._target.stem}-{self.digest}.{name.lower()}.gguf"
-
-    def measured(self, key: str) -> _Measured | None:
-        """What was measured under the same conditions."""
-        found = self.record.read(None)
-        return found if found and found.key == key and found.form in ("", *_TYPES) else None
-
-    def write(self, name: str, on_progress: Callable[[float], None]) -> None:
-        """Write a copy completely or not at all. Raises OSError, GGUFError, QuantiseError."""
-        copy = self.path(name)
-        needed, free = f16_bytes(read_header(self._target)), free_bytes(copy.parent)
-        if needed > free:
-            raise OSError(
-                f"it takes {format_bytes(needed)}, and {copy.parent} has {format_bytes(free)} free"
-            )
-        part = copy.with_name(copy.name + ".part")
+def _locked(path: Path, on_progress: OnProgress) -> filelock.BaseFileLock:
+    """Wait while another eaglechat writes or measures the same copies. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(path)
+    while True:
         try:
-            quantise(
-                self._target, part, _TYPES[name], lambda done, total: on_progress(done / total)
-            )
-            with part.open("rb+") as file:
-                os.fsync(file.fileno())
-            part.replace(copy)
-        finally:
-            part.unlink(missing_ok=True)
-
-    @contextmanager
-    def locked(self, on_progress: Callable[[float], None]) -> Iterator[None]:
-        """Wait while another eaglechat writes or measures the same copies. Raises OSError."""
-        reencoded_dir().mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(reencoded_dir() / f"{self.digest}.lock")
-        while True:
-            try:
-                lock.acquire(timeout=_LOCK_S)
-                break
-            except filelock.Timeout:
-                on_progress(0.0)
-        try:
-            yield
-        finally:
-            lock.release()
+            lock.acquire(timeout=_LOCK_S)
+            return lock
+        except filelock.Timeout:
+            on_progress(0.0)
 
 
 def _note(measured: _Measured, packaged: str) -> str:
@@ -202,11 +196,6 @@ def _note(measured: _Measured, packaged: str) -> str:
     if measured.drafted <= measured.plain:
         said += " Plain decoding is fastest here: this small pair is there to show the mechanism."
     return said
-
-
-def _machine() -> str:
-    """What the speeds depend on besides the files: the processor, and llama.cpp's build."""
-    return f"{cpu_info('model name') or platform.processor()} {version('llama-cpp-python')}"
 
 
 def _has_bf16() -> bool:

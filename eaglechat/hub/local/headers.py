@@ -18,16 +18,16 @@ _Stamp = tuple[int, int]
 _Tensors = tuple[TensorInfo, ...]
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True):
-    """A header, and what its files had when it was read."""
-
-    stamp: _Stamp
-    fields: dict[str, Array | str | int | float | bool]
-    tensors: _Tensors
-    data_start: int
-    size_bytes: int
-    spans: dict[str, tuple[int, int]]
-    elsewhere: _Tensors
+_Kept = tuple[
+    _Stamp,
+    dict[str, Array | str | int | float | bool],
+    _Tensors,
+    int,
+    int,
+    dict[str, tuple[int, int]],
+    _Tensors,
+]
+"""What a model's files had when its header was read, and the fields of that but its path."""
 
 
 class HeaderBook:
@@ -55,11 +55,19 @@ class HeaderBook:
         if raw is not None:
             with suppress(msgspec.DecodeError, TypeError, ValueError):
                 kept = msgspec.msgpack.decode(raw, type=_Kept)
-                if kept.stamp == stamp:
+                if kept[0] == stamp:
                     self._used[key] = raw
-                    return _unpacked(path, kept)
+                    return GGUFHeader(path, *kept[1:])
         header = read_header(path)
-        self._used[key] = msgspec.Raw(msgspec.msgpack.encode(_packed(header, stamp)))
+        fields = (
+            header.fields,
+            header.tensors,
+            header.data_start,
+            header.size_bytes,
+            header.spans,
+            header.tensors_elsewhere,
+        )
+        self._used[key] = msgspec.Raw(msgspec.msgpack.encode((stamp, *fields)))
         return header
 
     def save(self) -> None:
@@ -69,27 +77,3 @@ class HeaderBook:
         ):
             with suppress(OSError):
                 write_atomically(self._file, msgspec.msgpack.encode(self._used))
-
-
-def _packed(header: GGUFHeader, stamp: _Stamp) -> _Kept:
-    return _Kept(
-        stamp,
-        dict(header.fields),
-        header.tensors,
-        header.data_start,
-        header.size_bytes,
-        dict(header.spans),
-        header.tensors_elsewhere,
-    )
-
-
-def _unpacked(path: Path, kept: _Kept) -> GGUFHeader:
-    return GGUFHeader(
-        path,
-        kept.fields,
-        kept.tensors,
-        kept.data_start,
-        kept.size_bytes,
-        kept.spans,
-        kept.elsewhere,
-    )

@@ -1,13 +1,15 @@
 """Finds the models on this machine, and is the only place that knows where their files are.
 
-They are in the Hugging Face cache, Ollama's store, LM Studio's and llama.cpp's folders, the user's
-folders, and the folder of drafts converted here. `files_here` finds them, `scan` reads them too: a
-model's kind is told by its header, not by its name. `locate` and `find` answer which of them a
-reference to the Hub, or a user's words, mean.
+They are in the Hugging Face cache, Ollama's store, the user's folders, the folder of drafts
+converted here, LM Studio's folder (PUBLISHER/REPOSITORY/FILE) and llama.cpp's
+(PUBLISHER_REPOSITORY_FILE, before it used the Hugging Face cache). `files_here` finds them, `scan`
+reads them too: a model's kind is told by its header, not by its name. `locate` and `find` answer
+which of them a reference to the Hub, or a user's words, mean.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +17,8 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+
+import platformdirs
 
 from eaglechat import paths
 from eaglechat.engine.drafters import pairing
@@ -28,13 +32,6 @@ from eaglechat.hub.local.headers import HeaderBook
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source, size_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, builtin_pair, pair_of_files
-from eaglechat.hub.local.stores import (
-    checkpoint_in,
-    llama_cpp_folder,
-    llama_cpp_prefix,
-    lm_studio_folders,
-    repo_in_llama_cpp,
-)
 from eaglechat.hub.references import (
     InvalidReferenceError,
     ModelSource,
@@ -48,8 +45,6 @@ _MAX_DEPTH = 6
 _CHECKPOINT_SIGN = re.compile(r"eagle-?[34]|draft_vocab_size|speculators", re.IGNORECASE)
 _COPY = "A copy of a target that verifies drafts faster; it is written again when needed."
 NO_HASHES: Mapping[str, str] = {}
-ReadHeader = Callable[[Sequence[Path]], GGUFHeader]
-"""Reads the header of a model's files. Raises GGUFError, OSError."""
 
 
 def files_here(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[LocalModel]:
@@ -57,15 +52,17 @@ def files_here(folders: Sequence[str | Path] = (), cache: Path | None = None) ->
     are the user's."""
     places = [
         (paths.drafts_dir(), Source.CONVERTED),
-        *((folder, Source.LM_STUDIO) for folder in lm_studio_folders()),
-        (llama_cpp_folder(), Source.LLAMA_CPP),
+        *((folder, Source.LM_STUDIO) for folder in _lm_studio_folders()),
+        (_llama_cpp_folder(), Source.LLAMA_CPP),
         *((paths.expanded(own), Source.FOLDER) for own in folders),
     ]
     found = [*_in_cache(cache or cache_dir())]
     for place in places:
         found += _in_folder(*place)
+    # A name that says which one it is comes before `latest`, which stands for it.
+    found += sorted(ollama.models(), key=lambda one: (one.name.endswith(":latest"), one.name))
     copies = _in_folder(paths.reencoded_dir(), Source.CONVERTED)
-    return [*found, *_in_ollama(), *(replace(copy, problem=_COPY) for copy in copies)]
+    return [*found, *(replace(copy, problem=_COPY) for copy in copies)]
 
 
 def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[LocalModel]:
@@ -73,7 +70,7 @@ def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[
     user's."""
     book = HeaderBook()
     found = files_here(folders, cache)
-    models = _each_once(read(one, book.header) for one in found if _is_for_drafting(one))
+    models = _each_once(read(one, book) for one in found if _is_for_drafting(one))
     book.save()
     return sorted(models, key=lambda model: model.kind in (ModelKind.OTHER, ModelKind.BROKEN))
 
@@ -115,7 +112,7 @@ def _in_cache(cache: Path) -> Iterator[LocalModel]:
         for snapshot in sorted(folder.glob("snapshots/*"), key=_modified, reverse=True):
             for files in _models_under(snapshot):
                 yield _unread(snapshot, files, Source.HUGGING_FACE, repo, snapshot.name)
-            if checkpoint := checkpoint_in(snapshot):
+            if checkpoint := _checkpoint_in(snapshot):
                 yield LocalModel(
                     repo, ModelKind.CHECKPOINT, Source.HUGGING_FACE, snapshot, checkpoint,
                     size_of(checkpoint), repo, commit=snapshot.name,
@@ -142,20 +139,14 @@ def _in_folder(folder: Path, source: Source) -> Iterator[LocalModel]:
         if source is Source.LM_STUDIO and len(inside) > 2:
             repo = "/".join(inside[:2])
         elif source is Source.LLAMA_CPP and len(inside) == 1:
-            repo = repo_in_llama_cpp(folder, files[0].name)
+            repo = _repo_in_llama_cpp(folder, files[0].name)
         yield _unread(folder, files, source, repo)
 
 
-def _in_ollama() -> Iterator[LocalModel]:
-    # A name that says which one it is comes before `latest`, which stands for it.
-    return iter(sorted(ollama.models(), key=lambda one: (one.name.endswith(":latest"), one.name)))
-
-
 def _file(path: Path) -> LocalModel:
-    try:
+    files: tuple[Path, ...] = ()
+    with suppress(OSError):
         files = tuple(shard_paths(path))
-    except OSError:
-        files = ()
     files, name = files or (path,), printable(plain_name(path.name))
     size = size_of(files)
     return LocalModel(name, ModelKind.UNREAD, Source.FOLDER, files[0], files, size)
@@ -166,7 +157,7 @@ def _unread(
 ) -> LocalModel:
     inside = [file.relative_to(folder).as_posix() for file in files]
     if repo is not None and source is not Source.HUGGING_FACE:
-        before = llama_cpp_prefix(repo) if source is Source.LLAMA_CPP else f"{repo}/"
+        before = _llama_cpp_prefix(repo) if source is Source.LLAMA_CPP else f"{repo}/"
         inside = [name.removeprefix(before) for name in inside]
     name = plain_name(inside[0])
     if repo is not None:
@@ -178,6 +169,45 @@ def _unread(
         printable(name), ModelKind.UNREAD, source, files[0], files, size, repo,
         in_repo=tuple(inside), commit=commit,
     )  # fmt: skip
+
+
+def _lm_studio_folders() -> list[Path]:
+    home = Path.home()
+    folders = [home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"]
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        settings = json.loads((home / ".lmstudio" / "settings.json").read_text(encoding="utf-8"))
+        folders.insert(0, Path(settings["downloadsFolder"]))
+    return folders
+
+
+def _llama_cpp_folder() -> Path:
+    """llama.cpp's folder for downloads; newer releases use the Hugging Face cache."""
+    usual = platformdirs.user_cache_path("llama.cpp", appauthor=False, opinion=False)
+    return Path(os.environ.get("LLAMA_CACHE") or usual)
+
+
+def _llama_cpp_prefix(repo: str) -> str:
+    """How the names of a repository's files begin in llama.cpp's folder."""
+    return repo.replace("/", "_") + "_"
+
+
+def _repo_in_llama_cpp(folder: Path, file: str) -> str | None:
+    """The repository of a file in llama.cpp's folder, of those that have a manifest there,
+    `manifest=OWNER=REPOSITORY=TAG.json`; None if it is of none."""
+    names = (path.name.split("=") for path in folder.glob("manifest=*=*=*.json"))
+    # One name may begin with another.
+    repos = sorted({f"{parts[1]}/{parts[2]}" for parts in names}, key=len, reverse=True)
+    return next((repo for repo in repos if file.startswith(_llama_cpp_prefix(repo))), None)
+
+
+def _checkpoint_in(folder: Path) -> tuple[Path, ...]:
+    """The files of a checkpoint of which the folder has the weights, config.json first; empty
+    without one."""
+    config = folder / "config.json"
+    weights = [path for ending in (".safetensors", ".bin") for path in folder.glob(f"*{ending}")]
+    if not weights or not config.exists():
+        return ()
+    return (config, *sorted(weights), *sorted(folder.glob("*.index.json")))
 
 
 def _models_under(folder: Path) -> Iterator[tuple[Path, ...]]:
@@ -224,7 +254,7 @@ def _modified(path: Path) -> float:
 # What they are
 
 
-def read(model: LocalModel, header_of: ReadHeader | None = None) -> LocalModel:
+def read(model: LocalModel, book: HeaderBook | None = None) -> LocalModel:
     """The model with its header and its kind, if those were not known; of a download, whether it
     goes on now."""
     if model.kind is ModelKind.UNFINISHED and RepoCache.of(model.path).is_downloading(model.path):
@@ -232,7 +262,7 @@ def read(model: LocalModel, header_of: ReadHeader | None = None) -> LocalModel:
     if model.kind is not ModelKind.UNREAD:
         return model
     try:
-        header = header_of(model.files) if header_of else read_header(model.path)
+        header = book.header(model.files) if book else read_header(model.path)
     except (OSError, GGUFError) as error:
         return replace(model, kind=ModelKind.BROKEN, problem=_sentence(error))
     kind, problem = (ModelKind.OTHER, model.problem) if model.problem else _kind(header)
@@ -282,16 +312,11 @@ def targets(models: Sequence[LocalModel]) -> list[tuple[LocalModel, InspectedPai
     found = []
     for model in models:
         if model.is_target:
-            draft = next(_fitting(model, models), None)
+            draft = next((one for one in models if why_unfit(model, one) is None), None)
             header = draft.header if draft else None
             pair = InspectedPair(pair_of_models(model, draft), model.header, header, None)
             found.append((model, pair))
     return found
-
-
-def _fitting(target: LocalModel, models: Iterable[LocalModel]) -> Iterator[LocalModel]:
-    """The drafts among `models` that fit a target, by their headers."""
-    return (model for model in models if why_unfit(target, model) is None)
 
 
 def why_unfit(target: LocalModel, draft: LocalModel) -> str | None:
@@ -303,13 +328,12 @@ def why_unfit(target: LocalModel, draft: LocalModel) -> str | None:
 
 def draft_models(target: LocalModel, models: Sequence[LocalModel]) -> list[LocalModel]:
     """The whole models that may draft for a target, the smallest first."""
-    if target.header is None:
-        return []
-    may_draft = [
+    its = target.header
+    may_draft = (
         model
         for model in models
-        if model.is_target and model.header and offered_kind(target.header, model.header)
-    ]
+        if its and model.is_target and model.header and offered_kind(its, model.header)
+    )
     return sorted(may_draft, key=lambda model: model.size_bytes)
 
 
@@ -320,15 +344,12 @@ def drafters_of(model: LocalModel, models: Sequence[LocalModel]) -> tuple[Drafte
         return ()
     found = [kind_of(model.header)]
     if model.is_target:
-        drafts = [kind_of(draft.header) for draft in _fitting(model, models) if draft.header]
-        found = [*kinds(model.header, None), *drafts]
+        drafts = (one.header for one in models if why_unfit(model, one) is None)
+        found = [*kinds(model.header, None), *(kind_of(one) for one in drafts if one)]
     return tuple(dict.fromkeys(kind for kind in found if kind is not None))
 
 
 # What a reference means
-
-_Files = Mapping[str, tuple[LocalModel, Path]]
-"""Files of a repository in one place, by their paths in it."""
 
 
 def locate(
@@ -343,12 +364,17 @@ def locate(
     files, by their path in it: a file that has one, in any commit of the cache or in Ollama's
     store, will do."""
     copies = _whole(here)
-    cached = [one for one in copies if _is_in(reference.repo, one, Source.HUGGING_FACE)]
-    commits = map(_files_of, by_commit(cached, reference.revision))
-    elsewhere = _elsewhere(copies, reference.repo, hashes)
-    for files in chain(commits, [_by_hash(cached, hashes)], elsewhere):
+    its = [one for one in copies if one.repo == reference.repo]
+    cached = [one for one in its if one.source is Source.HUGGING_FACE]
+    hashed = [*cached, *(one for one in copies if one.source is Source.OLLAMA)]
+    others = [one for one in its if one.source in (Source.LM_STUDIO, Source.LLAMA_CPP)]
+    for group in (*by_commit(cached, reference.revision), _by_hash(hashed, hashes), others):
+        files: dict[str, LocalModel] = {}
+        for one in group:
+            for name in one.in_repo:
+                files.setdefault(name, one)
         with suppress(InvalidReferenceError):
-            return files[choose(reference, list(files), is_target=is_target).first][0]
+            return files[choose(reference, list(files), is_target=is_target).first]
     return None
 
 
@@ -357,23 +383,28 @@ def find_file(
 ) -> Path | None:
     """A file of a repository that another program has, of this size. A shard of a split
     model is found only beside the others."""
-    reference = ModelSource(repo=repo, file=path)
-    hashes = {path: sha256} if sha256 is not None and shard_of(path) is None else NO_HASHES
-    for files in _elsewhere(_whole(here), repo, hashes):
-        with suppress(InvalidReferenceError, OSError):
-            is_whole = path in choose(reference, list(files)).files
-            if is_whole and files[path][1].stat().st_size == size:
-                return files[path][1]
+    others = [one for one in _whole(here) if one.source is not Source.HUGGING_FACE]
+    hashed = _by_hash(others, {path: sha256} if sha256 and shard_of(path) is None else NO_HASHES)
+    named = (one for one in others if one.repo == repo)
+    for one in (*hashed, *named):
+        for name, file in zip(one.in_repo, one.files, strict=False):
+            if name == path and size_of([file]) == size:
+                return file
     return None
 
 
 def _whole(here: Iterable[LocalModel]) -> list[LocalModel]:
+    """The copies of GGUF models of which no shard is missing."""
     others = (ModelKind.CHECKPOINT, ModelKind.UNFINISHED)
-    return [one for model in here for one in model.everywhere if one.kind not in others]
+    copies = (one for model in here for one in model.everywhere if one.kind not in others)
+    return [one for one in copies if not one.in_repo or group_models(one.in_repo)]
 
 
-def _is_in(repo: str, model: LocalModel, source: Source) -> bool:
-    return model.source is source and model.repo == repo
+def _by_hash(copies: Iterable[LocalModel], hashes: Mapping[str, str]) -> list[LocalModel]:
+    """The copies that have these hashes, as the files that `hashes` names."""
+    known = {one.sha256: one for one in copies} if hashes else {}
+    found = ((path, known.get(sha256)) for path, sha256 in hashes.items())
+    return [replace(one, in_repo=(path,)) for path, one in found if one is not None]
 
 
 def by_commit(cached: Sequence[LocalModel], revision: str) -> list[list[LocalModel]]:
@@ -388,38 +419,6 @@ def by_commit(cached: Sequence[LocalModel], revision: str) -> list[list[LocalMod
     return latest if commit == revision else [*latest, *commits.values()]
 
 
-def _files_of(models: Iterable[LocalModel]) -> _Files:
-    """The first of two files of one name counts."""
-    found: dict[str, tuple[LocalModel, Path]] = {}
-    for one in models:
-        for name, file in zip(one.in_repo, one.files, strict=False):
-            found.setdefault(name, (one, file))
-    return found
-
-
-def _by_hash(copies: Iterable[LocalModel], hashes: Mapping[str, str]) -> _Files:
-    known = {one.sha256: (one, one.path) for one in copies} if hashes else {}
-    return {path: known[sha256] for path, sha256 in hashes.items() if sha256 in known}
-
-
-def _elsewhere(
-    copies: Sequence[LocalModel], repo: str, hashes: Mapping[str, str]
-) -> Iterator[_Files]:
-    """The files of a repository that each other program has."""
-    yield _by_hash((one for one in copies if one.source is Source.OLLAMA), hashes)
-    in_lm_studio = [one for one in copies if _is_in(repo, one, Source.LM_STUDIO)]
-    # The shards of a split model are loaded from one folder.
-    for folder in lm_studio_folders():
-        yield _files_of(one for one in in_lm_studio if one.path.is_relative_to(folder))
-    before = llama_cpp_prefix(repo)
-    yield {
-        file.name.removeprefix(before): (one, file)
-        for one in copies
-        for file in one.files
-        if one.source is Source.LLAMA_CPP and file.name.startswith(before)
-    }
-
-
 # What a user's words mean
 
 
@@ -429,23 +428,28 @@ def find(models: Sequence[LocalModel], text: str) -> list[LocalModel]:
     return list({id(model): model for model, _ in _meant(models, text)}.values())
 
 
+def told_apart(models: Sequence[LocalModel]) -> str:
+    """The names of models; of those that have one name, such as two versions of a file, the
+    paths."""
+    names = [model.name for model in models]
+    return ", ".join(str(one.path) if names.count(one.name) > 1 else one.name for one in models)
+
+
 def copies(models: Sequence[LocalModel], text: str) -> list[LocalModel]:
-    """As `find`, but the very copies that are meant, each with the others as its duplicates."""
-    found = {(one.name, _own_path(one)): (model, one) for model, one in _meant(models, text)}
-    return [copy_of(model, one) for model, one in found.values()]
+    """As `find`, but the very copies that are meant, each with the others as its duplicates. Two
+    commits of a repository have one blob, and are one copy."""
+    found = {}
+    for model, one in _meant(models, text):
+        is_cached = one.source is Source.HUGGING_FACE
+        blob = RepoCache.of(one.path).blob_of(one.path) if is_cached else None
+        found[one.name, blob or next(hops(one.path))] = copy_of(model, one)
+    return [*found.values()]
 
 
 def copy_of(model: LocalModel, one: LocalModel) -> LocalModel:
     """One of a model's copies, with the others as its duplicates."""
     others = tuple(replace(other, also=()) for other in model.everywhere if other is not one)
     return replace(one, also=others)
-
-
-def _own_path(model: LocalModel) -> Path:
-    """The path of a model's first file; two commits of a repository have one blob."""
-    is_cached = model.source is Source.HUGGING_FACE
-    blob = RepoCache.of(model.path).blob_of(model.path) if is_cached else None
-    return blob or next(hops(model.path))
 
 
 def _meant(models: Sequence[LocalModel], text: str) -> list[tuple[LocalModel, LocalModel]]:
@@ -473,11 +477,8 @@ def _by_reference(models: Sequence[LocalModel], text: str, tagged: str) -> list[
         reference = parse(text)
     except InvalidReferenceError:
         return []
-    if reference.path:
-        return []
     repo, of_hub = reference.repo.lower(), f"hf.co/{tagged.removeprefix('hf.co/')}"
-    in_repo = [one for one in models if (one.repo or "").lower() == repo]
-    of_ollama = [one for one in in_repo if one.source is Source.OLLAMA]
+    in_repo = [one for one in models if repo and (one.repo or "").lower() == repo]
     files = {one.name[len(repo) + 1 :]: one for one in in_repo if one.source is not Source.OLLAMA}
     found = list(files.values())
     if reference.file or reference.quantization:
@@ -485,7 +486,7 @@ def _by_reference(models: Sequence[LocalModel], text: str, tagged: str) -> list[
             found = [files[choose(reference, list(files)).first]]
         except (InvalidReferenceError, KeyError):
             found = []
-    return [*found, *(one for one in of_ollama if _ollama_name(one) == of_hub)]
+    return [*found, *(one for one in in_repo if _ollama_name(one) == of_hub)]
 
 
 def _ollama_name(model: LocalModel) -> str:

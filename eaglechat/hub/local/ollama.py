@@ -30,9 +30,13 @@ _LARGEST_MANIFEST = 4 << 20
 class ManifestError(ValueError):
     """A manifest that names no GGUF; the text is one sentence that says why."""
 
+    kind = ModelKind.BROKEN
+
 
 class OnlyOllamaError(ManifestError):
     """A model that is whole, but in a form that only Ollama runs."""
+
+    kind = ModelKind.OTHER
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -69,14 +73,6 @@ def tagged(text: str) -> str:
         name = f"hf.co/{rest}"
     name = name.removeprefix("library/").removesuffix(":")
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
-
-
-def _is_file(path: Path) -> bool:
-    """Also False in a folder that this user may not read, where Path.is_file raises."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
 
 
 def models() -> Iterator[LocalModel]:
@@ -125,28 +121,21 @@ def _model(store: Path, root: Path, path: Path) -> LocalModel:
     name, kind = f"{'/'.join(parts)}:{tag}", ModelKind.BROKEN
     try:
         blob = store / "blobs" / f"sha256-{weights(store, path)}"
-    except OSError as error:
-        problem = f"Its manifest cannot be read: {error.strerror or error}."
-    except ManifestError as error:
-        problem = str(error)
-        if isinstance(error, OnlyOllamaError):
-            kind = ModelKind.OTHER
-    else:
-        if _is_file(blob):
-            return _of_store(name, blob, ModelKind.UNREAD, size=size_of([blob]), repo=repo)
+        is_here = blob.is_file()
         problem = f"Its weights are not in Ollama's store; `ollama pull {name}` fetches them."
-    return _of_store(name, path, kind, repo=repo, problem=problem)
+    except OSError as error:
+        is_here, problem = False, f"It cannot be read: {error.strerror or error}."
+    except ManifestError as error:
+        is_here, problem, kind = False, str(error), error.kind
+    if is_here:
+        return _of_store(name, blob, ModelKind.UNREAD, repo)
+    return _of_store(name, path, kind, repo, problem)
 
 
 def _of_store(
-    name: str,
-    path: Path,
-    kind: ModelKind,
-    *,
-    size: int = 0,
-    repo: str | None = None,
-    problem: str | None = None,
+    name: str, path: Path, kind: ModelKind, repo: str | None = None, problem: str | None = None
 ) -> LocalModel:
+    size = size_of([path]) if kind is ModelKind.UNREAD else 0
     said = printable(problem) if problem is not None else None
     return LocalModel(printable(name), kind, Source.OLLAMA, path, (path,), size, repo, problem=said)
 

@@ -135,6 +135,23 @@ def test_of_a_pair_its_own_copy_goes_and_no_file_that_has_its_name(commands: Com
     assert (at["alice/m"].exists(), at["bob/m"].exists()) == (True, False)
 
 
+@pytest.mark.parametrize("words", [("remove", "m", "--yes"), ("run", "--target", "m", "hi")])
+def test_two_versions_of_a_file_are_told_apart_by_their_paths(
+    commands: Commands, words: tuple[str, ...]
+) -> None:
+    versions = ggufs.target(), ggufs.target(**{"general.name": "newer"})
+    at = [
+        put(commands.cache, "alice/m", data, commit=commit * 40)
+        for data, commit in zip(versions, "ab", strict=True)
+    ]
+    put(commands.cache, "bob/m", ggufs.target("llama"))
+    done = commands.run(*words)
+    assert done.returncode == 2
+    names = done.stderr.partition(" could be ")[2].partition(";")[0].split(", ")
+    assert set(names) == {str(at[0]), str(at[1]), "bob/m/m.gguf"}
+    assert all(file.exists() for file in at)
+
+
 def test_what_several_repositories_share_goes_with_the_last_one(hub: Hub) -> None:
     cache = hub.cache_dir
     put(cache, "alice/m", TARGET, store=True)
