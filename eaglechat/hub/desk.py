@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eaglechat.hub import catalogue
 from eaglechat.hub.facts import FactBook, Facts
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine, Quantisation
 
@@ -57,7 +58,6 @@ class HubDesk:
 
     def catalogue(self) -> tuple[list[CataloguePair], list[Problem]]:
         """The catalogue's pairs with what of each is on this machine, and its invalid entries."""
-        from eaglechat.hub import catalogue
         from eaglechat.hub.local import installed, library
 
         entries, problems = catalogue.load()
@@ -163,7 +163,6 @@ class HubDesk:
 
         Raises HubError, OSError.
         """
-        from eaglechat.hub import catalogue
         from eaglechat.hub.downloads import install
 
         install.check_access(self.hub, plan)
@@ -185,10 +184,8 @@ class HubDesk:
         return newer.newer(self.hub, models)
 
     def get_newer(self, model: LocalModel) -> None:
-        """Download the Hub's version of a model in the background; the one here stays.
-
-        Raises HubError, InvalidReferenceError.
-        """
+        """Download the Hub's version of a model in the background; the one here stays. Raises
+        HubError."""
         from eaglechat.hub.downloads import newer
 
         self._queue().fetch(model.name, newer.files(self.hub, model))

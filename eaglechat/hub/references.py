@@ -40,11 +40,12 @@ OLLAMA_HOSTS = ("registry.ollama.ai", "ollama.com", "www.ollama.com")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 NOT_WEIGHTS = re.compile(r"training_args|optimizer|scheduler|rng_state", re.IGNORECASE)
 """Files of a training run that have the endings of weights."""
-DRAFT_WORDS = "|".join(one.in_files for one in DRAFTERS.values() if one.in_files)
-_SIDECAR = re.compile(rf"(^|[-_.])({DRAFT_WORDS}|mmproj|mtp|imatrix)([-_.]|$)", re.IGNORECASE)
 _BESIDE = re.compile(r"(^|[-_.])(mmproj|imatrix)([-_.]|$)", re.IGNORECASE)
-# In a whole model's name, mtp stands further back: its heads are in the same file.
-_DRAFT = re.compile(f"{DRAFT_WORDS}|^mtp-", re.IGNORECASE)
+_KINDS = "|".join(one.in_files for one in DRAFTERS.values() if one.in_files)
+DRAFT_NAME = re.compile(rf"{_KINDS}|speculator|gemma-4.*assistant|(^|/)mtp-", re.IGNORECASE)
+"""How drafts and their repositories are named."""
+MTP_NAME = re.compile(r"(^|[-_.])mtp([-_.]|$)", re.IGNORECASE)
+"""In a whole model's name, mtp stands further back: its heads are in the same file."""
 _FORMS = "write user/repo, user/repo:Q4_K_M, user/repo/file.gguf or a Hub address"
 
 
@@ -127,7 +128,7 @@ class ModelFiles:
     @property
     def is_draft(self) -> bool:
         """Whether the name suggests a draft; only the header can confirm it."""
-        return bool(_DRAFT.search(self.name))
+        return bool(DRAFT_NAME.search(self.name))
 
 
 def hub_hosts() -> dict[str, str]:
@@ -235,7 +236,7 @@ def whole_models(files: Iterable[str]) -> list[ModelFiles]:
         for model in group_models(files)
         if not model.is_draft and not _BESIDE.search(model.name)
     ]
-    return [model for model in models if not _SIDECAR.search(model.name)] or models
+    return [model for model in models if not MTP_NAME.search(model.name)] or models
 
 
 def choose(reference: ModelSource, files: Sequence[str], *, is_target: bool = False) -> ModelFiles:
@@ -287,22 +288,18 @@ def _with_quantization(quantization: str, models: list[ModelFiles]) -> list[Mode
     """Models whose name ends in the quantisation, else those that have it as a word of their name,
     else as their folder; UD-Q4_K_M matches Q4_K_M if no exact one does."""
     word = rf"(?:^|[-_.]){re.escape(quantization)}"
-    for pattern, name_of in (
-        (rf"{word}$", _name), (rf"{word}(?=[-.])", _name), (rf"{word}$", _folder),
-    ):  # fmt: skip
-        found = [m for m in models if re.search(pattern, name_of(m), re.IGNORECASE)]
-        dynamic = re.compile(rf"[-_.]UD[-_.]{re.escape(quantization)}", re.IGNORECASE)
+    dynamic = re.compile(rf"[-_.]UD[-_.]{re.escape(quantization)}", re.IGNORECASE)
+    names = {model: model.name for model in models}
+    folders = {model: PurePosixPath(model.first).parent.name for model in models}
+    for pattern, named in (
+        (rf"{word}$", names),
+        (rf"{word}(?=[-.])", names),
+        (rf"{word}$", folders),
+    ):
+        found = [m for m in models if re.search(pattern, named[m], re.IGNORECASE)]
         if found:
-            return [model for model in found if not dynamic.search(name_of(model))] or found
+            return [model for model in found if not dynamic.search(named[model])] or found
     return []
-
-
-def _name(model: ModelFiles) -> str:
-    return model.name
-
-
-def _folder(model: ModelFiles) -> str:
-    return PurePosixPath(model.first).parent.name
 
 
 def _names(models: Sequence[ModelFiles]) -> str:

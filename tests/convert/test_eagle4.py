@@ -14,7 +14,7 @@ from eaglechat.engine.drafters.pairing import kind_of
 from eaglechat.engine.llama import backend
 from eaglechat.gguf.header import read_header
 from eaglechat.hub.convert import convert
-from eaglechat.hub.downloads.judge import judge
+from eaglechat.hub.downloads.find_drafts import judge
 from tests import tiny
 from tests.convert.checkpoints import Variant, draft
 from tests.engine.kind_pairs import Files, Kind, counts

@@ -12,7 +12,7 @@ import pytest
 
 from eaglechat.gguf.header import read_header
 from eaglechat.hub.convert import ConversionError, convert
-from eaglechat.hub.downloads.judge import judge
+from eaglechat.hub.downloads.find_drafts import judge
 from tests.convert.checkpoints import (
     DRAFT_VOCAB,
     HIDDEN,

@@ -54,7 +54,6 @@ class Repo:
     files: dict[str, bytes]
     licence: str | None = "apache-2.0"
     base_models: tuple[str, ...] = ()
-    results: list[Any] = field(default_factory=list)
     """Evaluations, as `model-index` of a card has them."""
     gated: bool = False
     tags: tuple[str, ...] = ()
@@ -359,8 +358,6 @@ class _HubHandler(_Handler):
 
     def describe(self, name: str, repo: Repo) -> dict[str, Any]:
         card: dict[str, Any] = {"license": repo.licence, "base_model": list(repo.base_models)}
-        if repo.results:
-            card["model-index"] = [{"name": name, "results": repo.results}]
         return {
             "_id": name,
             "id": name,

@@ -165,7 +165,6 @@ def on_its_way(pair: CatalogueEntry) -> Install:
             state=state,
             bytes_done=done,
             speed=speed,
-            eta=(of * MB - done) / speed if speed else None,
             note="",
             path=None,
         )

@@ -17,7 +17,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import httpx2
 import msgspec
-from huggingface_hub import ModelCardData, constants, get_hf_file_metadata, hf_hub_url
+from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import (
     XetFileData,
@@ -38,7 +38,6 @@ from eaglechat.hub.local.cache import cache_dir as default_cache_dir
 logging.set_verbosity_error()
 
 _COMMIT, _HASH = re.compile("[0-9a-f]{40}"), re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
-_SPEED = re.compile(r"accept|speed.?up|tokens?.per.second", re.IGNORECASE)
 _LONGEST_WAIT = 5.0
 _PEEK_BYTES = 1 << 20
 _BEGINNING_BYTES = 256 << 10
@@ -75,7 +74,7 @@ class RemoteFile:
 @dataclass(frozen=True)
 class RemoteRepo:
     """A model repository at one commit: its files, and what its card says. A search does not tell
-    commit, files, base models and what is reported."""
+    commit, files and base models."""
 
     repo: str
     commit: str = ""
@@ -83,8 +82,6 @@ class RemoteRepo:
     gated: bool = False
     licence: str | None = None
     base_models: tuple[str, ...] = ()
-    reported: str = ""
-    """What its card's metadata reports of acceptance or speed; empty if nothing."""
     downloads: int = 0
     tags: tuple[str, ...] = field(default=(), repr=False)
     renamed: str | None = None
@@ -374,7 +371,6 @@ def _repo_of(info: _Info, repo: str, revision: str = "main") -> RemoteRepo:
         gated=bool(info.gated),
         licence=_licence(info),
         base_models=_base_models(info),
-        reported=_reported(info),
         downloads=info.downloads or 0,
         tags=tuple(info.tags or ()),
         renamed=info.id if info.id != repo else None,
@@ -386,21 +382,6 @@ def _licence(info: _Info) -> str | None:
         return str(licence)
     tags = (tag for tag in info.tags or () if tag.startswith("license:"))
     return next((tag.split(":", 1)[1] for tag in tags), None)
-
-
-def _reported(info: _Info) -> str:
-    # A card is written by hand: any part of it may be something else than it should be.
-    try:
-        card = ModelCardData(**(info.cardData or {}), ignore_metadata_errors=True)
-        results = card.eval_results or ()
-    except (TypeError, ValueError, KeyError, AttributeError):
-        return ""
-    found = {
-        f"{result.metric_name or result.metric_type} {result.metric_value} ({result.dataset_name})"
-        for result in results
-        if _SPEED.search(f"{result.metric_name} {result.metric_type}")
-    }
-    return f"{', '.join(sorted(found))}: its model card" if found else ""
 
 
 def _base_models(info: _Info) -> tuple[str, ...]:

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import random
 import re
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -65,15 +64,19 @@ class FileState(str, Enum):
 @dataclass(frozen=True)
 class FileSnapshot:
     """Progress of one file. `note` is a sentence for the user, or empty; `speed` in bytes per
-    second and `eta` in seconds are set while it downloads, `path` when it is here."""
+    second is set while it downloads, `path` when it is here."""
 
     remote: RemoteFile
     state: FileState = FileState.QUEUED
     bytes_done: int = 0
     note: str = ""
     speed: float | None = None
-    eta: float | None = None
     path: Path | None = None
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds that are left."""
+        return (self.remote.size - self.bytes_done) / self.speed if self.speed else None
 
 
 @dataclass(frozen=True)
@@ -88,35 +91,25 @@ class RetryPolicy:
     def wait(self, failures: int, retry_after: float | None) -> float:
         if retry_after is not None:
             return min(retry_after, self.longest_retry_after)
-        wait = min(self.first_wait * 2.0 ** (failures - 1), self.longest_wait)
-        return wait * random.uniform(0.75, 1.0)
+        return min(self.first_wait * 2.0 ** (failures - 1), self.longest_wait)
 
 
 class StoppedError(Exception):
     """The download was stopped; the bytes received stay."""
 
 
-class StopSignal:
-    """Stops one download from any thread, at once, even while it waits for the network."""
-
-    def __init__(self) -> None:
-        self._stopped = threading.Event()
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._stopped.is_set()
+class StopSignal(threading.Event):
+    """Once it is set, from any thread, one download stops at once, even while it waits for the
+    network."""
 
     def check(self) -> None:
         """Raises StoppedError."""
-        if self.is_stopped:
+        if self.is_set():
             raise StoppedError
 
     def sleep(self, seconds: float) -> None:
         """Raises StoppedError."""
-        self._stopped.wait(seconds)
+        self.wait(seconds)
         self.check()
 
 
@@ -134,7 +127,6 @@ def download(
     `on_progress` is called in this thread, every _STEP_S at least while bytes are waited for.
     Raises HubError, StoppedError.
     """
-    stop, policy = stop or StopSignal(), policy or RetryPolicy()
     try:
         if not RepoCache(hub.cache_dir, file.repo).pointer(file.commit, file.path).exists():
             here = files_here(cache=hub.cache_dir)
@@ -142,7 +134,9 @@ def download(
             if elsewhere is not None:
                 note_hash(file.repo, file.revision, file.path, file.sha256)
                 return elsewhere
-        return _Download(hub, file, on_progress, stop, policy).run()
+        return _Download(
+            hub, file, on_progress, stop or StopSignal(), policy or RetryPolicy()
+        ).run()
     except OSError as error:
         raise explain(error, file.name) from error
 
@@ -383,14 +377,14 @@ def _unless_stopped(
     A thread of its own waits for the network, where nothing can wake it: it is left behind at the
     end and ends with its next item or time-out. Raises StoppedError, and what `ask` raises.
     """
-    arrived: Queue[list[Item] | BaseException] = Queue(_WAITING)
+    arrived: Queue[Item | BaseException] = Queue(_WAITING)
     is_left = threading.Event()
 
     def wait_for_items() -> None:
-        ended: list[Item] | BaseException = []
+        ended: BaseException = StopIteration()
         try:
             for item in ask():
-                arrived.put([item])
+                arrived.put(item)
                 if is_left.is_set():
                     return
         except BaseException as error:  # raised below; hf_xet has its own kind
@@ -400,16 +394,15 @@ def _unless_stopped(
     threading.Thread(target=wait_for_items, daemon=True).start()
     try:
         while True:
-            try:
-                found: list[Item] | BaseException | None = arrived.get(timeout=_STEP_S)
-            except Empty:
-                found = None
+            found: Item | BaseException | None = None
+            with suppress(Empty):
+                found = arrived.get(timeout=_STEP_S)
             stop.check()
+            if isinstance(found, StopIteration):
+                return
             if isinstance(found, BaseException):
                 raise found
-            if found == []:
-                return
-            yield found[0] if found else None
+            yield found
     finally:
         is_left.set()
         while not arrived.empty():

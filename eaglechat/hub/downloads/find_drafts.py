@@ -4,12 +4,14 @@ n-grams, and training one. Each draft is judged by its header, not by its name."
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from eaglechat.engine.drafters.pairing import (
+    kind_of,
     kinds,
     offered_kind,
     why_no_heads,
@@ -18,12 +20,18 @@ from eaglechat.engine.drafters.pairing import (
 from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
 from eaglechat.hub.catalogue import CatalogueEntry
-from eaglechat.hub.downloads.client import Hub, RemoteRepo
-from eaglechat.hub.downloads.judge import judge
-from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
+from eaglechat.hub.errors import ConversionError, HubError, OfflineError
 from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair
-from eaglechat.hub.references import DRAFT_WORDS, NOT_WEIGHTS, ModelFiles, ModelSource, group_models
+from eaglechat.hub.references import (
+    DRAFT_NAME,
+    MTP_NAME,
+    NOT_WEIGHTS,
+    ModelFiles,
+    ModelSource,
+    group_models,
+)
 from eaglechat.wire.drafters import DrafterKind
 
 CHECKPOINT_WEIGHTS = (".safetensors", ".bin")
@@ -31,9 +39,6 @@ NOT_REACHED = (
     "The Hub was not reached, so only what is known on this machine is listed: check the network, "
     "HF_ENDPOINT and HF_HUB_OFFLINE."
 )
-DRAFT_NAME = re.compile(rf"{DRAFT_WORDS}|speculator|gemma-4.*assistant|(^|/)mtp-", re.IGNORECASE)
-# Behind a model's name; before it, it names a file of the heads alone.
-_MTP_NAME = re.compile(r"[-_.]mtp([-_.]|$)", re.IGNORECASE)
 _QUANTIZED = re.compile(
     r"[-_.]?(GGUF|i1|imatrix|(UD-)?(I?Q\d\w*|B?F16|F32|MXFP4\w*))$", re.IGNORECASE
 )
@@ -84,7 +89,7 @@ class Way:
     kind: DrafterKind | None = None
     """None if it was not read, or is no draft."""
     reported: str = ""
-    """What was publicly reported of its acceptance or speed, and where; empty if nothing."""
+    """What the catalogue says of its acceptance or speed, and who measured it; empty if nothing."""
 
     @property
     def needs_download(self) -> bool:
@@ -123,27 +128,63 @@ class Found:
     """A pair of the catalogue of the same base model whose target has MTP heads, likewise."""
 
 
+class Judged(NamedTuple):
+    """Whether a draft fits a target."""
+
+    problem: str | None
+    """Why it cannot be used, or the converter would refuse it; None if it fits."""
+    kind: DrafterKind | None = None
+    """What drafter it is; None for a whole model, and if it is refused as of no known kind."""
+    guessed_layers: tuple[int, ...] = ()
+    """The target's layers that the conversion will assume, if config.json does not name them."""
+
+
+def judge(hub: Hub, files: Sequence[RemoteFile], target: GGUFHeader) -> Judged:
+    """Judge a draft before its download: a GGUF by its header; a checkpoint, of whose files one is
+    config.json, by that alone: the conversion finds tensors that do not fit.
+
+    Raises HubError, GGUFError.
+    """
+    config = next((file for file in files if file.path == "config.json"), None)
+    if config is None:
+        header = hub.peek(files[0])
+        return Judged(why_unfit(target, header), kind_of(header))
+    # They import numpy and gguf.
+    from eaglechat.hub.convert.config import OtherKindError, parse_config  # noqa: PLC0415
+    from eaglechat.hub.convert.draft import check_config, check_target  # noqa: PLC0415
+
+    content = hub.read_small(config)
+    try:
+        its = parse_config(content, config.name)
+        check_target(target)
+        layers = check_config(its, target)
+    except OtherKindError as error:
+        return Judged(str(error), error.kind)
+    except ConversionError as error:
+        return Judged(str(error))
+    return Judged(None, its.kind, () if its.aux_layer_ids else layers)
+
+
 def what_helps(hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeader) -> str | None:
     """A sentence on what in a target's repository would draft for it: a draft that fits, else a
     version of it that has MTP heads. Raises HubError, GGUFError."""
-    found = None
-    heads = _with_heads(hub, repo, model.name, header)
-    if heads is not None:
-        found = "a version of it with MTP heads", heads.first
     for way in _candidates(repo, Where.BESIDE):
         if _judge(hub, header, repo, way).fits:
-            found = "a draft for it", way.files[0]
+            what, file = "a draft for it", way.files[0]
             break
-    if found is None:
-        return None
-    what, file = found
+    else:
+        heads = _with_heads(hub, repo, model.name, header)
+        if heads is None:
+            return None
+        what, file = "a version of it with MTP heads", heads.first
     return f"Its repository has {what}: `eaglechat pull {repo.repo}/{file}` downloads it."
 
 
 def _with_heads(hub: Hub, repo: RemoteRepo, name: str, header: GGUFHeader) -> ModelFiles | None:
     """Of the models that are named after MTP heads, the header of one is read: one quantised like
     the target, if there is one."""
-    named = [other for other in group_models(repo.paths) if _MTP_NAME.search(other.name)]
+    others = (other for other in group_models(repo.paths) if not other.is_draft)
+    named = [other for other in others if MTP_NAME.search(other.name)]
     if header.n_mtp_heads or not named:
         return None
     quantization = name.rpartition("-")[2]
@@ -192,21 +233,21 @@ class _Search:
         self._entries = [one.entry for one in catalogue]
         self._with_heads: ModelFiles | None = None
         known = [one for one in catalogue if _is_for(one.entry, target)]
-        self._drafts = dict.fromkeys(one.entry.draft.of_hub for one in known if one.entry.draft)
         self._reported = {one.entry.draft.of_hub: one.entry.acceptance for one in known}
-        converted = {one.draft: one.entry.draft.checkpoint for one in known if one.draft}
-        self._here = tuple(_ways_here(target, models, converted))
+        """By the repository of the draft; of a target's own heads, under no name."""
+        self._here = [*_ways_here(target, models, known)]
         self._remote: dict[tuple[str, tuple[str, ...]], Way] = {
             (one.entry.draft.of_hub, ()): _not_asked(one.entry)
             for one in known
             if one.entry.draft and one.draft is None
         }
+        """By repository and files; of a repository that was not asked yet, one without files."""
+        self._drafts = [one.entry.draft.of_hub for one in known if one.entry.draft]
         self._asked = {way.repo for way in self._here if way.is_checkpoint}
 
     def found(self, asking: str = "", trouble: str = "") -> Found:
         ways = [
-            # What is known of a target's own heads is under no draft's name.
-            replace(way, reported=self._reported.get(way.repo) or way.reported)
+            replace(way, reported=self._reported.get(way.repo, ""))
             if way.repo or way.where is Where.BUILT_IN
             else way
             for way in (*self._here, *self._remote.values())
@@ -261,14 +302,13 @@ class _Search:
             if where is not Where.BESIDE:
                 self._remote[repo, ()] = Way(where, repo, fits=False, problem=str(error))
             return
-        here = {(way.repo, way.files) for way in self._here if way.path is not None}
+        here = {(way.repo, way.files) for way in self._here}
         for way in _candidates(listing, where):
             if (repo, way.files) not in here:
                 judged = _judge(self._hub, header, listing, way)
-                if judged.fits:
-                    warning = _other_fine_tune(listing, self._bases, self._target.repo)
-                    judged = replace(judged, warning=warning)
-                self._remote[repo, way.files] = judged
+                warning = _other_fine_tune(listing, self._bases, self._target.repo)
+                fitting = replace(judged, warning=warning)
+                self._remote[repo, way.files] = fitting if judged.fits else judged
 
 
 def _is_twin(entry: CatalogueEntry, target: Target) -> bool:
@@ -310,20 +350,21 @@ def _not_asked(entry: CatalogueEntry) -> Way:
 
 
 def _ways_here(
-    target: Target, models: Sequence[LocalModel], converted: Mapping[Path, str]
+    target: Target, models: Sequence[LocalModel], known: Sequence[CataloguePair]
 ) -> Iterator[Way]:
-    """What needs no Hub. `converted` are drafts of the catalogue that are here, and the checkpoints
-    that they were converted from, if they were."""
+    """What needs no Hub; of a draft that was converted for a pair that is `known`, with the
+    checkpoint it was converted from."""
     header = target.header
     if header is not None:
         for kind in kinds(header, None):
             yield Way(Where.BUILT_IN, fits=True, kind=kind)
+        checkpoints = {one.draft: one.entry.draft.checkpoint for one in known}
         for model in models:
             draft = model.header
             drafts = offered_kind(header, draft) if draft is not None else None
             if draft is None or drafts is None or why_unfit(header, draft) is not None:
                 continue
-            checkpoint = converted.get(model.path, "")
+            checkpoint = checkpoints.get(model.path, "")
             yield Way(
                 Where.HERE,
                 repo=checkpoint or model.repo or "",
@@ -357,11 +398,7 @@ def is_named_like_draft(hit: RemoteRepo) -> bool:
 def _candidates(listing: RemoteRepo, where: Where) -> Iterator[Way]:
     """The GGUFs of a repository that may be drafts; if it has none, its checkpoint."""
     beside = where is Where.BESIDE
-    ggufs = [
-        model
-        for model in group_models(listing.paths)
-        if not beside or model.is_draft or DRAFT_NAME.search(model.name)
-    ]
+    ggufs = [model for model in group_models(listing.paths) if not beside or model.is_draft]
     files = [model.files for model in ggufs] or ([] if beside else [checkpoint_files(listing)])
     for names in files:
         if names:
@@ -373,7 +410,6 @@ def _candidates(listing: RemoteRepo, where: Where) -> Iterator[Way]:
                 size_bytes=sum(listing.file(name).size for name in names),
                 licence=listing.licence,
                 gated=listing.gated,
-                reported=listing.reported,
             )
 
 

@@ -15,8 +15,7 @@ from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
 from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
-from eaglechat.hub.downloads.find_drafts import checkpoint_files
-from eaglechat.hub.downloads.judge import judge
+from eaglechat.hub.downloads.find_drafts import checkpoint_files, judge
 from eaglechat.hub.downloads.quantisations import (
     left_open,
     need_of,
@@ -232,7 +231,7 @@ def finish(
                 here.target,
                 draft,
                 plan.draft_type,
-                lambda step: on_progress(step.stage, step.done, step.total),
+                on_progress,
             ).notes
     if here.target is None or (draft is None and plan.draft):
         raise HubError(f"A file of {entry.name} has gone since it was downloaded: try again.")

@@ -9,7 +9,6 @@ from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.model import LocalModel, Source
-from eaglechat.hub.references import ModelSource, choose
 
 
 def newer(hub: Hub, models: Sequence[LocalModel]) -> set[str]:
@@ -34,11 +33,10 @@ def newer(hub: Hub, models: Sequence[LocalModel]) -> set[str]:
 
 
 def files(hub: Hub, model: LocalModel) -> list[RemoteFile]:
-    """The files of a model as the Hub has them now. Raises HubError, InvalidReferenceError."""
+    """The files of a model as the Hub has them now. Raises HubError."""
     assert model.repo is not None
     repo = hub.repo(model.repo)
-    reference = ModelSource(repo=model.repo, file=model.name.removeprefix(f"{model.repo}/"))
-    return [repo.file(path) for path in choose(reference, repo.paths).files]
+    return [repo.file(path) for path in model.in_repo]
 
 
 def _ask(hub: Hub, repo: str) -> RemoteRepo | None:

@@ -82,7 +82,7 @@ class Install:
     @property
     def eta(self) -> float | None:
         """Seconds that are left."""
-        return _eta(self.bytes_total, self.bytes_done, self.speed)
+        return (self.bytes_total - self.bytes_done) / self.speed if self.speed else None
 
     def moved(self, stage: Stage, error: str | None = None) -> Install:
         """In another stage; so are the files that are not here, or no longer."""
@@ -202,7 +202,7 @@ class Downloads:
 
     def _stop(self, name: str) -> None:
         if name in self._stops:
-            self._stops[name].stop()
+            self._stops[name].set()
 
     def _start_next(self) -> None:
         waits = (one for one in self._installs.values() if one.stage is Stage.DOWNLOADING)
@@ -241,7 +241,7 @@ class Downloads:
         finally:
             with self._changed:
                 self._is_working = False
-                if not stop.is_stopped:
+                if not stop.is_set():
                     stage = Stage.FAILED if error else Stage.INSTALLED
                     self._installs[name] = self._installs[name].moved(stage, error)
                 self._start_next()
@@ -250,20 +250,14 @@ class Downloads:
         meter = SpeedMeter()
 
         def show(now: FileSnapshot) -> None:
+            if now.state is FileState.DOWNLOADING:
+                now = replace(now, speed=meter.speed(self._clock(), now.bytes_done))
             with self._changed:
                 stop.check()
-                files = list(self._installs[name].files)
-                files[index] = now
-                self._note(name, stop, files=tuple(files))
+                files = self._installs[name].files
+                self._note(name, stop, files=(*files[:index], now, *files[index + 1 :]))
 
-        def on_progress(now: FileSnapshot) -> None:
-            is_moving = now.state is FileState.DOWNLOADING
-            speed = meter.speed(self._clock(), now.bytes_done) if is_moving else None
-            show(replace(now, speed=speed, eta=_eta(file.remote.size, now.bytes_done, speed)))
-
-        path = download(
-            self.hub, file.remote, on_progress=on_progress, stop=stop, policy=self._policy
-        )
+        path = download(self.hub, file.remote, on_progress=show, stop=stop, policy=self._policy)
         show(FileSnapshot(file.remote, FileState.DONE, file.remote.size, path=path))
 
     def _finish(self, name: str, plan: Plan, stop: StopSignal) -> None:
@@ -275,7 +269,3 @@ class Downloads:
         )
         pair, notes = installing.finish(plan, self.hub.cache_dir, on_progress=on_progress)
         self._note(name, stop, pair=pair, notes=notes)
-
-
-def _eta(total: int, done: int, speed: float | None) -> float | None:
-    return (total - done) / speed if speed else None

@@ -10,7 +10,6 @@ from pathlib import Path
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.downloads.client import Hub, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import (
-    DRAFT_NAME,
     Target,
     Way,
     Where,
@@ -22,6 +21,7 @@ from eaglechat.hub.local import library
 from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.references import (
+    DRAFT_NAME,
     InvalidReferenceError,
     ModelFiles,
     ModelSource,

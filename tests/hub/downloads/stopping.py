@@ -28,7 +28,7 @@ def stop_at(bytes_done: int, pull: Callable[..., Path]) -> None:
     thread = threading.Thread(target=run)
     thread.start()
     assert arrived.wait(PATIENCE_S)
-    stop.stop()
+    stop.set()
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert len(outcome) == 1

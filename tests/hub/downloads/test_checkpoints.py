@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.hub.convert import ConversionError, convert
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.judge import judge
+from eaglechat.hub.downloads.find_drafts import judge
 from eaglechat.hub.errors import HubError
 from tests.convert import checkpoints
 from tests.hub.fakehub import FakeHub, Shelf

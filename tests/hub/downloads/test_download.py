@@ -323,7 +323,7 @@ def test_stopping_does_not_wait_for_an_answer(
     fake.fail(hang=True, server=server, method=method)
     stop = StopSignal()
     threading.Thread(
-        target=lambda: until(lambda: fake.requests(server, method)) and stop.stop()
+        target=lambda: until(lambda: fake.requests(server, method)) and stop.set()
     ).start()
     with pytest.raises(StoppedError):
         download(hub, file, stop=stop)
