@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pickle
 import shutil
@@ -163,7 +162,7 @@ def test_shards_are_one_checkpoint(checkpoint: Path, target: Path, tmp_path: Pat
     split(draft(), sharded)
     assert data(convert(sharded, target, tmp_path / "shards.gguf", "bf16").path) == data(whole)
     (sharded / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(ConversionError, match=r"lacks model-00002-of-00002.safetensors"):
+    with pytest.raises(ConversionError, match=r"not whole: it lacks "):
         convert(sharded, target, tmp_path / "shards.gguf", "bf16")
 
 
@@ -171,20 +170,9 @@ def split(variant: Variant, directory: Path) -> None:
     variant.save(directory)
     (directory / "model.safetensors").unlink()
     names = list(variant.tensors)
-    weight_map = {}
     for number, part in enumerate((names[:5], names[5:]), start=1):
         file = f"model-0000{number}-of-00002.safetensors"
         save_safetensors(directory / file, {name: variant.tensors[name] for name in part})
-        weight_map.update(dict.fromkeys(part, file))
-    index = {"weight_map": weight_map}
-    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
-
-
-def test_an_index_cannot_lead_outside(checkpoint: Path, target: Path, tmp_path: Path) -> None:
-    index = {"weight_map": {"fc.weight": "../other/model.safetensors"}}
-    (checkpoint / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(ConversionError, match="outside its directory"):
-        convert(checkpoint, target, tmp_path / "draft.gguf")
 
 
 def test_a_directory_without_weights_or_config(

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
-from eaglechat.hub.convert.tensors import StoredTensor, decode_json, read_safetensors
+from eaglechat.hub.convert.tensors import StoredTensor, read_safetensors
 from eaglechat.hub.convert.unpickle import read_bin
 from eaglechat.hub.errors import ConversionError
 from eaglechat.hub.references import NOT_WEIGHTS
-
-
-class _Index(msgspec.Struct):
-    weight_map: dict[str, str]
 
 
 def open_checkpoint(path: Path) -> tuple[Path, dict[str, StoredTensor]]:
@@ -42,28 +36,11 @@ def open_checkpoint(path: Path) -> tuple[Path, dict[str, StoredTensor]]:
 
 
 def _weight_files(directory: Path) -> list[Path]:
-    """The files of a directory that hold its weights: those of an index, else those named as usual,
-    else all."""
-    names = sorted(file.name for file in directory.iterdir() if file.is_file())
+    """The files of a directory that hold its weights: those named as usual, else all."""
+    files = sorted(file for file in directory.iterdir() if file.is_file())
     for stem, ending in (("model", ".safetensors"), ("pytorch_model", ".bin")):
-        index = f"{stem}{ending}.index.json"
-        if index in names:
-            content = (directory / index).read_bytes()
-            named = sorted(
-                set(decode_json(content, _Index, f"{directory}/{index}").weight_map.values())
-            )
-            if outside := [name for name in named if Path(name).name != name]:
-                raise ConversionError(
-                    f"{directory}/{index} names a file outside its directory: {outside[0]}"
-                )
-            if missing := [name for name in named if name not in names]:
-                raise ConversionError(
-                    f"{directory} lacks {', '.join(missing)}, named in {index}; download it again"
-                )
-        else:
-            ends = [name for name in names if name.endswith(ending)]
-            named = [name for name in ends if not NOT_WEIGHTS.search(name)]
-            named = [name for name in named if name.startswith(stem)] or named
-        if named:
-            return [directory / name for name in named]
+        weights = [file for file in files if file.name.endswith(ending)]
+        weights = [file for file in weights if not NOT_WEIGHTS.search(file.name)]
+        if weights:
+            return [file for file in weights if file.name.startswith(stem)] or weights
     raise ConversionError(f"{directory} holds no weights: neither *.safetensors nor *.bin")

@@ -26,7 +26,6 @@ _MAX_TUPLES = 10_000
 """A tensor needs four. Python hashes nested tuples recursively without a depth limit: 2 million
 nested tuples as a dictionary key end the process with SIGSEGV; 120,000 did not, with a stack of
 8 MiB."""
-_MAX_BYTEORDER_BYTES = 16
 _LOCAL_HEADER_BYTES = 30
 
 # storage class of torch -> (dtype as safetensors names it, bytes per element)
@@ -88,11 +87,6 @@ def _unpickle(path: Path, archive: zipfile.ZipFile) -> Any:
     if len(pickles) != 1 or pickles[0].file_size > _MAX_PICKLE_BYTES:
         raise ConversionError("is a zip file, but not one of torch.save")
     root = pickles[0].filename[: -len("data.pkl")]
-    byteorder = root + "byteorder"
-    if byteorder in archive.namelist():
-        entry = archive.getinfo(byteorder)
-        if entry.file_size > _MAX_BYTEORDER_BYTES or archive.read(entry) != b"little":
-            raise ConversionError("was saved on a big-endian machine")
     data = archive.read(pickles[0])
     _check_opcodes(data)
     return _TensorUnpickler(data, path, archive, root).load()

@@ -419,8 +419,7 @@ def checkpoint_files(listing: RemoteRepo) -> tuple[str, ...]:
     for ending in CHECKPOINT_WEIGHTS:
         weights = [path for path in top if path.endswith(ending)]
         if weights and "config.json" in top:
-            index = [path for path in top if path.endswith(f"{ending}.index.json")]
-            return ("config.json", *sorted(index), *sorted(weights))
+            return ("config.json", *sorted(weights))
     return ()
 
 
