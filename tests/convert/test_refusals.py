@@ -161,9 +161,9 @@ REFUSED_BY_TENSORS: dict[str, Case] = {
         lambda: draft(partial_rotary_factor=0.4), "rotates 3 of the 8 values of a head"
     ),
     "EAGLE-2": (
-        lambda: without("midlayer.hidden_norm.weight"), "not an EAGLE-3 draft: it lacks layers.0.h"
+        lambda: without("midlayer.hidden_norm.weight"), "not an EAGLE-3 dr.*: it lacks layers.0.h"
     ),
-    "a plain model": (lambda: without("fc.weight"), "not an EAGLE-3 draft: it lacks fc.weight"),
+    "a plain model": (lambda: without("fc.weight"), "not an EAGLE-3 dr.*: it lacks fc.weight"),
     "missing tensors": (lambda: without("midlayer.mlp.up_proj.weight"), "lacks.*up_proj"),
     "missing lm_head": (lambda: without("lm_head.weight"), "not whole: it lacks lm_head.weight"),
     "missing input_norm": (lambda: draft(norm_before_fc=True), "lacks input_norm.weight"),

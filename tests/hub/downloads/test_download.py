@@ -135,12 +135,6 @@ def test_rate_limit_waits_as_long_as_the_hub_asks(hub: Hub, fake: FakeHub) -> No
     assert any("too many requests" in note.note for note in notes)
 
 
-def test_a_stall_is_noticed_and_the_download_goes_on(impatient: Hub, fake: FakeHub) -> None:
-    fake.fail(stall_after=123_456)
-    assert pull(impatient).read_bytes() == DATA
-    assert "bytes=123456-" in ranges(fake)
-
-
 def test_wrong_bytes_of_the_right_length_are_fetched_again(hub: Hub, fake: FakeHub) -> None:
     fake.fail(flip_byte=200_000)
     notes: list[FileSnapshot] = []
@@ -194,16 +188,6 @@ def test_a_login_page_is_said_to_be_one(hub: Hub, fake: FakeHub) -> None:
     with pytest.raises(HubError, match=r"A page came in place of .*: check the proxy, or log in"):
         download(hub, file, policy=QUICK)
     assert not list(hub.cache_dir.rglob("snapshots/*/*"))
-
-
-@pytest.mark.parametrize("times", [1, 3, 9])
-def test_a_server_without_ranges_that_breaks_is_asked_again(
-    hub: Hub, fake: FakeHub, times: int
-) -> None:
-    for number in range(times):
-        fake.fail(ignore_range=True, close_after=30_000 * (number + 1))
-    fake.fail(ignore_range=True, times=99)
-    assert pull(hub).read_bytes() == DATA
 
 
 def test_a_server_without_ranges_that_never_gets_further_is_given_up(
