@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from eaglechat import own_python, paths
 from eaglechat.cli.status import complain
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine, machine_of
-from eaglechat.hub.local import bandwidth, passes
+from eaglechat.hub.local import passes
 from eaglechat.links.base import (
     ENGINE_DIED,
     Lifecycle,
@@ -151,9 +151,8 @@ class CommandEngine:
         )
         *_, loaded = self.ask(load)
         assert isinstance(loaded, Loaded)
-        bandwidth.note(paths.state_dir(), loaded.pair.bandwidth)
-        if not self._settings.engine.command:
-            passes.note(paths.state_dir(), loaded.pair)
+        is_here = not self._settings.engine.command
+        passes.note(paths.state_dir(), loaded.pair, is_here=is_here)
         return loaded.pair
 
     def _target(self, pair: Pair) -> str:

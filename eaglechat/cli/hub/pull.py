@@ -33,9 +33,9 @@ from eaglechat.hub.downloads.queue import Downloads, Install, Stage
 from eaglechat.hub.errors import HubError, OfflineError
 from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine
 from eaglechat.hub.local import installed, library
-from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import BUILTIN_NAME
+from eaglechat.hub.local.passes import bandwidth
 from eaglechat.hub.references import (
     InvalidReferenceError,
     ModelFiles,
@@ -186,7 +186,7 @@ def _choose(reference: ModelSource, listing: RemoteRepo, hub: Hub) -> ModelFiles
     rows = []
     for one in weighed:
         judged = fit.judge(one.need, machine)
-        speed = fit.estimate(one.reads, one.need, machine, measured(paths.state_dir()))
+        speed = fit.estimate(one.reads, one.need, machine, bandwidth(paths.state_dir()))
         size = format_bytes(one.need.target_weights)
         said = ", ".join(filter(None, (judged.word, judged.text, speed)))
         rows.append((f"{'▸' if one is best else ' '} {one.name}", size, said))

@@ -1,5 +1,5 @@
-"""How much drafting can gain with the targets that were loaded on this machine, from the passes
-that each load timed: passes.json in the state directory."""
+"""What loads timed, in the state directory: how much drafting can gain with each target that was
+loaded on this machine (passes.json), and how fast the machine reads weights (bandwidth.json)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from eaglechat.hub.local.state import StateFile
-from eaglechat.wire.protocol import AUTO, PairInfo
+from eaglechat.wire.protocol import AUTO, Bandwidth, PairInfo
 
 _CLEARLY = 1.1
 """Times as much: two loads of one file time its passes a little differently."""
@@ -30,17 +30,24 @@ class Passes(msgspec.Struct, frozen=True):
 
 def measured(state_dir: Path) -> dict[str, Passes]:
     """By the path of the target."""
-    return _file(state_dir).read({})
+    return _passes(state_dir).read({})
 
 
-def note(state_dir: Path, info: PairInfo) -> None:
-    """Keep what a load timed, if it did."""
+def bandwidth(state_dir: Path) -> Bandwidth | None:
+    """How fast this machine reads weights, from which follows how fast a model that is not here
+    would be. None before a load has measured it."""
+    return _bandwidth(state_dir).read(None)
+
+
+def note(state_dir: Path, info: PairInfo, *, is_here: bool = True) -> None:
+    """Keep what a load timed, if it did; of the passes only those of an engine that `is_here`."""
+    if info.bandwidth is not None:
+        _bandwidth(state_dir).write(info.bandwidth)
     most, target = info.most(AUTO), info.target
-    if most is None:
-        return
-    found = Passes(target.name, target.n_layers, target.n_embd, target.quantization, most)
-    with _file(state_dir).changing({}) as known:
-        known[target.path] = found
+    if most is not None and is_here:
+        found = Passes(target.name, target.n_layers, target.n_embd, target.quantization, most)
+        with _passes(state_dir).changing({}) as known:
+            known[target.path] = found
 
 
 def better(path: str, known: dict[str, Passes]) -> Passes | None:
@@ -60,5 +67,9 @@ def better(path: str, known: dict[str, Passes]) -> Passes | None:
     return max(others, key=lambda other: other.most, default=None)
 
 
-def _file(state_dir: Path) -> StateFile[dict[str, Passes]]:
+def _passes(state_dir: Path) -> StateFile[dict[str, Passes]]:
     return StateFile("passes.json", dict[str, Passes], state_dir)
+
+
+def _bandwidth(state_dir: Path) -> StateFile[Bandwidth]:
+    return StateFile("bandwidth.json", Bandwidth, state_dir)

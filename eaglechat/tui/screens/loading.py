@@ -14,7 +14,7 @@ from textual.widgets import Button, ProgressBar, Static, TextArea
 
 from eaglechat import paths
 from eaglechat.chat.controls import first_speculation
-from eaglechat.hub.local import bandwidth, passes
+from eaglechat.hub.local import passes
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.links.base import EngineStartError, Lifecycle, wrong_version
@@ -144,9 +144,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._progress("engine", 0.0)
         elif isinstance(event, protocol.Loaded):
             self._loaded = event.pair
-            bandwidth.note(paths.state_dir(), event.pair.bandwidth)
-            if not self._services.settings.current.engine.command:
-                passes.note(paths.state_dir(), event.pair)
+            is_here = not self._services.settings.current.engine.command
+            passes.note(paths.state_dir(), event.pair, is_here=is_here)
             self._hand_over()
         elif isinstance(event, protocol.Error):
             self._fail(event.message, event.code)

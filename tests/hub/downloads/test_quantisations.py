@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from eaglechat.hub.catalogue import CatalogueEntry
@@ -14,7 +15,6 @@ from eaglechat.hub.downloads.download import download
 from eaglechat.hub.downloads.quantisations import weigh
 from eaglechat.hub.fit import Machine
 from eaglechat.hub.fit import best as best_of
-from eaglechat.hub.local import bandwidth
 from eaglechat.hub.local.installed import status
 from eaglechat.hub.references import ModelSource, whole_models
 from eaglechat.wire.protocol import Bandwidth
@@ -78,8 +78,9 @@ def test_pull_says_of_each_whether_it_fits_and_how_fast_it_would_be(
 ) -> None:
     commands = Commands(tmp_path / "home", fake.endpoint)
     measured = Bandwidth(one=40 * MIB, four=None, on_gpu=False)
-    (tmp_path / "home" / "eaglechat" / "state").mkdir(parents=True)
-    bandwidth.note(tmp_path / "home" / "eaglechat" / "state", measured)
+    state = tmp_path / "home" / "eaglechat" / "state"
+    state.mkdir(parents=True)
+    (state / "bandwidth.json").write_bytes(msgspec.json.encode(measured))
     result = commands.run("pull", "org/model")
     assert result.returncode == 0, result.stderr
     assert Path(result.stdout.strip()).name == "m-Q8_0.gguf"

@@ -10,7 +10,7 @@ from textual.content import Content
 from eaglechat import paths
 from eaglechat.hub import fit
 from eaglechat.hub.facts import Facts
-from eaglechat.hub.local.bandwidth import measured
+from eaglechat.hub.local.passes import bandwidth
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.base import Lifecycle
 from eaglechat.tui.commands.bindings import moves
@@ -121,7 +121,7 @@ class PlanScreen(TextDialog[bool]):
             return Content("")
         machine = self._services.engine.machine
         judged = fit.judge(facts.memory, machine)
-        speed = fit.estimate(facts.reads, facts.memory, machine, measured(paths.state_dir()))
+        speed = fit.estimate(facts.reads, facts.memory, machine, bandwidth(paths.state_dir()))
         drafters = facts.drafters or ()
         shares = drafting.shares(facts.memory, drafters)
         drafted = f"Drafted by: {drafting.badge(drafters)}.\n" if drafters else ""

@@ -20,9 +20,9 @@ from eaglechat import paths
 from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.fit import Machine, Quantisation
-from eaglechat.hub.local.bandwidth import measured
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.hub.local.passes import bandwidth
 from eaglechat.hub.references import (
     InvalidReferenceError,
     ModelFiles,
@@ -211,7 +211,7 @@ class SearchScreen(ListDialog[Pair]):
         weighed = desk.weigh(listing, models, self._services.settings.current.engine.n_ctx)
         machine = self._services.engine.machine
         best = fit.best(weighed, machine)
-        yield Models(listing, weighed, best, machine, measured(paths.state_dir()))
+        yield Models(listing, weighed, best, machine, bandwidth(paths.state_dir()))
 
     def _find_drafts(
         self, of: Path | CatalogueEntry | tuple[RemoteRepo, ModelFiles]
