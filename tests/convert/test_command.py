@@ -82,7 +82,7 @@ def test_ctrl_c_leaves_nothing_behind(
         if done > total / 2:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(convert, "show_bytes", interrupted)
+    monkeypatch.setattr(convert.Progress, "show_bytes", interrupted)
     assert run(files) == 130
     assert "interrupted; nothing was written" in capsys.readouterr().err
     assert list((files / "out").iterdir()) == []
