@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.writing.editor import EditorError, edited, editor_command
+from eaglechat.tui.services.editor import EditorError, edited, editor_command
 
 APPENDS = [sys.executable, "-c", "import sys; open(sys.argv[1], 'a').write(' more\\n')"]
 
