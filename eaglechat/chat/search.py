@@ -51,14 +51,6 @@ class Query:
         return [found.span() for found in re.finditer("|".join(self.patterns), folded(text))]
 
 
-@dataclass(frozen=True)
-class Excerpt:
-    """The text around the first hit; `marks` are start and end of each hit in it."""
-
-    text: str
-    marks: tuple[tuple[int, int], ...]
-
-
 def parse(typed: str) -> Query:
     """The query that was typed. Any text makes one; without words it has no terms, and finds
     nothing."""
@@ -96,15 +88,14 @@ def _words(plain: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(_EAST_ASIAN.sub(r" \g<0> ", plain)))
 
 
-def excerpt(text: str, query: Query) -> Excerpt:
+def excerpt(text: str, query: Query) -> str:
     """The words around the first hit in a text; the beginning of the text if there is no hit."""
     places = query.marks(text)
     start = max(0, places[0][0] - _BEFORE) if places else 0
     if start:
         start = text.find(" ", start, places[0][0]) + 1 or start
     cut = " ".join(text[start : start + _EXCERPT].split())
-    shown_text = ("…" if start else "") + cut + ("…" if len(text) > start + _EXCERPT else "")
-    return Excerpt(shown_text, tuple(query.marks(shown_text)))
+    return ("…" if start else "") + cut + ("…" if len(text) > start + _EXCERPT else "")
 
 
 @dataclass(frozen=True)

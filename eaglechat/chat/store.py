@@ -22,7 +22,7 @@ import msgspec
 from eaglechat.chat.packing import encodable
 from eaglechat.chat.recording import Recording, Terms, TurnPart
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat, title_of
-from eaglechat.chat.search import Excerpt, excerpt, parse, plain_words
+from eaglechat.chat.search import excerpt, parse, plain_words
 from eaglechat.chat.turns import Question, Reply, TurnError, TurnId
 from eaglechat.chat.writing.question import typed
 from eaglechat.wire.records import ReplyEnd
@@ -145,7 +145,10 @@ class Hit:
     turn: TurnId
     is_thought: bool
     """The excerpt is from the reasoning."""
-    excerpt: Excerpt
+    text: str
+    """The words around the first hit."""
+    marks: list[tuple[int, int]]
+    """Start and end of each hit in them."""
 
 
 class ChatStore:
@@ -183,8 +186,8 @@ class ChatStore:
         for row in self._rows(_FOUND, query.match) if query.match else ():
             *about, turn, said, thought = row
             is_thought = not query.is_in(said)
-            text = thought if is_thought else said
-            hits.append(Hit(_summary(about), turn, is_thought, excerpt(text, query)))
+            text = excerpt(thought if is_thought else said, query)
+            hits.append(Hit(_summary(about), turn, is_thought, text, query.marks(text)))
         return hits
 
     def count_with(self, is_wanted: Callable[[str], bool]) -> int:
@@ -210,7 +213,10 @@ class ChatStore:
 
     def read(self, name: str) -> SavedChat:
         with self._reading() as db, transaction(db, "DEFERRED"):
-            return _read(db, name)
+            try:
+                return _chat(db, _row(db, name))
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise OSError(f"what it holds is no chat: {error}") from error
 
     def saved(self) -> Iterator[SavedChat]:
         """Every chat that can be read, the one begun last first."""
@@ -385,7 +391,7 @@ class ChatStore:
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version > _VERSION:
                 raise _NotOursError("newer", f"its format is version {version}")
-            if not version and _has_tables(db):
+            if not version and db.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
                 raise _NotOursError("foreign", "it is another program's")
             for pragma in _PRAGMAS:
                 db.execute(f"PRAGMA {pragma}").fetchall()
@@ -420,10 +426,6 @@ class _NotOursError(Exception):
 def _is_damage(error: Exception) -> bool:
     # SQLite's codes for a damaged file and for no database have no class of their own.
     return isinstance(error, _NotOursError) or type(error) is sqlite3.DatabaseError
-
-
-def _has_tables(db: sqlite3.Connection) -> bool:
-    return db.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
 
 
 def _create(db: sqlite3.Connection) -> None:
@@ -481,14 +483,6 @@ def _row(db: sqlite3.Connection, name: str) -> sqlite3.Row:
     if row is None:
         raise FileNotFoundError(f"there is no chat {name}")
     return row
-
-
-def _read(db: sqlite3.Connection, name: str) -> SavedChat:
-    row = _row(db, name)
-    try:
-        return _chat(db, row)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise OSError(f"what it holds is no chat: {error}") from error
 
 
 def _chat(db: sqlite3.Connection, row: sqlite3.Row) -> SavedChat:

@@ -66,7 +66,7 @@ def _print(chats: Sequence[ChatSummary], found: Sequence[Hit]) -> None:
     for hit in found:
         thought = "reasoning: " if hit.is_thought else ""
         print(f"  {hit.chat.name}  {neutralise_line(hit.chat.title)}")
-        print(f"      {thought}{neutralise_line(hit.excerpt.text)}")
+        print(f"      {thought}{neutralise_line(hit.text)}")
 
 
 def _when(chat: ChatSummary) -> datetime.datetime:
@@ -91,6 +91,6 @@ def _passage(hit: Hit) -> dict[str, Any]:
         "title": hit.chat.title,
         "turn": hit.turn,
         "reasoning": hit.is_thought,
-        "text": hit.excerpt.text,
-        "marks": hit.excerpt.marks,
+        "text": hit.text,
+        "marks": hit.marks,
     }

@@ -56,7 +56,7 @@ def test_nothing_that_is_typed_raises(typed: str, text: str) -> None:
     query = parse(typed)
     query.is_in(text)
     shown = excerpt(text, query)
-    assert all(0 <= start < stop <= len(shown.text) for start, stop in shown.marks)
+    assert all(0 <= start < stop <= len(shown) for start, stop in query.marks(shown))
 
 
 @given(st.text())
@@ -65,13 +65,14 @@ def test_folding_keeps_places(text: str) -> None:
 
 
 def test_an_excerpt_is_the_words_around_the_first_hit() -> None:
-    shown = excerpt("before " * 50 + "\nthe needle\n\n is here " + "after " * 50, parse("needle"))
-    assert "before the needle is here after" in shown.text
-    assert shown.text.startswith("…before")
-    assert shown.text.endswith("…")
-    ((start, stop),) = shown.marks
-    assert shown.text[start:stop] == "needle"
+    query = parse("needle")
+    shown = excerpt("before " * 50 + "\nthe needle\n\n is here " + "after " * 50, query)
+    assert "before the needle is here after" in shown
+    assert shown.startswith("…before")
+    assert shown.endswith("…")
+    ((start, stop),) = query.marks(shown)
+    assert shown[start:stop] == "needle"
 
 
 def test_an_excerpt_without_a_hit_is_the_beginning() -> None:
-    assert excerpt("one\ntwo", parse("three")).text == "one two"
+    assert excerpt("one\ntwo", parse("three")) == "one two"

@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> ChatStore:
 
 
 def found(store: ChatStore, typed: str) -> list[str]:
-    return [hit.excerpt.text for hit in store.find(typed)]
+    return [hit.text for hit in store.find(typed)]
 
 
 def titles(store: ChatStore) -> list[str]:
@@ -131,7 +131,7 @@ def test_questions_and_answers_are_found_with_the_words_around_them(
     left_chat(tmp_path, "What is a monad?", reply="A monoid of endofunctors.")
     (hit,) = store.find("sky")
     assert (hit.chat.name, hit.chat.title, hit.turn) == (name, "Why is the sky blue?", 1)
-    assert hit.excerpt.text == "Why is the sky blue?"
+    assert hit.text == "Why is the sky blue?"
     assert found(store, '"rayleigh scattering') == ["Rayleigh scattering explains it."]
     assert found(store, "sky monad") == []
     assert found(store, "") == found(store, '"') == []
@@ -165,7 +165,7 @@ def test_reasoning_is_found_too(store: ChatStore, tmp_path: Path) -> None:
     chat.ask("why?")
     chat.session.leave("")
     (hit,) = store.find("pondering")
-    assert (hit.is_thought, hit.excerpt.text) == (True, "Hmm, pondering hard")
+    assert (hit.is_thought, hit.text) == (True, "Hmm, pondering hard")
     (hit,) = store.find("because pondering")
     assert hit.is_thought
     (hit,) = store.find("because")
@@ -178,7 +178,7 @@ def test_no_chat_fills_the_list_and_the_latest_come_first(store: ChatStore) -> N
     hits = store.find("same")
     assert len(hits) == MOST_FOUND
     last = MOST_FOUND // 2 + 1
-    assert [hit.excerpt.text for hit in hits[:5]] == [
+    assert [hit.text for hit in hits[:5]] == [
         f"same {last} 7", f"same {last} 6", f"same {last} 5",
         f"same {last - 1} 0", f"same {last - 2} 7",
     ]  # fmt: skip

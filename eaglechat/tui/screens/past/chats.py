@@ -290,8 +290,8 @@ def _when(chat: ChatSummary) -> str:
 
 
 def _passage(found: Hit) -> Content:
-    text = Content(found.excerpt.text)
-    for start, stop in found.excerpt.marks:
+    text = Content(found.text)
+    for start, stop in found.marks:
         text = text.stylize("bold $text-accent", start, stop)
     thought = ("reasoning: ", MUTED) if found.is_thought else ""
     title = wording.fitting(found.chat.title, _TITLE)
