@@ -28,7 +28,6 @@ from eaglechat.wire.protocol import (
     Speculation,
     Thinking,
 )
-from eaglechat.wire.records import Round
 
 FIRST_BY_HAND = 3
 """The draft length when auto is switched off before there was a round."""
@@ -55,42 +54,33 @@ class Control:
     """Its words, where the setting takes any text."""
 
     @cached_property
-    def _setting(self) -> SettingDoc:
+    def doc(self) -> SettingDoc:
+        """Its setting."""
         is_of_drafting = self.name in Speculation.__struct_fields__
         return find("speculation" if is_of_drafting else "generation", self.name)
 
     @property
-    def explanation(self) -> str:
-        """What it does: the description of its setting."""
-        return self._setting.description
-
-    @property
-    def kind(self) -> type:
-        """bool, int, float or str."""
-        return self._setting.kind
-
-    @property
     def words(self) -> tuple[str, ...]:
         """All its values, or those instead of a number."""
-        return self.choices or self._setting.words
+        return self.choices or self.doc.words
 
     @property
     def range(self) -> tuple[float, float]:
         """The least and the largest number."""
-        numbers = self._setting.range
+        numbers = self.doc.range
         return numbers.minimum or 0.0, numbers.maximum or 0.0
 
     def word(self, value: Any) -> str:
         """A value as it is shown: `on`, `0.70`, `auto`."""
-        if self.kind is bool:
+        if self.doc.kind is bool:
             return "on" if value else "off"
-        return f"{value:.2f}" if self.kind is float else str(value)
+        return f"{value:.2f}" if self.doc.kind is float else str(value)
 
     def value(self, word: str) -> Any:
         """The value that is shown as this word."""
-        if self.kind is bool:
+        if self.doc.kind is bool:
             return word == "on"
-        return word if word in self.words else self.kind(word)
+        return word if word in self.words else self.doc.kind(word)
 
     def steps(self, value: float) -> tuple[str, ...]:
         """The words of `value` and of every step in the range, in their order."""
@@ -100,11 +90,11 @@ class Control:
 
     def fitting(self, value: Any) -> Any:
         """The nearest number in the range; a word as it is."""
-        if self.kind not in (int, float) or value in self.words:
+        if self.doc.kind not in (int, float) or value in self.words:
             return value
         least, most = self.range
         value = min(max(value, least), most)
-        return round(value) if self.kind is int else value
+        return round(value) if self.doc.kind is int else value
 
 
 ENABLED = Control("enabled")
@@ -144,12 +134,6 @@ def first_controls(
     return replace(controls, n_draft_max=pair.n_draft_max)
 
 
-def recommended_for(control: Control, recommended: RecommendedSampling | None) -> float | None:
-    """The model file's recommendation for a control; None if it has none."""
-    value: float | None = getattr(recommended, control.name, None)
-    return value
-
-
 def turned(controls: Controls, control: Control, value: Any) -> Controls:
     """The controls with one changed to a value, or to the nearest one in its range."""
     return replace(controls, **{control.name: control.fitting(value)})
@@ -167,18 +151,6 @@ def not_followed(hello: Hello | None) -> frozenset[str]:
     if not hello.can.draft_length:
         return _DRAFTING
     return _DRAFTING - STARTED_WITH if hello.can.restarts else frozenset()
-
-
-def drafting_as_started(controls: Controls) -> Controls:
-    """The controls for an engine whose drafting cannot be changed from here."""
-    return replace(controls, enabled=True, n_draft_max=AUTO, drafter=AUTO)
-
-
-def length_in_force(controls: Controls, latest: Round | None) -> int:
-    """The draft length that is set, or the one auto chose in the latest round."""
-    if controls.n_draft_max != AUTO:
-        return controls.n_draft_max
-    return latest.n_draft_max if latest else FIRST_BY_HAND
 
 
 def terms_of(
@@ -206,11 +178,6 @@ def terms_of(
 def first_speculation(settings: Settings, pair: Pair) -> Speculation:
     """The speculation terms of the first reply with this pair."""
     return terms_of(settings, first_controls(settings, pair), pair).speculation
-
-
-def seeded_anew(terms: Terms) -> Terms:
-    """The same terms without a seed, so that the engine draws one."""
-    return replace(terms, sampling=replace(terms.sampling, seed=None))
 
 
 def differences(before: Controls, after: Controls) -> dict[str, Any]:

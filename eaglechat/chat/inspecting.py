@@ -77,12 +77,13 @@ def look_inside(round_: Round) -> Inside:
     """Follow the tokens of a round through its draft, from the root of the tree."""
     positions, tested, at = [], set[int](), LAST_TOKEN
     for number, token in enumerate(round_.tokens):
-        children = round_.children(at)
-        taken = _taken(round_, token, children)
+        children = {i: round_.drafted[i] for i in round_.children(at)}
         tested.update(children)
+        # One without an id is of a chain.
+        same = (i for i, draft in children.items() if draft.id in (token.id, None))
+        taken = next(same, None) if token.origin is Origin.ACCEPTED else None
         likely = round_.likely[number] if number < len(round_.likely) else ()
-        drafted = {i: round_.drafted[i] for i in children}
-        positions.append(Position(token, tuple(_candidates(token, drafted, taken, likely))))
+        positions.append(Position(token, tuple(_candidates(token, children, taken, likely))))
         if taken is None:
             break
         at = taken
@@ -90,42 +91,20 @@ def look_inside(round_: Round) -> Inside:
     return Inside(tuple(positions), tuple(untested))
 
 
-def _taken(round_: Round, token: Token, children: list[int]) -> int | None:
-    """Index of the drafted token that the target sampled. One without an id is of a chain."""
-    if token.origin is not Origin.ACCEPTED:
-        return None
-    return next((i for i in children if round_.drafted[i].id in (token.id, None)), None)
-
-
 def _candidates(
     token: Token, drafted: dict[int, DraftToken], taken: int | None, likely: tuple[Likely, ...]
 ) -> list[CandidateToken]:
-    left = dict(drafted)
-    rows = []
+    """`taken` is the index of the drafted token that the target sampled, if it did."""
+    fates: dict[int, Fate] = {i: "accepted" if i == taken else "rejected" for i in drafted}
+    rows, left = [], dict(drafted)
     for one in likely:
-        index = next((i for i, draft in left.items() if draft.id == one.id), None)
-        draft = left.pop(index) if index is not None else None
-        fate = _fate(index, taken, is_sampled=one.id == token.id)
-        rows.append(_row(one.text, draft, fate, one))
-    rows += [_row(draft.text, draft, _fate(i, taken), None) for i, draft in left.items()]
+        i = next((i for i, draft in left.items() if draft.id == one.id), None)
+        probability = None if i is None else left.pop(i).probability
+        fate: Fate = "sampled" if one.id == token.id else ""
+        fate = fate if i is None else fates[i]
+        rows.append(CandidateToken(one.text, probability, one.probability, one.chance, fate))
+    for i, draft in left.items():
+        rows.append(CandidateToken(draft.text, draft.probability, None, None, fates[i]))
     if not any(row.fate in ("accepted", "sampled") for row in rows):
-        rows.insert(0, _row(token.text, None, "sampled", None))
+        rows.insert(0, CandidateToken(token.text, None, None, None, "sampled"))
     return rows
-
-
-def _row(
-    text: str | None, draft: DraftToken | None, fate: Fate, likely: Likely | None
-) -> CandidateToken:
-    return CandidateToken(
-        text=text,
-        draft=draft.probability if draft else None,
-        target=likely.probability if likely else None,
-        chance=likely.chance if likely else None,
-        fate=fate,
-    )
-
-
-def _fate(index: int | None, taken: int | None, *, is_sampled: bool = False) -> Fate:
-    if index is None:
-        return "sampled" if is_sampled else ""
-    return "accepted" if index == taken else "rejected"

@@ -97,7 +97,9 @@ def _take_over(store: ChatStore, file: Path) -> None:
     in_trash = _DELETED_NAME.fullmatch(file.stem) if file.parent.name == "trash" else None
     chat, problem, used = None, None, file.stat().st_mtime
     try:
-        chat = chat_in(in_trash[2] if in_trash else file.stem, _content(file))
+        chat = chat_in(in_trash[2] if in_trash else file.stem, file.read_bytes())
+    except OSError as error:
+        problem = ValueError(error.strerror)
     except ValueError as error:
         problem = error
     with store.opened() as db, transaction(db):
@@ -117,13 +119,6 @@ def _take_over(store: ChatStore, file: Path) -> None:
 
 def _named(file: Path) -> str:
     return f"{file.parent.name}/{file.name}"
-
-
-def _content(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise ValueError(error.strerror) from error
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,6 +57,14 @@ def speculation_off(pair: PairInfo | None, controls: Controls, stopped: str | No
     return stopped
 
 
+def only_read(target: Path) -> str:
+    """That the models of a chat are not on this machine."""
+    return (
+        f"{target} no longer exists, so this chat is read-only. "
+        "{chat.load_again} loads the models once they are back."
+    )
+
+
 def off(why: str) -> str:
     """That nothing is drafted, for this reason."""
     return f"Speculation is off: {why}."

@@ -13,15 +13,13 @@ import msgspec
 from eaglechat.chat import refusals
 from eaglechat.chat.comparing import Asked
 from eaglechat.chat.controls import (
+    FIRST_BY_HAND,
     N_DRAFT_MAX,
     Controls,
     differences,
-    drafting_as_started,
     first_controls,
     follow_settings,
-    length_in_force,
     not_followed,
-    seeded_anew,
     terms_of,
     turned,
     without,
@@ -55,11 +53,10 @@ NoticeKind = Severity | Literal["question"]
 
 @dataclass(frozen=True)
 class Opened:
-    """The chat was opened on this pair, with the draft length in force; without `info` the pair is
-    missing, and the chat can only be read."""
+    """The chat was opened on this pair, with the draft length in force."""
 
     pair: Pair
-    info: protocol.PairInfo | None
+    info: protocol.PairInfo
     hello: protocol.Hello | None
 
 
@@ -137,7 +134,10 @@ class ChatSession:
         self.pair, self.info = pair, info
         self.controls = first_controls(settings(), pair, self.recommended)
         if engine.hello is not None and not engine.hello.can.draft_length:
-            self.controls = drafting_as_started(self.controls)
+            # It drafts as it was started to.
+            self.controls = msgspec.structs.replace(
+                self.controls, enabled=True, n_draft_max=protocol.AUTO, drafter=protocol.AUTO
+            )
         self.is_engine_gone = info is None
         self.version = 0
         """Grows with every change except the rounds of a running reply."""
@@ -152,7 +152,11 @@ class ChatSession:
 
     def open(self, saved: SavedChat | None = None) -> None:
         """Begin a new chat, or resume a saved one. The chat before must have been left."""
-        self.recorder = ChatRecorder(self._store, saved or new_chat(self.pair), self._not_saved)
+        self.recorder = ChatRecorder(
+            self._store,
+            saved or new_chat(self.pair),
+            lambda file, why: self._view.say(refusals.not_saved(file, why), "error"),
+        )
         """Writes the chat to disk; renames and pins it."""
         self.running: Running | None = None
         self.is_stopping = False
@@ -169,7 +173,7 @@ class ChatSession:
             self._note(said, "warning")
         self.choose_role(found if isinstance(found, Role) else None)
         if self.info is None:
-            self._note(Opened(self.pair, None, self.hello), "warning")
+            self._note(refusals.only_read(self.pair.target), "warning")
         elif not self.turns and not self._is_greeted:
             self._is_greeted = True
             pair = replace(self.pair, n_draft_max=self.controls.n_draft_max)
@@ -224,7 +228,9 @@ class ChatSession:
             return False
         turn = self.turns.find(id)
         question = turn.parent if isinstance(turn, Reply) else id
-        self._answer(question, seeded_anew(self.terms))
+        terms = self.terms
+        sampling = msgspec.structs.replace(terms.sampling, seed=None)
+        self._answer(question, msgspec.structs.replace(terms, sampling=sampling))
         return True
 
     def answer_recorded(self, id: TurnId) -> Recording | None:
@@ -458,8 +464,11 @@ class ChatSession:
         return self.info.sampling if self.info else None
 
     def _length_in_force(self) -> int:
+        """The draft length that is set, or the one auto chose in the latest round."""
+        if self.controls.n_draft_max != protocol.AUTO:
+            return self.controls.n_draft_max
         rounds = self.shown.rounds if self.shown else ()
-        return length_in_force(self.controls, rounds[-1] if rounds else None)
+        return rounds[-1].n_draft_max if rounds else FIRST_BY_HAND
 
     # What there is to see
 
@@ -687,9 +696,6 @@ class ChatSession:
     @property
     def _last_id(self) -> TurnId | None:
         return self.turns.last.id if self.turns.last else None
-
-    def _not_saved(self, file: Path, why: OSError) -> None:
-        self._view.say(refusals.not_saved(file, why), "error")
 
     def _touch(self) -> None:
         self.version += 1

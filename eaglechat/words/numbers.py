@@ -93,6 +93,9 @@ def numbers_of(session: ChatSession) -> Numbers:
     """The numbers of a session at this moment."""
     shown, controls = session.shown, session.controls
     rounds = tuple(shown.rounds[-_MOST_ROUNDS:]) if shown else ()
+    drafters = session.info.drafters if session.info else ()
+    kinds = (AUTO, *(one.kind for one in drafters), "ngram", "none", controls.drafter)
+    usable = (one.longest for one in drafters if controls.drafter in (AUTO, one.kind))
     only_ngrams = session.info is not None and not (session.info.drafters or session.info.server)
     return Numbers(
         headline=session.headline,
@@ -116,24 +119,9 @@ def numbers_of(session: ChatSession) -> Numbers:
         only_ngrams=only_ngrams,
         drafts_as_asked=session.hello is None or session.hello.can.draft_length,
         recommended=session.recommended,
-        drafters=_drafters(session),
-        longest=_longest(session),
+        drafters=tuple(word for word in DRAFTER.words if word in kinds),
+        longest=max(usable, default=N_DRAFT_MAX_LIMIT),
         auto=rounds[-1].auto if rounds and controls.n_draft_max == AUTO else None,
-    )
-
-
-def _drafters(session: ChatSession) -> tuple[str, ...]:
-    """Those of the pair, and the one that is chosen."""
-    kinds = [drafter.kind for drafter in session.info.drafters] if session.info else []
-    chosen = session.controls.drafter
-    return tuple(word for word in DRAFTER.words if word in (AUTO, *kinds, "ngram", "none", chosen))
-
-
-def _longest(session: ChatSession) -> int:
-    drafters = session.info.drafters if session.info else ()
-    chosen = session.controls.drafter
-    return max(
-        (one.longest for one in drafters if chosen in (AUTO, one.kind)), default=N_DRAFT_MAX_LIMIT
     )
 
 

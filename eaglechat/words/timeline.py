@@ -95,7 +95,7 @@ def _notices(session: ChatSession, after: int | None) -> Iterator[Entry]:
 def _text_of(notice: Notice) -> str:
     match notice.news:
         case Opened(pair, info, hello):
-            return _greeting(info, pair, hello) if info else _only_read(pair)
+            return _greeting(info, pair, hello)
         case Died():
             return wording.died_in_chat(notice.news)
         case text:
@@ -136,11 +136,3 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
         f"{loaded} In every round {guess} a few tokens and the target checks them all at "
         f"once. In replies, the guesses it accepted have a colour of their own. {last}"
     ).rstrip()
-
-
-def _only_read(pair: Pair) -> str:
-    """The first line of a chat whose models are not on this machine."""
-    return (
-        f"{pair.target} no longer exists, so this chat is read-only. "
-        "{chat.load_again} loads the models once they are back."
-    )

@@ -197,9 +197,9 @@ _SLASHES = {"n_draft_max": "n", "temperature": "temp", "thinking": "think"}
 
 
 def _argument(control: Control) -> Argument:
-    if control.kind is str:
+    if control.doc.kind is str:
         return Argument(words=control.words)
-    return Argument(control.kind, *control.range, control.words)
+    return Argument(control.doc.kind, *control.range, control.words)
 
 
 # fmt: off
@@ -216,11 +216,11 @@ CONTROLS = (
     _c("chat.more", "Draft more", "Raise n_draft_max by 1", "chat", "leader plus", aliases="f8",
        action="draft_length(1)", group="Speed", slash=None, words="longer increase"),
     *(
-        _c(f"chat.{control.name}", control.name, control.explanation.removesuffix("."), "chat",
+        _c(f"chat.{control.name}", control.name, control.doc.description.removesuffix("."), "chat",
            action=f"control('{control.name}', {{}})", argument=_argument(control),
            slash=_SLASHES.get(control.name, ""))
         for control in (*controls.CONTROLS, *controls.LATER_CONTROLS)
-        if control.kind is not bool
+        if control.doc.kind is not bool
     ),
 )
 

@@ -25,7 +25,6 @@ from eaglechat.chat.controls import (
     THINKING,
     Control,
     control_named,
-    recommended_for,
 )
 from eaglechat.tui.commands.registry import with_keys
 from eaglechat.tui.widgets.panel.knob import LABEL_CELLS, OFF_AND_ON, Knob, Look
@@ -109,7 +108,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             self.knob(choice).show(choice.words, getattr(controls, choice.name))
         for number in (TEMPERATURE, P_MIN):
             value = getattr(controls, number.name)
-            is_own = value == recommended_for(number, numbers.recommended)
+            is_own = value == getattr(numbers.recommended, number.name, None)
             note = "model's" if is_own else ""
             self.knob(number).show(number.steps(value), number.word(value), note=note)
         self.knob(DRAFTER).show(numbers.drafters, controls.drafter)
@@ -145,5 +144,5 @@ def _knobs(*controls: Control, look: Look = "words") -> Iterator[Knob]:
             names=wording.NAMES,
             left_out=_RARE_LENGTHS,
             id=control.name,
-            tooltip=f"{control.explanation} {hint}".rstrip(),
+            tooltip=f"{control.doc.description} {hint}".rstrip(),
         )
