@@ -6,6 +6,7 @@ import argparse
 import datetime
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from eaglechat import paths
@@ -48,14 +49,12 @@ def run(args: argparse.Namespace) -> int:
 def chat_store() -> ChatStore:
     """The user's chats, with those of earlier versions."""
     store = ChatStore(paths.chats_file(), complain)
-    bars = Progress(vanish=True)
     try:
-        for progress in take_over(store):
-            bars.show("Taking over chats", progress.done, progress.total)
+        with closing(Progress(vanish=True)) as bars:
+            for progress in take_over(store):
+                bars.show("Taking over chats", progress.done, progress.total)
     except OSError as error:
         complain(f"chats of an earlier version cannot be taken over: {error}")
-    finally:
-        bars.close()
     return store
 
 

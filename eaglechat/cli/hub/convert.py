@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from pathlib import Path
 
+from eaglechat.cli.hub.here import told
 from eaglechat.cli.parsing import checked_type
 from eaglechat.cli.progress import Progress
-from eaglechat.cli.status import INTERRUPTED, OK, CommandError, complain, reason
-from eaglechat.hub.convert import TYPES, ConversionError, ConversionReport, convert
+from eaglechat.cli.status import INTERRUPTED, OK, complain
+from eaglechat.hub.convert import TYPES, ConversionReport, convert
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,23 +40,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     kind = checked_type(args.type, TYPES)
-    progress = Progress()
-    try:
-        report = convert(
-            args.checkpoint,
-            args.target,
-            args.output,
-            kind,
-            progress.show_bytes,
-        )
-    except KeyboardInterrupt:
-        progress.close()
-        complain("interrupted; nothing was written")
-        return INTERRUPTED
-    except (ConversionError, OSError) as error:
-        raise CommandError(reason(error) if isinstance(error, OSError) else str(error)) from error
-    finally:
-        progress.close()
+    with closing(Progress()) as progress, told():
+        try:
+            report = convert(
+                args.checkpoint,
+                args.target,
+                args.output,
+                kind,
+                progress.show_bytes,
+            )
+        except KeyboardInterrupt:
+            progress.close()
+            complain("interrupted; nothing was written")
+            return INTERRUPTED
     _print_report(report)
     return OK
 

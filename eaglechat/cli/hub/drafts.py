@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from eaglechat import paths
-from eaglechat.cli.hub.here import on_this_machine
+from eaglechat.cli.hub.here import on_this_machine, told
 from eaglechat.cli.progress import Progress
-from eaglechat.cli.status import OK, CommandError, WrongUsageError, complain
-from eaglechat.gguf.header import GGUFError
+from eaglechat.cli.status import OK, complain
 from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import Found, Target, Way, find_drafts
-from eaglechat.hub.errors import HubError
 from eaglechat.hub.local import library
 from eaglechat.hub.local.pair_library import NotInstalledError, PairLibrary
-from eaglechat.hub.references import InvalidReferenceError
 from eaglechat.words import drafting, ways
 
 
@@ -35,9 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     models, known = on_this_machine()
     models += library.built_in_drafts()
-    hub, bars = Hub(), Progress(vanish=True)
-    try:
-        pair = None
+    hub, pair = Hub(), None
+    with closing(Progress(vanish=True)) as bars, told():
         with suppress(NotInstalledError):
             pair = PairLibrary(paths.state_dir()).find(args.model)
         text = str(pair.target) if pair is not None else args.model
@@ -46,12 +42,6 @@ def run(args: argparse.Namespace) -> int:
         for found in find_drafts(hub, target, known, models):
             if found.asking:
                 bars.show(found.asking, 0, None)
-    except InvalidReferenceError as error:
-        raise WrongUsageError(str(error).rstrip(".")) from error
-    except (HubError, GGUFError) as error:
-        raise CommandError(str(error)) from error
-    finally:
-        bars.close()
     if args.json:
         print(json.dumps(_document(found), indent=2))
     else:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from eaglechat import paths, settings
+from eaglechat.cli.hub.here import told
 from eaglechat.cli.loading import machine_of_engine
 from eaglechat.cli.parsing import checked_type, did_you_mean
 from eaglechat.cli.progress import Progress
@@ -16,10 +17,8 @@ from eaglechat.cli.status import (
     FAILED,
     INTERRUPTED,
     OK,
-    CommandError,
     WrongUsageError,
     complain,
-    reason,
     report,
 )
 from eaglechat.gguf.header import GGUFError
@@ -76,33 +75,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     entries, problems = catalogue.load()
     report(problems)
-    downloads, progress = Downloads(Hub()), Progress()
-    entry = next((e for e in entries if e.name == args.reference), None)
-    try:
-        if args.draft is not None:
-            entry = _with_draft(args, downloads.hub, entries)
-        if entry is not None:
-            return _pull_pair(args, downloads, entry, progress)
-        if args.reference == BUILTIN_NAME:
-            raise InvalidReferenceError(f"{BUILTIN_NAME} is built in: there is nothing to download")
-        reference = parse(args.reference)
-        if reference.path:
-            raise WrongUsageError(
-                f"{reference.path} is a path on this machine: there is nothing to download"
-            )
-        return _pull_model(args, downloads, reference, progress, entries)
-    except InvalidReferenceError as error:
-        near = did_you_mean(args.reference, [entry.name for entry in entries])
-        raise WrongUsageError(f"{str(error).rstrip('.')}{near}") from error
-    except (HubError, GGUFError, OSError) as error:
-        raise CommandError(reason(error) if isinstance(error, OSError) else str(error)) from error
-    except KeyboardInterrupt:
-        downloads.close()
-        progress.close()
-        complain("interrupted; what was downloaded stays, and pulling again resumes")
-        return INTERRUPTED
-    finally:
-        progress.close()
+    downloads = Downloads(Hub())
+    with closing(Progress()) as progress, told():
+        try:
+            return _pull(args, downloads, progress, entries)
+        except InvalidReferenceError as error:
+            near = did_you_mean(args.reference, [entry.name for entry in entries])
+            raise WrongUsageError(f"{str(error).rstrip('.')}{near}") from error
+        except KeyboardInterrupt:
+            downloads.close()
+            progress.close()
+            complain("interrupted; what was downloaded stays, and pulling again resumes")
+            return INTERRUPTED
+
+
+def _pull(
+    args: argparse.Namespace,
+    downloads: Downloads,
+    progress: Progress,
+    entries: Sequence[CatalogueEntry],
+) -> int:
+    if args.draft is not None:
+        return _pull_pair(args, downloads, _with_draft(args, downloads.hub, entries), progress)
+    entry = next((one for one in entries if one.name == args.reference), None)
+    if entry is not None:
+        return _pull_pair(args, downloads, entry, progress)
+    if args.reference == BUILTIN_NAME:
+        raise WrongUsageError(f"{BUILTIN_NAME} is built in: there is nothing to download")
+    reference = parse(args.reference)
+    if reference.path:
+        raise WrongUsageError(
+            f"{reference.path} is a path on this machine: there is nothing to download"
+        )
+    return _pull_model(args, downloads, reference, progress, entries)
 
 
 def _with_draft(

@@ -6,12 +6,11 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from eaglechat.cli.status import OK, CommandError, WrongUsageError
+from eaglechat.cli.hub.here import told
+from eaglechat.cli.status import OK, CommandError
 from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import is_named_like_draft
-from eaglechat.hub.errors import HubError
-from eaglechat.hub.references import InvalidReferenceError
 from eaglechat.words.tables import aligned
 
 
@@ -27,12 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     words = " ".join(args.words)
-    try:
+    with told():
         hits = targets.search(Hub(), words)
-    except InvalidReferenceError as error:
-        raise WrongUsageError(str(error).rstrip(".")) from error
-    except HubError as error:
-        raise CommandError(str(error)) from error
     if args.json:
         found = [
             {
