@@ -15,8 +15,10 @@ from eaglechat.engine.auto.calibration import (
     NOT_CALIBRATED,
     Calibration,
 )
+from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.auto.plan import CHAIN, TREE, Arm
-from tests.engine.auto.simulated_pair import Driver, Fixed, Reply, Simulated, write
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+from tests.engine.auto.simulated_pair import Fixed, Reply, Simulated, fixed_ms, write
 
 TOKENS, REPLIES = 600, 3
 WRONG = 1.6
@@ -26,14 +28,15 @@ def curve(**ms_at: float) -> Callable[[int, int], float]:
     """Verify times by width, interpolated between w1=.., w2=.., w4=.. and extrapolated beyond."""
     points = sorted((int(name[1:]), ms) for name, ms in ms_at.items())
 
-    def verify(width: int, _n_past: int) -> float:
+    def at(width: int) -> float:
         (x0, y0), (x1, y1) = points[-2:]
         for left, right in pairwise(points):
             if left[0] <= width <= right[0]:
                 (x0, y0), (x1, y1) = left, right
         return y0 + (width - x0) * (y1 - y0) / (x1 - x0)
 
-    return verify
+    by_width = [at(width) for width in range(N_DRAFT_MAX_LIMIT + 2)]
+    return lambda width, _n_past: by_width[width]
 
 
 def steady(rate: float) -> Callable[[int, int], float]:
@@ -136,9 +139,21 @@ PAIRS = {
 }
 
 
-def chat(pair: Simulated, driver: Driver, replies: int = REPLIES) -> list[Reply]:
-    """Replies to different prompts, one after another."""
-    return [write(replace(pair, seed=pair.seed + 100 * k), TOKENS, driver) for k in range(replies)]
+def of_chat(pair: Simulated, replies: int = REPLIES) -> list[Simulated]:
+    """The pair at each reply of a chat, whose prompts differ."""
+    return [replace(pair, seed=pair.seed + 100 * k) for k in range(replies)]
+
+
+def chat(pair: Simulated, controller: Controller, replies: int = REPLIES) -> list[Reply]:
+    return [write(one, TOKENS, controller) for one in of_chat(pair, replies)]
+
+
+def best_ms(pair: Simulated) -> float:
+    """Milliseconds of a chat with the best fixed choice of shape, length, and n-grams or none."""
+    replies = of_chat(pair)
+    return min(
+        sum(fixed_ms(one, TOKENS, fixed) for one in replies) for fixed in fixed_choices(pair)
+    )
 
 
 def fixed_choices(pair: Simulated) -> list[Fixed]:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from eaglechat.engine.auto.controller import Controller
@@ -55,6 +55,16 @@ class Guess(NamedTuple):
     path: tuple[float, ...]
     """The draft's probabilities along the path, this token's last."""
     parent: int
+
+
+class Begun(NamedTuple):
+    """The first `n` tokens of a draft."""
+
+    n: int
+    n_right: int
+    levels: int
+    siblings: int = 0
+    """Tokens that the draft decoded beside one for each level."""
 
 
 class Fixed(NamedTuple):
@@ -106,70 +116,106 @@ class Simulated:
         shapes = shapes_open(self.shape, grows_trees=True)
         return Allowed(n_most * self.has_draft, n_min, shapes)
 
-    def found(self, position: int) -> list[tuple[bool, float]]:
-        """What n-grams find for a position: which tokens are right, and their probabilities."""
-        if self.copies is None:
-            return []
-        rng, right = random.Random(f"{self.seed}/n/{position}"), self.copies(position)
+    @property
+    def waits_first(self) -> int:
+        """Rows that wait when the reply begins."""
+        return 1 if self.n_waiting is None else min(self.n_waiting, MOST_WAITING)
+
+    def draft_ms(self, n_wanted: int, drafted: Begun, waiting: int) -> float:
+        """Milliseconds of a draft of `n_wanted` tokens that ends as `drafted`, behind so many
+        waiting rows."""
+        # What is beyond the last was looked at to end the draft there.
+        steps = n_wanted if self.in_one_pass else drafted.levels + (drafted.n < n_wanted)
+        further = max(0, waiting - USUAL_WAITING)
+        fixed = self.draft_base + further * self.catch_up_row
+        return fixed + self.draft_step * (steps + self.sibling * drafted.siblings)
+
+
+@lru_cache(maxsize=8)
+def text_of(pair: Simulated) -> Text:
+    return Text(pair)
+
+
+_drawn_once = lru_cache(maxsize=50_000)
+
+
+class Text:
+    """The text that a pair writes, as far as it is guessed: the same whoever drives the pair."""
+
+    def __init__(self, pair: Simulated) -> None:
+        self._pair = pair
+
+    @_drawn_once
+    def found(self, position: int) -> Proposal:
+        """What n-grams find for a position."""
+        copies = self._pair.copies
+        if copies is None:
+            return Proposal()
+        rng, right = random.Random(f"{self._pair.seed}/n/{position}"), copies(position)
         if right == 0 and rng.random() < 0.7:
-            return []
+            return Proposal()
+        sure = 0.92 if right else 0.67
         # A match by chance is a short one, and goes on a little.
         right = right or (rng.random() < 0.3) + (rng.random() < 0.1)
-        sure = 0.92 if self.copies(position) else 0.67
-        return [(place < right, sure) for place in range(N_DRAFT_MAX_LIMIT)]
+        places = range(N_DRAFT_MAX_LIMIT)
+        ids = [position + place if place < right else -1 - place for place in places]
+        return Proposal.of([drafters.Guess(id, sure, sure) for id in ids], NGRAM)
 
-    @lru_cache(maxsize=100_000)  # noqa: B019 - a few pairs, which live as long as the tests
-    def _draw(self, position: int, depth: int) -> tuple[float, float]:
-        """A random number that decides the guesses at a position, and the chance that the likeliest
-        guess is right."""
-        rng = random.Random(f"{self.seed}/{position}")
-        luck, mean = rng.random(), min(max(self.accepts(position, depth), 0.002), 0.998)
-        return luck, rng.betavariate(1.5 * mean, 1.5 * (1.0 - mean))
-
-    def guess(self, position: int, depth: int) -> tuple[bool, float]:
-        """Whether the draft guesses right, and the probability it gives its guess."""
-        luck, truth = self._draw(position, depth)
+    @_drawn_once
+    def _likeliest(self, position: int, depth: int) -> list[tuple[bool, float]]:
+        """The draft's likeliest tokens for a text position, `depth` tokens deep in a draft: whether
+        each is right, and the probability that the draft gives it."""
+        pair, rng = self._pair, random.Random(f"{self._pair.seed}/{position}")
+        luck, mean = rng.random(), min(max(pair.accepts(position, depth), 0.002), 0.998)
+        truth = rng.betavariate(1.5 * mean, 1.5 * (1.0 - mean))
         # Drafts are sure of themselves.
-        return luck < truth, truth**0.7
+        likeliest, sureness, below = [(luck < truth, truth**0.7)], 1.0 - truth**0.7, truth
+        for part in pair.siblings:
+            share = (1.0 - truth) * part
+            likeliest.append((below <= luck < below + share, sureness * part))
+            below += share
+        return likeliest
 
+    @_drawn_once
     def chain(self, position: int, n: int) -> list[Guess]:
-        guesses: list[Guess] = []
-        right, path = True, ()
-        for depth in range(n):
-            hit, probability = self.guess(position + depth, depth)
-            right, path = right and hit, (*path, probability)
-            guesses.append(Guess(right, path, depth - 1))
-        return guesses
+        if n == 0:
+            return []
+        before = self.chain(position, n - 1)
+        right, path, _ = before[-1] if before else (True, (), LAST_TOKEN)
+        hit, probability = self._likeliest(position + n - 1, n - 1)[0]
+        return [*before, Guess(right and hit, (*path, probability), n - 2)]
 
-    @lru_cache(maxsize=100_000)  # noqa: B019
+    @_drawn_once
     def tree(self, position: int, room: int) -> list[Guess]:
         """A tree of `room` tokens, likeliest first; a smaller tree is the beginning of it."""
         tree: list[Guess] = []
-        frontier = self._children(position, 0, Guess(True, (), -1), 1.0, -1)
-        heapify(frontier)
-        while len(tree) < room:
-            chance, _, guess = heappop(frontier)
-            depth = len(guess.path)
-            for child in self._children(position + depth, depth, guess, -chance, len(tree)):
+        frontier: list[tuple[float, int, bool, float, int]] = []
+        right, path, chance = True, (), 1.0
+        for index in range(LAST_TOKEN, room - 1):
+            likeliest = self._likeliest(position + len(path), len(path))
+            for rank, (hit, probability) in enumerate(likeliest):
+                child = -chance * probability, 10 * index + rank, right and hit, probability, index
                 heappush(frontier, child)
-            tree.append(guess)
+            chance, _, right, probability, parent = heappop(frontier)
+            above = tree[parent].path if parent != LAST_TOKEN else ()
+            chance, path = -chance, (*above, probability)
+            tree.append(Guess(right, path, parent))
         return tree
 
-    def _children(
-        self, position: int, depth: int, parent: Guess, chance: float, index: int
-    ) -> list[tuple[float, int, Guess]]:
-        luck, truth = self._draw(position, depth)
-        first = truth**0.7
-        children = []
-        threshold = 0.0
-        shares = [(truth, first), *((1 - truth, 1 - first) for _ in self.siblings)]
-        for rank, (share, probability) in enumerate(shares):
-            part = self.siblings[rank - 1] if rank else 1.0
-            right = parent.right and threshold <= luck < threshold + share * part
-            threshold += share * part
-            guess = Guess(right, (*parent.path, probability * part), index)
-            children.append((-chance * probability * part, 10 * index + rank, guess))
-        return children
+    @_drawn_once
+    def begun(self, position: int, shape: int, room: int) -> list[Begun]:
+        """The beginnings of a draft with room for so many tokens, by their length from 0 on."""
+        if shape == CHAIN:
+            hits = (self._likeliest(position + n, n)[0][0] for n in range(room))
+            n_right = next((n for n, hit in enumerate(hits) if not hit), room)
+            return [Begun(n, min(n, n_right), n) for n in range(room + 1)]
+        begun, decoded = [Begun(0, 0, 0)], {LAST_TOKEN}
+        for n, guess in enumerate(self.tree(position, room), 1):
+            decoded.add(guess.parent)
+            levels = max(begun[-1].levels, len(guess.path))
+            siblings = max(0, len(decoded) - levels)
+            begun.append(Begun(n, begun[-1].n_right + guess.right, levels, siblings))
+        return begun
 
 
 @dataclass
@@ -191,10 +237,6 @@ class Reply:
     speed_ups: list[float] = field(default_factory=list)
     """After each round, how many times as fast as plain decoding the reply was."""
 
-    @property
-    def speed(self) -> float:
-        return self.tokens / self.ms
-
 
 def write(
     pair: Simulated,
@@ -208,33 +250,33 @@ def write(
     """Write `n_tokens` with a fixed draft or a controller. As in the loop, a draft shorter than
     `n_min` is dropped. `slowness` says how many times as long all takes, by the time since the
     reply began."""
-    reply, clock = Reply(), random.Random(pair.seed)
+    reply, text, clock = Reply(), text_of(pair), random.Random(pair.seed)
     mean_delay = math.exp(pair.noise**2 / 2.0) * (1.0 + 2.0 * pair.tail)
     controller = driver if isinstance(driver, Controller) else None
     if controller is not None:
         controller.new_reply()
-    waiting = 1 if pair.n_waiting is None else min(pair.n_waiting, MOST_WAITING)
+    waiting = pair.waits_first
     while reply.tokens < n_tokens:
         n_past = pair.n_prompt + reply.tokens
         room = min(N_DRAFT_MAX_LIMIT, n_tokens - reply.tokens - 1)
-        found, n_most = pair.found(reply.tokens)[:room], min(room, pair.longest)
-        looked_up = _proposal(found, reply.tokens)
+        found, n_most = text.found(reply.tokens).first(room), min(room, pair.longest)
         if checks and checks.is_due(_by_hand(driver)):
             plan = controller.plain_check() if controller else Plan(0, is_plain_check=True)
         elif controller is not None:
             allowed = pair.allowed(n_most, n_min)
             plan = controller.choose(n_past, waiting, allowed)
-            assert plan.arm in allowed.arms
-            plan = (controller.worth_taking(plan, looked_up) if found else None) or plan
+            assert allowed.includes(plan)
+            plan = (controller.worth_taking(plan, found) if found else None) or plan
         else:
-            plan = _fixed(driver, n_most, looked_up, pair.has_draft)
-        guesses, draft_ms = _draft(pair, reply.tokens, n_most, plan, found)
+            plan = _fixed(driver, n_most, found, pair.has_draft)
+        guesses, draft_ms = _draft(text, reply.tokens, n_most, plan), 0.0
+        drafts = plan.n > 0 and not plan.taken
+        if drafts:
+            begun = text.begun(reply.tokens, plan.shape, n_most)[len(guesses)]
+            draft_ms = pair.draft_ms(plan.n, begun, waiting)
         if len(guesses) < n_min:
             guesses = []
         verify_ms = pair.verify(len(guesses) + 1, n_past)
-        drafts = plan.n > 0 and not plan.taken
-        if drafts:
-            draft_ms += max(0, waiting - USUAL_WAITING) * pair.catch_up_row + pair.draft_base
         slower = slowness(reply.took_ms)
         draft_delay, verify_delay = slower * _delay(pair, clock), slower * _delay(pair, clock)
         took_ms = draft_ms * draft_delay + verify_ms * verify_delay
@@ -243,7 +285,7 @@ def write(
         if controller is not None:
             proposal = proposal_of(guesses)
             drafted_ms = draft_ms * draft_delay
-            controller.observe(Seen(plan, round_, proposal, looked_up, waiting, drafted_ms))
+            controller.observe(Seen(plan, round_, proposal, found, waiting, drafted_ms))
             reply.states.append(plan.state)
         plain_ms = pair.verify(1, n_past)
         reply.dearest_loss_ms = max(reply.dearest_loss_ms, verify_ms + draft_ms - plain_ms)
@@ -258,6 +300,26 @@ def write(
         reply.ms += verify_ms + draft_ms
         reply.plain_ms += (accepted + 1) * plain_ms
     return reply
+
+
+def fixed_ms(pair: Simulated, n_tokens: int, fixed: Fixed) -> float:
+    """`Reply.ms` of a reply that drafts the same in every round, in a fraction of the time."""
+    text, waiting, at, ms = text_of(pair), pair.waits_first, 0, 0.0
+    while at < n_tokens:
+        room = min(N_DRAFT_MAX_LIMIT, n_tokens - at - 1)
+        taken = text.found(at).first(min(fixed.arm.n, room)) if fixed.ngram else Proposal()
+        n = len(taken) or min(fixed.arm.n, room, pair.longest) * pair.has_draft
+        ms += pair.verify(n + 1, pair.n_prompt + at)
+        if n and not taken:
+            begun = text.begun(at, fixed.arm.shape, min(room, pair.longest))[n]
+            ms += pair.draft_ms(n, begun, waiting)
+            n_written = begun.n_right + 1
+            waiting = n_written
+        else:
+            n_written = _n_right(taken) + 1
+            waiting = min(waiting + n_written, MOST_WAITING)
+        at += n_written
+    return ms
 
 
 def round_of(
@@ -305,12 +367,6 @@ def proposal_of(guesses: Sequence[Guess]) -> Proposal:
     return Proposal(sureness=[guess.path[-1] if guess.path else 1.0 for guess in guesses])
 
 
-def _proposal(found: Sequence[tuple[bool, float]], position: int) -> Proposal:
-    ids = [position + place if hit else -1 - place for place, (hit, _) in enumerate(found)]
-    probabilities = [probability for _, probability in found]
-    return Proposal.of([*map(drafters.Guess, ids, probabilities, probabilities)], NGRAM)
-
-
 def _by_hand(driver: Driver) -> int | None:
     """The draft length that is set by hand; None for auto."""
     if isinstance(driver, Controller):
@@ -326,35 +382,23 @@ def _fixed(driver: int | Fixed, n_most: int, found: Proposal, has_draft: bool) -
     return Plan(min(driver.arm.n, n_most) * has_draft, driver.arm.shape)
 
 
-def _right(guesses: Sequence[tuple[bool, float]]) -> int:
-    """How many guesses are right before the first wrong one."""
-    return next((i for i, (hit, _) in enumerate(guesses) if not hit), len(guesses))
-
-
-def _draft(
-    pair: Simulated,
-    position: int,
-    room: int,
-    plan: Plan,
-    found: Sequence[tuple[bool, float]],
-) -> tuple[list[Guess], float]:
-    """The guesses of a round, none beyond the end of the text, and their drafting time."""
+def _draft(text: Text, position: int, room: int, plan: Plan) -> list[Guess]:
+    """The guesses of a round, none beyond the end of the text."""
     if plan.taken:
-        n_right = _right(found)
-        return [Guess(i < n_right, (), i - 1) for i in range(plan.n)], 0.0
-    is_tree = plan.shape == TREE
-    drafted = pair.tree(position, room) if is_tree else pair.chain(position, plan.n)
+        n_right = _n_right(plan.taken)
+        return [Guess(place < n_right, (), place - 1) for place in range(plan.n)]
+    of_shape = text.tree(position, room) if plan.shape == TREE else text.chain(position, plan.n)
     guesses: list[Guess] = []
-    for guess in drafted[: plan.n]:
+    for guess in of_shape[: plan.n]:
         if plan.worth and not plan.keeps(guess.path, len(guesses)):
             break
         guesses.append(guess)
-    levels = max((len(guess.path) for guess in guesses), default=0)
-    # What is beyond the last was looked at to end the draft there.
-    steps = plan.n if pair.in_one_pass else levels + (len(guesses) < plan.n)
-    n_decoded = len({guess.parent for guess in guesses} - {-1})
-    siblings = max(0, n_decoded - levels + 1) if is_tree else 0
-    return guesses, pair.draft_step * (steps + pair.sibling * siblings)
+    return guesses
+
+
+def _n_right(found: Proposal) -> int:
+    """How many of these guesses are right, before the first wrong one."""
+    return sum(id >= 0 for id in found.ids)
 
 
 def _delay(pair: Simulated, clock: random.Random) -> float:

@@ -20,6 +20,7 @@ from tests.engine.auto.pairs import (
     PAIRS,
     Q4_1,
     TOKENS,
+    best_ms,
     calibrated,
     chat,
     fixed_choices,
@@ -27,53 +28,61 @@ from tests.engine.auto.pairs import (
     steady,
     total_ms,
 )
-from tests.engine.auto.simulated_pair import Reply, Simulated, write
+from tests.engine.auto.simulated_pair import Reply, Simulated, fixed_ms, write
 
-
-@lru_cache
-def best_ms(name: str, seed: int) -> float:
-    """Milliseconds with the best fixed choice of shape, length, and n-grams or none."""
-    pair = replace(PAIRS[name], seed=seed)
-    return min(total_ms(chat(pair, fixed)) for fixed in fixed_choices(pair))
+SEEDS, CLEAR = range(1, 5), 0.93
+"""Two seeds are enough if both are clear; of one pair a seed comes to 0.81, and seven to 0.97 or
+more."""
 
 
 def keeps_the_ledger(reply: Reply) -> bool:
     return reply.ms <= (1.0 + LOSS_SHARE) * reply.plain_ms + reply.dearest_loss_ms
 
 
+@lru_cache
+def best_of(name: str, seed: int) -> float:
+    return best_ms(replace(PAIRS[name], seed=seed))
+
+
+@lru_cache
+def share(name: str, kind: str) -> float:
+    """The time of chats with the best fixed choice, as a share of what they take with the
+    controller and this kind of calibration."""
+    shares: list[float] = []
+    for seed in SEEDS:
+        pair = replace(PAIRS[name], seed=seed)
+        replies = chat(pair, Controller(CALIBRATIONS[kind](pair)))
+        assert all(keeps_the_ledger(reply) for reply in replies), (kind, seed)
+        shares.append(best_of(name, seed) / total_ms(replies))
+        if len(shares) > 1 and min(shares) >= CLEAR:
+            break
+    return mean(shares)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAIRS)
+def test_chats_are_as_fast_as_with_the_best_fixed_choice_however_wrong_the_calibration(
+    name: str,
+) -> None:
+    worst = min(CALIBRATIONS, key=lambda kind: share(name, kind))
+    assert share(name, worst) >= 0.9, worst
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", CALIBRATIONS)
-def test_chats_are_as_fast_as_with_the_best_fixed_length_however_wrong_the_calibration(
-    kind: str,
-) -> None:
-    shares = {}
-    for name in PAIRS:
-        of_the_best = []
-        # Of one pair a seed comes to 0.81, and seven to 0.97 or more: two seeds were noise.
-        for seed in range(1, 5):
-            pair = replace(PAIRS[name], seed=seed)
-            replies = chat(pair, Controller(CALIBRATIONS[kind](pair)))
-            assert all(keeps_the_ledger(reply) for reply in replies), name
-            of_the_best.append(best_ms(name, seed) / total_ms(replies))
-        shares[name] = mean(of_the_best)
-    assert mean(shares.values()) >= (1.0 if kind == "exact" else 0.98)
-    assert min(shares.values()) >= 0.9, min(shares, key=shares.__getitem__)
+def test_over_all_pairs_chats_are_on_average_as_fast_as_in_hindsight(kind: str) -> None:
+    assert mean(share(name, kind) for name in PAIRS) >= (1.0 if kind == "exact" else 0.98)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 5))
-def test_shape_length_and_drafter_are_chosen_nearly_as_well_as_in_hindsight(seed: int) -> None:
-    shares = []
-    for name in PAIRS:
-        pair = replace(PAIRS[name], seed=seed)
-        replies = chat(pair, Controller(calibrated(pair)))
-        assert all(keeps_the_ledger(reply) for reply in replies), name
-        shares.append(best_ms(name, seed) / total_ms(replies))
-    assert mean(shares) >= 0.97
+@pytest.mark.parametrize("name", ["gpu", "quantised, copies", "block drafter, bf16"])
+def test_what_fixed_choices_take_is_summed_up_as_a_reply_is_written(name: str) -> None:
+    pair = PAIRS[name]
+    for fixed in fixed_choices(pair)[::3]:
+        assert fixed_ms(pair, 60, fixed) == pytest.approx(write(pair, 60, fixed).ms)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_the_ledger_holds_for_any_costs_and_any_acceptance(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_the_ledger_holds_for_any_costs_acceptance_and_calibration(seed: int) -> None:
     rng = random.Random(seed)
     slope, bend, step = rng.uniform(0.0, 1.2), rng.uniform(0.4, 1.0), rng.randint(2, 17)
     first, rise = rng.uniform(2.0, 60.0), rng.uniform(0.0, 1.5)
@@ -84,11 +93,12 @@ def test_the_ledger_holds_for_any_costs_and_any_acceptance(seed: int) -> None:
             * (1.0 + slope * (width - 1) ** bend + (rise if width >= step else 0.0))
             * (1.0 + n_past / 5000.0)
         ),
-        accepts=lambda position, depth: rates[position // 50] * 0.95**depth,
+        accepts=lambda position, depth: rates[position // 50 % 12] * 0.95**depth,
         draft_step=first * rng.uniform(0.02, 0.3),
         seed=seed,
     )
-    for reply in chat(pair, Controller(), replies=2):
+    calibration = [*CALIBRATIONS.values()][seed % len(CALIBRATIONS)]
+    for reply in chat(pair, Controller(calibration(pair)), replies=2):
         assert keeps_the_ledger(reply)
 
 

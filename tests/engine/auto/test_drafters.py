@@ -15,7 +15,7 @@ from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.protocol import AUTO, Speculation
 from tests.engine.auto.pairs import calibrated, gpu, steady
-from tests.engine.auto.simulated_pair import Simulated, proposal_of, round_of
+from tests.engine.auto.simulated_pair import Simulated, proposal_of, round_of, text_of
 
 TOKENS = 150
 AUTOMATIC = Speculation(n_draft_max=AUTO)
@@ -74,7 +74,7 @@ class Chat:
             nothing = Proposal()
             plan = planner.choose(speculation, nothing, 40 + n_written, 16)
             limits = plan.limits(speculation)
-            guesses = pair.chain(n_written, limits.n_max)
+            guesses = text_of(pair).chain(n_written, limits.n_max)
             kept = [one for one in guesses if limits.pays(one.path, len(one.path) - 1)]
             draft_ms, verify_ms = pair.draft_step * len(guesses), pair.verify(len(kept) + 1, 0)
             round_ = round_of(plan, n_written, 40 + n_written, kept, ms=draft_ms + verify_ms)
