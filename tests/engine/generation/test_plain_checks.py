@@ -11,9 +11,9 @@ import random
 import time
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import sqrt
 
@@ -57,6 +57,16 @@ class Simulation:
     @property
     def truth(self) -> float:
         return self.reply.speed_ups[-1]
+
+    @cached_property
+    def verdicts(self) -> list[GainVerdict | None]:
+        """What is said after each round."""
+        fold, said = SpeedUpFold(), list[GainVerdict | None]()
+        for round_ in self.reply.rounds:
+            fold.add(len(round_.tokens), round_.timings.total_ms, round_.plain_ms)
+            known = fold.speed_up()
+            said.append(known.gain.verdict if known else None)
+        return said
 
 
 def weather(rng: random.Random, *, gusty: bool) -> Callable[[float], float]:
@@ -110,22 +120,13 @@ def simulated(seed: int, *, gusty: bool = True) -> Simulation:
     return Simulation(reply, bare, is_slowed)
 
 
-def verdicts(one: Simulation) -> Iterator[GainVerdict | None]:
-    """What is said after each round."""
-    fold = SpeedUpFold()
-    for round_ in one.reply.rounds:
-        fold.add(len(round_.tokens), round_.timings.total_ms, round_.plain_ms)
-        known = fold.speed_up()
-        yield known.gain.verdict if known else None
-
-
 def measured(one: Simulation) -> GainVerdict | None:
-    return [*verdicts(one)][-1]
+    return one.verdicts[-1]
 
 
 def first_verdict(one: Simulation) -> tuple[GainVerdict, float] | None:
     """The first verdict that is told, and what was true by then."""
-    told = zip(verdicts(one), one.reply.speed_ups, strict=True)
+    told = zip(one.verdicts, one.reply.speed_ups, strict=True)
     return next(((v, truth) for v, truth in told if v not in (None, "unclear")), None)
 
 
