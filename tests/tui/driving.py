@@ -172,9 +172,13 @@ class Driver:
 
     async def ask(self, text: str, rounds: int | None = None) -> None:
         """Send a prompt; let the engine write that many rounds, or the whole reply."""
-        self.engine.budget = rounds
+        self.engine.budget, n_sent = rounds, len(self.engine.sent)
         self.prompt.load_text(text)
         await self.press("enter")
+        # What is refused at once is back in the prompt.
+        await self.until(
+            lambda: self.prompt.text != text or len(self.engine.sent) > n_sent, "what was sent"
+        )
         if rounds is None:
             await self.idle()
         else:
