@@ -1,43 +1,37 @@
-"""The wheel as people get it: built from the sdist, installed where there is no checkout."""
+"""The program as people get it: what the sdist holds, and the README's start command there."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.environment import of_the_user
-
-ROOT = Path(__file__).parents[2]
-
-
-@dataclass(frozen=True)
-class Built:
-    sdist: Path
-    wheel: Path
+from tests.environment import ROOT, of_the_user
 
 
 @dataclass(frozen=True)
 class Installed:
-    """A virtual environment with the wheel, and a home of its own."""
+    """A virtual environment with the program, and a home of its own."""
 
     folder: Path
+    start: str
+    """The last part of the start command, for the folder above the environment."""
     home: Path
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self._go([str(self.folder / "bin" / "eaglechat"), *arguments])
+        return self._go("eaglechat", *arguments)
 
     def python(self, code: str) -> str:
-        return self._go([str(self.folder / "bin" / "python"), "-c", code]).stdout
+        return self._go("python", "-c", code).stdout
 
-    def _go(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    def _go(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command,
+            [str(self.folder / "bin" / program), *arguments],
             env={
                 **clean_environment(),
                 "EAGLECHAT_HOME": str(self.home),
@@ -56,46 +50,29 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in of_the_user().items() if name != "PYTHONPATH"}
 
 
-def pip(folder: Path, *arguments: str) -> None:
-    subprocess.run(
-        [str(folder / "bin" / "python"), "-m", "pip", "--quiet", *arguments],
-        env=clean_environment(),
-        check=True,
-    )
-
-
-def environment(folder: Path) -> Path:
-    """A virtual environment."""
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], env=clean_environment(), check=True)
-    return folder
-
-
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The sdist of the checkout, and the wheel of the sdist."""
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
-    tools = environment(folder / "tools")
-    pip(tools, "install", "hatchling")
-    hatchling = [str(tools / "bin" / "hatchling"), "build", "-t", "sdist", "-d", str(folder)]
-    subprocess.run(hatchling, cwd=ROOT, env=clean_environment(), check=True)
+    tools, python = str(folder / "tools"), [sys.executable, "-m"]
+    install = [*python, "pip", "install", "--quiet", "--target", tools, "hatchling"]
+    subprocess.run(install, env=clean_environment(), check=True)
+    build = [*python, "hatchling", "build", "-t", "sdist", "-d", str(folder)]
+    env = {**clean_environment(), "PYTHONPATH": tools}
+    subprocess.run(build, cwd=ROOT, env=env, check=True)
     (sdist,) = folder.glob("*.tar.gz")
-    pip(tools, "wheel", "--no-cache-dir", "--no-deps", "--wheel-dir", str(folder), str(sdist))
-    (wheel,) = folder.glob("*.whl")
-    return Built(sdist, wheel)
+    return sdist
 
 
 @pytest.fixture(scope="session")
-def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel in an environment of its own."""
-    folder = environment(tmp_path_factory.mktemp("installed"))
-    pip(folder, "install", f"{built.wheel}[demo]")
-    return Installed(folder, tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture
-def unpacked(built: Built, tmp_path: Path) -> Path:
-    """The sdist's files: what a clone holds."""
-    with tarfile.open(built.sdist) as archive:
-        archive.extractall(tmp_path)
-    (folder,) = tmp_path.glob("eaglechat-*")
-    return folder
+def installed(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """By all parts of the README's start command but the last, which starts the program."""
+    above = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(above)
+    (clone,) = above.glob("eaglechat-*")
+    readme = (clone / "README.md").read_text(encoding="utf-8")
+    marked = re.search(r"<!-- the start command -->\n+```\n(.*?)\n```", readme, re.DOTALL)
+    assert marked is not None
+    install, start = marked[1].rsplit(" && ", 1)
+    subprocess.run(["bash", "-c", install], cwd=clone, env=clean_environment(), check=True)
+    return Installed(clone / ".venv", start, tmp_path_factory.mktemp("home"))

@@ -29,6 +29,8 @@ from eaglechat.train.settings import Recipe
 from eaglechat.train.target import HEAD, VocabularyMatrices
 from tests.engine.rig import decode, open_contexts
 
+pytestmark = pytest.mark.torch
+
 LENGTH, N_DRAFT = 40, 5
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 LLAMA3 = {

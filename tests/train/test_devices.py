@@ -22,6 +22,8 @@ from eaglechat.train.settings import Recipe
 from eaglechat.train.target import shape_of
 from eaglechat.train.trainer import best_device, best_type
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.mark.parametrize(
     ("has_cuda", "has_mps", "chosen"),

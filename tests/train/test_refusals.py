@@ -17,6 +17,8 @@ from eaglechat.train.settings import Budget, RunSettings
 from tests import tiny
 from tests.train.test_training import settings, trained
 
+pytestmark = pytest.mark.torch
+
 _Usage = namedtuple("_Usage", "total used free")
 
 

@@ -25,6 +25,8 @@ from eaglechat.train.trainer import TrainingState
 from tests import tiny
 from tests.convert import checkpoints
 
+pytestmark = pytest.mark.torch
+
 ROOT = Path(__file__).parent.parent.parent
 LONGEST = 96
 

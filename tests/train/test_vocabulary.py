@@ -17,6 +17,8 @@ from eaglechat.train.draft_file import TrainableDraft
 from eaglechat.train.preparation import with_vocabulary
 from eaglechat.train.target import HEAD, VocabularyMatrices, shape_of
 
+pytestmark = pytest.mark.torch
+
 
 class Matrices(VocabularyMatrices):
     """Of a target with 64 tokens and a hidden size of 8, in memory."""

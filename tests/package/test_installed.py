@@ -1,16 +1,19 @@
-"""What is in the wheel, and that it runs where there is no checkout; test_start.py has the app."""
+"""What the README's start command installs from the sdist, and that it runs."""
 
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
 
 import eaglechat
-from tests.package.conftest import ROOT, Built, Installed
+from tests.environment import ROOT
+from tests.package.conftest import Installed
+from tests.terminal.tmux import REPLIED, Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -22,16 +25,20 @@ FILES = {
 }
 
 
-def test_the_sdist_holds_all_that_is_built_and_shown(built: Built) -> None:
-    with tarfile.open(built.sdist) as archive:
+def test_the_sdist_holds_all_that_is_built_and_shown(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert names >= FILES | {"pyproject.toml", "README.md", "LICENSE"}
 
 
-def test_the_wheel_holds_every_file_of_the_package_and_the_themes(built: Built) -> None:
-    with zipfile.ZipFile(built.wheel) as archive:
-        names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert names == {f"eaglechat/{name}" if name.startswith("themes/") else name for name in FILES}
+def test_every_file_of_the_package_and_the_themes_is_installed(installed: Installed) -> None:
+    names = installed.python(
+        "from importlib.metadata import files\n"
+        "for name in files('eaglechat'):\n"
+        "    if '__pycache__' not in name.parts and name.parts[0] == 'eaglechat': print(name)"
+    )
+    themes = {name for name in FILES if name.startswith("themes/")}
+    assert {*names.split()} == {f"eaglechat/{name}" for name in themes} | FILES - themes
 
 
 def test_the_installed_command_says_its_version(installed: Installed) -> None:
@@ -64,3 +71,21 @@ def test_what_the_app_reads_comes_with_it(installed: Installed) -> None:
     assert (read["pairs"] > 10, read["problems"], read["prompts"]) == (True, [], 8)
     assert read["themes"] == sorted(path.name for path in (ROOT / "themes").iterdir())
     assert read["styles"] == sum(name.endswith(".tcss") for name in FILES)
+
+
+@pytest.mark.terminal
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_the_app_starts_and_replies(installed: Installed, tmp_path: Path) -> None:
+    # So small a model may not find an end by itself.
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.toml").write_text("[generation]\nmax_tokens = 40\n")
+    there = f"cd {shlex.quote(str(installed.folder.parent))} && {installed.start}"
+    command = ["env", "-u", "PYTHONPATH", "bash", "-c", there]
+    env = {"EAGLECHAT_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    with Terminal(command, width=100, height=30, env=env) as terminal:
+        terminal.wait_for("Ask something")
+        terminal.type("Say hello.")
+        terminal.keys("Enter")
+        terminal.says(REPLIED)
+        terminal.keys("C-q")
+        terminal.wait_for("exit status 0", 20)
