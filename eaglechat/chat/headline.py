@@ -8,10 +8,12 @@ It follows from the reply's own rounds since its draft length was last set by ha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from eaglechat.chat.recording import Recording
 from eaglechat.wire.gain import GainVerdict, MeasuredGain
+from eaglechat.wire.protocol import AUTO, PairInfo
 from eaglechat.wire.records import per_second
 
 State = Literal["none", "plain", "few", "measuring", "not measured", "repeats", "told"]
@@ -42,21 +44,25 @@ class Headline:
         return self.gain.verdict if self.gain else None
 
 
-def headline_of(recording: Recording, *, is_over: bool = True, of: str = "") -> Headline:
-    """The headline of a reply whose target has the quantisation `of`."""
+def headline_of(
+    recording: Recording, info: PairInfo | None = None, *, is_over: bool = True
+) -> Headline:
+    """The headline of a reply; `info` is of the pair that wrote it, if that is loaded."""
+    of, most = (info.target.quantization, info.most(AUTO)) if info else ("", None)
+    headline = partial(Headline, of=of, most=most)
     stretch = recording.stretch
     rate, known = stretch.tokens_per_second, stretch.speed_up.speed_up()
     plain = known.plain_per_second if known else None
     if not stretch.stats.rounds:
-        return Headline(of=of)
+        return headline()
     if stretch.plain_rounds == stretch.stats.rounds and not stretch.is_auto:
-        return Headline("plain" if rate else "few", rate, None, rate, of)
+        return headline("plain" if rate else "few", rate, None, rate)
     if rate is None:
         few = per_second(stretch.stats.tokens, stretch.ms) if is_over else None
-        return Headline("few", few, of=of)
+        return headline("few", few)
     if stretch.repeats_itself:
-        return Headline("repeats", rate, None, plain, of)
+        return headline("repeats", rate, None, plain)
     if known is not None:
-        return Headline("told", rate, known.gain, plain, of)
+        return headline("told", rate, known.gain, plain)
     is_own = not recording.terms.engine
-    return Headline("measuring" if is_own and not is_over else "not measured", rate, of=of)
+    return headline("measuring" if is_own and not is_over else "not measured", rate)

@@ -101,20 +101,15 @@ class ChatRecorder:
         """The chat was left with this in the prompt."""
         self.chat.unsent = unsent
         self.keep()
-        with suppress(OSError), self._store.translated():
-            self._let_go()
+        if self._db is not None and self.chat.revision:
+            with suppress(OSError), self._store.translated():
+                with transaction(self._db):
+                    frees = "UPDATE chat SET owner = '' WHERE name = ? AND owner = ?"
+                    self._db.execute(frees, (self.name, self._owner))
+                self._store.purge(self._db, words=self._has_removed)
         self._close()
         if self._lock is not None:
             release(self._lock)
-
-    def _let_go(self) -> None:
-        """Give the chat up, and purge what is gone from it."""
-        if self._db is None or not self.chat.revision:
-            return
-        with transaction(self._db):
-            frees = "UPDATE chat SET owner = '' WHERE name = ? AND owner = ?"
-            self._db.execute(frees, (self.name, self._owner))
-        self._store.purge(self._db, words=self._has_removed)
 
     def keep(self) -> None:
         """Write what the store does not have."""

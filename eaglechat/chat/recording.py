@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from eaglechat.chat.packing import unpack
 from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
 from eaglechat.wire.records import (
-    FinishReason,
     Origin,
     Part,
     ReplyEnd,
@@ -175,7 +174,8 @@ class Recording:
         """Set the end and the engine's statistics of all rounds; None: count them from the
         rounds."""
         if self.n_before:
-            before = self._ended[0] or _cut_off(self.rounds[: self.n_before])
+            # It may have been cut off.
+            before = self._ended[0] or measured(self.rounds[: self.n_before])
             end, stats = _joined(before, end), None
         self.end, self._stats = end, stats
 
@@ -259,8 +259,9 @@ class Recording:
         return measured(self.rounds)
 
 
-def _joined(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:
+def _joined(before: ReplyEnd | Measured, after: ReplyEnd) -> ReplyEnd:
     """The end of a reply that was continued: tokens and times are sums."""
+    assert before.timings is not None
     timings: dict[str, Any] = {
         name: _sum(getattr(before.timings, name), getattr(after.timings, name))
         for name in ReplyTimings.__struct_fields__
@@ -271,10 +272,3 @@ def _joined(before: ReplyEnd, after: ReplyEnd) -> ReplyEnd:
 def _sum(one: float | None, other: float | None) -> float | None:
     """None if one of them is not reported. Counts stay integers."""
     return None if one is None or other is None else one + other
-
-
-def _cut_off(rounds: Sequence[Round]) -> ReplyEnd:
-    """The end of a reply that was cut off after these rounds."""
-    so_far = measured(rounds)
-    assert so_far.timings is not None
-    return ReplyEnd(FinishReason.CANCELLED, 0, so_far.tokens, "", so_far.timings)

@@ -483,14 +483,12 @@ class ChatSession:
     @property
     def headline(self) -> Headline:
         """What `shown` is worth: its speed against plain decoding."""
-        shown, is_over = self.shown, self.running is None
+        shown = self.shown
         if shown is None:
             return Headline()
         # Another pair may have written it.
-        if self.info is None or shown.terms.pair != self.pair.name:
-            return headline_of(shown, is_over=is_over)
-        known = headline_of(shown, is_over=is_over, of=self.info.target.quantization)
-        return replace(known, most=self.info.most(protocol.AUTO))
+        is_of_pair = shown.terms.pair == self.pair.name
+        return headline_of(shown, self.info if is_of_pair else None, is_over=self.running is None)
 
     def is_writing(self, turn: Reply) -> bool:
         """Whether this is being written now."""
@@ -584,7 +582,11 @@ class ChatSession:
         recording = running.turn.recording
         match step:
             case Round():
-                self._add_round(running.turn, step)
+                before = recording.has_reasoning, recording.is_answering
+                recording.add(step)
+                if before != (recording.has_reasoning, recording.is_answering):
+                    self.version += 1
+                self.n_past = step.n_past
             case protocol.Settled():
                 recording.settle(step.rounds)
                 self._count_context()
@@ -595,24 +597,13 @@ class ChatSession:
             case protocol.Loading():
                 running.loading = step
             case Prefill():
-                self._read_prompt(running, step)
+                if running.prefill is None and running.window is None:
+                    # The engine reports only a window that moved.
+                    self._move_window(running, 0)
+                running.prefill, self.n_past = step, step.done
             case SpeculationOff():
                 recording.speculation_stopped = step.reason
                 self._touch()
-
-    def _read_prompt(self, running: Running, prefill: Prefill) -> None:
-        if running.prefill is None and running.window is None:
-            # The engine reports only a window that moved.
-            self._move_window(running, 0)
-        running.prefill, self.n_past = prefill, prefill.done
-
-    def _add_round(self, turn: Reply, round_: Round) -> None:
-        recording = turn.recording
-        before = recording.has_reasoning, recording.is_answering
-        recording.add(round_)
-        if before != (recording.has_reasoning, recording.is_answering):
-            self.version += 1
-        self.n_past = round_.n_past
 
     def _move_window(self, running: Running, first_turn: int) -> None:
         path = self.turns.path_to(running.turn.parent)
