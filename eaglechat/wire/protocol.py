@@ -345,17 +345,12 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
         """The first; a reply may be drafted by another."""
         return self.drafters[0] if self.drafters else None
 
-    def most(self, n_draft_max: int | Auto) -> float | None:
-        """How many times as fast as plain decoding drafts of this length can be here; None if that
+    @property
+    def most(self) -> float | None:
+        """How many times as fast as plain decoding drafts of any length can be here; None if that
         was not timed."""
         longest = max((one.longest for one in self.drafters), default=N_DRAFT_MAX_LIMIT)
-        n = longest if n_draft_max == AUTO else min(n_draft_max, longest)
-        return most(self.verify_ms, n)
-
-    @property
-    def draft(self) -> ModelInfo | None:
-        """The file of the first drafter."""
-        return self.drafter.file if self.drafter else None
+        return most(self.verify_ms, longest)
 
     def no_drafter(self, choice: DrafterChoice) -> str | None:
         """Why this drafter cannot be used; None if it can."""
@@ -363,13 +358,6 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
         if choice == "auto" or choice == "ngram" or choice == "none" or choice in kinds:  # noqa: PLR1714 - mypy narrows
             return None
         return self.undrafted.get(choice) or f"no draft of the kind {choice} is loaded"
-
-    def no_bench(self, *, ngram: bool) -> str | None:
-        """Why there are no draft lengths to compare; None if there are. `ngram` says whether
-        n-grams are on."""
-        if not self.drafters and not ngram:
-            return "no draft is loaded, and n-grams are off"
-        return self.speculation_off
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):

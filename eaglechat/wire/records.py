@@ -289,12 +289,6 @@ class Round(msgspec.Struct, frozen=True, tag="round"):
             yield rejected
 
     @property
-    def n_siblings_rejected(self) -> int:
-        """Drafted tokens rejected beside a sibling that was accepted or is `rejected`."""
-        tested = [LAST_TOKEN, *self.path][: self.n_tested]
-        return sum(max(0, len(self.children(parent)) - 1) for parent in tested)
-
-    @property
     def depth(self) -> int:
         """Length of the longest drafted path, in tokens."""
         return max(depths([token.parent for token in self.drafted]), default=0)

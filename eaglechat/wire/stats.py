@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import astuple, replace
 
-from eaglechat.wire.records import NGRAM, Part, ReplyTimings, Round, per_second, sums
+from eaglechat.wire.records import LAST_TOKEN, NGRAM, Part, ReplyTimings, Round, per_second, sums
 
 Stats = TypeVar("Stats", bound="DrafterStats")
 
@@ -100,6 +100,7 @@ def _of_one(round_: Round) -> SpeculationStats:
     if not drafted:
         return SpeculationStats(rounds=1, tokens=len(round_.tokens))
     length = max(tested, accepted)
+    tested_behind = [LAST_TOKEN, *round_.path][:tested] if round_.is_tree else []
     return SpeculationStats(
         rounds=1,
         drafted=drafted,
@@ -109,7 +110,7 @@ def _of_one(round_: Round) -> SpeculationStats:
         tokens=len(round_.tokens),
         tested_at=(1,) * tested + (0,) * (length - tested),
         accepted_at=(1,) * accepted + (0,) * (length - accepted),
-        siblings=round_.n_siblings_rejected if round_.is_tree else 0,
+        siblings=sum(max(0, len(round_.children(one)) - 1) for one in tested_behind),
         trees=int(round_.is_tree),
         by_drafter={round_.drafter: DrafterStats(1, drafted, tested, accepted)}
         if round_.drafter

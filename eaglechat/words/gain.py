@@ -50,7 +50,7 @@ def measured_here(gain: Gain, now: float) -> str:
 def at_most(info: PairInfo, state_dir: Path, best: Score | None = None) -> str:
     """How much drafting can gain with a pair here, and what would raise that; empty if it was not
     timed, or if the `best` that was measured shows that it was timed on a busier machine."""
-    most = info.most(AUTO)
+    most = info.most
     if most is None or (best is not None and best.gain.speed_up > most):
         return ""
     said = (

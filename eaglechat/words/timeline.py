@@ -128,7 +128,7 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
             f"{pair.note} It drafts {wording.plural(length, 'token')} per round; {{chat.auto}} "
             "lets measurement choose the length."
         ).lstrip()
-    guess = "the draft guesses" if info.draft else "the model's own MTP heads guess"
+    guess = "the draft guesses" if info.drafter.file else "the model's own MTP heads guess"
     if len(info.drafters) > 1:
         names = " or ".join(wording.drafter(one.kind) for one in info.drafters)
         guess = f"{names} guess"

@@ -76,9 +76,10 @@ def _run(args: argparse.Namespace, prompt: str, length: int, info: p.PairInfo) -
     # 1024 tokens and never finds one.
     drafter = ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "1024"]
     if length:
-        assert info.draft is not None
+        assert info.drafter is not None
+        assert info.drafter.file is not None
         eagle3 = ["--spec-type", "draft-eagle3", "--spec-draft-n-max", str(length)]
-        drafter = ["-md", info.draft.path, *eagle3]
+        drafter = ["-md", info.drafter.file.path, *eagle3]
     options = Settings().to_load_options()
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
         # The program drops one newline at the end of a prompt file.

@@ -20,7 +20,7 @@ from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire import protocol
 from eaglechat.wire.gain import MeasuredGain, most
-from eaglechat.wire.protocol import AUTO, OWN_ENGINE, Sampling
+from eaglechat.wire.protocol import OWN_ENGINE, Sampling
 from eaglechat.words import gain
 from eaglechat.words.card import card, why_no_card, why_not
 from tests.chat.test_compared import measured
@@ -196,4 +196,4 @@ def test_another_quantisation_that_was_timed_here_raises_what_can_be_gained(tmp_
     untimed = msgspec.structs.replace(slow, verify_ms={})
     passes.note(tmp_path, untimed)
     assert gain.at_most(untimed, tmp_path) == ""
-    assert slow.most(AUTO) == pytest.approx(4 * 7.2 / 20.0)
+    assert slow.most == pytest.approx(4 * 7.2 / 20.0)

@@ -332,8 +332,9 @@ def _open_ngram(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]:
     """Whether to measure with n-grams, without, or both; only with them if there is no draft.
     Raises CommandError if there would be nothing to compare."""
     ngram: tuple[bool, ...] = args.ngram or (False,)
-    if reason := info.no_bench(ngram=any(ngram)):
-        hint = "; --ngram on measures n-grams" if info.speculation_off is None else ""
+    off = info.speculation_off
+    if reason := off if info.drafters or any(ngram) else "no draft is loaded, and n-grams are off":
+        hint = "; --ngram on measures n-grams" if off is None else ""
         raise CommandError(f"there is nothing to compare: {reason}{hint}")
     return ngram if info.drafters else (True,)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from eaglechat.hub.local.state import StateFile
-from eaglechat.wire.protocol import AUTO, Bandwidth, PairInfo
+from eaglechat.wire.protocol import Bandwidth, PairInfo
 
 _CLEARLY = 1.1
 """Times as much: two loads of one file time its passes a little differently."""
@@ -43,7 +43,7 @@ def note(state_dir: Path, info: PairInfo, *, is_here: bool = True) -> None:
     """Keep what a load timed, if it did; of the passes only those of an engine that `is_here`."""
     if info.bandwidth is not None:
         _bandwidth(state_dir).write(info.bandwidth)
-    most, target = info.most(AUTO), info.target
+    most, target = info.most, info.target
     if most is not None and is_here:
         found = Passes(target.name, target.n_layers, target.n_embd, target.quantization, most)
         with _passes(state_dir).changing({}) as known:

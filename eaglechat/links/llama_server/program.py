@@ -43,7 +43,8 @@ class Program:
         self._log = log
         self.name = Path(command[0]).name
         self.key = secrets.token_urlsafe(24)
-        port = _free_port()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port: int = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
         self._was_asked_to_end = False
@@ -71,9 +72,9 @@ class Program:
         """Return once it serves. Raises Cancelled, ModelLoadError if the program ends."""
         with httpx2.Client(timeout=_HEALTH_S, trust_env=False) as client:
             while not self._is_ready(client):
-                if self.exit_status is not None:
+                if (status := self._process.poll()) is not None:
                     self._reader.join(1.0)
-                    why = "" if self.exit_status == _KILLED else f": {self._complaint()}"
+                    why = "" if status == _KILLED else f": {self._complaint()}"
                     raise ModelLoadError(f"the models did not load: {self.how_it_ended}{why}")
                 check()
                 time.sleep(_LOOK_S)
@@ -99,13 +100,8 @@ class Program:
         return True
 
     @property
-    def exit_status(self) -> int | None:
-        """None while it runs."""
-        return self._process.poll()
-
-    @property
     def how_it_ended(self) -> str:
-        status = self.exit_status or 0
+        status = self._process.poll() or 0
         if status == _KILLED:
             return f"{self.name} was killed (signal 9), as happens when memory runs out"
         return f"{self.name} ended ({how_it_ended(status)})"
@@ -156,9 +152,3 @@ def _ends_with_this_process() -> list[str]:
     which is the worker's, even if this process is killed. Empty without setpriv."""
     setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

@@ -137,7 +137,7 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     assert (hello.engine, hello.can.own, hello.can.restarts) == ("llama-server", False, True)
     assert hello.llama_cpp.startswith("version: 1.2.3 (abcdef)")
     assert loaded.pair.target.path == str(real_files[0])
-    assert loaded.pair.draft is not None
+    assert [one.kind for one in loaded.pair.drafters] == ["eagle3"]
     assert loaded.pair.n_ctx == 1024
     assert (loaded.pair.server, loaded.pair.devices) == ("", ("llama-server with A Card (24 GB)",))
 

@@ -212,7 +212,7 @@ async def test_the_copy_of_a_slow_target_is_what_is_loaded(
         user.app.call_later(user.app.load_instead, to_reencode(models))
         await user.on(ChatScreen)
         assert [load.target for load in loads(user)] == [str(copy)]
-        await user.sees("packaged Q4_1 runs plainly at 165")
+        await user.sees("Q4_1 runs plainly at 165")
 
 
 async def test_a_load_that_is_left_while_the_target_is_copied_never_begins(
