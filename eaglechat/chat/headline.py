@@ -13,7 +13,7 @@ from typing import Literal
 
 from eaglechat.chat.recording import Recording
 from eaglechat.wire.gain import GainVerdict, MeasuredGain
-from eaglechat.wire.protocol import AUTO, PairInfo
+from eaglechat.wire.protocol import PairInfo
 from eaglechat.wire.records import per_second
 
 State = Literal["none", "plain", "few", "measuring", "not measured", "repeats", "told"]
@@ -48,7 +48,7 @@ def headline_of(
     recording: Recording, info: PairInfo | None = None, *, is_over: bool = True
 ) -> Headline:
     """The headline of a reply; `info` is of the pair that wrote it, if that is loaded."""
-    of, most = (info.target.quantization, info.most(AUTO)) if info else ("", None)
+    of, most = (info.target.quantization, info.most) if info else ("", None)
     headline = partial(Headline, of=of, most=most)
     stretch = recording.stretch
     rate, known = stretch.tokens_per_second, stretch.speed_up.speed_up()
