@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import expm1, inf, log, sqrt
@@ -76,14 +76,14 @@ class Heat:
 
 @dataclass(frozen=True)
 class OnPrompt:
-    """A contender on one prompt."""
+    """A contender on one prompt, or on several together."""
 
     tokens: int
     """Of the text that all wrote."""
     ms: float
     """In which the contender would have written as many: a last draft may exceed them."""
     speeds: tuple[float, ...]
-    """Tokens per second in each repeat."""
+    """Tokens per second in each repeat; empty for several prompts."""
     gain: MeasuredGain
     stats: SpeculationStats
 
@@ -105,14 +105,24 @@ class Score:
     """The longest draft of a round, in tokens; infinite if the engine does not report them."""
     fork: Fork | None = None
 
-    @property
-    def tokens_per_second(self) -> float:
-        on = self.by_prompt.values()
-        return per_second(sum(one.tokens for one in on), sum(one.ms for one in on)) or 0.0
+    def over(self, prompts: Iterable[str]) -> OnPrompt:
+        """On these prompts together, of which the error is not known."""
+        on = [self.by_prompt[prompt] for prompt in prompts]
+        return OnPrompt(
+            sum(one.tokens for one in on),
+            sum(one.ms for one in on),
+            (),
+            MeasuredGain(geometric_mean(one.gain.speed_up for one in on), None),
+            sum((one.stats for one in on), SpeculationStats()),
+        )
 
     @cached_property
     def stats(self) -> SpeculationStats:
-        return sum((one.stats for one in self.by_prompt.values()), SpeculationStats())
+        return self.over(self.by_prompt).stats
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.over(self.by_prompt).tokens_per_second
 
     @property
     def verdict(self) -> str:
@@ -155,6 +165,10 @@ class Result:
             return one.gain.speed_up, one.who.n_draft_max == AUTO
 
         return max(filter(_drafts, self.scores[1:]), key=rank, default=None)
+
+    def best_on(self, prompt: str) -> Score:
+        """The contender that was fastest on a prompt."""
+        return max(self.scores[1:], key=lambda one: one.by_prompt[prompt].gain.speed_up)
 
     @property
     def is_certain(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, geometric_mean, stdev
+from statistics import fmean, stdev
 
 from eaglechat import paths
 from eaglechat.chat.compared import Result, Score
@@ -181,11 +181,8 @@ def _by_category(result: Result, categories: Mapping[str, str]) -> Iterator[str]
     rows = [
         [
             category,
-            f"{fmean(plain.by_prompt[one].tokens_per_second for one in own):.1f}",
-            *(
-                f"{geometric_mean(score.by_prompt[one].gain.speed_up for one in own):.2f}"
-                for score in others
-            ),
+            f"{plain.over(own).tokens_per_second:.1f}",
+            *(f"{score.over(own).gain.speed_up:.2f}" for score in others),
         ]
         for category, own in prompts.items()
     ]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import geometric_mean
+from operator import attrgetter
 from typing import Any
 
 from eaglechat.chat.compared import FEWEST_HEATS, Fork, OnPrompt, Result, Score
-from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.protocol import AUTO, PLAINLY, Capabilities, Speculation
-from eaglechat.wire.records import NGRAM, per_second
+from eaglechat.wire.records import NGRAM
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.words import wording
 from eaglechat.words.gain import as_far_as_known, figure
@@ -72,25 +71,18 @@ def sentence(result: Result) -> str:
 
 def _apart(result: Result, best: Score) -> str:
     """For which prompts the best contender of each gains or loses, where all together do not."""
-    own = {
-        prompt: max((one.by_prompt[prompt].gain for one in result.scores[1:]), key=_speed_up)
-        for prompt in result.prompts
-    }
+    own = {prompt: result.best_on(prompt).by_prompt[prompt].gain for prompt in result.prompts}
     faster = [prompt for prompt, gain in own.items() if gain.verdict == "faster"]
     slower = [prompt for prompt, gain in own.items() if gain.verdict == "slower"]
     said = []
     if faster and best.verdict != "faster":
-        most = max((own[prompt] for prompt in faster), key=_speed_up)
+        most = max((own[prompt] for prompt in faster), key=attrgetter("speed_up"))
         up_to = "up to " if len(faster) > 1 else ""
         times = f"{up_to}{figure(most.speed_up, most.error)} as fast as plain"
         said.append(f"{_prompts(faster)}: {times}")
     if slower and best.verdict != "slower":
         said.append(f"{_prompts(slower)}: slower than plain")
     return f" {wording.sentence('; '.join(said))}" if said else ""
-
-
-def _speed_up(gain: MeasuredGain) -> float:
-    return gain.speed_up
 
 
 def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
@@ -108,15 +100,14 @@ def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
         }
 
     def of_category(category: str, score: Score) -> dict[str, Any]:
-        on = [score.by_prompt[prompt] for prompt in by_category[category]]
-        ms = sum(one.ms for one in on)
+        on = score.over(by_category[category])
         return {
             "category": category,
             "setting": score.name,
-            "samples": len(on),
-            "tokens_per_second": per_second(sum(one.tokens for one in on), ms),
-            "speed_up": geometric_mean(one.gain.speed_up for one in on),
-            **_acceptance(sum((one.stats for one in on), SpeculationStats())),
+            "samples": len(by_category[category]),
+            "tokens_per_second": on.tokens_per_second,
+            "speed_up": on.gain.speed_up,
+            **_acceptance(on.stats),
         }
 
     return {

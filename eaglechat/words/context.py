@@ -189,8 +189,9 @@ def _said(session: ChatSession, numbers: Numbers) -> Iterator[tuple[str, str]]:
         yield "prompt", f"{read}, {prefill.reused:,} cached"
     yield "draft times", wording.not_reported(session.hello, "own") or ""
     if numbers.auto is not None:
-        yield "auto", wording.auto_choice(numbers.auto)
-        yield "", wording.auto_ledger(numbers.auto)
+        choice, ledger = wording.auto_in_words(numbers.auto)
+        yield "auto", choice
+        yield "", ledger
 
 
 def _kept(stats: SpeculationStats) -> str:

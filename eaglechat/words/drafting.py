@@ -15,13 +15,10 @@ from eaglechat.words.wording import drafter
 if TYPE_CHECKING:
     from eaglechat.hub.local.model import LocalModel
 
-NO_DRAFT = "no draft"
-"""n-grams, which need no model, draft here too."""
-
 
 def badge(drafters: Iterable[DrafterKind]) -> str:
     """Who drafts for a model, or that none but n-grams does."""
-    return ", ".join(dict.fromkeys(map(drafter, drafters))) or NO_DRAFT
+    return ", ".join(dict.fromkeys(map(drafter, drafters))) or "no draft"
 
 
 def of_model(model: LocalModel, drafters: Sequence[DrafterKind]) -> str:

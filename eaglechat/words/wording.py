@@ -163,8 +163,9 @@ def auto_in_short(auto: AutoDraft) -> str:
     return f"{auto.n} tree" if auto.shape == "tree" else str(auto.n)
 
 
-def auto_choice(auto: AutoDraft) -> str:
-    """What the automatic draft length chose and why."""
+def auto_in_words(auto: AutoDraft) -> tuple[str, str]:
+    """What the automatic draft length chose and why; and how many milliseconds the reply is behind
+    plain decoding, and how many it may be."""
     chosen = f"{auto.shape} of {auto.n}" if auto.n else "plain"
     if auto.reason is AutoReason.LOOKED_UP:
         chosen = f"{auto.n} from n-grams"
@@ -175,13 +176,8 @@ def auto_choice(auto: AutoDraft) -> str:
         AutoReason.LEDGER: "drafts lost time",
         AutoReason.LOOKED_UP: "faster than a draft",
     }
-    return f"{chosen}, {whys[auto.reason]}"
-
-
-def auto_ledger(auto: AutoDraft) -> str:
-    """How many milliseconds the reply is behind plain decoding, and how many it may be."""
     lost = f"{max(auto.lost_ms, 0.0):,.0f} of {auto.allowed_ms:,.0f} ms allowed"
-    return f"{lost} behind plain decoding"
+    return f"{chosen}, {whys[auto.reason]}", f"{lost} behind plain decoding"
 
 
 def engine_stopped(event: Died) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from eaglechat.wire.gain import MeasuredGain, most
 from eaglechat.wire.protocol import OWN_ENGINE, Sampling
 from eaglechat.words import gain
 from eaglechat.words.card import card, why_no_card, why_not
+from eaglechat.words.comparing import in_json
 from tests.chat.test_compared import measured
 from tests.tui.scripted_reports import pair_info
 
@@ -82,6 +84,22 @@ def test_a_card_has_what_was_measured_on_how_the_figures_and_their_limits(tmp_pa
     assert cells[4:] == ["0.00", "1.00", "0.00", "0.00", "none"]
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in tables)
+
+
+def test_a_category_has_the_same_figures_on_a_card_and_in_json(tmp_path: Path) -> None:
+    speeds = {
+        "chat": {"plain": 10.0, "2": 20.0},
+        "code": {"plain": 20.0, "2": 20.0},
+        "maths": {"plain": 10.0, "2": 10.0},
+    }
+    result, categories = measured(speeds, noise=0.0), {"chat": "talk", "code": "talk"}
+    plain, drafted = in_json(result, categories)["summary"][:2]
+    assert (plain["category"], plain["samples"]) == ("talk", 2)
+    # The mean of both speeds would be 15: as many tokens take longer at 10 a second.
+    assert plain["tokens_per_second"] == pytest.approx(40 / 3)
+    assert drafted["speed_up"] == pytest.approx(math.sqrt(2.0))
+    text = card(measurement(tmp_path, result), EngineSettings(), "of mine", categories)
+    assert "| talk | 13.3 | 1.41 |" in text
 
 
 @pytest.mark.parametrize(

@@ -311,7 +311,7 @@ class CompareScreen(EagleScreen[Speculation]):
         """What each prompt gains with the contender that is fastest there."""
         cells = max(map(cell_len, result.prompts))
         for name in result.prompts:
-            best = max(result.scores[1:], key=lambda one: one.by_prompt[name].gain.speed_up)
+            best = result.best_on(name)
             gain = figure(best.by_prompt[name].gain.speed_up, None)
             yield Content.assemble(f"  {name:{cells}}  {gain}", (f"  with {best.name}", MUTED))
 
