@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eaglechat import own_python, paths
 from eaglechat.cli.status import complain
-from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine, machine_of
+from eaglechat.hub.fit import Machine
 from eaglechat.hub.local import passes
 from eaglechat.links.base import (
     ENGINE_DIED,
@@ -88,17 +88,16 @@ def machine_of_engine(settings: Settings) -> Machine:
     try:
         link = start_engine(settings)
     except EngineError:
-        return UNKNOWN_MACHINE
+        return None
     ended: list[Lifecycle] = []
     link.watch(ended.append)
     until = time.monotonic() + _HELLO_S
     try:
         while not ended and time.monotonic() < until:
             link.pump(_LOOK_S)
-        memory = link.hello.memory if link.hello is not None else None
+        return link.hello.memory if link.hello is not None else None
     finally:
         link.close()
-    return machine_of(memory) if memory is not None else UNKNOWN_MACHINE
 
 
 class CommandEngine:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eaglechat.hub import catalogue
 from eaglechat.hub.facts import FactBook, Facts
-from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine, Quantisation
+from eaglechat.hub.fit import Machine, Quantisation
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry
@@ -34,22 +35,18 @@ class HubDesk:
 
     def __init__(self, connect: Callable[[], Hub] | None = None) -> None:
         self._connect = connect
-        self.machine: Callable[[], Machine] = lambda: UNKNOWN_MACHINE
+        self.machine: Callable[[], Machine] = lambda: None
         """How much memory there is, by which the quantisation of a target is chosen."""
         self._lock = threading.RLock()
         self._facts = FactBook()
-        self._hub: Hub | None = None
         self.downloads: Downloads | None = None
         """None until the first download of this session."""
 
-    @property
+    @cached_property
     def hub(self) -> Hub:
         from eaglechat.hub.downloads.client import Hub
 
-        with self._lock:
-            if self._hub is None:
-                self._hub = self._connect() if self._connect else Hub()
-            return self._hub
+        return self._connect() if self._connect else Hub()
 
     @property
     def endpoint(self) -> str:

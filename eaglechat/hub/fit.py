@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.references import ModelFiles
 from eaglechat.hub.units import format_bytes
@@ -19,27 +21,18 @@ _ABOVE_Q8_0 = re.compile(r"(B?F16|F32|Q8_K\w*)$", re.IGNORECASE)
 _FEW_BITS = 4
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Memory in bytes: RAM, and of all GPUs together; None if unknown.
-
-    `unified`: the GPU uses the RAM.
-    """
-
-    ram: int | None
-    ram_available: int | None = None
-    gpu: int | None = None
-    unified: bool = False
-
-    @property
-    def free(self) -> int | None:
-        """Memory for models: that of the GPUs, else the available RAM."""
-        if self.gpu and not self.unified:
-            return self.gpu
-        return self.ram if self.ram_available is None else self.ram_available
+Machine = Memory | None
+"""The memory of the machine that runs pairs; None if it is not known."""
 
 
-UNKNOWN_MACHINE = Machine(None)
+def free(machine: Machine) -> int | None:
+    """Memory for models: that of the GPUs, else the available RAM."""
+    return None if machine is None else _own_gpu(machine) or machine.ram_available
+
+
+def _own_gpu(memory: Memory) -> int:
+    """Memory of GPUs that do not share the RAM."""
+    return 0 if memory.unified else memory.gpu
 
 
 @dataclass(frozen=True)
@@ -60,23 +53,22 @@ class Fit:
 def judge(need: MemoryNeed, machine: Machine) -> Fit:
     """Judge a need against the GPUs' memory, then against the RAM."""
     wanted = format_bytes(need.total)
-    if machine.gpu and not machine.unified and need.total <= machine.gpu:
-        text = f"{wanted} of {format_bytes(machine.gpu)} GPU memory"
-        return Fit("fits", need.total / machine.gpu, text)
-    if machine.ram is None:
+    if machine is None:
         return Fit(None, 0.0, f"needs {wanted}; this machine's memory is not known")
-    share = need.total / machine.ram
-    if need.total > machine.ram:
-        short = format_bytes(need.total - machine.ram)
-        text = f"needs {wanted}, {short} more than this machine's {format_bytes(machine.ram)}"
+    gpu, ram = _own_gpu(machine), machine.ram
+    if need.total <= gpu:
+        return Fit("fits", need.total / gpu, f"{wanted} of {format_bytes(gpu)} GPU memory")
+    share = need.total / ram
+    if need.total > ram:
+        short = format_bytes(need.total - ram)
+        text = f"needs {wanted}, {short} more than this machine's {format_bytes(ram)}"
         return Fit("too large", share, text)
     note = ""
-    if machine.ram_available is not None and need.total > machine.ram_available:
+    if need.total > machine.ram_available:
         note = f", but only {format_bytes(machine.ram_available)} is free now"
-    elif machine.gpu and not machine.unified:
-        note = f"; too large for the GPU's {format_bytes(machine.gpu)} alone"
-    text = f"{wanted} of {format_bytes(machine.ram)} RAM{note}"
-    return Fit("tight" if note else "fits", share, text)
+    elif gpu:
+        note = f"; too large for the GPU's {format_bytes(gpu)} alone"
+    return Fit("tight" if note else "fits", share, f"{wanted} of {format_bytes(ram)} RAM{note}")
 
 
 def judge_weights(size: int, machine: Machine) -> Fit | None:
@@ -85,25 +77,25 @@ def judge_weights(size: int, machine: Machine) -> Fit | None:
 
     If the weights take at most half of the free memory, some default context fits beside them.
     """
-    if machine.ram is None:
+    if machine is None:
         return None
-    most = max(machine.ram, machine.gpu or 0)
+    most = max(machine.ram, machine.gpu)
     if size > most:
         text = f"its weights are {format_bytes(size)}, more than this machine's"
         return Fit("too large", size / most, f"{text} {format_bytes(most)}")
-    against = machine.gpu if machine.gpu and not machine.unified else machine.ram
+    against = _own_gpu(machine) or machine.ram
     text = f"its weights take {format_bytes(size)} of {format_bytes(against)}"
-    return Fit("fits" if size <= (machine.free or 0) / 2 else None, size / against, text)
+    return Fit("fits" if size <= (free(machine) or 0) / 2 else None, size / against, text)
 
 
-def machine_of(memory: Memory, lent: int = 0) -> Machine:
+def machine_of(memory: Memory, lent: int) -> Memory:
     """The memory that an engine reports, plus `lent` bytes of other machines' GPUs.
 
     llama.cpp does not use a GPU that shares the RAM beside those.
     """
-    own = 0 if lent and memory.unified else memory.gpu
-    is_unified = memory.unified and not lent
-    return Machine(memory.ram, memory.ram_available, own + lent or None, is_unified)
+    if not lent:
+        return memory
+    return msgspec.structs.replace(memory, gpu=_own_gpu(memory) + lent, unified=False)
 
 
 @dataclass(frozen=True)
@@ -139,7 +131,7 @@ def best(choices: Sequence[Quantisation], machine: Machine) -> Quantisation | No
     """
     if here := [one for one in choices if one.is_here]:
         return max(here, key=_weights)
-    if machine.ram is None:
+    if machine is None:
         return None
     allowed = [one for one in choices if not _ABOVE_Q8_0.search(one.name)] or list(choices)
     for enough_bits in (True, False):
@@ -180,8 +172,8 @@ def estimate(
 
 def _is_on_gpu(need: MemoryNeed, machine: Machine) -> bool | None:
     """Whether all of a pair would be on GPUs, or in the RAM; None if on both, or nowhere."""
-    if machine.gpu and not machine.unified:
-        return True if need.total <= machine.gpu else None
-    if machine.ram is None or need.total > machine.ram:
+    if machine is None:
         return None
-    return machine.unified
+    if gpu := _own_gpu(machine):
+        return True if need.total <= gpu else None
+    return machine.unified if need.total <= machine.ram else None

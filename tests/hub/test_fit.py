@@ -20,6 +20,7 @@ from eaglechat.hub.fit import (
     Quantisation,
     best,
     estimate,
+    free,
     judge,
     judge_weights,
     machine_of,
@@ -30,6 +31,12 @@ from tests import ggufs
 
 MIB = 1 << 20
 DRAFT = Path(__file__).parents[2] / "eaglechat" / "models" / "smollm2-135m-eagle3.gguf"
+
+
+def memory(
+    ram: int, available: int | None = None, gpu: int = 0, *, unified: bool = False
+) -> Memory:
+    return Memory(ram=ram, ram_available=available or ram, gpu=gpu, unified=unified)
 
 
 def header(data: bytes) -> GGUFHeader:
@@ -122,23 +129,23 @@ def test_the_default_context_is_the_largest_that_fits_beside_both_models() -> No
 
 def test_the_context_fits_the_gpu_where_there_is_one_of_its_own() -> None:
     target = a_target(**{"qwen3.context_length": 131072})
-    free = memory_need(target, None, 8192).total
+    need = memory_need(target, None, 8192).total
 
     for machine in (
-        Machine(1 << 50, 1 << 50, gpu=free),
-        Machine(1 << 50, free, gpu=1 << 50, unified=True),
+        memory(1 << 50, 1 << 50, gpu=need),
+        memory(1 << 50, need, gpu=1 << 50, unified=True),
     ):
-        assert default_context(target, None, machine.free) == 8192
+        assert default_context(target, None, free(machine)) == 8192
 
 
 def test_what_others_lend_counts_as_a_gpus_memory() -> None:
     own = Memory(ram=16, ram_available=8, gpu=4)
-    assert machine_of(own) == Machine(16, 8, 4)
-    assert machine_of(own, 6) == Machine(16, 8, 10)
+    assert machine_of(own, 0) == own
+    assert machine_of(own, 6) == memory(16, 8, 10)
     # A GPU that shares the RAM is not used beside those.
     shared = Memory(ram=16, ram_available=8, gpu=16, unified=True)
-    assert machine_of(shared) == Machine(16, 8, 16, unified=True)
-    assert machine_of(shared, 6) == Machine(16, 8, 6)
+    assert machine_of(shared, 0) == shared
+    assert machine_of(shared, 6) == memory(16, 8, 6)
 
 
 NEED = MemoryNeed(5 * 10**9, 10**9, 10**9, 0, 0)
@@ -147,13 +154,13 @@ NEED = MemoryNeed(5 * 10**9, 10**9, 10**9, 0, 0)
 @pytest.mark.parametrize(
     ("machine", "word", "text"),
     [
-        (Machine(16 * 10**9, gpu=8 * 10**9), "fits", "7.0 GB of 8.0 GB GPU memory"),
-        (Machine(16 * 10**9, gpu=6 * 10**9), "tight", "too large for the GPU's 6.0 GB alone"),
-        (Machine(16 * 10**9), "fits", "7.0 GB of 16.0 GB RAM"),
-        (Machine(16 * 10**9, 2 * 10**9), "tight", "only 2.0 GB is free now"),
-        (Machine(16 * 10**9, gpu=16 * 10**9, unified=True), "fits", "16.0 GB RAM"),
-        (Machine(6 * 10**9), "too large", "1.0 GB more than this machine's 6.0 GB"),
-        (Machine(None), None, "not known"),
+        (memory(16 * 10**9, gpu=8 * 10**9), "fits", "7.0 GB of 8.0 GB GPU memory"),
+        (memory(16 * 10**9, gpu=6 * 10**9), "tight", "too large for the GPU's 6.0 GB alone"),
+        (memory(16 * 10**9), "fits", "7.0 GB of 16.0 GB RAM"),
+        (memory(16 * 10**9, 2 * 10**9), "tight", "only 2.0 GB is free now"),
+        (memory(16 * 10**9, gpu=16 * 10**9, unified=True), "fits", "16.0 GB RAM"),
+        (memory(6 * 10**9), "too large", "1.0 GB more than this machine's 6.0 GB"),
+        (None, None, "not known"),
     ],
 )
 def test_the_verdict_names_what_is_there_and_what_is_missing(
@@ -167,18 +174,18 @@ def test_the_verdict_names_what_is_there_and_what_is_missing(
 @pytest.mark.parametrize(
     ("size", "machine", "word", "text"),
     [
-        (6 * 10**9, Machine(16 * 10**9), "fits", "its weights take 6.0 GB of 16.0 GB"),
-        (6 * 10**9, Machine(16 * 10**9, 10**10), None, "its weights take 6.0 GB of 16.0 GB"),
+        (6 * 10**9, memory(16 * 10**9), "fits", "its weights take 6.0 GB of 16.0 GB"),
+        (6 * 10**9, memory(16 * 10**9, 10**10), None, "its weights take 6.0 GB of 16.0 GB"),
         (
             20 * 10**9,
-            Machine(16 * 10**9, gpu=24 * 10**9),
+            memory(16 * 10**9, gpu=24 * 10**9),
             None,
             "its weights take 20.0 GB of 24.0 GB",
         ),
-        (20 * 10**9, Machine(None), None, ""),
+        (20 * 10**9, None, None, ""),
         (
             20 * 10**9,
-            Machine(16 * 10**9),
+            memory(16 * 10**9),
             "too large",
             "its weights are 20.0 GB, more than this machine's 16.0 GB",
         ),
@@ -212,22 +219,22 @@ ALL = [
     ("machine", "only", "taken"),
     [
         # Nothing above Q8_0, however much there is.
-        (Machine(100 * 10**9), "", "Q8_0"),
-        (Machine(12 * 10**9, 10**10), "", "Q6_K"),
+        (memory(100 * 10**9), "", "Q8_0"),
+        (memory(12 * 10**9, 10**10), "", "Q6_K"),
         # With its context: 8 GB do not hold weights of 8 GB.
-        (Machine(12 * 10**9, 8 * 10**9), "", "Q5_1"),
+        (memory(12 * 10**9, 8 * 10**9), "", "Q5_1"),
         # A K-quant of as many bits before a legacy one, also if that is larger.
-        (Machine(12 * 10**9, 8 * 10**9), "4", "UD-Q4_K_XL"),
-        (Machine(12 * 10**9, 8 * 10**9), "Q4_0", "Q4_0"),
+        (memory(12 * 10**9, 8 * 10**9), "4", "UD-Q4_K_XL"),
+        (memory(12 * 10**9, 8 * 10**9), "Q4_0", "Q4_0"),
         # Four bits that are tight before three that fit.
-        (Machine(8 * 10**9, 5 * 10**9), "", "Q5_1"),
-        (Machine(4_500_000_000), "", "UD-IQ2_M"),
+        (memory(8 * 10**9, 5 * 10**9), "", "Q5_1"),
+        (memory(4_500_000_000), "", "UD-IQ2_M"),
         # Too large: the smallest.
-        (Machine(10**9), "", "UD-IQ2_M"),
-        (Machine(100 * 10**9), "BF16", "BF16"),
+        (memory(10**9), "", "UD-IQ2_M"),
+        (memory(100 * 10**9), "BF16", "BF16"),
         # In the GPU's memory, if one fits there.
-        (Machine(100 * 10**9, gpu=9 * 10**9), "", "Q6_K"),
-        (Machine(None), "", None),
+        (memory(100 * 10**9, gpu=9 * 10**9), "", "Q6_K"),
+        (None, "", None),
     ],
 )
 def test_the_largest_quantisation_that_fits_is_taken(
@@ -240,20 +247,20 @@ def test_the_largest_quantisation_that_fits_is_taken(
 def test_a_speed_is_estimated_only_where_the_bandwidth_was_measured() -> None:
     need, reads = ALL[2].need, (10**9, 2 * 10**9)
     in_ram = Bandwidth(2.5e10, 2e10, on_gpu=False)
-    machine = Machine(64 * 10**9)
+    machine = memory(64 * 10**9)
     said = "estimated 25 tok/s plain, 100 ms for a pass over 4 tokens"
     assert estimate(reads, need, machine, in_ram) == said
     slow = Bandwidth(2.5e9, None, on_gpu=False)
     assert estimate(reads, need, machine, slow) == "estimated 2.5 tok/s plain"
     on_gpu = Bandwidth(2.5e10, None, on_gpu=True)
-    assert estimate(reads, need, Machine(64 * 10**9, gpu=24 * 10**9), on_gpu)
+    assert estimate(reads, need, memory(64 * 10**9, gpu=24 * 10**9), on_gpu)
     for unlike in (
         (None, need, machine, in_ram),
         (reads, need, machine, None),
         (reads, need, machine, on_gpu),
-        (reads, need, Machine(5 * 10**9), in_ram),
+        (reads, need, memory(5 * 10**9), in_ram),
         # On both the GPU and the RAM.
-        (reads, need, Machine(64 * 10**9, gpu=5 * 10**9), on_gpu),
+        (reads, need, memory(64 * 10**9, gpu=5 * 10**9), on_gpu),
     ):
         assert estimate(*unlike) == ""
 

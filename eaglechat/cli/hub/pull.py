@@ -30,7 +30,7 @@ from eaglechat.hub.downloads.download import FileSnapshot, FileState
 from eaglechat.hub.downloads.find_drafts import checkpoint_files, pair_up, what_helps
 from eaglechat.hub.downloads.queue import Downloads, Install, Stage
 from eaglechat.hub.errors import HubError, OfflineError
-from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine
+from eaglechat.hub.fit import Machine
 from eaglechat.hub.local import installed, library
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import BUILTIN_NAME
@@ -186,7 +186,7 @@ def _choose(reference: ModelSource, listing: RemoteRepo, hub: Hub) -> ModelFiles
     """What the reference names; of a model with several quantisations, if it names none, the one
     to take on this machine. Standard error gets what each needs here."""
     weighed = quantisations.left_open(hub, listing, reference)
-    machine = _machine() if weighed else UNKNOWN_MACHINE
+    machine = _machine() if weighed else None
     best = fit.best(weighed, machine)
     rows = []
     for one in weighed:
@@ -217,7 +217,7 @@ def _pull_pair(
     try:
         source = entry.target
         is_open = source.repo and not source.file and not source.quantization
-        machine = _machine() if is_open else UNKNOWN_MACHINE
+        machine = _machine() if is_open else None
         plan = install.plan(hub, entry, draft_type, machine)
         install.check_draft(hub, plan, is_new=args.draft is not None)
         install.check_access(hub, plan)

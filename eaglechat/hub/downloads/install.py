@@ -25,7 +25,7 @@ from eaglechat.hub.downloads.quantisations import (
 )
 from eaglechat.hub.errors import GatedError, HubError, disk_full
 from eaglechat.hub.facts import Facts
-from eaglechat.hub.fit import UNKNOWN_MACHINE, Machine
+from eaglechat.hub.fit import Machine
 from eaglechat.hub.local.cache import RepoCache, free_bytes
 from eaglechat.hub.local.installed import (
     DEFAULT_DRAFT_TYPE,
@@ -78,7 +78,7 @@ def plan(
     hub: Hub,
     entry: CatalogueEntry,
     draft_type: str = DEFAULT_DRAFT_TYPE,
-    machine: Machine = UNKNOWN_MACHINE,
+    machine: Machine = None,
     n_ctx: int = 0,
 ) -> Plan:
     """Ask the Hub for a pair's files. A target without a file is the quantisation that fits the
@@ -106,7 +106,7 @@ def plan(
             here = statuses([entry], models)[0].target
             named = {PurePosixPath(one.first).name: one for one in group_models(listing.paths)}
             wanted = named.get(here.name) if here else None
-            if wanted is None and machine.ram is not None:
+            if wanted is None and machine is not None:
                 beside = sum(file.size for file in draft)
                 best = fit.best(left_open(hub, listing, source, n_ctx, beside), machine)
                 wanted = best.model if best else None

@@ -109,7 +109,7 @@ class EngineService:
         hello = self._own.hello
         if hello is not None and hello.memory is not None:
             return machine_of(hello.memory, self.lent)
-        return machine_of(self._ram, self.lent) if self._is_here() else Machine(None)
+        return machine_of(self._ram, self.lent) if self._is_here() else None
 
     @cached_property
     def _ram(self) -> Memory:

@@ -13,11 +13,10 @@ from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import download
 from eaglechat.hub.downloads.quantisations import weigh
-from eaglechat.hub.fit import Machine
 from eaglechat.hub.fit import best as best_of
 from eaglechat.hub.local.installed import status
 from eaglechat.hub.references import ModelSource, whole_models
-from eaglechat.wire.protocol import Bandwidth
+from eaglechat.wire.protocol import Bandwidth, Memory
 from tests import ggufs
 from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub
@@ -39,13 +38,16 @@ def served(fake: FakeHub) -> None:
     fake.add("org/model", {**files, ASSISTANT: ggufs.draft()})
 
 
-def holds(hub: Hub, name: str) -> Machine:
+ROOMY = Memory(ram=1 << 40, ram_available=1 << 40)
+
+
+def holds(hub: Hub, name: str) -> Memory:
     """A machine with just enough memory for a pair with this quantisation."""
     repo = hub.repo("org/model")
     weighed = weigh(hub, repo, whole_models(repo.paths), draft_bytes=len(ggufs.draft()))
     assert [one.name for one in weighed] == ["m-BF16", "m-Q8_0", "m-Q6_K", "m-Q4_K_M"]
     (need,) = (one.need.total for one in weighed if one.name == name)
-    return Machine(need)
+    return Memory(ram=need, ram_available=need)
 
 
 def test_a_pair_without_a_file_comes_in_the_largest_that_fits_with_its_draft(hub: Hub) -> None:
@@ -53,21 +55,21 @@ def test_a_pair_without_a_file_comes_in_the_largest_that_fits_with_its_draft(hub
     assert [file.path for file in plan.files] == ["m-Q6_K.gguf", ASSISTANT]
     assert plan.entry.target.file == "m-Q6_K.gguf"
     # Above Q8_0 is nothing; without a known memory, what a reference means everywhere.
-    assert install.plan(hub, ENTRY, machine=Machine(1 << 40)).target[0].path == "m-Q8_0.gguf"
+    assert install.plan(hub, ENTRY, machine=ROOMY).target[0].path == "m-Q8_0.gguf"
     assert install.plan(hub, ENTRY).target[0].path == "m-Q4_K_M.gguf"
 
 
 def test_what_is_here_is_taken_and_a_draft_beside_it_is_no_target(hub: Hub) -> None:
-    repo, roomy = hub.repo("org/model"), Machine(1 << 40)
+    repo = hub.repo("org/model")
     draft = download(hub, repo.file(ASSISTANT))
     found = status(ENTRY, hub.cache_dir)
     assert (found.state, found.target, found.draft) == ("partly", None, draft)
     target = download(hub, repo.file("m-Q4_K_M.gguf"))
     weighed = weigh(hub, repo, whole_models(repo.paths))
-    best = best_of(weighed, roomy)
+    best = best_of(weighed, ROOMY)
     assert best is not None
     assert best.model.first == "m-Q4_K_M.gguf"
-    plan = install.plan(hub, ENTRY, machine=roomy)
+    plan = install.plan(hub, ENTRY, machine=ROOMY)
     assert plan.bytes_missing == 0
     pair, _ = install.finish(plan, hub.cache_dir)
     assert (pair.target, pair.draft) == (target, draft)

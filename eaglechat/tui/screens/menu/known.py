@@ -65,7 +65,7 @@ class Known:
         """The memory that the pair needs; None if its headers are not known."""
         if self.status is not None and self.status.loaded_target is not None:
             models = self.status.loaded_target, self.status.draft
-            n_ctx = self.n_ctx or default_context(*models, self.machine().free, *self.kv_types)
+            n_ctx = self.n_ctx or default_context(*models, fit.free(self.machine()), *self.kv_types)
             return memory_need(*models, n_ctx, *self.kv_types)
         return self.facts.memory if self.facts is not None else None
 
