@@ -150,15 +150,11 @@ def check_draft(hub: Hub, plan: Plan, *, is_new: bool = False) -> None:
 def check_access(hub: Hub, plan: Plan) -> None:
     """Raise HubError if this user has no access to one of the pair's gated repositories, so that no
     draft is downloaded without its target."""
-    asked, here = set[str](), files_here(cache=hub.cache_dir) if plan.gated else []
-    for file in plan.files:
-        if (
-            file.repo in plan.gated
-            and file.repo not in asked
-            and _missing(hub.cache_dir, file, here)
-        ):
-            asked.add(file.repo)
-            hub.metadata(file.repo, file.path, file.commit)
+    here = files_here(cache=hub.cache_dir) if plan.gated else []
+    closed = (file for file in plan.files if file.repo in plan.gated)
+    wanted = {file.repo: file for file in closed if _missing(hub.cache_dir, file, here)}
+    for file in wanted.values():
+        hub.metadata(file.repo, file.path, file.commit)
 
 
 def why_unfit(hub: Hub, plan: Plan) -> str | None:

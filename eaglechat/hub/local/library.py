@@ -207,7 +207,7 @@ def _checkpoint_in(folder: Path) -> tuple[Path, ...]:
     weights = [path for ending in (".safetensors", ".bin") for path in folder.glob(f"*{ending}")]
     if not weights or not config.exists():
         return ()
-    return (config, *sorted(weights))
+    return (config, *sorted(weights), *sorted(folder.glob("*.index.json")))
 
 
 def _models_under(folder: Path) -> Iterator[tuple[Path, ...]]:

@@ -62,25 +62,17 @@ def setup_of(pair: Pair, engine: EngineSettings, drafter: str = AUTO) -> Setup:
     )
 
 
+@cache
 def _version(llama_server: str) -> str:
     """Of the library; of a llama-server, its file and when that was built."""
-    if not llama_server:
-        return _library_version()
-    built = 0.0
-    with suppress(OSError):
-        built = Path(llama_server).stat().st_mtime
-    return f"{llama_server} {built:.0f}"
-
-
-@cache
-def _library_version() -> str:
     # The menu is shown before anybody asks.
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
 
-    try:
-        return version("llama-cpp-python")
-    except PackageNotFoundError:
-        return ""
+    with suppress(OSError, PackageNotFoundError):
+        if not llama_server:
+            return version("llama-cpp-python")
+        return f"{llama_server} {Path(llama_server).stat().st_mtime:.0f}"
+    return llama_server
 
 
 class Gain(msgspec.Struct, frozen=True):
