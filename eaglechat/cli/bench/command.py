@@ -267,8 +267,8 @@ def _contenders(
     lengths = args.n or [n for n in _LENGTHS if n == AUTO or n <= longest]
     if not hello.can.own and (flag := _wrong_flag(args, is_server=False)):
         raise CommandError(f"{flag} is for eaglechat's own engine, not for {hello.engine}")
-    ngram, shapes = _open_ngram(args, info), _open_shapes(args, info)
-    drafters = _open_drafters(args, info)
+    ngram, shapes = _ngram_to_measure(args, info), _shapes_to_measure(args, info)
+    drafters = _drafters_to_measure(args, info)
     if not hello.can.own:
         lengths = [n for n in lengths if n not in (0, AUTO)]
         if not lengths:
@@ -319,7 +319,7 @@ def _write(
     file.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
 
 
-def _open_shapes(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
+def _shapes_to_measure(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
     """The shapes to measure: chains alone where the target can verify nothing else."""
     wanted: tuple[Shape, ...] = args.shape or ("chain",)
     if info.chains_only is None or wanted == ("chain",):
@@ -328,7 +328,7 @@ def _open_shapes(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
     return ("chain",)
 
 
-def _open_ngram(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]:
+def _ngram_to_measure(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]:
     """Whether to measure with n-grams, without, or both; only with them if there is no draft.
     Raises CommandError if there would be nothing to compare."""
     ngram: tuple[bool, ...] = args.ngram or (False,)
@@ -339,7 +339,7 @@ def _open_ngram(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]:
     return ngram if info.drafters else (True,)
 
 
-def _open_drafters(args: argparse.Namespace, info: PairInfo) -> tuple[DrafterChoice, ...]:
+def _drafters_to_measure(args: argparse.Namespace, info: PairInfo) -> tuple[DrafterChoice, ...]:
     """The drafters to measure. Raises CommandError for one that the pair does not have."""
     for choice in args.drafter or ():
         if why := info.no_drafter(choice):
