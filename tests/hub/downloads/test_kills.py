@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,7 +97,11 @@ class Download:
         def is_over() -> bool:
             return self.is_over.is_set() or id(seen) in self.answered
 
-        until(lambda: is_over() or part.stat().st_size >= offset - BLOCK)
+        until(
+            lambda: is_over() or part.stat().st_size >= offset - BLOCK,
+            # Thousands of pieces wait here.
+            meanwhile=lambda: time.sleep(0.0005),
+        )
         if is_over():
             raise ConnectionResetError
         self.sent += PIECE
