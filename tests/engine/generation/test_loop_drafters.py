@@ -46,51 +46,12 @@ def prompt(rig: Rig) -> tuple[int, ...]:
 # --- exactness ---
 
 
-@pytest.mark.parametrize(
-    "n_draft_max", [*(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1)), 3, 16]
-)
-@pytest.mark.parametrize("sampling", [GREEDY, HOT], ids=["greedy", "temperature 0.8"])
-def test_speculation_samples_the_very_tokens_of_plain_decoding(
-    rig: Rig, prompt: tuple[int, ...], n_draft_max: int, sampling: Sampling
-) -> None:
-    """One draw of the seeded generator per token, whatever was drafted."""
-    longest = drafted = 0
-    for seed in range(4):
-        plain = rig.reply(
-            prompt, sampling=sampling, live=plainly(sampling.temperature), seed=seed, max_tokens=64
-        )
-        reply = rig.reply(
-            prompt, sampling=sampling, n_draft_max=n_draft_max, seed=seed, max_tokens=64
-        )
-        assert reply.tokens == plain.tokens
-        assert reply.text == plain.text
-        assert {token.origin for r in plain.rounds for token in r.tokens} == {Origin.PLAIN}
-        check_bookkeeping(reply, prompt)
-        longest = max(longest, len(reply.tokens))
-        drafted += sum(map(len, drafts_of(reply)))
-    assert longest == 64
-    assert (drafted > 0) is (n_draft_max > 0)
-
-
 def test_what_is_accepted_names_its_drafter(tiny_models: tuple[Model, Model]) -> None:
     with open_rig(*tiny_models, ngram=True) as rig:
         reply = rig.reply(rig.prompt("the cat sat on the mat and the cat"), max_tokens=200)
     names = {token.drafter for round_ in reply.rounds for token in round_.tokens}
     assert names == {"eagle3", "ngram", None}
     assert {t.drafter for r in reply.rounds for t in r.drafted} == {"eagle3", "ngram"}
-
-
-@pytest.mark.parametrize("repeat_penalty", [1.0, 1.8])
-def test_a_repeat_penalty_sees_the_prompt_and_what_was_sampled(
-    rig: Rig, prompt: tuple[int, ...], repeat_penalty: float
-) -> None:
-    sampling = Sampling(temperature=0.0, repeat_penalty=repeat_penalty)
-    plain = rig.reply(prompt, sampling=sampling, live=plainly(), max_tokens=60)
-    reply = rig.reply(prompt, sampling=sampling, max_tokens=60)
-
-    assert reply.tokens == plain.tokens
-    loops = any(plain.tokens[-2 * n : -n] == plain.tokens[-n:] for n in range(1, 12))
-    assert loops == (repeat_penalty == 1.0)
 
 
 @pytest.mark.parametrize("max_tokens", [1, 2, 3, 7])
@@ -113,7 +74,7 @@ def test_a_draft_that_is_shorter_than_n_min_is_not_verified(
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("sampling", [GREEDY, PENALISED], ids=["greedy", "penalty"])
+@pytest.mark.parametrize("sampling", [GREEDY, PENALISED, HOT], ids=["greedy", "penalty", "hot"])
 def test_whatever_is_turned_in_every_round_the_tokens_are_those_of_plain_decoding(
     tiny_models: tuple[Model, Model], sampling: Sampling, seed: int
 ) -> None:
@@ -135,10 +96,14 @@ def test_whatever_is_turned_in_every_round_the_tokens_are_those_of_plain_decodin
             max_tokens=None,
         )  # fmt: skip
         assert (reply.tokens, reply.text) == (plain.tokens, plain.text)
-        assert reply.end.finish_reason is plain.end.finish_reason is FinishReason.CONTEXT
+        assert reply.end.finish_reason is plain.end.finish_reason
+        assert {token.origin for r in plain.rounds for token in r.tokens} == {Origin.PLAIN}
         check_bookkeeping(reply, prompt)
-    assert {round_.drafter for round_ in reply.rounds} == {"eagle3", "ngram", None}
     assert any(round_.is_tree for round_ in reply.rounds)
+    # A target that draws may end its reply before.
+    if sampling is not HOT:
+        assert plain.end.finish_reason is FinishReason.CONTEXT
+        assert {round_.drafter for round_ in reply.rounds} == {"eagle3", "ngram", None}
 
 
 # --- an n-gram drafter alone ---
