@@ -283,11 +283,6 @@ class _Cursor:
             return self._array()
         return self.scalar(self._code(kind))
 
-    def array_head(self) -> Array:
-        """An array without its values, which are not read."""
-        is_text = self.scalar("I") == _TEXT
-        return Array(self.scalar("Q"), None, is_text)
-
     def skip(self, count: int) -> int:
         """Skip some bytes, which must be there; returns where they begin."""
         at = self.position
@@ -502,7 +497,8 @@ def parse_beginning(data: bytes, path: Path, size: int) -> GGUFHeader | None:
         for _ in range(n_fields):
             key, kind = cursor.text(), cursor.scalar("I")
             if key == "tokenizer.ggml.tokens" and kind == _ARRAY:
-                fields[key] = cursor.array_head()
+                is_text = cursor.scalar("I") == _TEXT
+                fields[key] = Array(cursor.scalar("Q"), None, is_text)
                 _check_figures(fields, path)
                 return GGUFHeader(path, fields, (), 0, size)
             fields[key] = cursor.value(kind)

@@ -81,11 +81,12 @@ def memory_need(
         compute += _N_UBATCH * (2 * feed_forward + 4 * header.n_embd) * _F32_BYTES
         compute += _N_UBATCH * n_ctx * _F16_BYTES
         compute += (N_DRAFT_MAX_LIMIT + 1) * header.n_vocab * _F32_BYTES
+    of_draft = heads_kv_bytes if draft and draft.is_heads_alone else kv_bytes
     return MemoryNeed(
         target_weights=target.size_bytes,
         draft_weights=draft.size_bytes if draft else 0,
         target_kv=kv_bytes(target, n_ctx, kv_type),
-        draft_kv=_draft_kv_bytes(draft, n_ctx, draft_kv_type) if draft else 0,
+        draft_kv=of_draft(draft, n_ctx, draft_kv_type) if draft else 0,
         compute=compute,
         heads_kv=heads_kv_bytes(target, n_ctx, draft_kv_type) if has_heads else 0,
     )
@@ -107,10 +108,6 @@ def weights_read(target: GGUFHeader, n_tokens: int) -> int | None:
         return None
     untouched = (1 - used / n_experts) ** n_tokens
     return round(target.size_bytes * (1 - experts / sum(sizes) * untouched))
-
-
-def _draft_kv_bytes(draft: GGUFHeader, n_ctx: int, kv_type: KvType) -> int:
-    return (heads_kv_bytes if draft.is_heads_alone else kv_bytes)(draft, n_ctx, kv_type)
 
 
 def f16_bytes(header: GGUFHeader) -> int:

@@ -46,7 +46,8 @@ class Program:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port: int = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self._last: deque[str] = deque(maxlen=_LAST_LINES)
+        self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+        """The end of what it has written."""
         self._was_asked_to_end = False
         address = ("--host", "127.0.0.1", "--port", str(port))
         try:
@@ -114,16 +115,11 @@ class Program:
         atexit.unregister(self._process.kill)
         self._reader.join(1.0)
 
-    @property
-    def last_lines(self) -> tuple[str, ...]:
-        """The end of what it has written."""
-        return tuple(self._last)
-
     def _is_ready(self, client: httpx2.Client) -> bool:
         try:
             answer = client.get(f"{self.url}/health")
         except httpx2.RemoteProtocolError as error:
-            self._last.append(f"{self.url} does not speak HTTP: {error}")
+            self.last_lines.append(f"{self.url} does not speak HTTP: {error}")
             return False
         except httpx2.HTTPError:
             return False
@@ -133,13 +129,13 @@ class Program:
         assert self._process.stdout is not None
         with self._process.stdout as output:
             for line in output:
-                self._last.append(line.decode("utf-8", errors="replace").rstrip())
+                self.last_lines.append(line.decode("utf-8", errors="replace").rstrip())
                 with suppress(OSError, ValueError):
                     self._log.write(line)
 
     def _complaint(self) -> str:
         """The last of its lines that sounds like an error, or just the last one."""
-        lines = [line for line in self._last if line.strip()]
+        lines = [line for line in self.last_lines if line.strip()]
         if not lines:
             return "it said nothing"
         complaints = [line for line in lines if any(m in line.lower() for m in _ERROR_MARKS)]

@@ -166,7 +166,7 @@ class ProgramWorker(ServerWorker):
         self._log.close()
 
     def log_tail(self) -> tuple[str, ...]:
-        return self._program.last_lines[-LOG_TAIL_LINES:] if self._program else ()
+        return tuple(self._program.last_lines)[-LOG_TAIL_LINES:] if self._program else ()
 
     def _start_for(self, request: Load) -> None:
         check()
