@@ -12,7 +12,7 @@ import msgspec
 
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.catalogue import CatalogueEntry
-from eaglechat.hub.local.state import StateFile
+from eaglechat.state_file import StateFile
 from eaglechat.wire.drafters import DrafterKind
 
 _FRESH_S = 7 * 24 * 3600.0

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from eaglechat import paths
+from eaglechat.state_file import StateFile
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 _MOST = 32
@@ -46,16 +45,16 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 class Kept:
-    """What is kept of the drafters of a pair. A file that cannot be read counts as empty, and one
-    that cannot be written is left: it is learnt again."""
+    """What is kept of the drafters of a pair."""
 
     def __init__(self, key: str) -> None:
         """`key` is another one for other models, threads, devices and builds of llama.cpp."""
         self._key = key
+        self._file = StateFile("auto.json", list[_Entry], indent=-1)
 
     def recall(self, drafter: str) -> Learnt | None:
         key = self._of(drafter)
-        found = next((one for one in _read() if one.key == key), None)
+        found = next((one for one in self._file.read([]) if one.key == key), None)
         if found is None:
             return None
         days = max(0.0, time.time() - found.at) / 86_400.0
@@ -65,18 +64,9 @@ class Kept:
 
     def keep(self, drafter: str, learnt: Learnt) -> None:
         new = _Entry(self._of(drafter), time.time(), learnt)
-        file = paths.state_dir() / "auto.json"
-        with suppress(OSError), paths.changing(file):
-            others = [one for one in _read() if one.key != new.key][1 - _MOST :]
-            paths.write_atomically(file, msgspec.json.encode([*others, new]))
+        with self._file.changing([]) as known:
+            others = [one for one in known if one.key != new.key]
+            known[:] = [*others[1 - _MOST :], new]
 
     def _of(self, drafter: str) -> str:
         return f"{self._key} {drafter}"
-
-
-def _read() -> list[_Entry]:
-    """Oldest first."""
-    with suppress(OSError, ValueError, RecursionError):
-        file = paths.state_dir() / "auto.json"
-        return msgspec.json.decode(file.read_bytes(), type=list[_Entry])
-    return []

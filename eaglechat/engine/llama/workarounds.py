@@ -20,9 +20,10 @@ from typing import get_args
 
 import msgspec
 
-from eaglechat import machine, paths
+from eaglechat import machine
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.bindings import library_files
+from eaglechat.state_file import StateFile
 from eaglechat.wire.load_options import LeaveOut
 
 VARIABLE = "EAGLECHAT_LEAVE_OUT"
@@ -45,6 +46,9 @@ class Workaround(msgspec.Struct, frozen=True, kw_only=True):
     crash: str
     """How llama.cpp had crashed, such as SIGSEGV."""
     since: date
+
+
+_FILE = StateFile("crashes.json", list[Workaround])
 
 
 @lru_cache(maxsize=1)
@@ -96,26 +100,19 @@ def remember(files: Sequence[Path], left_out: tuple[LeaveOut, ...], crash: str) 
     new = Workaround(
         files=names, key=key_of(names), left_out=left_out, crash=crash, since=date.today()
     )
-    with suppress(OSError), paths.changing(_memory()):
-        kept = [one for one in remembered() if one.files != names][1 - _MOST_REMEMBERED :]
-        paths.write_atomically(_memory(), msgspec.json.format(msgspec.json.encode([*kept, new])))
+    with _FILE.changing([]) as known:
+        others = [one for one in known if one.files != names]
+        known[:] = [*others[1 - _MOST_REMEMBERED :], new]
 
 
 def remembered() -> list[Workaround]:
     """What is in force: that of files and a llama.cpp which are still the same. Oldest first."""
-    with suppress(OSError, ValueError, RecursionError):
-        known = msgspec.json.decode(_memory().read_bytes(), type=list[Workaround])
-        return [one for one in known if one.key == key_of(one.files)]
-    return []
+    return [one for one in _FILE.read([]) if one.key == key_of(one.files)]
 
 
 def forget() -> None:
     """Remember no crash any more. Raises OSError."""
-    _memory().unlink(missing_ok=True)
-
-
-def _memory() -> Path:
-    return paths.state_dir() / "crashes.json"
+    _FILE.path.unlink(missing_ok=True)
 
 
 def key_of(files: Sequence[str | Path], *more: object) -> str:

@@ -26,10 +26,10 @@ from eaglechat.gguf.memory import f16_bytes
 from eaglechat.hub.local.cache import free_bytes
 from eaglechat.hub.local.fingerprint import sha256
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.state import StateFile
 from eaglechat.hub.units import format_bytes
 from eaglechat.machine import cpu_info
 from eaglechat.paths import reencoded_dir
+from eaglechat.state_file import StateFile
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling

@@ -14,8 +14,8 @@ from eaglechat.hub.local.library import by_commit, files_here, locate
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import CataloguePair
-from eaglechat.hub.local.state import StateFile
 from eaglechat.hub.references import ModelSource
+from eaglechat.state_file import StateFile
 
 DEFAULT_DRAFT_TYPE = "q8_0"
 """Half the size of f16; drafts with fewer bits have a lower acceptance (llama.cpp issue 15039)."""

@@ -12,7 +12,7 @@ from eaglechat.hub import catalogue
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds
-from eaglechat.hub.local.state import StateFile
+from eaglechat.state_file import StateFile
 from eaglechat.wire.protocol import Auto, DraftLength
 
 MOST_RECENT = 12

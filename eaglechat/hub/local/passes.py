@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from eaglechat.hub.local.state import StateFile
+from eaglechat.state_file import StateFile
 from eaglechat.wire.protocol import Bandwidth, PairInfo
 
 _CLEARLY = 1.1

@@ -19,8 +19,8 @@ from typing import Literal, TypeVar
 import msgspec
 
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.state import StateFile
 from eaglechat.settings.model import EngineSettings
+from eaglechat.state_file import StateFile
 from eaglechat.wire.gain import GainVerdict, student_t, verdict_of
 from eaglechat.wire.protocol import AUTO, Auto
 

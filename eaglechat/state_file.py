@@ -26,8 +26,11 @@ class StateFile(Generic[T]):
         type: type[T],
         folder: Path | None = None,
         complain: Callable[[str], None] = lambda _: None,
+        indent: int = 2,
     ) -> None:
+        """`indent` is -1 for a file that nobody would read: it is half as large."""
         self._name, self._type, self._folder, self._complain = name, type, folder, complain
+        self._indent = indent
 
     @property
     def path(self) -> Path:
@@ -38,12 +41,12 @@ class StateFile(Generic[T]):
             return msgspec.json.decode(self.path.read_bytes(), type=self._type)
         except FileNotFoundError:
             pass
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             self._complain(f"cannot be read ({self.path}: {error}).")
         return otherwise
 
     def write(self, value: T) -> None:
-        content = msgspec.json.format(msgspec.json.encode(value))
+        content = msgspec.json.format(msgspec.json.encode(value), indent=self._indent)
         try:
             paths.write_atomically(self.path, content)
         except OSError as error:
