@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.cuts import find_cut
-from eaglechat.engine.drafters.base import Proposal, common_prefix
 from eaglechat.engine.drafters.guard import GuardedDrafters, Mark
+from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.llama.branches import TRUNK, Branches
 from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.engine.sequences import common_prefix, find_cut
 from eaglechat.wire.cancelling import asked
 from eaglechat.wire.errors import Cancelled, DecodeError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT

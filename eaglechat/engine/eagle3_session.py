@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
+from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.wire.errors import Eagle3SessionError, InitError, ProcessError

@@ -23,9 +23,10 @@ from eaglechat.engine.auto.plan import Seen
 from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.cache import CacheState
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.drafters.base import MOST_WAITING, Drafter, Proposal
+from eaglechat.engine.drafters.base import MOST_WAITING, Drafter
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.ngram import look_up
+from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.prompt import Asked

@@ -11,9 +11,8 @@ from itertools import accumulate, groupby
 
 import msgspec
 
-from eaglechat.engine.cuts import cut_starts
-from eaglechat.engine.drafters.base import common_prefix
 from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.sequences import common_prefix, cut_starts
 from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.wire.errors import PromptError

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from eaglechat.engine.drafters.base import Proposal
+from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
 from eaglechat.engine.noise import Noise

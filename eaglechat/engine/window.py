@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from eaglechat.engine.drafters.base import common_prefix
 from eaglechat.engine.prompt import Asked
+from eaglechat.engine.sequences import common_prefix
 
 _ROOM = 8
 """A reply begins with at least 1/8 of the context free, or with room for all it may write."""

@@ -12,8 +12,8 @@ import gguf
 import numpy as np
 import pytest
 
-from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter, draft_window, norms_of
+from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.gguf.header import read_header

@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 import pytest
 
-from eaglechat.engine.drafters.base import Drafter, Limits, Opening
+from eaglechat.engine.drafters.base import Drafter, Opening
 from eaglechat.engine.drafters.pairing import KINDS as DRAFTERS
 from eaglechat.engine.drafters.pairing import check_pair, pairings
+from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import N_ROLLBACK, LoadedPair

@@ -14,9 +14,9 @@ import pytest
 import eaglechat
 from eaglechat.engine.auto import calibration
 from eaglechat.engine.drafters import pairing
-from eaglechat.engine.drafters.base import Limits, Proposal
 from eaglechat.engine.drafters.dflash import DflashDrafter
 from eaglechat.engine.drafters.pairing import check_pair, why_no_heads
+from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.gguf.header import read_header

@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from eaglechat.engine.drafters.base import Drafter, common_prefix
+from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.engine.prompt import Asked
+from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.protocol import AUTO, Set
 from eaglechat.wire.records import FinishReason

@@ -13,8 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
-from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter, Norms, norms_of
+from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.gguf.header import read_header
 from eaglechat.train.attention import chain_attention

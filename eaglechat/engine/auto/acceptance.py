@@ -20,7 +20,7 @@ import numpy as np
 
 from eaglechat.engine.auto.costs import Array
 from eaglechat.engine.auto.plan import PROBABILITY_STEPS, probability_step
-from eaglechat.engine.drafters.base import common_prefix
+from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.records import LAST_TOKEN, N_DRAFT_MAX_LIMIT, Round, depths
 
 _DISCOUNT = 0.97

@@ -13,7 +13,8 @@ from statistics import median
 from typing import TypeVar
 
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.drafters.base import Drafter, Limits
+from eaglechat.engine.drafters.base import Drafter
+from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import DecodeError, ProcessError

@@ -30,7 +30,8 @@ from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.costs import NOISE, Array, Costs, context_bucket
 from eaglechat.engine.auto.kept import Learnt
 from eaglechat.engine.auto.plan import CHAIN, TREE, Allowed, Arm, Plan, Seen, probability_step
-from eaglechat.engine.drafters.base import Proposal, common_prefix
+from eaglechat.engine.drafters.proposal import Proposal
+from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason
 
 LOSS_SHARE = 0.02

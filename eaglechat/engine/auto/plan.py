@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eaglechat.engine.drafters.base import Limits, Proposal
+from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.noise import Noise
 from eaglechat.wire.protocol import Shape, Speculation
 from eaglechat.wire.records import AutoDraft, Round

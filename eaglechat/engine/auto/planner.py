@@ -17,8 +17,8 @@ from eaglechat.engine.auto.controller import CLEARLY, Controller
 from eaglechat.engine.auto.kept import Kept
 from eaglechat.engine.auto.plain_checks import PlainChecks
 from eaglechat.engine.auto.plan import Allowed, Plan, Seen, shapes_open
-from eaglechat.engine.drafters.base import Limits, Proposal
 from eaglechat.engine.drafters.guard import GuardedDrafters
+from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import NGRAM
 

@@ -1,4 +1,4 @@
-"""What the speculative loop asks of a drafter that runs a model.
+"""What the speculative loop asks of a drafter that runs a model, and what all kinds have in common.
 
 A drafter proposes tokens that may follow the last one; the target decides. A round is `propose`,
 the target's decode of [last token, *proposal], `see` of that batch, and `accept` of what the target
@@ -11,156 +11,26 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from eaglechat.engine.drafters.proposal import Limits, Proposal
+from eaglechat.engine.llama.bindings import Floats
+from eaglechat.engine.llama.branches import Branches
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.noise import Noise
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.wire.errors import ProcessError
 from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.records import LAST_TOKEN, children, depths
 
 MOST_WAITING = 32
 """Under an automatic length, a draft model takes in its waiting rows once there are more than this:
 a trial of drafting pays for those that wait."""
-DRAFT_TEMPERATURE = 0.5
-"""A draft draws at this share of the target's temperature, where the target draws most of the same
-tokens: a draft is less sure of its likeliest token than the target is."""
-_LEAST = 1e-30
-"""A probability that counts as more than none."""
-
-
-class Guess(NamedTuple):
-    """A token that may stand at a place."""
-
-    id: int
-    probability: float
-    """The drafter's own, given the tokens before it."""
-    sureness: float
-    """The same with the noise that the target draws with, which says better whether the target
-    draws this token. Equal at temperature 0."""
-
-
-Drafting = Generator[Sequence[tuple[int, float]], int, None]
-"""Gives a place's likeliest tokens with their probabilities, the likeliest first, and is sent the
-one that the next place follows."""
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A tree of tokens: parents come before their children, likelier siblings before the others.
-
-    A chain is a tree without siblings; an empty proposal proposes nothing.
-    """
-
-    ids: Sequence[int] = ()
-    probabilities: Sequence[float] = ()
-    """The drafter's own, of each token given those before it."""
-    parents: Sequence[int] = ()
-    """For each token, the index of the one it follows; LAST_TOKEN for the first of a path."""
-    drafter: str = ""
-    """Name of the drafter, as the records of a round have it."""
-    sureness: Sequence[float] = ()
-    """For each token, see `Guess`."""
-
-    @classmethod
-    def of(
-        cls, guesses: Sequence[Guess], drafter: str, parents: Sequence[int] | None = None
-    ) -> Proposal:
-        """Without `parents`, a chain."""
-        if parents is None:
-            parents = range(LAST_TOKEN, LAST_TOKEN + len(guesses))
-        ids = [guess.id for guess in guesses]
-        probabilities = [guess.probability for guess in guesses]
-        return cls(ids, probabilities, parents, drafter, [guess.sureness for guess in guesses])
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def first(self, n: int) -> Proposal:
-        return Proposal(
-            self.ids[:n], self.probabilities[:n], self.parents[:n], self.drafter, self.sureness[:n]
-        )
-
-    @property
-    def is_chain(self) -> bool:
-        return all(parent == index - 1 for index, parent in enumerate(self.parents))
-
-    @property
-    def depths(self) -> list[int]:
-        """For each token, the number of tokens on the path from the last token to it."""
-        return depths(self.parents)
-
-    def leaves(self) -> list[int]:
-        """Indices of the tokens without children; each ends a path."""
-        return [index for index in range(len(self)) if index not in self.parents]
-
-    def path(self, index: int) -> list[int]:
-        """Indices of the tokens from the first one down to the one at `index`."""
-        path = []
-        while index != LAST_TOKEN:
-            path.append(index)
-            index = self.parents[index]
-        return path[::-1]
-
-    def children(self, parent: int) -> list[int]:
-        return children(self.parents, parent)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long a proposal may be, and how likely its tokens must be."""
-
-    n_max: int
-    n_min: int = 0
-    """The loop drops a shorter proposal; a drafter need not look at this."""
-    p_min: float = 0.0
-    """A proposal ends before the first token to which the drafter gives less than this."""
-    is_worth: Callable[[Sequence[float], int], bool] | None = None
-    """Whether verifying one more token pays. Arguments: how sure the drafter is of each token on
-    the path that ends with this one, and the number of tokens proposed beside it."""
-    is_tree: bool = False
-    """Whether tokens may have siblings, if the drafter can propose trees."""
-    noise: Noise | None = None
-    """What the target draws with; None at temperature 0."""
-
-    def pays(self, sureness: Sequence[float], n_others: int) -> bool:
-        """Whether verifying the last token of a path pays; arguments as for `is_worth`."""
-        return self.is_worth is None or self.is_worth(sureness, n_others)
-
-    def guesses(self, likeliest: Sequence[tuple[int, float]], n_before: int) -> list[Guess]:
-        """The likeliest tokens of a place behind `n_before` drafted ones, each with its
-        probability; the surest first."""
-        if self.noise is None:
-            return [Guess(id, share, share) for id, share in likeliest]
-        ids, shares = zip(*likeliest, strict=True)
-        noise = DRAFT_TEMPERATURE * self.noise.behind(n_before, ids)
-        odds = np.exp(noise - noise.max()) * np.maximum(shares, _LEAST)
-        guesses = map(Guess, ids, shares, (odds / odds.sum()).tolist())
-        return sorted(guesses, key=lambda guess: -guess.sureness)
-
-    def chain(self, drafting: Drafting, drafter: str) -> Proposal:
-        """As many tokens as the limits keep. No further place is asked for than the first whose
-        token is not kept."""
-        kept: list[Guess] = []
-        path: list[float] = []
-        with suppress(StopIteration):
-            likeliest = next(drafting)
-            while True:
-                guess = self.guesses(likeliest, len(kept))[0]
-                path.append(guess.sureness)
-                if guess.sureness < self.p_min or not self.pays(path, len(kept)):
-                    break
-                kept.append(guess)
-                if len(kept) == self.n_max:
-                    break
-                likeliest = drafting.send(guess.id)
-        return Proposal.of(kept, drafter)
+_CAPACITY = 64
+"""Rows that fit without growing: a few rounds of the longest draft."""
 
 
 @dataclass(frozen=True)
@@ -202,11 +72,84 @@ class Spent(NamedTuple):
     """Everything else."""
 
 
+class PendingRow(NamedTuple):
+    """The last row, paired with whatever token follows it."""
+
+    token: int
+    features: Floats
+
+
+class WaitingRows:
+    """Rows of features with their tokens, in the order of their positions."""
+
+    def __init__(self, width: int) -> None:
+        self.tokens: list[int] = []
+        self._store = np.empty((_CAPACITY, width), dtype=np.float32)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def features(self) -> Floats:
+        """A view [rows, width]; valid until rows are added."""
+        return self._store[: len(self.tokens)]
+
+    def add(self, tokens: Sequence[int], layers: Sequence[Floats], first: int) -> None:
+        """Add one row for each token: rows from `first` on of the layers [n, n_embd], side by
+        side."""
+        start = len(self.tokens)
+        self.tokens += tokens
+        end = len(self.tokens)
+        if end > len(self._store):
+            grown = np.empty((2 * end, self._store.shape[1]), dtype=np.float32)
+            grown[:start] = self._store[:start]
+            self._store = grown
+        column = 0
+        for layer in layers:
+            width = layer.shape[1]
+            self._store[start:end, column : column + width] = layer[first : first + len(tokens)]
+            column += width
+
+    def last(self) -> PendingRow:
+        return PendingRow(self.tokens[-1], self.features[-1].copy())
+
+    def put(self, row: PendingRow) -> None:
+        """Add a row that `last` returned."""
+        self.add([row.token], [row.features[None]], 0)
+
+    def keep(self, n_rows: int) -> None:
+        """Keep the first `n_rows` rows."""
+        del self.tokens[n_rows:]
+        if not self.tokens:
+            self._shrink()
+
+    def keep_path(self, start: int, path: Sequence[int]) -> None:
+        """Keep the rows before `start`, and those at `start` + each index of the ascending
+        `path`."""
+        rows = [start + place for place in path]
+        self._store[start : start + len(rows)] = self._store[rows]
+        self.tokens[start:] = [self.tokens[row] for row in rows]
+
+    def remove(self, first: int, last: int) -> None:
+        """Remove rows `first` to `last` - 1, as far as they exist."""
+        end = len(self.tokens)
+        behind = self._store[min(last, end) : end].copy()
+        del self.tokens[first:last]
+        if not self.tokens:
+            self._shrink()
+        self._store[len(self.tokens) - len(behind) : len(self.tokens)] = behind
+
+    def _shrink(self) -> None:
+        if len(self._store) > _CAPACITY:
+            self._store = np.empty((_CAPACITY, self._store.shape[1]), dtype=np.float32)
+
+
 class Drafter(ABC):
     """Proposes tokens for the one sequence of a target, with a context of its own.
 
-    What it has seen of the target may wait, at no cost, until it drafts. Whatever it raises never
-    ends a reply: the loop goes on without it.
+    What it sees of the target waits as rows, one for each position, until it drafts. Positions
+    below `_taken` have been taken in: they are in the draft's KV cache, if it has one. Whatever it
+    raises never ends a reply: the loop goes on without it.
     """
 
     name: str
@@ -214,26 +157,41 @@ class Drafter(ABC):
     in_one_pass = False
     """Whether one decode drafts all tokens, so that ending a draft early saves nothing."""
 
-    def __init__(self, draft: Context) -> None:
-        """The context stays the caller's."""
-        self.draft = draft
-        """The context that drafts."""
+    def __init__(
+        self, target: Context, draft: Context, width: int, seq_id: int | None = None
+    ) -> None:
+        """A row has `width` numbers. Both contexts stay the caller's. With a `seq_id` others use
+        the other sequences of both."""
+        self._target, self.draft = target, draft
+        self.layers = draft.model.target_layers
+        """The target layers whose inputs it reads."""
         self._batch = Batch(draft)
+        self._kv = Branches(draft, only=seq_id)
+        self._rows = WaitingRows(width)
+        # A row is some ten thousand numbers: no more wait than a batch has.
+        self._most_waiting = draft.n_batch
+        self._taken = 0
+        self._batch_start = 0
+        """Index among the waiting rows of the first row of the batch last seen."""
         self._process_s = self._draft_s = 0.0
+        self._is_closed = False
 
     def close(self) -> None:
         """Call it before closing the contexts."""
-        self._batch.close()
+        if not self._is_closed:
+            self._is_closed = True
+            self.set_export(False)
+            self._batch.close()
 
     @property
-    @abstractmethod
     def known(self) -> int:
         """Positions from 0 on that it has seen. `propose` needs all the target holds."""
+        return self._taken + len(self._rows)
 
     @property
-    @abstractmethod
     def waiting(self) -> int:
         """Positions it has seen but not taken in, for which the next proposal pays."""
+        return len(self._rows)
 
     @property
     @abstractmethod
@@ -247,33 +205,57 @@ class Drafter(ABC):
         return False
 
     @property
+    def n_verified(self) -> int:
+        """Proposed tokens in the batch last seen."""
+        return len(self._rows) - self._batch_start - 1
+
+    @property
     def spent(self) -> Spent:
         return Spent(self._process_s * 1000.0, self._draft_s * 1000.0)
 
     # --- what the target holds ---
 
-    @abstractmethod
     def resume(self, tokens: Sequence[int]) -> int:
         """Go on after `tokens`, which the target holds, and forget what was behind them.
 
         Returns how many of them the target can keep: it decodes the others again, for the drafter
         to see them.
         """
+        self._rewind(min(len(tokens), self.known))
+        return self.known
 
-    @abstractmethod
+    def _rewind(self, length: int) -> None:
+        """Forget the positions from `length` on."""
+        self._rows.keep(max(0, length - self._taken))
+        self._taken = min(self._taken, length)
+        self._kv.forget(self._taken)
+
     def shift(self, start: int, end: int) -> None:
         """Between two rounds, positions `start` to `end` - 1 have left the target's KV cache, and
-        those from `end` on have moved down to `start`."""
+        those from `end` on have moved down to `start`. A drafter that has not seen all of it, or
+        whose KV cache cannot shift, knows nothing from `start` on."""
+        if self.known < end or not self.draft.can_shift:
+            self._rewind(min(start, self.known))
+            return
+        self._kv.forget(self._taken)
+        self._shift_taken(start, end)
+        # Rows hold no position, so those that wait stay as they are.
+        self._rows.remove(max(0, start - self._taken), max(0, end - self._taken))
+        self._taken = shifted(self._taken, start, end)
 
-    def set_export(self, enabled: bool) -> None:  # noqa: B027 - not every kind reads states
-        """Have the target export what it reads in every decode, which slows it a little, or stop.
-        What the target decodes without, this drafter has not seen."""
+    def _shift_taken(self, start: int, end: int) -> None:
+        self._kv.shift(start, end)
+
+    def set_export(self, enabled: bool) -> None:
+        """Have the target export what this drafter reads in every decode, which slows it a little,
+        or stop. What the target decodes without, this drafter has not seen."""
+        self._target.extract_layer_inputs(self.layers, enabled)
 
     def mark(self) -> object:
         """What `restore` needs, beside what this drafter holds, to go on from here later."""
         return ()
 
-    def restore(self, length: int, mark: object) -> None:  # noqa: B027 - or needs marks
+    def restore(self, length: int, mark: object) -> None:  # noqa: B027 - not every kind needs marks
         """Get ready to go on after the first `length` positions, where `mark` was made. All of them
         are still known. `resume` follows."""
 
@@ -283,17 +265,23 @@ class Drafter(ABC):
         """Take note of a batch that the target has just decoded, or of its rows `first` to `last` -
         1. Raises ProcessError if positions are missing before it, DecodeError."""
         started, spent = time.perf_counter(), self._process_s
+        last = len(batch) if last is None else last
         if batch.positions[first] != self.known:
             raise ProcessError(
                 f"the draft saw {self.known} positions, the batch goes on at "
                 f"{batch.positions[first]}"
             )
-        self._see(batch, first, len(batch) if last is None else last)
+        if len(self._rows) + last - first > self._most_waiting:
+            self.take_in()
+        self._batch_start = len(self._rows)
+        self._keep(batch, first, last)
         # Set, not added to: `take_in` may have counted its own time.
         self._process_s = spent + time.perf_counter() - started
 
-    @abstractmethod
-    def _see(self, batch: Batch, first: int, last: int) -> None: ...
+    def _keep(self, batch: Batch, first: int, last: int) -> None:
+        """Add what these rows of the batch exported to the waiting rows."""
+        layers = [self._target.layer_inputs(layer, len(batch)) for layer in self.layers]
+        self._rows.add(batch.tokens[first:last], layers, first)
 
     @abstractmethod
     def take_in(self) -> None:
@@ -318,10 +306,10 @@ class Drafter(ABC):
     @abstractmethod
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal: ...
 
-    @abstractmethod
     def accept(self, path: Sequence[int]) -> None:
         """The target chose the tokens at these indices of the proposal in the batch just seen,
         whoever made it; each is a child of the one before. Forget the others."""
+        self._rows.keep_path(self._batch_start + 1, path)
 
 
 def decode(draft: Context, batch: Batch) -> None:
@@ -334,11 +322,3 @@ def decode(draft: Context, batch: Batch) -> None:
 def shifted(position: int, start: int, end: int) -> int:
     """Where a position is after those from `start` up to `end` have left."""
     return min(position, max(start, position - (end - start)))
-
-
-def common_prefix(one: Sequence[int | None], other: Sequence[int | None]) -> int:
-    """The length of the longest common prefix of two sequences."""
-    for index, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return index
-    return min(len(one), len(other))

@@ -16,10 +16,10 @@ import time
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Drafting, Limits, Opening, Proposal, decode
+from eaglechat.engine.drafters.base import Drafter, Opening, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.pairing import Block, block_of
-from eaglechat.engine.drafters.rows import RowDrafter
+from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.engine.llama.branches import TRUNK
 from eaglechat.engine.llama.objects import Context
 
@@ -27,7 +27,7 @@ _UBATCH = 128
 """Rows of a piece of features. llama.cpp has a row of logits for each, though none is computed."""
 
 
-class DflashDrafter(RowDrafter):
+class DflashDrafter(Drafter):
     """Drafts for the trunk of a target context with a context of its own. A row has the features
     of a position."""
 

@@ -27,16 +27,15 @@ import numpy as np
 
 from eaglechat.engine.drafters.base import (
     MOST_WAITING,
-    Drafting,
-    Limits,
+    Drafter,
     Opening,
-    Proposal,
+    PendingRow,
     decode,
     shifted,
 )
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.pairing import eagle_of
-from eaglechat.engine.drafters.rows import PendingRow, RowDrafter
+from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.engine.drafters.tree import TreeGrower
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.objects import Batch, Context
@@ -95,7 +94,7 @@ class Norms:
         return scaled
 
 
-class Eagle3Drafter(RowDrafter):
+class Eagle3Drafter(Drafter):
     """Drafts for one sequence of a target context. A row has the features of a position, and waits
     until the token after it is known. Positions older than the window have been dropped from the
     draft's KV cache.

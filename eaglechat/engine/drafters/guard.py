@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
-from eaglechat.engine.drafters.base import Drafter, Limits, Proposal, Spent
+from eaglechat.engine.drafters.base import Drafter, Spent
+from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AUTO, Speculation

@@ -9,83 +9,60 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import takewhile
 
-from eaglechat.engine.drafters.base import (
-    Drafter,
-    Drafting,
-    Limits,
-    Opening,
-    Proposal,
-    decode,
-    shifted,
-)
+from eaglechat.engine.drafters.base import Drafter, Opening, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
+from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.engine.llama.branches import TRUNK
-from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.engine.llama.objects import Context
+from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.errors import ModelLoadError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 
 class ModelDrafter(Drafter):
-    """Drafts chains. `_tokens` are those that the target holds. The first `_taken` of them are in
-    the model's KV cache, and behind them there `_ahead`: what it drafted last, with the last token.
+    """Drafts chains. A row is a token alone. Behind the `_taken` positions, the model's KV cache
+    has `_ahead`: the last token and what was drafted behind it.
     """
 
     name = "model"
 
-    def __init__(self, draft: Context, n_vocab: int) -> None:
-        """`n_vocab` is the target's; the draft's may be larger."""
-        super().__init__(draft)
-        self._n_vocab = n_vocab
+    def __init__(self, target: Context, draft: Context) -> None:
+        super().__init__(target, draft, width=0)
+        # A row is one number, so all may wait.
+        self._most_waiting = draft.n_ctx
         self._likeliest = Likeliest()
-        self._tokens: list[int] = []
-        self._taken = 0
         self._ahead: list[int] = []
-        self._batch_start = 0
-        """Index in `_tokens` of the first token of the batch last seen."""
-
-    @property
-    def known(self) -> int:
-        return len(self._tokens)
-
-    @property
-    def waiting(self) -> int:
-        return len(self._tokens) - self._taken
 
     @property
     def longest(self) -> int:
-        return N_DRAFT_MAX_LIMIT if self._tokens else 0
+        return N_DRAFT_MAX_LIMIT if self.known else 0
+
+    # --- what the target holds ---
 
     def resume(self, tokens: Sequence[int]) -> int:
         """The target need not decode anything again: the tokens that it has not seen wait."""
-        del self._tokens[len(tokens) :]
-        self._tokens += tokens[len(self._tokens) :]
-        self._rewind(min(self._taken, len(tokens)))
+        super().resume(tokens)
+        self._rows.add(tokens[self.known :], [], 0)
         return len(tokens)
 
     def shift(self, start: int, end: int) -> None:
-        if self.known < end:
-            del self._tokens[start:]
-        else:
-            del self._tokens[start:end]
-        if self._taken > start and not (self._taken >= end and self.draft.can_shift):
-            self._rewind(start)
-        elif self._taken >= end:
-            self._rewind(self._taken)
-            self.draft.shift(TRUNK, start, end)
-            self._taken = shifted(self._taken, start, end)
+        self._settle(0)
+        super().shift(start, end)
 
     def _rewind(self, length: int) -> None:
-        """Keep only the first `length` positions in the KV cache."""
-        self._taken, self._ahead = length, []
-        self.draft.forget(TRUNK, length)
+        super()._rewind(length)
+        self._ahead = []
+
+    def _settle(self, n_right: int) -> None:
+        """Of what was drafted ahead, the first `n_right` tokens are the first that wait: only these
+        stay in the KV cache."""
+        self._ahead = []
+        self._taken += n_right
+        self._rows.remove(0, n_right)
+        self._kv.forget(self._taken)
 
     # --- a round ---
-
-    def _see(self, batch: Batch, first: int, last: int) -> None:
-        self._batch_start = self.known
-        self._tokens += batch.tokens[first:last]
 
     def take_in(self) -> None:
         started = time.perf_counter()
@@ -95,13 +72,14 @@ class ModelDrafter(Drafter):
     def _take_in(self, n_left: int) -> None:
         """Write the waiting tokens into the KV cache until at most `n_left` wait."""
         if self._ahead:
-            self._rewind(self._taken)
+            self._settle(0)
         while self.waiting > n_left:
-            chunk = self._tokens[self._taken : self._taken + self.draft.n_batch]
+            chunk = self._rows.tokens[: self.draft.n_batch]
             self._batch.clear()
             self._batch.add_tokens(chunk, self._taken, TRUNK, output=False)
             decode(self.draft, self._batch)
             self._taken += len(chunk)
+            self._rows.remove(0, len(chunk))
 
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
         self._take_in(self.draft.n_batch - 1)
@@ -111,23 +89,23 @@ class ModelDrafter(Drafter):
         """Place after place behind `token`."""
         self._batch.clear()
         # What a round accepted behind the last draft goes with the first step.
-        self._batch.add_tokens(self._tokens[self._taken :], self._taken, TRUNK, output=False)
+        self._batch.add_tokens(self._rows.tokens, self._taken, TRUNK, output=False)
+        n_vocab = self._target.model.n_vocab
         while True:
             row = len(self._batch)
             self._batch.add_tokens([token], n_past + len(self._ahead), TRUNK, output=True)
             decode(self.draft, self._batch)
             self._taken = n_past
+            self._rows.keep(0)
             self._ahead.append(token)
-            token = yield self._likeliest.top_k(self.draft.logits(row)[: self._n_vocab])
+            # The draft's vocabulary may be larger.
+            token = yield self._likeliest.top_k(self.draft.logits(row)[:n_vocab])
             self._batch.clear()
 
     def accept(self, path: Sequence[int]) -> None:
-        first = self._batch_start + 1
-        self._tokens[first:] = [self._tokens[first + index] for index in path]
+        super().accept(path)
         if self._ahead:
-            pairs = zip(self._ahead, self._tokens[self._taken :], strict=False)
-            n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-            self._rewind(self._taken + n_same)
+            self._settle(common_prefix(self._ahead, self._rows.tokens))
 
 
 def open_drafter(opening: Opening) -> ModelDrafter:
@@ -137,4 +115,4 @@ def open_drafter(opening: Opening) -> ModelDrafter:
             f"{opening.header.path.name} is a recurrent or hybrid model: its state cannot take "
             "back rejected tokens, so it cannot draft"
         )
-    return ModelDrafter(opening.context(), opening.target.model.n_vocab)
+    return ModelDrafter(opening.target, opening.context())

@@ -19,17 +19,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Drafting, Limits, Opening, Proposal, decode
+from eaglechat.engine.drafters.base import Drafter, Opening, decode
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.pairing import ASSISTANT, STATES_OF_ALL_ROWS
-from eaglechat.engine.drafters.rows import RowDrafter
+from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import TRUNK
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 
-class MtpDrafter(RowDrafter):
+class MtpDrafter(Drafter):
     """Drafts chains for the one sequence of a target context. A row has the state of a position,
     and waits to be paired with the token after it."""
 

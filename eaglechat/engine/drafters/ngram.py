@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Drafting, Limits, Proposal
+from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.wire.records import NGRAM
 
 _SHORTEST, _LONGEST = 2, 12

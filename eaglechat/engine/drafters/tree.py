@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Guess, Limits, Proposal, decode
+from eaglechat.engine.drafters.base import decode
 from eaglechat.engine.drafters.likeliest import Likeliest
+from eaglechat.engine.drafters.proposal import Guess, Limits, Proposal
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import TRUNK, Branches
 from eaglechat.engine.llama.objects import Batch, Context

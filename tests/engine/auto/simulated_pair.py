@@ -26,8 +26,9 @@ from eaglechat.engine.auto.plan import (
     Seen,
     shapes_open,
 )
-from eaglechat.engine.drafters import base as drafters
-from eaglechat.engine.drafters.base import MOST_WAITING, Proposal
+from eaglechat.engine.drafters import proposal as drafters
+from eaglechat.engine.drafters.base import MOST_WAITING
+from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.wire.protocol import Shape
 from eaglechat.wire.records import (
     LAST_TOKEN,

@@ -12,9 +12,10 @@ import pytest
 
 from eaglechat.engine.auto import calibration
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, calibrate
-from eaglechat.engine.drafters.base import Drafter, Limits, Opening, Proposal
+from eaglechat.engine.drafters.base import Drafter, Opening
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.drafters.pairing import KINDS, check_pair
+from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import LoadedPair

@@ -10,8 +10,9 @@ import pytest
 
 from eaglechat.engine.auto.plan import Seen
 from eaglechat.engine.auto.planner import Planner
-from eaglechat.engine.drafters.base import Limits, Proposal, Spent
+from eaglechat.engine.drafters.base import Spent
 from eaglechat.engine.drafters.guard import GuardedDrafters
+from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.protocol import AUTO, Speculation
 from tests.engine.auto.pairs import calibrated, gpu, steady

@@ -15,9 +15,9 @@ from eaglechat.engine.auto import kept
 from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.auto.kept import Kept, Learnt
 from eaglechat.engine.auto.planner import Planner
-from eaglechat.engine.drafters.base import Proposal
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.pairing import check_pair
+from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.live import Live
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.process.chat_job import write_reply

@@ -7,9 +7,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from eaglechat.engine.drafters.base import Drafter, Limits, Proposal, common_prefix
+from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
+from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.sequences import common_prefix
 from tests.engine.rig import decode, open_contexts
 
 Models = tuple[Model, Model]

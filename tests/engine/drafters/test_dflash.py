@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine.drafters import dflash
-from eaglechat.engine.drafters.base import Limits, Proposal
+from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch
 from tests import tiny_kinds

@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
+from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch
 from tests import tiny
 from tests.engine.drafters.by_hand import Driver, Models, by_hand, prompt_of

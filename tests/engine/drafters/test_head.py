@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
+from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context, DraftHead, Model
 from eaglechat.wire.protocol import Shape
 from tests import tiny

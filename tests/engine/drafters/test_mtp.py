@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eaglechat.engine.drafters import mtp
-from eaglechat.engine.drafters.base import Limits
+from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch
 from tests.engine.kind_pairs import RANDOM, Opened, Write, cycle

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.ngram import look_up
+from eaglechat.engine.drafters.proposal import Limits
 
 FREE = Limits(16)
 

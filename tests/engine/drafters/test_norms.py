@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eaglechat.engine.drafters.base import Limits
 from eaglechat.engine.drafters.eagle3 import Norms
 from eaglechat.engine.drafters.likeliest import Likeliest
+from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context
 from tests.engine.drafters.by_hand import Driver, Models, prompt_of
 from tests.engine.rig import open_contexts, open_rig

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eaglechat.engine.bench.prompts import builtin_prompts
-from eaglechat.engine.drafters.base import Guess, Proposal, common_prefix
+from eaglechat.engine.drafters.proposal import Guess, Proposal
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import LAST_TOKEN
 from tests.engine.generation.test_loop_drafters import verdict_on

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eaglechat.engine.drafters.base import DRAFT_TEMPERATURE, Guess, Limits, Proposal
+from eaglechat.engine.drafters.proposal import DRAFT_TEMPERATURE, Guess, Limits, Proposal
 from eaglechat.engine.llama import sampler
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.sampler import Sampler

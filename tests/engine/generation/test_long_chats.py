@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.cuts import find_cut
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.prompt import Prompter
+from eaglechat.engine.sequences import find_cut
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import FinishReason, Round, Window

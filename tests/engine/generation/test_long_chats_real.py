@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from eaglechat.engine.drafters.base import Limits, common_prefix
+from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.engine.prompt import Asked
+from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.protocol import Message, Speculation
 from eaglechat.wire.records import Window
 from tests.engine.generation.test_long_chats import LongChat, conversation

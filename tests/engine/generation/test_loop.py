@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eaglechat.engine.cache import CacheState
-from eaglechat.engine.drafters.base import Proposal
+from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.wire.errors import PromptError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.drafters.base import Guess, Proposal
+from eaglechat.engine.drafters.proposal import Guess, Proposal
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.llama.sampler import Sampler

@@ -7,9 +7,9 @@ import pytest
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.plan import Plan
 from eaglechat.engine.auto.planner import Planner
-from eaglechat.engine.drafters.base import Proposal
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.ngram import look_up
+from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.wire.protocol import AUTO, Set, Speculation

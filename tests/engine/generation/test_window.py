@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from eaglechat.engine.cuts import find_cut
 from eaglechat.engine.prompt import Asked
+from eaglechat.engine.sequences import find_cut
 from eaglechat.engine.window import ContextWindow
 
 

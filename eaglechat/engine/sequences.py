@@ -1,10 +1,16 @@
-"""What a text lacks that another one has, if it was cut out in one piece."""
+"""What sequences of tokens have in common, and what one lacks that another one has."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eaglechat.engine.drafters.base import common_prefix
+
+def common_prefix(one: Sequence[int | None], other: Sequence[int | None]) -> int:
+    """The length of the longest common prefix of two sequences."""
+    for index, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return index
+    return min(len(one), len(other))
 
 
 def find_cut(before: Sequence[int], after: Sequence[int]) -> range | None:

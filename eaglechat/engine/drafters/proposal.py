@@ -1,0 +1,147 @@
+"""What a drafter proposes, and within which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from eaglechat.engine.noise import Noise
+from eaglechat.wire.records import LAST_TOKEN, children, depths
+
+DRAFT_TEMPERATURE = 0.5
+"""A draft draws at this share of the target's temperature, where the target draws most of the same
+tokens: a draft is less sure of its likeliest token than the target is."""
+_LEAST = 1e-30
+"""A probability that counts as more than none."""
+
+
+class Guess(NamedTuple):
+    """A token that may stand at a place."""
+
+    id: int
+    probability: float
+    """The drafter's own, given the tokens before it."""
+    sureness: float
+    """The same with the noise that the target draws with, which says better whether the target
+    draws this token. Equal at temperature 0."""
+
+
+Drafting = Generator[Sequence[tuple[int, float]], int, None]
+"""Gives a place's likeliest tokens with their probabilities, the likeliest first, and is sent the
+one that the next place follows."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A tree of tokens: parents come before their children, likelier siblings before the others.
+
+    A chain is a tree without siblings; an empty proposal proposes nothing.
+    """
+
+    ids: Sequence[int] = ()
+    probabilities: Sequence[float] = ()
+    """The drafter's own, of each token given those before it."""
+    parents: Sequence[int] = ()
+    """For each token, the index of the one it follows; LAST_TOKEN for the first of a path."""
+    drafter: str = ""
+    """Name of the drafter, as the records of a round have it."""
+    sureness: Sequence[float] = ()
+    """For each token, see `Guess`."""
+
+    @classmethod
+    def of(
+        cls, guesses: Sequence[Guess], drafter: str, parents: Sequence[int] | None = None
+    ) -> Proposal:
+        """Without `parents`, a chain."""
+        if parents is None:
+            parents = range(LAST_TOKEN, LAST_TOKEN + len(guesses))
+        ids = [guess.id for guess in guesses]
+        probabilities = [guess.probability for guess in guesses]
+        return cls(ids, probabilities, parents, drafter, [guess.sureness for guess in guesses])
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def first(self, n: int) -> Proposal:
+        return Proposal(
+            self.ids[:n], self.probabilities[:n], self.parents[:n], self.drafter, self.sureness[:n]
+        )
+
+    @property
+    def is_chain(self) -> bool:
+        return all(parent == index - 1 for index, parent in enumerate(self.parents))
+
+    @property
+    def depths(self) -> list[int]:
+        """For each token, the number of tokens on the path from the last token to it."""
+        return depths(self.parents)
+
+    def leaves(self) -> list[int]:
+        """Indices of the tokens without children; each ends a path."""
+        return [index for index in range(len(self)) if index not in self.parents]
+
+    def path(self, index: int) -> list[int]:
+        """Indices of the tokens from the first one down to the one at `index`."""
+        path = []
+        while index != LAST_TOKEN:
+            path.append(index)
+            index = self.parents[index]
+        return path[::-1]
+
+    def children(self, parent: int) -> list[int]:
+        return children(self.parents, parent)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a proposal may be, and how likely its tokens must be."""
+
+    n_max: int
+    n_min: int = 0
+    """The loop drops a shorter proposal; a drafter need not look at this."""
+    p_min: float = 0.0
+    """A proposal ends before the first token to which the drafter gives less than this."""
+    is_worth: Callable[[Sequence[float], int], bool] | None = None
+    """Whether verifying one more token pays. Arguments: how sure the drafter is of each token on
+    the path that ends with this one, and the number of tokens proposed beside it."""
+    is_tree: bool = False
+    """Whether tokens may have siblings, if the drafter can propose trees."""
+    noise: Noise | None = None
+    """What the target draws with; None at temperature 0."""
+
+    def pays(self, sureness: Sequence[float], n_others: int) -> bool:
+        """Whether verifying the last token of a path pays; arguments as for `is_worth`."""
+        return self.is_worth is None or self.is_worth(sureness, n_others)
+
+    def guesses(self, likeliest: Sequence[tuple[int, float]], n_before: int) -> list[Guess]:
+        """The likeliest tokens of a place behind `n_before` drafted ones, each with its
+        probability; the surest first."""
+        if self.noise is None:
+            return [Guess(id, share, share) for id, share in likeliest]
+        ids, shares = zip(*likeliest, strict=True)
+        noise = DRAFT_TEMPERATURE * self.noise.behind(n_before, ids)
+        odds = np.exp(noise - noise.max()) * np.maximum(shares, _LEAST)
+        guesses = map(Guess, ids, shares, (odds / odds.sum()).tolist())
+        return sorted(guesses, key=lambda guess: -guess.sureness)
+
+    def chain(self, drafting: Drafting, drafter: str) -> Proposal:
+        """As many tokens as the limits keep. No further place is asked for than the first whose
+        token is not kept."""
+        kept: list[Guess] = []
+        path: list[float] = []
+        with suppress(StopIteration):
+            likeliest = next(drafting)
+            while True:
+                guess = self.guesses(likeliest, len(kept))[0]
+                path.append(guess.sureness)
+                if guess.sureness < self.p_min or not self.pays(path, len(kept)):
+                    break
+                kept.append(guess)
+                if len(kept) == self.n_max:
+                    break
+                likeliest = drafting.send(guess.id)
+        return Proposal.of(kept, drafter)
