@@ -12,9 +12,8 @@ import ctypes
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -106,23 +105,32 @@ class _DeviceProperties(ctypes.Structure):
     ]
 
 
-@dataclass(frozen=True)
-class _Function:
-    """A function of llama.cpp: the names that it may have, its result and its arguments."""
+_LIBRARIES = (
+    api._lib,
+    _ggml.libggml,
+    # On Windows each DLL has only its own functions; elsewhere ggml has ggml-base's too.
+    _ctypes_extensions.load_shared_library("ggml-base", _ggml.libggml_base_path),
+)
+_missing: list[str] = []
 
-    names: tuple[str, ...]
-    result: Any
-    arguments: tuple[Any, ...]
-    is_quick: bool = True
+
+def _bound(names: Sequence[str], result: Any, *arguments: Any, is_quick: bool) -> Any:
+    """The function that has one of these names, from the first library that has it."""
+    prototype = ctypes.PYFUNCTYPE if is_quick else ctypes.CFUNCTYPE
+    found = [(name, lib) for lib in _LIBRARIES for name in names if hasattr(lib, name)]
+    if found:
+        return prototype(result, *arguments)(found[0])
+    _missing.append(names[-1])
+    return None
 
 
-def _quick(name: str, result: Any, *arguments: Any) -> _Function:
+def _quick(name: str, result: Any, *arguments: Any) -> Any:
     """A function that returns within microseconds, and keeps the GIL."""
-    return _Function((name,), result, arguments)
+    return _bound([name], result, *arguments, is_quick=True)
 
 
-def _slow(name: str, result: Any, *arguments: Any) -> _Function:
-    return _Function((name,), result, arguments, is_quick=False)
+def _slow(name: str, result: Any, *arguments: Any) -> Any:
+    return _bound([name], result, *arguments, is_quick=False)
 
 
 _MANGLED = {
@@ -133,96 +141,68 @@ _MANGLED = {
 """Types of arguments as the Itanium and the MSVC ABI mangle them."""
 
 
-def _cpp(
-    name: str, msvc: str, result: Any, of: str, *more: Any, is_quick: bool = True
-) -> _Function:
+def _cpp(name: str, msvc: str, result: Any, of: str, *more: Any, is_quick: bool = True) -> Any:
     """A function of llama-ext.h, whose first argument is a context or a model; `msvc` is its result
     as MSVC mangles it."""
     itanium, arguments = map("".join, zip(*(_MANGLED[one] for one in (of, *more)), strict=True))
     # MSVC writes the number of a longer type instead of repeating it.
     arguments = arguments.replace("_N_N", "_N1")
     names = (f"_Z{len(name)}{name}{itanium}", f"?{name}@@YA{msvc}{arguments}@Z", name)
-    return _Function(names, result, (_PTR, *more), is_quick)
+    return _bound(names, result, _PTR, *more, is_quick=is_quick)
 
 
-_SYMBOLS = {
-    "batch_init": _quick("llama_batch_ext_init", _PTR, _PTR),
-    "batch_free": _quick("llama_batch_ext_free", None, _PTR),
-    "batch_clear": _quick("llama_batch_ext_clear", None, _PTR),
-    "batch_add_token": _quick("llama_batch_ext_add_token", _I32, _PTR, _I32, _I32),
-    "batch_add_seq": _quick("llama_batch_ext_add_seq", _BOOL, _PTR, _I32, _I32),
-    "batch_add_embd": _quick("llama_batch_ext_add_embd", _I32, _PTR, _I32, _Embedding),
-    "batch_set_embd": _quick("llama_batch_ext_set_embd_token", _BOOL, _PTR, _I32, _Embedding),
-    "batch_set_pos": _quick("llama_batch_ext_set_pos", _BOOL, _PTR, _I32, _PTR),
-    "batch_set_output": _quick("llama_batch_ext_set_output_logits", _BOOL, _PTR, _I32, _BOOL),
-    "logits_ith": _quick("llama_get_logits_ith", _PTR, _PTR, _I32),
-    "embeddings": _slow("llama_get_embeddings", _PTR, _PTR),
-    "seq_rm": _quick("llama_memory_seq_rm", _BOOL, _PTR, _I32, _I32, _I32),
-    "seq_cp": _quick("llama_memory_seq_cp", None, _PTR, _I32, _I32, _I32, _I32),
-    "seq_add": _quick("llama_memory_seq_add", None, _PTR, _I32, _I32, _I32, _I32),
-    "seq_pos_max": _quick("llama_memory_seq_pos_max", _I32, _PTR, _I32),
-    "state_get": _slow("llama_state_seq_get_data_ext", _SIZE, _PTR, _PTR, _SIZE, _I32, _U32),
-    "state_set": _slow("llama_state_seq_set_data_ext", _SIZE, _PTR, _TEXT, _SIZE, _I32, _U32),
-    "set_layer_inputs": _cpp("llama_set_embeddings_layer_inp", "X", None, "context", _U32, _BOOL),
-    "layer_inputs": _cpp("llama_get_embeddings_layer_inp", "PEAM", _PTR, "context", _U32),
-    "set_nextn": _cpp("llama_set_embeddings_nextn", "X", None, "context", _BOOL, _BOOL),
-    "nextn": _cpp("llama_get_embeddings_nextn", "PEAM", _PTR, "context", is_quick=False),
-    "nextn_ith": _cpp("llama_get_embeddings_nextn_ith", "PEAM", _PTR, "context", _I32),
-    "set_nextn_head": _cpp("llama_set_nextn_layer_offset", "X", None, "context", _I32),
-    "target_layers": _cpp("llama_model_target_layer_ids", "PEBH", _IDS, "model"),
-    "target_layers_n": _cpp("llama_model_target_layer_ids_n", "I", _U32, "model"),
-    "selector_top_k": _cpp("llama_model_dflash_selector_top_k", "H", _I32, "model"),
-    "model_devices_n": _cpp("llama_model_n_devices", "H", _I32, "model"),
-    "model_device": _cpp(
-        "llama_model_get_device", "PEAUggml_backend_device@@", _PTR, "model", _I32
-    ),
-}
+libllama = SimpleNamespace(
+    batch_init=_quick("llama_batch_ext_init", _PTR, _PTR),
+    batch_free=_quick("llama_batch_ext_free", None, _PTR),
+    batch_clear=_quick("llama_batch_ext_clear", None, _PTR),
+    batch_add_token=_quick("llama_batch_ext_add_token", _I32, _PTR, _I32, _I32),
+    batch_add_seq=_quick("llama_batch_ext_add_seq", _BOOL, _PTR, _I32, _I32),
+    batch_add_embd=_quick("llama_batch_ext_add_embd", _I32, _PTR, _I32, _Embedding),
+    batch_set_embd=_quick("llama_batch_ext_set_embd_token", _BOOL, _PTR, _I32, _Embedding),
+    batch_set_pos=_quick("llama_batch_ext_set_pos", _BOOL, _PTR, _I32, _PTR),
+    batch_set_output=_quick("llama_batch_ext_set_output_logits", _BOOL, _PTR, _I32, _BOOL),
+    logits_ith=_quick("llama_get_logits_ith", _PTR, _PTR, _I32),
+    embeddings=_slow("llama_get_embeddings", _PTR, _PTR),
+    seq_rm=_quick("llama_memory_seq_rm", _BOOL, _PTR, _I32, _I32, _I32),
+    seq_cp=_quick("llama_memory_seq_cp", None, _PTR, _I32, _I32, _I32, _I32),
+    seq_add=_quick("llama_memory_seq_add", None, _PTR, _I32, _I32, _I32, _I32),
+    seq_pos_max=_quick("llama_memory_seq_pos_max", _I32, _PTR, _I32),
+    state_get=_slow("llama_state_seq_get_data_ext", _SIZE, _PTR, _PTR, _SIZE, _I32, _U32),
+    state_set=_slow("llama_state_seq_set_data_ext", _SIZE, _PTR, _TEXT, _SIZE, _I32, _U32),
+    set_layer_inputs=_cpp("llama_set_embeddings_layer_inp", "X", None, "context", _U32, _BOOL),
+    layer_inputs=_cpp("llama_get_embeddings_layer_inp", "PEAM", _PTR, "context", _U32),
+    set_nextn=_cpp("llama_set_embeddings_nextn", "X", None, "context", _BOOL, _BOOL),
+    nextn=_cpp("llama_get_embeddings_nextn", "PEAM", _PTR, "context", is_quick=False),
+    nextn_ith=_cpp("llama_get_embeddings_nextn_ith", "PEAM", _PTR, "context", _I32),
+    set_nextn_head=_cpp("llama_set_nextn_layer_offset", "X", None, "context", _I32),
+    target_layers=_cpp("llama_model_target_layer_ids", "PEBH", _IDS, "model"),
+    target_layers_n=_cpp("llama_model_target_layer_ids_n", "I", _U32, "model"),
+    selector_top_k=_cpp("llama_model_dflash_selector_top_k", "H", _I32, "model"),
+    model_devices_n=_cpp("llama_model_n_devices", "H", _I32, "model"),
+    model_device=_cpp("llama_model_get_device", "PEAUggml_backend_device@@", _PTR, "model", _I32),
+)
 
-_GGML_SYMBOLS = {
-    "commit": _slow("ggml_commit", _TEXT),
-    "backends": _slow("ggml_backend_reg_count", _SIZE),
-    "backend": _slow("ggml_backend_reg_get", _PTR, _SIZE),
-    "backend_name": _slow("ggml_backend_reg_name", _TEXT, _PTR),
-    "backend_function": _slow("ggml_backend_reg_get_proc_address", _PTR, _PTR, _TEXT),
-    "backend_devices": _slow("ggml_backend_reg_dev_count", _SIZE, _PTR),
-    "backend_device": _slow("ggml_backend_reg_dev_get", _PTR, _PTR, _SIZE),
-    "devices": _slow("ggml_backend_dev_count", _SIZE),
-    "device": _slow("ggml_backend_dev_get", _PTR, _SIZE),
-    "device_name": _slow("ggml_backend_dev_name", _TEXT, _PTR),
-    "device_backend": _slow("ggml_backend_dev_backend_reg", _PTR, _PTR),
-    "device_properties": _slow("ggml_backend_dev_get_props", None, _PTR, _PTR),
-    "tensor_name": _quick("ggml_get_name", _TEXT, _PTR),
-    "tensor_data": _quick("ggml_get_data", _PTR, _PTR),
-    "tensor_size": _quick("ggml_nelements", ctypes.c_int64, _PTR),
-}
-
-
-def _bind(functions: Mapping[str, _Function], libraries: Callable[[], Iterable[Any]]) -> Any:
-    """An object with the functions as attributes, each from the first library that has it.
-
-    Raises NativeLibraryError if one is missing.
-    """
-    bound: dict[str, Any] = {}
-    missing: list[str] = []
-    for name, one in functions.items():
-        prototype = ctypes.PYFUNCTYPE if one.is_quick else ctypes.CFUNCTYPE
-        found = [(own, lib) for lib in libraries() for own in one.names if hasattr(lib, own)]
-        if found:
-            bound[name] = prototype(one.result, *one.arguments)(found[0])
-        else:
-            missing.append(one.names[-1])
-    if missing:
-        raise NativeLibraryError(
-            f"llama-cpp-python {llama_cpp.__version__} lacks {', '.join(missing)}; "
-            f"install {REQUIREMENT}"
-        )
-    return SimpleNamespace(**bound)
-
-
-def _ggml_libraries() -> Iterator[Any]:
-    yield _ggml.libggml
-    # On Windows each DLL has only its own functions; elsewhere ggml has ggml-base's too.
-    yield _ctypes_extensions.load_shared_library("ggml-base", _ggml.libggml_base_path)
+libggml = SimpleNamespace(
+    commit=_slow("ggml_commit", _TEXT),
+    backends=_slow("ggml_backend_reg_count", _SIZE),
+    backend=_slow("ggml_backend_reg_get", _PTR, _SIZE),
+    backend_name=_slow("ggml_backend_reg_name", _TEXT, _PTR),
+    backend_function=_slow("ggml_backend_reg_get_proc_address", _PTR, _PTR, _TEXT),
+    backend_devices=_slow("ggml_backend_reg_dev_count", _SIZE, _PTR),
+    backend_device=_slow("ggml_backend_reg_dev_get", _PTR, _PTR, _SIZE),
+    devices=_slow("ggml_backend_dev_count", _SIZE),
+    device=_slow("ggml_backend_dev_get", _PTR, _SIZE),
+    device_name=_slow("ggml_backend_dev_name", _TEXT, _PTR),
+    device_backend=_slow("ggml_backend_dev_backend_reg", _PTR, _PTR),
+    device_properties=_slow("ggml_backend_dev_get_props", None, _PTR, _PTR),
+    tensor_name=_quick("ggml_get_name", _TEXT, _PTR),
+    tensor_data=_quick("ggml_get_data", _PTR, _PTR),
+    tensor_size=_quick("ggml_nelements", ctypes.c_int64, _PTR),
+)
+if _missing:
+    raise NativeLibraryError(
+        f"llama-cpp-python {WRAPPER_VERSION} lacks {', '.join(_missing)}; install {REQUIREMENT}"
+    )
 
 
 _SIZES = [0, *(2**power for power in range(5, 25))]
@@ -277,8 +257,6 @@ def check_structs() -> None:
                 )
 
 
-libllama: Any = _bind(_SYMBOLS, lambda: (api._lib,))
-libggml: Any = _bind(_GGML_SYMBOLS, _ggml_libraries)
 check_structs()
 
 __all__ = ["WRAPPER_VERSION", "Floats", "api", "bytes_of", "check_structs", "libggml", "libllama"]
@@ -460,25 +438,30 @@ def metadata(model: int, key: str) -> str | None:
 
 
 def tokenize(vocab: int, text: str, *, bos: bool, special: bool) -> list[int]:
-    """Token ids. `bos` adds the beginning that a model asks for, `special` reads control tokens."""
+    """As `Model.tokenize`."""
     raw = text.encode()
-    size = len(raw) + 8
-    while True:
-        buffer = (_I32 * size)()
-        n = api.llama_tokenize(vocab, raw, len(raw), buffer, size, bos, special)
-        if n >= 0:
-            return list(buffer[:n])
-        size = -n
+    found: list[int] = _filled(
+        _I32, len(raw) + 8, lambda *to: api.llama_tokenize(vocab, raw, len(raw), *to, bos, special)
+    )
+    return found
 
 
 def token_bytes(vocab: int, token: int, *, special: bool) -> bytes:
     """The bytes of a token; a control token has some only with `special`."""
-    size = 64
+    found: bytes = _filled(
+        ctypes.c_char, 64, lambda *to: api.llama_token_to_piece(vocab, token, *to, 0, special)
+    )
+    return found
+
+
+def _filled(of: Any, size: int, write: Callable[[Any, int], int]) -> Any:
+    """What `write(buffer, size)` puts into a buffer of elements `of`. It returns how many, or their
+    number negated if the buffer is too small; the next one is as large as that."""
     while True:
-        buffer = ctypes.create_string_buffer(size)
-        n = api.llama_token_to_piece(vocab, token, buffer, size, 0, special)
+        buffer = (of * size)()
+        n = write(buffer, size)
         if n >= 0:
-            return buffer.raw[:n]
+            return buffer[:n]
         size = -n
 
 
