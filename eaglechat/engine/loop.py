@@ -17,6 +17,8 @@ from contextlib import closing
 from functools import partial
 from types import MappingProxyType
 
+import msgspec
+
 from eaglechat.engine.auto.calibration import Calibration
 from eaglechat.engine.auto.kept import Kept
 from eaglechat.engine.auto.plan import Seen
@@ -27,7 +29,6 @@ from eaglechat.engine.drafters.base import MOST_WAITING, Drafter
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.ngram import look_up
 from eaglechat.engine.drafters.proposal import Proposal
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.prompt import Asked
 from eaglechat.engine.reply import ReplyState
@@ -35,7 +36,7 @@ from eaglechat.engine.window import ContextWindow
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import Cancelled, PromptError
 from eaglechat.wire.load_options import CHECKPOINTS_MIB
-from eaglechat.wire.protocol import AUTO, Sampling, Speculation
+from eaglechat.wire.protocol import AUTO, Sampling, Set, Speculation
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
     DraftToken,
@@ -51,6 +52,34 @@ from eaglechat.wire.records import (
 )
 
 ReplyEvent = Window | Prefill | Round | SpeculationOff | ReplyEnd
+
+
+class Live:
+    """What may change while a reply is written: the loop reads it before each round, and any thread
+    may set it. Each value is immutable and replaced as a whole, so a round never sees half a
+    change."""
+
+    def __init__(self, speculation: Speculation, temperature: float) -> None:
+        self.speculation = speculation
+        self.temperature = temperature
+        self.has_begun = False
+        """Whether the reply is being written, and not waiting."""
+        self.answer_now = False
+        """Whether the model should stop thinking. The loop resets this once it has acted on it."""
+
+    def apply(self, change: Set) -> None:
+        """Set the fields that a request gives. Who drafts is settled for a whole reply."""
+        given = {
+            name: value
+            for name in Speculation.__struct_fields__
+            if (value := getattr(change, name, None)) is not None
+        }
+        self.speculation = msgspec.structs.replace(self.speculation, **given)
+        if change.temperature is not None:
+            self.temperature = change.temperature
+        # Whoever asks means the reasoning that is on the screen.
+        if change.answer_now and self.has_begun:
+            self.answer_now = True
 
 
 class Generator:

@@ -28,43 +28,11 @@ from eaglechat.wire.records import (
 )
 
 
-class TextStream:
-    """The text of a reply, token by token.
+class ReplyText:
+    """The text of a reply, token by token, and the part of the reply that each belongs to.
 
     Bytes of an incomplete character wait for the rest of it. Text that may begin a stop string
     waits until it is clear that it does not. Bytes that are not UTF-8 become U+FFFD.
-    """
-
-    def __init__(self, stop: Sequence[str] = ()) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._stop = tuple(text for text in stop if text)
-        self._held = ""
-        self.stopped = False
-        """True once a stop string was seen; the text ends before it."""
-
-    def push(self, piece: bytes) -> str:
-        """The text that is certain, now that these bytes have come."""
-        self._held += self._decoder.decode(piece)
-        ends = [at for at in (self._held.find(text) for text in self._stop) if at >= 0]
-        if ends:
-            self.stopped = True
-            certain, self._held = self._held[: min(ends)], ""
-            return certain
-        keep = beginning(self._held, self._stop)
-        certain = self._held[: len(self._held) - keep]
-        self._held = self._held[len(self._held) - keep :]
-        return certain
-
-    def flush(self) -> str:
-        """The text that was held back, at the end of the reply."""
-        if self.stopped:
-            return ""
-        rest, self._held = self._held + self._decoder.decode(b"", final=True), ""
-        return rest
-
-
-class ReplyText:
-    """The text of a reply, token by token, and the part of the reply that each belongs to.
 
     The text of a token belongs to one part. If a token ends one part and begins the next, the text
     of the next part comes with the token after it.
@@ -72,14 +40,14 @@ class ReplyText:
 
     def __init__(self, parts: PartStream | None = None, stop: Sequence[str] = ()) -> None:
         """Without `parts` all of it is the answer."""
-        self._stream = TextStream(stop)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._stop = tuple(text for text in stop if text)
+        self._held = ""
+        self.stopped = False
+        """True once a stop string was seen; the text ends before it."""
         self._parts = parts or ANSWER_ONLY.begin("")
         self._is_plain = self._parts.is_plain
         self._waiting: list[Segment] = []
-
-    @property
-    def stopped(self) -> bool:
-        return self._stream.stopped
 
     @property
     def part(self) -> Part | None:
@@ -89,7 +57,7 @@ class ReplyText:
         """The text that is certain, now that a token's bytes have come, and the token's part: None
         for markers and headers."""
         if self._is_plain:
-            return self._stream.push(piece), Part.ANSWER
+            return self._certain(piece), Part.ANSWER
         self.give(piece)
         if self._waiting:
             part, certain = self._waiting.pop(0)
@@ -100,14 +68,23 @@ class ReplyText:
     def give(self, piece: bytes) -> None:
         """Continue as if a token with these bytes had been written. Its text, if any, comes with
         the next token."""
-        text = self._stream.push(piece)
-        self._waiting = joined([*self._waiting, *self._parts.push(text)])
+        self._waiting = joined([*self._waiting, *self._parts.push(self._certain(piece))])
 
     def flush(self) -> list[Segment]:
         """The text that was held back, at the end of the reply, by part."""
-        rest = [*self._waiting, *self._parts.push(self._stream.flush()), *self._parts.flush()]
-        self._waiting = []
+        held = "" if self.stopped else self._held + self._decoder.decode(b"", final=True)
+        rest = [*self._waiting, *self._parts.push(held), *self._parts.flush()]
+        self._waiting, self._held = [], ""
         return joined(rest)
+
+    def _certain(self, piece: bytes) -> str:
+        """The text before what may be a stop string or a part of a character."""
+        text = self._held + self._decoder.decode(piece)
+        ends = [at for at in (text.find(one) for one in self._stop) if at >= 0]
+        self.stopped = bool(ends)
+        end = min(ends) if ends else len(text) - beginning(text, self._stop)
+        self._held = text[end:]
+        return text[:end]
 
 
 class ReplyState:

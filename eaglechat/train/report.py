@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.engine.drafters.pairing import check_pair
-from eaglechat.engine.live import Live
 from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.engine.loop import Live
 from eaglechat.engine.prompt import Asked
 from eaglechat.train.corpus import Sample
 from eaglechat.train.settings import PausedError, TrainingError

@@ -15,10 +15,9 @@ from eaglechat.engine.drafters.base import Drafter, Opening
 from eaglechat.engine.drafters.pairing import KINDS as DRAFTERS
 from eaglechat.engine.drafters.pairing import check_pair, pairings
 from eaglechat.engine.drafters.proposal import Limits
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import N_ROLLBACK, LoadedPair
-from eaglechat.engine.loop import Generator
+from eaglechat.engine.loop import Generator, Live
 from eaglechat.engine.prompt import Asked
 from eaglechat.wire.load_options import FlashAttention, LoadOptions
 from eaglechat.wire.protocol import Set, Shape, Speculation

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter, Norms
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama.bindings import api
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.loop import Generator, ReplyEvent
+from eaglechat.engine.loop import Generator, Live, ReplyEvent
 from eaglechat.engine.prompt import Asked, Prompter
 from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.wire import cancelling

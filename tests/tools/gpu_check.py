@@ -21,10 +21,10 @@ from pathlib import Path
 
 from eaglechat.engine.bench.prompts import Prompt, builtin_prompts
 from eaglechat.engine.drafters.pairing import check_pair
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import offload_devices
 from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.engine.loop import Live
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.wire import protocol as p
 from eaglechat.wire.errors import EngineError

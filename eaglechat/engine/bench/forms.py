@@ -22,10 +22,10 @@ from eaglechat import own_python
 from eaglechat.engine.bench.looks import order_of
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.engine.drafters.pairing import check_pair
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.quantise import end_with_parent
 from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.engine.loop import Live
 from eaglechat.wire import cancelling
 from eaglechat.wire.errors import Cancelled, EngineError
 from eaglechat.wire.load_options import LoadOptions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
@@ -148,10 +148,21 @@ def _read(path: Path, role: str) -> GGUFHeader:
 # --- what several kinds check ---
 
 
-def _check_made_for(target: GGUFHeader, figures: Iterable[tuple[str, int, int]]) -> None:
-    """Each figure is a phrase, its number in the target that the draft was made for, and that in
-    this one."""
-    for phrase, made_for, its in figures:
+def _unfit(draft: GGUFHeader, why: str) -> PreflightError:
+    """The draft of this header `why`, so it cannot run."""
+    return PreflightError(f"the draft {draft.path} {why}")
+
+
+def _check_made_for(
+    target: GGUFHeader, draft: GGUFHeader, n_embd: int, n_layers: int | None = None
+) -> None:
+    """The target that a draft was made for has this hidden size, the draft's vocabulary, and this
+    many layers if the draft says."""
+    for phrase, made_for, its in (
+        ("hidden size {}", n_embd, target.n_embd),
+        ("a vocabulary of {} tokens", draft.n_vocab, target.n_vocab),
+        ("{} layers", target.n_layers if n_layers is None else n_layers, target.n_layers),
+    ):
         if made_for != its:
             raise PreflightError(
                 f"the draft was made for a target with {phrase.format(made_for)}, "
@@ -217,29 +228,15 @@ def eagle_of(draft: GGUFHeader) -> Literal["eagle3", "eagle4"]:
 def _check_eagle3(target: GGUFHeader, draft: GGUFHeader) -> None:
     layers = draft.numbers("eagle3.target_layers")
     if layers is None and draft.get("eagle3.target_layers") is not None:
-        raise PreflightError(
-            f"the draft {draft.path} does not give its extract layers (eagle3.target_layers) as a "
-            f"list of {EXTRACT_LAYERS} whole numbers"
-        )
+        how = f"as a list of {EXTRACT_LAYERS} whole numbers"
+        raise _unfit(draft, f"does not give its extract layers (eagle3.target_layers) {how}")
     if layers is None or len(layers) != EXTRACT_LAYERS:
-        raise PreflightError(
-            f"the draft {draft.path} names {len(layers or ())} extract layers, "
-            f"EAGLE-3 needs {EXTRACT_LAYERS}"
-        )
+        named = len(layers or ())
+        raise _unfit(draft, f"names {named} extract layers, EAGLE-3 needs {EXTRACT_LAYERS}")
     if draft.n_layers != _EAGLE3_LAYERS:
-        raise PreflightError(
-            f"the draft {draft.path} has {draft.n_layers} layers, an EAGLE-3 draft has "
-            f"{_EAGLE3_LAYERS}"
-        )
+        raise _unfit(draft, f"has {draft.n_layers} layers, an EAGLE-3 draft has {_EAGLE3_LAYERS}")
     _check_exports(target, draft)
-    hidden = draft.number("eagle3.target_hidden_size")
-    _check_made_for(
-        target,
-        [
-            ("hidden size {}", hidden, target.n_embd),
-            ("a vocabulary of {} tokens", draft.n_vocab, target.n_vocab),
-        ],
-    )
+    _check_made_for(target, draft, draft.number("eagle3.target_hidden_size"))
     own = {tensor.name for tensor in draft.tensors}
     if draft.n_embd != target.n_embd and not own.issuperset(_SHAREABLE):
         raise PreflightError(
@@ -305,23 +302,16 @@ def _check_mtp(target: GGUFHeader, draft: GGUFHeader) -> None:
     is_assistant = draft.architecture == ASSISTANT
     wanted = _ASSISTANTS_TARGET if is_assistant else draft.architecture
     if target.architecture != wanted:
-        raise PreflightError(
-            f"the draft {draft.path} has the MTP heads of a {wanted} model, {target.path.name} is "
-            f"a {target.architecture} model"
-        )
+        its = f"{target.path.name} is a {target.architecture} model"
+        raise _unfit(draft, f"has the MTP heads of a {wanted} model, {its}")
     why = None if is_assistant else why_no_heads(draft)
     if why is not None:
-        raise PreflightError(f"the draft {draft.path} cannot draft: {why}")
-    width = draft.number("{arch}.embedding_length_out") if is_assistant else draft.n_embd
-    figures = [
-        ("hidden size {}", width, target.n_embd),
-        ("a vocabulary of {} tokens", draft.n_vocab, target.n_vocab),
-    ]
-    if not is_assistant:
-        figures.append(("{} layers", draft.n_layers, target.n_layers))
-    _check_made_for(target, figures)
+        raise _unfit(draft, f"cannot draft: {why}")
     if is_assistant:
+        _check_made_for(target, draft, draft.number("{arch}.embedding_length_out"))
         _check_shared_keys(target, draft)
+    else:
+        _check_made_for(target, draft, draft.n_embd, draft.n_layers)
 
 
 def _check_shared_keys(target: GGUFHeader, assistant: GGUFHeader) -> None:
@@ -408,36 +398,23 @@ def _check_block(target: GGUFHeader, draft: GGUFHeader) -> None:
     _check_exports(target, draft)
     layers = draft.numbers("dflash.target_layers")
     if not layers:
-        raise PreflightError(
-            f"the draft {draft.path} does not give the target layers that it reads "
-            "(dflash.target_layers) as a list of whole numbers"
-        )
+        what = "the target layers that it reads (dflash.target_layers)"
+        raise _unfit(draft, f"does not give {what} as a list of whole numbers")
     if block_of(draft).longest < 1:
-        raise PreflightError(
-            f"the draft {draft.path} gives as the size of its block (dflash.block_size) "
-            f"{draft.get('dflash.block_size')}, in which it cannot draft a token"
-        )
+        size = f"(dflash.block_size) {draft.get('dflash.block_size')}"
+        raise _unfit(draft, f"gives the size of its block {size}, in which it cannot draft a token")
     mask = draft.number("tokenizer.ggml.mask_token_id", -1)
     if not 0 <= mask < draft.n_vocab:
-        raise PreflightError(
-            f"the draft {draft.path} has no mask token (tokenizer.ggml.mask_token_id), with which "
-            "it would fill a block; convert it anew"
-        )
+        what = "no mask token (tokenizer.ggml.mask_token_id), with which it would fill a block"
+        raise _unfit(draft, f"has {what}; convert it anew")
     by_default = draft.n_embd // max(draft.number("dflash.attention.head_count"), 1)
     keys = draft.number("dflash.attention.key_length", by_default)
     values = draft.number("dflash.attention.value_length", by_default)
     if keys != values:
-        raise PreflightError(
-            f"the draft {draft.path} has attention heads with keys {keys} wide and values {values} "
-            "wide, llama.cpp's graph of it needs the same width"
-        )
-    _check_made_for(
-        target,
-        [
-            ("hidden size {}", draft.n_embd, target.n_embd),
-            ("a vocabulary of {} tokens", draft.n_vocab, target.n_vocab),
-        ],
-    )
+        widths = f"keys {keys} wide and values {values} wide"
+        needs = "llama.cpp's graph of it needs the same width"
+        raise _unfit(draft, f"has attention heads with {widths}, {needs}")
+    _check_made_for(target, draft, draft.n_embd)
     check_readable(target, layers)
 
 

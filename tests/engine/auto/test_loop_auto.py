@@ -8,9 +8,8 @@ from eaglechat.engine.auto.calibration import Calibration
 from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.auto.plan import Allowed, Plan
 from eaglechat.engine.drafters.base import MOST_WAITING
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.loop import Generator
+from eaglechat.engine.loop import Generator, Live
 from eaglechat.engine.prompt import Asked
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Prefill, Round

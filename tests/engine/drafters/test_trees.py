@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.engine.drafters.proposal import Guess, Proposal
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.loop import Live
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.protocol import Speculation
 from eaglechat.wire.records import LAST_TOKEN

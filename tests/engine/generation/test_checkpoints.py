@@ -14,10 +14,10 @@ from eaglechat.engine.cache import Checkpoints
 from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.pairing import check_pair
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
-from eaglechat.engine.process.chat_job import rendered, write_reply
+from eaglechat.engine.loop import Live
+from eaglechat.engine.process.pair_worker import rendered, write_reply
 from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.tui.screens.chat.seen import prompt_seen

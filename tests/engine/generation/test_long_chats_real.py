@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from eaglechat.engine.drafters.proposal import Limits
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Batch, Model
+from eaglechat.engine.loop import Live
 from eaglechat.engine.prompt import Asked
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.protocol import Message, Speculation

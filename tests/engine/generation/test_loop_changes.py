@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.loop import Live
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message, Set, Speculation
 from eaglechat.wire.records import Round

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine.drafters.proposal import Guess, Proposal
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.llama.sampler import Sampler
+from eaglechat.engine.loop import Live
 from eaglechat.engine.reply import ReplyState
 from eaglechat.wire.protocol import AUTO, Sampling, Set, Speculation
 from eaglechat.wire.records import LAST_TOKEN, FinishReason, Origin, Token

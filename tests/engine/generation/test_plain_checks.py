@@ -21,8 +21,8 @@ import pytest
 
 from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.auto.plain_checks import PlainChecks
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.loop import Live
 from eaglechat.wire.gain import GainVerdict, verdict_of
 from eaglechat.wire.protocol import AUTO, Auto, Shape, Speculation
 from eaglechat.wire.records import ReplyEnd, Round

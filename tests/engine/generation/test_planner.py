@@ -10,8 +10,8 @@ from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.ngram import look_up
 from eaglechat.engine.drafters.proposal import Proposal
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.loop import Live
 from eaglechat.wire.protocol import AUTO, Set, Speculation
 from eaglechat.wire.records import AutoReason
 from tests.engine.rig import open_rig, plainly

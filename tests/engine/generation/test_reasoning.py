@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama.objects import Model
+from eaglechat.engine.loop import Live
 from eaglechat.engine.templates.dialect import ReplyParts, tagged
 from eaglechat.wire.protocol import Set, Speculation
 from eaglechat.wire.records import FinishReason, Part

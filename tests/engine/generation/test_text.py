@@ -2,80 +2,70 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.engine.reply import ReplyText, TextStream
+from eaglechat.engine.reply import ReplyText
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.wire.records import Part
 
 
-def pushed(stream: TextStream, data: bytes) -> list[str]:
-    """What becomes certain with each byte by itself."""
-    return [stream.push(bytes([byte])) for byte in data]
+def shown(text: ReplyText, *pieces: bytes) -> list[str]:
+    """What becomes certain with each piece."""
+    found = [text.push(piece) for piece in pieces]
+    assert {part for _, part in found} == {Part.ANSWER}
+    return [certain for certain, _ in found]
+
+
+def singly(text: str) -> list[bytes]:
+    return [bytes([byte]) for byte in text.encode()]
 
 
 @pytest.mark.parametrize("character", ["é", "語", "🦅"])
 def test_a_character_split_over_tokens_appears_with_its_last_byte(character: str) -> None:
-    data = character.encode()
-
-    assert pushed(TextStream(), data) == [""] * (len(data) - 1) + [character]
+    pieces = singly(character)
+    assert shown(ReplyText(), *pieces) == [""] * (len(pieces) - 1) + [character]
 
 
 def test_a_joined_emoji_keeps_all_its_parts() -> None:
     family = "👩‍👩‍👧"
-
-    assert "".join(pushed(TextStream(), family.encode())) == family
+    assert "".join(shown(ReplyText(), *singly(family))) == family
 
 
 def test_bytes_that_are_no_utf8_become_replacement_characters_and_the_rest_goes_on() -> None:
-    stream = TextStream()
-
-    assert stream.push(b"a\xffb") == "a\ufffdb"
-    assert stream.push("語".encode()[:2]) == ""
-    assert stream.push(b"c") == "\ufffdc"
+    pieces = b"a\xffb", "語".encode()[:2], b"c"
+    assert shown(ReplyText(), *pieces) == ["a\ufffdb", "", "\ufffdc"]
 
 
 def test_what_is_incomplete_at_the_end_is_flushed_once() -> None:
-    stream = TextStream(stop=["stop"])
-    assert stream.push(b"x st") == "x "
-    assert stream.push("語".encode()[:1]) == ""
-
-    assert stream.flush() == "st\ufffd"
-    assert stream.flush() == ""
-    assert not stream.stopped
+    text = ReplyText(stop=["stop"])
+    assert shown(text, b"x st", "語".encode()[:1]) == ["x ", ""]
+    assert text.flush() == [(Part.ANSWER, "st\ufffd")]
+    assert text.flush() == []
+    assert not text.stopped
 
 
 def test_a_stop_string_split_over_tokens_is_never_shown() -> None:
-    stream = TextStream(stop=["</end>"])
-
-    shown = [stream.push(piece) for piece in (b"text </", b"en", b"d> and more")]
-
-    assert shown == ["text ", "", ""]
-    assert stream.stopped
-    assert stream.flush() == ""
+    text = ReplyText(stop=["</end>"])
+    assert shown(text, b"text </", b"en", b"d> and more") == ["text ", "", ""]
+    assert text.stopped
+    assert text.flush() == []
 
 
 def test_a_false_start_of_a_stop_string_is_given_back() -> None:
-    stream = TextStream(stop=["aab"])
-
-    assert stream.push(b"xa") == "x"
-    assert stream.push(b"a") == ""
+    text = ReplyText(stop=["aab"])
     # The first a cannot begin the stop string any more, the other two can.
-    assert stream.push(b"a") == "a"
-    assert stream.push(b"c") == "aac"
-    assert not stream.stopped
+    assert shown(text, b"xa", b"a", b"a", b"c") == ["x", "", "a", "aac"]
+    assert not text.stopped
 
 
 def test_the_earliest_of_several_stop_strings_ends_the_text() -> None:
-    stream = TextStream(stop=["END", "\n\n", ""])
-
-    assert stream.push(b"one\n\ntwo END") == "one"
-    assert stream.stopped
+    text = ReplyText(stop=["END", "\n\n", ""])
+    assert shown(text, b"one\n\ntwo END") == ["one"]
+    assert text.stopped
 
 
 def test_a_stop_string_may_hold_a_character_of_several_bytes() -> None:
-    stream = TextStream(stop=["語!"])
-
-    assert "".join(pushed(stream, "a 語? 語!b".encode()[:-1])) == "a 語? "
-    assert stream.stopped
+    text = ReplyText(stop=["語!"])
+    assert "".join(shown(text, *singly("a 語? 語!"))) == "a 語? "
+    assert text.stopped
 
 
 # --- parts ---

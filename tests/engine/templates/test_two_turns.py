@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.live import Live
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.llama.sampler import Sampler
-from eaglechat.engine.loop import Generator
+from eaglechat.engine.loop import Generator, Live
 from eaglechat.engine.prompt import Prompter
 from eaglechat.wire.protocol import Message, Sampling, Speculation
 from eaglechat.wire.records import Part, Prefill, Round, Token
