@@ -201,7 +201,7 @@ class Generator:
                     round_ = self._round(reply, want, len(rounds), given, began)
                     began += round_.timings.total_ms / 1000.0
                     rounds.append(round_.timings)
-                    failure = self._drafters.failure() or self._planner.failure()
+                    failure = self._drafters.failure()
                     if failure is not None:
                         yield SpeculationOff(failure)
                     yield round_
@@ -281,10 +281,15 @@ class Generator:
 
     def _recorded(self, proposal: Proposal) -> tuple[DraftToken, ...]:
         piece = self._target.model.piece
-        tokens = zip(proposal.ids, proposal.probabilities, proposal.parents, strict=True)
         return tuple(
-            DraftToken(id, piece(id).decode(errors="replace"), likely, parent, proposal.drafter)
-            for id, likely, parent in tokens
+            DraftToken(
+                guess.id,
+                piece(guess.id).decode(errors="replace"),
+                guess.probability,
+                parent,
+                proposal.drafter,
+            )
+            for guess, parent in zip(proposal.guesses, proposal.parents, strict=True)
         )
 
     def _open(

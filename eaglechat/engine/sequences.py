@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def common_prefix(one: Sequence[int | None], other: Sequence[int | None]) -> int:
+def common_prefix(one: Sequence[object], other: Sequence[object]) -> int:
     """The length of the longest common prefix of two sequences."""
     for index, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:

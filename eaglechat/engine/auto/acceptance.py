@@ -20,6 +20,7 @@ import numpy as np
 
 from eaglechat.engine.auto.costs import Array
 from eaglechat.engine.auto.plan import PROBABILITY_STEPS, probability_step
+from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.records import LAST_TOKEN, N_DRAFT_MAX_LIMIT, Round, depths
 
@@ -196,12 +197,12 @@ class TreeAcceptance(_OfShape):
         return np.array([self._depths.mean(place, depth) for place, depth in enumerate(guesses)])
 
 
-def tested(round_: Round, sureness: Sequence[float]) -> list[tuple[float, bool]]:
+def tested(round_: Round, proposal: Proposal) -> list[tuple[float, bool]]:
     """For each token that the target was asked about: how sure the drafter was of it, and whether
     it was accepted."""
     path = round_.path
     return [
-        (sureness[index], index in path)
+        (proposal.guesses[index].sureness, index in path)
         for parent in [LAST_TOKEN, *path][: round_.n_tested]
         for index in round_.children(parent)
     ]

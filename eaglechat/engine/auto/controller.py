@@ -309,7 +309,7 @@ class Controller:
             n_siblings = n_drafted - round_.depth
             costs.see_draft(steps, seen.n_waiting, seen.draft_ms, n_siblings)
             self._by_shape[plan.shape].note(plan.n, round_)
-            for probability, accepted in tested(round_, seen.proposal.sureness):
+            for probability, accepted in tested(round_, seen.proposal):
                 self._of_draft.note(probability, accepted)
             took += costs.of_draft(steps, seen.n_waiting, n_siblings)
         as_plain = (n_tokens + rounds - 1) * float(verify[0])

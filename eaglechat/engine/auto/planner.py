@@ -45,7 +45,6 @@ class Planner:
         """The draft model that auto chose last; empty for the first."""
         self._checks = PlainChecks()
         self._has_failed = False
-        self._failure: str | None = None
 
     def new_reply(
         self, want: Speculation, n_past: int, n_again: Callable[[int], int], *, goes_on: bool
@@ -54,6 +53,8 @@ class Planner:
         `n_again(known)`: prompt tokens that the target has to decode again for a draft model that
         knows the first `known` positions."""
         self._has_failed = False
+        # What an earlier reply has not told is not of this one.
+        self._drafters.failure()
         self._checks = PlainChecks(goes_on=goes_on)
         self._drafters.new_reply(want, self._fastest_model(want, n_past, n_again))
         if not goes_on:
@@ -133,11 +134,6 @@ class Planner:
         if self._kept is not None and learnt is not None:
             self._kept.keep(self._drafters.model_name, learnt)
 
-    def failure(self) -> str | None:
-        """What has failed since this was last asked."""
-        failure, self._failure = self._failure, None
-        return failure
-
     def _ask(self, question: Callable[[Controller], T], otherwise: T, of: str | None = None) -> T:
         """What the controller of a draft model answers, by default of the one in use; `otherwise`
         once one has failed in this reply."""
@@ -153,5 +149,6 @@ class Planner:
         except Exception as error:
             self._controllers.pop(name, None)
             self._has_failed, self._recalls = True, False
-            self._failure = f"the automatic draft length failed: {type(error).__name__}: {error}"
+            why = f"the automatic draft length failed: {type(error).__name__}: {error}"
+            self._drafters.note_failure(why)
             return otherwise

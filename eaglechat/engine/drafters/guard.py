@@ -62,7 +62,6 @@ class GuardedDrafters:
         named = [model for model in self._models if wanted in ("", model.name)]
         works = [model for model in named if model in self.working]
         chosen = next(iter([*works, *named]), None)
-        self._failure = None
         if chosen is not self._model:
             self._try(lambda model: model.set_export(False), None)
             self._model = chosen
@@ -80,8 +79,11 @@ class GuardedDrafters:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a draft model has failed since `failure` was last asked."""
+        """Whether something has failed since `failure` was last asked."""
         return self._failure is not None
+
+    def note_failure(self, why: str) -> None:
+        self._failure = self._failure or why
 
     def failure(self) -> str | None:
         """What has failed since this was last asked, or is missed in this reply."""
@@ -181,7 +183,8 @@ class GuardedDrafters:
             is_ours = isinstance(error, EngineError)
             cause = str(error) if is_ours else f"{type(error).__name__}: {error}"
             said = f"the draft failed: {cause}; load the pair again to try it again"
-            self._failed[model.name] = self._failure = said
+            self._failed[model.name] = said
+            self.note_failure(said)
             with suppress(Exception):
                 model.set_export(False)
             return otherwise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -42,34 +43,29 @@ class Proposal:
     A chain is a tree without siblings; an empty proposal proposes nothing.
     """
 
-    ids: Sequence[int] = ()
-    probabilities: Sequence[float] = ()
-    """The drafter's own, of each token given those before it."""
+    guesses: Sequence[Guess] = ()
     parents: Sequence[int] = ()
     """For each token, the index of the one it follows; LAST_TOKEN for the first of a path."""
     drafter: str = ""
     """Name of the drafter, as the records of a round have it."""
-    sureness: Sequence[float] = ()
-    """For each token, see `Guess`."""
 
     @classmethod
-    def of(
-        cls, guesses: Sequence[Guess], drafter: str, parents: Sequence[int] | None = None
-    ) -> Proposal:
-        """Without `parents`, a chain."""
-        if parents is None:
-            parents = range(LAST_TOKEN, LAST_TOKEN + len(guesses))
-        ids = [guess.id for guess in guesses]
-        probabilities = [guess.probability for guess in guesses]
-        return cls(ids, probabilities, parents, drafter, [guess.sureness for guess in guesses])
+    def chain(cls, guesses: Sequence[Guess], drafter: str) -> Proposal:
+        return cls(guesses, range(LAST_TOKEN, LAST_TOKEN + len(guesses)), drafter)
+
+    @cached_property
+    def ids(self) -> list[int]:
+        return [guess.id for guess in self.guesses]
+
+    @property
+    def probabilities(self) -> list[float]:
+        return [guess.probability for guess in self.guesses]
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.guesses)
 
     def first(self, n: int) -> Proposal:
-        return Proposal(
-            self.ids[:n], self.probabilities[:n], self.parents[:n], self.drafter, self.sureness[:n]
-        )
+        return Proposal(self.guesses[:n], self.parents[:n], self.drafter)
 
     @property
     def is_chain(self) -> bool:
@@ -144,4 +140,4 @@ class Limits:
                 if len(kept) == self.n_max:
                     break
                 likeliest = drafting.send(guess.id)
-        return Proposal.of(kept, drafter)
+        return Proposal.chain(kept, drafter)

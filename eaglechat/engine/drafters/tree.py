@@ -88,10 +88,10 @@ class TreeGrower:
             nodes = _likeliest([*nodes, *frontier], limits)
             depth += 1
         places = {id(node): place for place, node in enumerate(nodes)}
-        return Proposal.of(
+        return Proposal(
             [node.guess for node in nodes],
-            self._name,
             [LAST_TOKEN if node.parent is None else places[id(node.parent)] for node in nodes],
+            self._name,
         )
 
     def _children(self, node: Node | None, row: int, state: Floats, limits: Limits) -> list[Node]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.part_stream import Mode, PartStream
 from eaglechat.wire.records import Part
 
@@ -155,8 +156,8 @@ def _by_difference(render: Render) -> Dialect:
     if not answered or closing is None:
         return ANSWER_ONLY
     closes = closing.group()
-    opens = head[_shared(prompt, head) :].strip() or _counterpart(closes, prompt)
-    direct = unthought[_shared(prompt, unthought) :].strip()
+    opens = head[common_prefix(prompt, head) :].strip() or _counterpart(closes, prompt)
+    direct = unthought[common_prefix(prompt, unthought) :].strip()
     return tagged(opens, closes, between[closing.end() :].strip(), direct=direct)
 
 
@@ -164,12 +165,6 @@ def _counterpart(closes: str, prompt: str) -> str:
     """The opening marker of a closing one, if the prompt itself opens the reasoning with it."""
     spelled = closes.replace("</", "<").replace("close", "open")
     return spelled if spelled != closes and spelled in prompt else ""
-
-
-def _shared(one: str, other: str) -> int:
-    """The length of the common beginning of two texts."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 @dataclass(frozen=True)

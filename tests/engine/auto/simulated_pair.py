@@ -160,7 +160,7 @@ class Text:
         right = right or (rng.random() < 0.3) + (rng.random() < 0.1)
         places = range(N_DRAFT_MAX_LIMIT)
         ids = [position + place if place < right else -1 - place for place in places]
-        return Proposal.of([drafters.Guess(id, sure, sure) for id in ids], NGRAM)
+        return Proposal.chain([drafters.Guess(id, sure, sure) for id in ids], NGRAM)
 
     @_drawn_once
     def _likeliest(self, position: int, depth: int) -> list[tuple[bool, float]]:
@@ -365,7 +365,8 @@ def round_of(
 
 def proposal_of(guesses: Sequence[Guess]) -> Proposal:
     """What is learnt from of a draft."""
-    return Proposal(sureness=[guess.path[-1] if guess.path else 1.0 for guess in guesses])
+    sureness = [guess.path[-1] if guess.path else 1.0 for guess in guesses]
+    return Proposal([drafters.Guess(-1, one, one) for one in sureness])
 
 
 def _by_hand(driver: Driver) -> int | None:

@@ -35,7 +35,7 @@ def trees(draw: st.DrawFn) -> Proposal:
         else:
             break
     parents, ids = zip(*tokens, strict=True)
-    return Proposal(ids, [0.5] * len(ids), parents, "eagle3")
+    return Proposal([Guess(id, 0.5, 0.5) for id in ids], parents, "eagle3")
 
 
 def test_a_tree_that_contains_a_chain_accepts_no_less(
@@ -50,7 +50,7 @@ def test_a_tree_that_contains_a_chain_accepts_no_less(
     @given(trees(), st.lists(st.sampled_from(_IDS), min_size=17, max_size=17), st.integers(0, 15))
     def holds(tree: Proposal, sampled: list[int], end: int) -> None:
         path = tree.path(end % len(tree))
-        chain = Proposal.of([Guess(tree.ids[i], 0.5, 0.5) for i in path], "eagle3")
+        chain = Proposal.chain([Guess(tree.ids[i], 0.5, 0.5) for i in path], "eagle3")
         assert accepted(chain, sampled) == common_prefix(chain.ids, sampled)
         assert accepted(tree, sampled) >= accepted(chain, sampled)
 

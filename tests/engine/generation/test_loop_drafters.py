@@ -150,10 +150,9 @@ def verdict_on(
 
 
 TREE = Proposal(
-    ids=[10, 11, 12, 12, 13, 14],
-    probabilities=[0.5] * 6,
-    parents=[LAST_TOKEN, LAST_TOKEN, 0, 1, 1, 4],
-    drafter="eagle3",
+    [Guess(id, 0.5, 0.5) for id in (10, 11, 12, 12, 13, 14)],
+    [LAST_TOKEN, LAST_TOKEN, 0, 1, 1, 4],
+    "eagle3",
 )
 
 
@@ -188,7 +187,7 @@ def test_a_tree_is_walked_along_what_the_target_samples(
 
 
 def test_a_chain_is_a_tree_without_siblings(rig: Rig, prompt: tuple[int, ...]) -> None:
-    chain = Proposal.of([Guess(id, 0.5, 0.5) for id in (5, 6, 7)], "eagle3")
+    chain = Proposal.chain([Guess(id, 0.5, 0.5) for id in (5, 6, 7)], "eagle3")
     assert [chain.children(parent) for parent in (LAST_TOKEN, 0, 1, 2)] == [[0], [1], [2], []]
     assert chain.is_chain
     rounds = rig.reply(prompt).rounds
