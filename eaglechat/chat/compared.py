@@ -15,8 +15,8 @@ from math import expm1, inf, log, sqrt
 from statistics import geometric_mean, stdev
 from typing import Literal
 
+from eaglechat.chat.looks import LEVEL
 from eaglechat.chat.recording import Recording
-from eaglechat.engine.bench.looks import LEVEL
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Gain, Speeds, setup_of
 from eaglechat.settings.model import EngineSettings

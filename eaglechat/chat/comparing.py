@@ -24,8 +24,8 @@ from typing import Protocol
 import msgspec
 
 from eaglechat.chat.compared import Heat, Leg, Result, result_of, text_of
+from eaglechat.chat.looks import Looks, minutes_for, order_of
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.engine.bench.looks import Looks, minutes_for, order_of
 from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.links.base import Listener
 from eaglechat.wire import protocol

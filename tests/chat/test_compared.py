@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pytest
 
 from eaglechat.chat.compared import Heat, Leg, Result, result_of
-from eaglechat.engine.bench.looks import LEVEL, Looks, minutes_for, order_of
+from eaglechat.chat.looks import LEVEL, Looks, minutes_for, order_of
 from eaglechat.wire.protocol import AUTO, PLAINLY, Speculation
 from eaglechat.wire.records import FinishReason
 from eaglechat.words import comparing

@@ -28,8 +28,8 @@ from eaglechat.chat.comparing import (
     Comparison,
     contenders,
 )
+from eaglechat.chat.looks import Looks
 from eaglechat.chat.recording import Recording
-from eaglechat.engine.bench.looks import Looks
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, OWN_ENGINE, PLAINLY, Capabilities, Speculation
 from eaglechat.wire.records import FinishReason, Origin, Token

@@ -12,6 +12,11 @@ from tests.engine.kind_pairs import KINDS, Files, Write
 from tests.engine.rig import Rig, open_rig
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _backend() -> None:
+    backend.start_backend(backend.LOG_ERRORS)
+
+
 @pytest.fixture(scope="session")
 def tiny_models(tiny_files: tuple[Path, Path]) -> Iterator[tuple[Model, Model]]:
     yield from _open(tiny_files)
@@ -45,7 +50,6 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
 
 
 def _open(files: tuple[Path, Path]) -> Iterator[tuple[Model, Model]]:
-    backend.start_backend(backend.LOG_ERRORS)
     with Model(files[0]) as target, Model(files[1]) as draft:
         yield target, draft
 

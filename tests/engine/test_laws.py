@@ -17,7 +17,6 @@ from eaglechat.engine.drafters import pairing
 from eaglechat.engine.drafters.dflash import DflashDrafter
 from eaglechat.engine.drafters.pairing import check_pair, why_no_heads
 from eaglechat.engine.drafters.proposal import Limits, Proposal
-from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import PreflightError
@@ -48,7 +47,6 @@ CUT = Sampling(temperature=0.8, top_k=12, top_p=0.9, min_p=0.04, repeat_penalty=
 @pytest.fixture(scope="module", autouse=True)
 def _quickly() -> Iterator[None]:
     """A load does not time drafts: the lengths that auto chooses are not this file's matter."""
-    backend.start_backend(backend.LOG_ERRORS)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(calibration, "BUDGET_S", 0.0)
         yield

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from eaglechat.engine.drafters.base import Drafter
-from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.engine.prompt import Asked
 from eaglechat.engine.sequences import common_prefix
@@ -267,7 +266,6 @@ def test_a_pair_with_a_past_is_as_good_as_new(
 ) -> None:
     """A target whose context overflows does not look back: its features of a token are the same
     with and without the turns that have left."""
-    backend.start_backend(backend.LOG_ERRORS)
     is_small = past == "overflow"
     files = write(kind, mixed=not is_small)
     run_state_machine_as_test(

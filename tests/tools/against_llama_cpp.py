@@ -14,8 +14,8 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import geometric_mean, median
 
+from eaglechat.chat.looks import order_of
 from eaglechat.cli.loading import CommandEngine, Interrupt
-from eaglechat.engine.bench.looks import order_of
 from eaglechat.engine.bench.prompts import Prompt, builtin_prompts
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.links.llama_server.arguments import draft_gpu_options, gpu_options

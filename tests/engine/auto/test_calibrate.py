@@ -16,7 +16,6 @@ from eaglechat.engine.drafters.base import Drafter, Opening
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.drafters.pairing import KINDS, check_pair
 from eaglechat.engine.drafters.proposal import Limits, Proposal
-from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.header import read_header
@@ -135,7 +134,6 @@ def test_a_pair_that_fails_is_not_calibrated(rig: Rig, monkeypatch: pytest.Monke
 @contextmanager
 def opened(target: Path, draft: Path | None = None) -> Iterator[tuple[Context, Drafter]]:
     """A target with its own MTP heads, or with a block drafter."""
-    backend.start_backend(backend.LOG_ERRORS)
     with ExitStack() as stack:
         model = stack.enter_context(Model(target, with_heads=draft is None))
         context = stack.enter_context(

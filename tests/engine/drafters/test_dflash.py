@@ -10,18 +10,12 @@ import pytest
 
 from eaglechat.engine.drafters import dflash
 from eaglechat.engine.drafters.proposal import Limits, Proposal
-from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch
 from tests import tiny_kinds
 from tests.engine.kind_pairs import KINDS, Files, cycle
 
 VARIANTS: tuple[tiny_kinds.Variant, ...] = ("dflash", "dspark", "dspark-bonus", "dflash2")
 Write = Callable[..., Files]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _backend() -> None:
-    backend.start_backend(backend.LOG_ERRORS)
 
 
 @pytest.fixture

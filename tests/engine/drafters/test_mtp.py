@@ -9,15 +9,9 @@ import pytest
 
 from eaglechat.engine.drafters import mtp
 from eaglechat.engine.drafters.proposal import Limits
-from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch
 from tests.engine.kind_pairs import RANDOM, Opened, Write, cycle
 from tests.engine.rig import decode
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _backend() -> None:
-    backend.start_backend(backend.LOG_ERRORS)
 
 
 def test_rows_without_output_may_have_to_go_in_a_batch_of_their_own(

@@ -22,11 +22,6 @@ MIB = 1 << 20
 MTP = [name for name, kind in KINDS.items() if kind.drafters == ("mtp",)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _backend() -> None:
-    backend.start_backend(backend.LOG_ERRORS)
-
-
 @pytest.mark.parametrize("kind", MTP)
 def test_a_pair_finds_its_heads_and_drafts_chains_with_them(write: Write, kind: str) -> None:
     files = write(kind)

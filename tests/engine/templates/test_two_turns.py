@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.llama.sampler import Sampler
 from eaglechat.engine.loop import Generator, Live
@@ -96,7 +95,6 @@ def chat(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         # By these llama.cpp knows that <|end|> does not end a generation.
         control += ["<|return|>", "<|call|>"]
     file = tiny.write_model(tmp_path / "model.gguf", template, control)
-    backend.start_backend(backend.LOG_ERRORS)
     with Model(file) as model, Context(model, n_ctx=1024, n_batch=256, n_threads=1) as target:
         chat = Chat(target, monkeypatch)
         yield chat
