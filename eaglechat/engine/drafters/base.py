@@ -238,13 +238,10 @@ class Drafter(ABC):
             self._rewind(min(start, self.known))
             return
         self._kv.forget(self._taken)
-        self._shift_taken(start, end)
+        self._kv.shift(start, end)
         # Rows hold no position, so those that wait stay as they are.
         self._rows.remove(max(0, start - self._taken), max(0, end - self._taken))
         self._taken = shifted(self._taken, start, end)
-
-    def _shift_taken(self, start: int, end: int) -> None:
-        self._kv.shift(start, end)
 
     def set_export(self, enabled: bool) -> None:
         """Have the target export what this drafter reads in every decode, which slows it a little,

@@ -30,8 +30,8 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 
 class MtpDrafter(Drafter):
-    """Drafts chains for the one sequence of a target context. A row has the state of a position,
-    and waits to be paired with the token after it."""
+    """Drafts chains for the one sequence of a target context. A row has what a head reads at a
+    position: its token, and the state of the position before it."""
 
     name = "mtp"
 
@@ -46,16 +46,16 @@ class MtpDrafter(Drafter):
         self._n_heads = n_heads
         self._is_assistant = architecture == ASSISTANT
         self._is_merged = n_heads == 1 and architecture in STATES_OF_ALL_ROWS
-        self._before: Floats | None = self._no_state()
-        """The state [1, n_embd_out] of the position before the first waiting row. None: it is not
-        known, and the target decodes that position again, whose pair is in the KV cache."""
+        self._last: Floats | None = self._no_state()
+        """The state [1, n_embd_out] of the last known position. None: it is not known, and the
+        target decodes that position again, whose row has been taken in."""
         self._likeliest = Likeliest()
         heads.export_states(of_outputs=not self._is_merged, width=heads.model.n_embd_out)
         self.set_export(True)
 
     @property
     def known(self) -> int:
-        return self._taken - 1 if self._before is None else super().known
+        return self._taken - 1 if self._last is None else super().known
 
     @property
     def longest(self) -> int:
@@ -71,26 +71,32 @@ class MtpDrafter(Drafter):
     def _rewind(self, length: int) -> None:
         """Forget the positions from `length` on. Where the state of position `length` - 1 has been
         taken in, it is not known any more, and one position less is known."""
-        if self._before is not None and length >= self._taken:
-            self._rows.keep(length - self._taken)
-        elif length < self.known or self._before is not None:
+        if self._last is not None and length >= self._taken:
+            if length < self.known:
+                self._keep_rows(length - self._taken)
+        elif length < self.known or self._last is not None:
             self._lose_states(length)
+
+    def _keep_rows(self, n_rows: int) -> None:
+        """Forget the rows from index `n_rows` on: that one has the state of the last that stays."""
+        self._last = self._rows.features[n_rows][None].copy()
+        self._rows.keep(n_rows)
 
     def _lose_states(self, length: int) -> None:
         """Of the first `length` positions, the last is to be seen again."""
         self._rows.keep(0)
         self._taken = length
-        self._before = None if length else self._no_state()
+        self._last = None if length else self._no_state()
 
     def mark(self) -> object:
         """The state of the last known position."""
-        return self._last_state()
+        return self._last
 
     def restore(self, length: int, mark: object) -> None:
-        if self._before is None or self._taken >= length:
+        if self._last is None or self._taken >= length:
             assert isinstance(mark, np.ndarray)
             self._rows.keep(0)
-            self._taken, self._before = length, mark
+            self._taken, self._last = length, mark
 
     def shift(self, start: int, end: int) -> None:
         if self.known >= end and self._is_assistant:
@@ -100,24 +106,20 @@ class MtpDrafter(Drafter):
         else:
             super().shift(start, end)
 
-    def _shift_taken(self, start: int, end: int) -> None:
-        super()._shift_taken(start, end)
-        if start < self._taken < end:
-            # The next pair is that of `end`, which keeps its own state.
-            self._before = self._rows.features[end - 1 - self._taken][None].copy()
-
     # --- a round ---
 
     def _keep(self, batch: Batch, first: int, last: int) -> None:
         states = self._target.states(len(batch))
-        if self._before is None:
-            self._before = states[first : first + 1].copy()
+        if self._last is None:
+            self._last = states[first : first + 1]
             first += 1
             self._batch_start -= 1
-        self._rows.add(batch.tokens[first:last], [states], first)
+        before = np.concatenate([self._last, states[first : last - 1]])
+        self._rows.add(batch.tokens[first:last], [before], 0)
+        self._last = states[last - 1 : last].copy()
 
     def take_in(self) -> None:
-        """Write all waiting pairs into the heads' KV cache."""
+        """Write all waiting rows into the heads' KV cache."""
         if len(self._rows):
             for head in range(self._n_heads if not self._is_assistant else 0):
                 self._begin(head)
@@ -126,22 +128,22 @@ class MtpDrafter(Drafter):
             self._all_taken()
 
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+        assert self._last is not None
         draft = self._by_one_head if self._n_heads == 1 else self._by_heads
-        return limits.chain(draft(n_past, id_last), self.name)
+        return limits.chain(draft(n_past, id_last, self._last), self.name)
 
     def accept(self, path: Sequence[int]) -> None:
-        kept = [self._batch_start, *(self._batch_start + 1 + index for index in path)]
-        first = max(self._batch_start, 0)
-        self._rows.keep_path(first, [row - first for row in kept if row >= first])
+        n_rows = self._batch_start + 1 + len(path)
+        if n_rows < len(self._rows):
+            self._keep_rows(n_rows)
 
-    def _by_one_head(self, position: int, token: int) -> Drafting:
+    def _by_one_head(self, position: int, token: int, state: Floats) -> Drafting:
         """Place after place behind `token` by one head, which reads its own state of the one
-        before."""
-        # The last token is drafted from in the batch of the waiting pairs if both fit in one.
+        before; `state` is that before `token`."""
+        # The last token is drafted from in the batch of the waiting rows if both fit in one.
         if not self._is_merged or len(self._rows) >= self.draft.n_batch:
             self.take_in()
         self._begin(0)
-        state = self._last_state()
         self._add_waiting()
         self._all_taken()
         row = len(self._batch)
@@ -153,11 +155,11 @@ class MtpDrafter(Drafter):
             self._batch.clear()
             row, position = 0, position if self._is_assistant else position + 1
 
-    def _by_heads(self, n_past: int, id_last: int) -> Drafting:
+    def _by_heads(self, n_past: int, id_last: int, states: Floats) -> Drafting:
         """A place by each head. A head has a KV cache of its own for the drafted positions, so each
-        reads the whole chain so far."""
+        reads the whole chain so far; `states` is that before `id_last`."""
         self.take_in()
-        tokens, states = [id_last], self._last_state()
+        tokens = [id_last]
         for head in range(self._n_heads):
             self._begin(head)
             last = len(tokens) - 1
@@ -169,7 +171,7 @@ class MtpDrafter(Drafter):
             states = np.concatenate([states, self.draft.state(last)])
 
     def _begin(self, head: int) -> None:
-        """Start a batch for a head, without what it wrote behind the pairs taken in."""
+        """Start a batch for a head, without what it wrote behind the rows taken in."""
         if self._n_heads > 1:
             self.draft.choose_head(head)
         if not self._is_assistant:
@@ -177,26 +179,13 @@ class MtpDrafter(Drafter):
         self._batch.clear()
 
     def _add_waiting(self) -> None:
-        """Add the waiting pairs: each token with the state of the position before it."""
-        if not len(self._rows):
-            return
-        assert self._before is not None
-        states = np.concatenate([self._before, self._rows.features[:-1]])
-        self._batch.add_tokens(self._rows.tokens, self._taken, TRUNK, output=False, states=states)
+        tokens, states = self._rows.tokens, self._rows.features
+        self._batch.add_tokens(tokens, self._taken, TRUNK, output=False, states=states)
 
     def _all_taken(self) -> None:
         """No rows wait now."""
-        self._before = self._last_state()
         self._taken += len(self._rows)
         self._rows.keep(0)
-
-    def _last_state(self) -> Floats:
-        """The state [1, n_embd_out] of the last known position."""
-        if len(self._rows):
-            last: Floats = self._rows.features[-1:].copy()
-            return last
-        assert self._before is not None
-        return self._before
 
     def _no_state(self) -> Floats:
         """What the first position of a text has before it."""

@@ -69,8 +69,7 @@ def test_positions_that_leave_the_cache_leave_the_heads(
         pair.drafter.shift(12, 20)
         assert pair.drafter.known == 11
     with files.opened("mtp") as pair, Batch(pair.target) as batch:
-        before = states[4 if n_taken <= 5 else 9]
-        states[4], states[5:15] = before, states[10:].copy()
+        states[4], states[5:15] = states[9], states[10:].copy()
         see(pair, batch, [*text[:5], *text[10:]], states, 0)
         fresh = pair.drafter.propose(15, 3, Limits(7))
 
