@@ -178,7 +178,7 @@ def test_a_draft_is_as_long_as_asked_and_as_likely(write: Write, kind: str, draf
             (Limits(2), 2),
             (Limits(16, p_min=1.01), 0),
             (Limits(16, p_min=p_min), n_likely),
-            (Limits(16, is_worth=lambda path, _: len(path) < 2), 1),
+            (Limits(16, worth=[0.0, 1.1], by_probability=[1.0] * 10), 1),
             (Limits(0), 0),
             (Limits(16), len(longest)),
         ):

@@ -19,8 +19,7 @@ from itertools import accumulate
 import numpy as np
 
 from eaglechat.engine.auto.costs import Array
-from eaglechat.engine.auto.plan import PROBABILITY_STEPS, probability_step
-from eaglechat.engine.drafters.proposal import Proposal
+from eaglechat.engine.drafters.proposal import PROBABILITY_STEPS, Proposal, probability_step
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.records import LAST_TOKEN, N_DRAFT_MAX_LIMIT, Round, depths
 

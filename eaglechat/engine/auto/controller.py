@@ -29,8 +29,8 @@ from eaglechat.engine.auto.acceptance import (
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.costs import NOISE, Array, Costs, context_bucket
 from eaglechat.engine.auto.kept import Learnt
-from eaglechat.engine.auto.plan import CHAIN, TREE, Allowed, Arm, Plan, Seen, probability_step
-from eaglechat.engine.drafters.proposal import Proposal
+from eaglechat.engine.auto.plan import CHAIN, TREE, Allowed, Arm, Plan, Seen
+from eaglechat.engine.drafters.proposal import Proposal, probability_step
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,13 +12,6 @@ from eaglechat.wire.records import AutoDraft, Round
 
 CHAIN, TREE = 0, 1
 _NOTHING = Proposal()
-PROBABILITY_STEPS = 10
-"""Steps of a drafter's probability by which acceptance is counted. Finer steps would be observed
-too rarely."""
-
-
-def probability_step(probability: float) -> int:
-    return min(int(probability * PROBABILITY_STEPS), PROBABILITY_STEPS - 1)
 
 
 def shapes_open(wanted: Shape, grows_trees: bool) -> tuple[int, ...]:
@@ -45,10 +37,8 @@ class Plan:
     taken: Proposal = _NOTHING
     """Tokens that n-grams found, which are verified instead of a draft's."""
     worth: tuple[float, ...] = ()
-    """For the token at each index of the draft, the lowest chance of acceptance that pays for
-    verifying it; empty if all are verified."""
     by_probability: tuple[float, ...] = ()
-    """The acceptance rate for each step of how sure the draft is."""
+    """Both as in `Limits`."""
     is_chosen: bool = False
     """Whether the controller chose it, and learns from the round."""
     state: AutoDraft | None = None
@@ -63,17 +53,15 @@ class Plan:
 
     def limits(self, want: Speculation, noise: Noise | None = None) -> Limits:
         """Bounds of what the draft model proposes, if the target draws with this noise."""
-        is_worth = self.keeps if self.worth else None
-        is_tree = self.shape == TREE
-        return Limits(self.n, want.n_min, want.p_min, is_worth, is_tree=is_tree, noise=noise)
-
-    def keeps(self, sureness: Sequence[float], n_others: int) -> bool:
-        """Whether verifying one more token pays: the last one of a path of which the drafter is so
-        sure, beside `n_others` tokens. As `Limits.is_worth`."""
-        survival = 1.0
-        for one in sureness:
-            survival *= self.by_probability[probability_step(one)]
-        return survival >= self.worth[n_others]
+        return Limits(
+            self.n,
+            want.n_min,
+            want.p_min,
+            self.worth,
+            self.by_probability,
+            is_tree=self.shape == TREE,
+            noise=noise,
+        )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +18,13 @@ DRAFT_TEMPERATURE = 0.5
 tokens: a draft is less sure of its likeliest token than the target is."""
 _LEAST = 1e-30
 """A probability that counts as more than none."""
+PROBABILITY_STEPS = 10
+"""Steps of a drafter's probability by which acceptance is counted. Finer steps would be observed
+too rarely."""
+
+
+def probability_step(probability: float) -> int:
+    return min(int(probability * PROBABILITY_STEPS), PROBABILITY_STEPS - 1)
 
 
 class Guess(NamedTuple):
@@ -101,17 +108,25 @@ class Limits:
     """The loop drops a shorter proposal; a drafter need not look at this."""
     p_min: float = 0.0
     """A proposal ends before the first token to which the drafter gives less than this."""
-    is_worth: Callable[[Sequence[float], int], bool] | None = None
-    """Whether verifying one more token pays. Arguments: how sure the drafter is of each token on
-    the path that ends with this one, and the number of tokens proposed beside it."""
+    worth: Sequence[float] = ()
+    """For the token at each index, the lowest chance of acceptance that pays for verifying it;
+    empty if all are verified."""
+    by_probability: Sequence[float] = ()
+    """The acceptance rate for each step of how sure the drafter is."""
     is_tree: bool = False
     """Whether tokens may have siblings, if the drafter can propose trees."""
     noise: Noise | None = None
     """What the target draws with; None at temperature 0."""
 
     def pays(self, sureness: Sequence[float], n_others: int) -> bool:
-        """Whether verifying the last token of a path pays; arguments as for `is_worth`."""
-        return self.is_worth is None or self.is_worth(sureness, n_others)
+        """Whether verifying one more token pays: the last one of a path of which the drafter is so
+        sure, beside `n_others` tokens."""
+        if not self.worth:
+            return True
+        survival = 1.0
+        for one in sureness:
+            survival *= self.by_probability[probability_step(one)]
+        return survival >= self.worth[n_others]
 
     def guesses(self, likeliest: Sequence[tuple[int, float]], n_before: int) -> list[Guess]:
         """The likeliest tokens of a place behind `n_before` drafted ones, each with its

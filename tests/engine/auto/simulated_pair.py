@@ -29,7 +29,7 @@ from eaglechat.engine.auto.plan import (
 from eaglechat.engine.drafters import proposal as drafters
 from eaglechat.engine.drafters.base import MOST_WAITING
 from eaglechat.engine.drafters.proposal import Proposal
-from eaglechat.wire.protocol import Shape
+from eaglechat.wire.protocol import Shape, Speculation
 from eaglechat.wire.records import (
     LAST_TOKEN,
     N_DRAFT_MAX_LIMIT,
@@ -391,8 +391,9 @@ def _draft(text: Text, position: int, room: int, plan: Plan) -> list[Guess]:
         return [Guess(place < n_right, (), place - 1) for place in range(plan.n)]
     of_shape = text.tree(position, room) if plan.shape == TREE else text.chain(position, plan.n)
     guesses: list[Guess] = []
+    limits = plan.limits(Speculation())
     for guess in of_shape[: plan.n]:
-        if plan.worth and not plan.keeps(guess.path, len(guesses)):
+        if not limits.pays(guess.path, len(guesses)):
             break
         guesses.append(guess)
     return guesses

@@ -43,7 +43,7 @@ def test_probabilities_are_the_share_of_places_that_agree_and_end_a_draft() -> N
     found = look_up(text[:-1], 2, Limits(2))
     assert found.probabilities == pytest.approx((2 / 2.5, 1 / (2 + 1 / 3)))
     assert proposed(text, Limits(2, p_min=0.6)) == [3]
-    assert proposed(text, Limits(2, is_worth=lambda seen, _others: len(seen) < 2)) == [3]
+    assert proposed(text, Limits(2, worth=[0.0, 1.1], by_probability=[1.0] * 10)) == [3]
     assert proposed(text, Limits(2, n_min=2, p_min=0.6)) == []
     sure = look_up([*range(20), *range(12)], 12, Limits(1))
     assert (sure.ids, sure.probabilities[0] > 0.9, sure.drafter) == ([13], True, "ngram")
