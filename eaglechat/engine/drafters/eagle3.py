@@ -35,15 +35,15 @@ from eaglechat.engine.drafters.base import (
 )
 from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.pairing import eagle_of
-from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
-from eaglechat.engine.drafters.tree import TreeGrower
+from eaglechat.engine.drafters.proposal import Drafting, Guess, Limits, Proposal
 from eaglechat.engine.llama.bindings import Floats
+from eaglechat.engine.llama.branches import TRUNK
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_tensor
 from eaglechat.gguf.preflight import DRAFT_WINDOW, EXTRACT_LAYERS, NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.wire.errors import ModelLoadError, ProcessError
 from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+from eaglechat.wire.records import LAST_TOKEN, N_DRAFT_MAX_LIMIT
 
 _OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
 """Up to this many waiting rows, as many as a verified draft leaves, are taken in by the same decode
@@ -94,6 +94,22 @@ class Norms:
         return scaled
 
 
+@dataclass(eq=False)
+class Node:
+    """A token that may be drafted."""
+
+    guess: Guess
+    path: tuple[float, ...]
+    """How sure the draft is of each token on the path, this one last."""
+    chance: float
+    """Their product."""
+    parent: Node | None
+    state: Floats
+    """The draft's state [n_embd] behind the parent, which it reads together with this token."""
+    branch: int | None = None
+    """The draft's sequence that holds this token, once it is decoded."""
+
+
 class Eagle3Drafter(Drafter):
     """Drafts for one sequence of a target context. A row has the features of a position, and waits
     until the token after it is known. Positions older than the window have been dropped from the
@@ -126,9 +142,6 @@ class Eagle3Drafter(Drafter):
         self._window_start = 0
         """The first of the `_taken` positions that is still in the KV cache."""
         self._encoder_batch = Batch(draft)
-        self._trees = TreeGrower(
-            draft, self._kv, self._batch, self._likeliest, self._norms.of_states, name=name
-        )
         draft.export_states()
         self.set_export(True)
 
@@ -203,7 +216,7 @@ class Eagle3Drafter(Drafter):
         n_quiet = 0 if len(following) <= _OUTPUT_ROWS else len(following) - 1
         self._take_in(following, n_quiet=n_quiet)
         if limits.is_tree and self.grows_trees:
-            return self._trees.grow(limits, n_past, len(self._batch) - 1)
+            return self._tree(limits, n_past)
         return limits.chain(self._drafting(n_past), self.name)
 
     def _take_in(self, following: Sequence[int], *, n_quiet: int) -> None:
@@ -267,6 +280,98 @@ class Eagle3Drafter(Drafter):
             self._batch.add_tokens([token], position, self._seq_id, output=True, states=state)
             decode(self.draft, self._batch)
             row, position = 0, position + 1
+
+    # --- trees ---
+
+    def _tree(self, limits: Limits, n_past: int) -> Proposal:
+        """A dynamic tree behind the last row of the batch just decoded, as EAGLE-2 (arXiv
+        2406.16858) grows it; likeliest tokens first, so parents come before their children.
+
+        The chance that the target accepts a token is estimated as the product of how sure the draft
+        is of the tokens along its path. Level by level, those tokens of the level that are among
+        the `n_max` likeliest so far are decoded in one batch, which gives their children. The
+        `n_max` likeliest of all levels are the tree. A level costs one decode of the draft, as a
+        step of a chain does.
+        """
+        self._free = list(range(1, self._kv.most))
+        self._room = self.draft.n_ctx - n_past
+        row = len(self._batch) - 1
+        state = self._norms.of_states(self.draft.state(row))[0].copy()
+        frontier = self._children(None, row, state, limits)
+        nodes = _likeliest(frontier, limits)
+        depth = 0
+        while going_on := self._placed([n for n in frontier if n in nodes], nodes, n_past, limits):
+            self._batch.clear()
+            states = np.stack([node.state for node in going_on])
+            for place, node in enumerate(going_on):
+                assert node.branch is not None
+                self._batch.add_tokens(
+                    [node.guess.id],
+                    n_past + depth,
+                    node.branch,
+                    output=True,
+                    states=states[place : place + 1],
+                )
+            decode(self.draft, self._batch)
+            states = self._norms.of_states(self.draft.states(len(going_on))).copy()
+            frontier = [
+                child
+                for place, node in enumerate(going_on)
+                for child in self._children(node, place, states[place], limits)
+            ]
+            nodes = _likeliest([*nodes, *frontier], limits)
+            depth += 1
+        places = {id(node): place for place, node in enumerate(nodes)}
+        return Proposal(
+            [node.guess for node in nodes],
+            [LAST_TOKEN if node.parent is None else places[id(node.parent)] for node in nodes],
+            self.name,
+        )
+
+    def _children(self, node: Node | None, row: int, state: Floats, limits: Limits) -> list[Node]:
+        path, chance = (node.path, node.chance) if node else ((), 1.0)
+        some = limits.guesses(self._likeliest.top_k(self.draft.logits(row), row), len(path))
+        return [
+            Node(guess, (*path, guess.sureness), chance * guess.sureness, node, state)
+            for guess in some[: limits.n_max]
+            if guess.sureness >= limits.p_min and guess.sureness > 0.0
+        ]
+
+    def _placed(
+        self, frontier: Sequence[Node], nodes: Sequence[Node], n_past: int, limits: Limits
+    ) -> list[Node]:
+        """The tokens of the frontier whose children may be among the likeliest. Each gets a
+        sequence: a parent's first child that of its parent, the others a free one."""
+        least = nodes[-1].chance if len(nodes) >= limits.n_max else 0.0
+        taken: set[int] = set()
+        placed = []
+        for node in frontier:
+            if node.chance <= least or self._room == 0:
+                continue
+            parent = TRUNK if node.parent is None else node.parent.branch
+            assert parent is not None
+            if parent not in taken:
+                node.branch = parent
+            elif self._free:
+                node.branch = self._free.pop(0)
+                self._kv.grow([node.branch], n_past)
+                self._kv.fork(parent, node.branch, n_past, n_past + len(node.path) - 1)
+            else:
+                continue
+            taken.add(parent)
+            # More tokens are decoded than end up in the tree, so the context may run out first.
+            self._room -= 1
+            placed.append(node)
+        return placed
+
+
+def _likeliest(nodes: Sequence[Node], limits: Limits) -> list[Node]:
+    """The nodes that are worth verifying, likeliest first."""
+    best = sorted(nodes, key=lambda node: -node.chance)[: limits.n_max]
+    for place, node in enumerate(best):
+        if not limits.pays(node.path, place):
+            return best[:place]
+    return best
 
 
 def draft_window(header: GGUFHeader | None, options: LoadOptions) -> int:
