@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.drafters.guard import GuardedDrafters, Mark
+from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.llama.branches import TRUNK, Branches
 from eaglechat.engine.llama.objects import Batch, Context
@@ -28,8 +28,8 @@ class Checkpoint:
     length: int
     state: bytes
     """The recurrent part; keys and values of attention layers stay in the KV cache."""
-    drafter: Mark | None
-    """What the draft model needs to go on there; None if it had not seen all the tokens."""
+    marks: dict[str, object]
+    """By the name of a draft model that has seen all the tokens: what it needs to go on there."""
 
 
 class Checkpoints:
@@ -40,42 +40,35 @@ class Checkpoints:
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._kept: list[Checkpoint] = []
+        self._kept: dict[int, Checkpoint] = {}
+        """By length, the oldest first."""
 
     def __len__(self) -> int:
         return len(self._kept)
 
     @property
     def n_bytes(self) -> int:
-        return sum(len(checkpoint.state) for checkpoint in self._kept)
+        return sum(len(checkpoint.state) for checkpoint in self._kept.values())
 
-    def save(self, length: int, size: int, drafter: Mark | None, read: Callable[[], bytes]) -> None:
-        """Keep the state behind `length` tokens: `size` bytes, which `read` returns. A checkpoint
-        of the same length is replaced only if this one has something for the draft model in use,
-        and it has not."""
-        kept = next((one for one in self._kept if one.length == length), None)
-        if kept is not None:
-            of = kept.drafter.model_name if kept.drafter is not None else None
-            if drafter is None or drafter.model_name == of:
-                return
-        if size > self._most_bytes:
-            return
-        if kept:
-            self._kept.remove(kept)
-        while self.n_bytes + size > self._most_bytes:
-            del self._kept[0]
-        state = read()
-        if state:
-            self._kept.append(Checkpoint(length, state, drafter))
+    def save(
+        self, length: int, size: int, marks: Mapping[str, object], read: Callable[[], bytes]
+    ) -> None:
+        """Keep the state behind `length` tokens: `size` bytes, which `read` returns."""
+        if length in self._kept:
+            self._kept[length].marks.update(marks)
+        elif size <= self._most_bytes:
+            while self.n_bytes + size > self._most_bytes:
+                del self._kept[next(iter(self._kept))]
+            if state := read():
+                self._kept[length] = Checkpoint(length, state, {**marks})
 
     def up_to(self, length: int) -> list[Checkpoint]:
         """The checkpoints of at most `length` tokens, longest first."""
-        fitting = [one for one in self._kept if one.length <= length]
-        return sorted(fitting, key=lambda one: one.length, reverse=True)
+        return [self._kept[n] for n in sorted(self._kept, reverse=True) if n <= length]
 
     def cut(self, length: int) -> None:
         """The target no longer holds the tokens from `length` on."""
-        self._kept = [one for one in self._kept if one.length <= length]
+        self._kept = {n: one for n, one in self._kept.items() if n <= length}
 
 
 class CacheState:
@@ -145,9 +138,9 @@ class CacheState:
         if self._target.n_rollback is None or not self.tokens:
             return
         length = len(self.tokens)
-        drafter = None if self.is_behind else self._drafters.mark()
+        marks = {} if self.is_behind else self._drafters.marks()
         size = self._target.recurrent_size(TRUNK)
-        self.checkpoints.save(length, size, drafter, lambda: self._target.save_recurrent(TRUNK))
+        self.checkpoints.save(length, size, marks, lambda: self._target.save_recurrent(TRUNK))
 
     def _go_back(self, tokens: Sequence[int]) -> int:
         """Restore the longest checkpoint within `tokens` from which the drafters can go on too, and
@@ -159,7 +152,7 @@ class CacheState:
         """
         for checkpoint in self.checkpoints.up_to(len(tokens)):
             length = checkpoint.length
-            self._drafters.restore(length, checkpoint.drafter)
+            self._drafters.restore(length, checkpoint.marks)
             if self._drafters.resume(tokens[:length]) == length:
                 restored = self._target.restore_recurrent(TRUNK, checkpoint.state)
                 if not restored or not self._branches.forget(length):

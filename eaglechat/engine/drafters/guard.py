@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from eaglechat.engine.drafters.base import Drafter, Spent
 from eaglechat.engine.drafters.proposal import Limits, Proposal
@@ -13,14 +13,6 @@ from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AUTO, Speculation
 
 T = TypeVar("T")
-
-
-class Mark(NamedTuple):
-    """What a draft model needs to go on from a position."""
-
-    model_name: str
-    state: object
-    """`Drafter.mark`: of a type of its own for each kind of draft model."""
 
 
 class GuardedDrafters:
@@ -110,16 +102,19 @@ class GuardedDrafters:
             if model.known > len(tokens):
                 self._try(lambda one: one.resume(tokens), 0, model)
 
-    def mark(self) -> Mark | None:
-        """What the draft model in use needs to go on from here; None without a draft model, and
-        while it is off or has failed."""
-        state = self._try(lambda model: model.mark(), None) if self.on else None
-        return None if state is None else Mark(self.model_name, state)
+    def marks(self) -> dict[str, object]:
+        """By the name of the draft model in use, what it needs to go on from here; empty without
+        one, and while it is off or has failed."""
+        if not self.on:
+            return {}
+        return self._try(lambda model: {model.name: model.mark()}, {})
 
-    def restore(self, length: int, mark: Mark | None) -> None:
-        """Go back to a mark behind `length` positions, unless it is another draft model's."""
-        if mark is not None and mark.model_name == self.model_name:
-            self._try(lambda model: model.restore(length, mark.state), None)
+    def restore(self, length: int, marks: Mapping[str, object]) -> None:
+        """Go back to behind `length` positions, where `marks` were made, if the draft model in use
+        is among them."""
+        if self.model_name in marks:
+            mark = marks[self.model_name]
+            self._try(lambda model: model.restore(length, mark), None)
 
     def shift(self, start: int, end: int) -> None:
         for model in self.working:

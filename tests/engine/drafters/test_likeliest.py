@@ -34,16 +34,6 @@ def test_the_likeliest_token_and_its_share_of_the_ten_likeliest(
     assert sum(share for _, share in some) == pytest.approx(1.0)
 
 
-def test_it_is_used_again_and_again() -> None:
-    likeliest = Likeliest()
-    logits = logits_of(3.0)
-    first, *_ = likeliest.top_k(logits)
-    token = int(np.flatnonzero(np.isfinite(logits))[0])
-    logits[token] = 99.0
-    assert likeliest.top_k(logits)[0] == (token, pytest.approx(1.0))
-    assert first[0] != token
-
-
 @pytest.mark.parametrize("logit", [-np.inf, np.nan])
 def test_logits_without_a_finite_one_are_refused(logit: float) -> None:
     """A broken draft says so instead of drafting nonsense."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from itertools import count
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -149,15 +149,15 @@ def test_a_template_that_refuses_the_next_turn_answers_this_one(tmp_path: Path) 
 def test_the_oldest_go_first_and_what_is_too_large_is_not_saved() -> None:
     kept = Checkpoints(100)
     for length in (10, 20, 30):
-        kept.save(length, 40, None, lambda: bytes(40))
+        kept.save(length, 40, {}, lambda: bytes(40))
     assert [one.length for one in kept.up_to(30)] == [30, 20]
     assert kept.n_bytes == 80
-    kept.save(40, 101, None, lambda: bytes(101))
+    kept.save(40, 101, {}, lambda: bytes(101))
     assert len(kept) == 2
     kept.cut(25)
     assert [one.length for one in kept.up_to(30)] == [20]
     nothing = Checkpoints(0)
-    nothing.save(10, 40, None, lambda: bytes(40))
+    nothing.save(10, 40, {}, lambda: bytes(40))
     assert len(nothing) == 0
 
 
@@ -167,14 +167,15 @@ def test_what_another_draft_model_needs_is_nothing_for_this_one() -> None:
     drafters = GuardedDrafters([eagle3, mtp], can_draft=True)
     kept = Checkpoints(100)
 
-    for choice in ("mtp", "eagle3"):
+    for choice in ("mtp", "eagle3", "mtp"):
         drafters.new_reply(Speculation(drafter=choice))
-        if of_the_other := kept.up_to(10):
-            drafters.restore(10, of_the_other[0].drafter)
-        kept.save(10, 40, None, lambda: bytes(40))
-        kept.save(10, 40, drafters.mark(), lambda: bytes(40))
+        for known in kept.up_to(10):
+            drafters.restore(10, known.marks)
+        kept.save(10, 40, {}, lambda: bytes(40))
+        kept.save(10, 40, drafters.marks(), lambda: bytes(40))
         (own,) = kept.up_to(10)
-        drafters.restore(10, own.drafter)
+        drafters.restore(10, own.marks)
 
-    mtp.restore.assert_called_once_with(10, mtp.mark.return_value)
+    # What the first needs is still there after the other has drafted.
+    assert mtp.restore.call_args_list == [call(10, mtp.mark.return_value)] * 3
     eagle3.restore.assert_called_once_with(10, eagle3.mark.return_value)

@@ -171,21 +171,6 @@ def test_twelve_turns_run_through_a_context_of_three(small: Rig) -> None:
     assert list(small.generator.cached[: len(system) - 1]) == list(system[:-1])
 
 
-def test_a_reply_goes_on_through_the_end_of_the_context(small: Rig) -> None:
-    chat = LongChat(small)
-    chat.ask("one")
-    chat.ask("two")
-    reply = chat.ask("three", max_tokens=120)
-
-    assert (reply.end.finish_reason, reply.end.tokens) == (FinishReason.LENGTH, 120)
-    (window,) = reply.windows
-    assert (window.first_turn, window.kv_kept) == (1, True)
-    rounds_before = [e for e in reply.events[: reply.events.index(window)] if isinstance(e, Round)]
-    assert 0 < len(rounds_before) < len(reply.rounds)
-    assert max(round_.n_past for round_ in reply.rounds) <= N_CTX
-    check_cache(chat)
-
-
 @pytest.mark.parametrize("n_draft_max", [0, 3, 16])
 def test_a_turn_that_fills_the_context_by_itself_ends_the_reply(
     small: Rig, n_draft_max: int
@@ -219,15 +204,6 @@ def test_a_saved_chat_far_longer_than_the_context_opens_with_its_latest_turns(sm
     assert 20 <= window.first_turn < 30
     assert reply.end.timings.reused_tokens == 0
     check_cache(chat)
-
-
-def test_a_new_chat_brings_its_own_window(small: Rig) -> None:
-    first = LongChat(small)
-    for _ in range(5):
-        first.ask("question")
-    second = LongChat(small)
-    assert second.ask("question").windows == []
-    check_cache(second)
 
 
 def test_where_the_memory_cannot_shift_the_rest_is_read_again(reads_again: Rig) -> None:
