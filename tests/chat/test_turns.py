@@ -165,7 +165,10 @@ class TreeMachine(RuleBasedStateMachine):
             assert isinstance(parent, Reply if isinstance(turn, Question) else Question) or (
                 turn.parent is None and isinstance(turn, Question)
             )
-            assert turn.id in self.turns.siblings(turn.id)
+            siblings = self.turns.siblings(turn.id)
+            assert turn.id in siblings
+            # Whatever was deleted and restored between them.
+            assert [*siblings] == sorted(siblings)
             before[turn.id] = turn
 
 
