@@ -163,16 +163,16 @@ def test_rounds_of_another_version_have_the_fields_that_are_known(
     assert unpack(pack([round_])) == [round_]
 
 
-ROUNDS = [round_of(1, 2), replace(round_of(3, drafted=0), index=1)]
+ROUNDS = [round_of(*range(1, 21)), replace(round_of(3, drafted=0), index=1)]
 PACKED = (
-    "eNp1UEtOwzAQtdsLcAQkFrAFDhS5ybSMmtqRZ+jnAOxYgHMBoEn6kzhE1C334ADswf3k00pIM5L1nt/Mm+cWFkJjI3"
-    "rOUUcwdXkSK9ROyI0OIqv6HIxUjXbEYo9BlOYxElNDuGrQ0wdG9RSRMUw5nfdh8voebTtCbBJreqqHMfLM5cSQkPuS"
-    "P76KRFnQXGl/q132IH/bqZc6YPCiqFm81oEKQ0haoBQFmyFoOncpT10WFgn1IJVSNj7T+SXf+r7zfb/tCtkpjMUB6j"
-    "3r1l7uZzAafZjqvwhZW83IjCAty/K48yXzVx0DKJSmCdidQBQ6SBRxZcFFYsE48i9qLC6P+VOdU/fb12oMFvuzNn51"
-    "42vtkw2BqEUIsSI1SmI4wZZsWMVt/fWFr0w9sjkc4Br/+QDHoM+CFKKiixiHEM/+5T+Rgv0rCB8gHFYfyvIPMp4W8g"
-    "=="
+    "eNp1Us1O20AQXhMegEO5r8QBjiyUQl+hL2Et9iSs4uxaO8NPHqDHSu3yAkBtJwSJh4i48gCV+gC99dI7HeI4TlAYja3VfN"
+    "/MfDuzYeQhcT7FbwUNc7j+2YXLH6V35zZ92hCiNDaFq1DmmTY2iOjBxqnXXYoHehHdEKNZDNLrMjNI2AKhqf71zqSLKqIg"
+    "uKK61e2szUPu3ak+NZmhYSiRIMfwHP1jr3LtwVKT+9L08nX6zWv22MYEnJS2jSc21kkC+UqwItcHi29UfohWVVbeoLG932"
+    "I7WmN/a+3l6x+Z02lss7XOry+SlKQDSYeSPko6kvRJ0rGkE0mfGdrnj3HFBMUMxRTFHMUkxSzFNMW8A+YdVs6bnrGz64YJ"
+    "y2StZJyt1T9tizUWLYZUoBsAy5yus/kEvhc84/k6Km3xEvz6sqKyca6RmhGFVIzIDPiE7QjH8/eBiz12/rDfX4A33eFyfG"
+    "ePfcKbTwBxCRDiHvUgz2AlNiZHOlvO391iL/Q5ufqaob1R2TMXYN8sWogGrjLTh2z4Lv5oMJ6d4uQMkn5DmE7/A/QXP9c="
 )
-"""`ROUNDS`, as the first version with a store packed them."""
+"""`ROUNDS`, as the first version with a store packed them: in all kinds of columns it wrote."""
 RECORD = (
     b'{"terms":{"pair":"p","target":"/t.gguf"},"n_past":7,"end":{"finish_reason":"stop","seed":7,'
     b'"tokens":24,"tail":"","timings":{"prefill_ms":5.0,"prefill_tokens":33,"reused_tokens":0,'
