@@ -25,9 +25,7 @@ from tests.convert.checkpoints import (
     YARN_SCALING,
     Variant,
     draft,
-    draft_tokens,
     fields,
-    nested,
     tensors,
     variants,
     write_target,
@@ -68,12 +66,6 @@ def test_the_tokenizer_is_the_targets(target: Path) -> None:
     expected = {k: v for k, v in fields(target).items() if k.startswith("tokenizer.")}
     assert "tokenizer.chat_template" in expected
     assert {k: v for k, v in fields(path).items() if k.startswith("tokenizer.")} == expected
-
-
-def test_tokens_of_a_reduced_vocabulary_are_written_as_the_targets_ids(target: Path) -> None:
-    path = converted(draft(), target)
-    (d2t,) = (t for t in gguf.GGUFReader(path).tensors if t.name == "d2t")
-    assert np.array_equal(d2t.data, draft_tokens())
 
 
 @pytest.mark.parametrize("place", ["top", "eagle_config"])
@@ -218,21 +210,3 @@ def test_figures_of_yarn_that_llama_cpp_ignores_are_pointed_out(
     variant = draft(rope_scaling={**YARN_SCALING, "beta_fast": beta_fast})
     report = convert(variant.save(tmp_path / "draft"), target, tmp_path / "draft.gguf", "f32")
     assert any("beta_fast 32" in note for note in report.notes) == is_noted
-
-
-def test_what_the_trainer_speculators_writes_today_is_converted(target: Path) -> None:
-    variant = draft(
-        "layers.0.",
-        norm_before_fc=True,
-        sliding_window=2048,
-        layer_types=["sliding_attention"],
-        eagle_aux_hidden_state_layer_ids=[2, 6, 9],
-    )
-    variant.put("input_norm.weight", 3 * HIDDEN)
-    variant = nested(variant, "Eagle3DraftModel")
-    variant.config["norm_output"] = True
-    written = fields(converted(variant, target))
-    assert written["eaglechat.norm_output"] == ["BOOL", True]
-    assert written["eaglechat.sliding_window"] == ["UINT32", 2048]
-    assert written["eagle3.norm_before_fc"] == ["BOOL", True]
-    assert "eaglechat.fc_norm" not in written

@@ -74,11 +74,6 @@ def _not_a_zip(path: Path) -> str:
         beginning = file.read(2)
     if beginning == b"PK":
         return f"{path} is cut short; download it again"
-    if beginning == b"\x80\x02":
-        return (
-            f"{path} was saved by a PyTorch older than 1.6; "
-            "save it again with a newer one, best as safetensors"
-        )
     return f"{path} is not a file of torch.save"
 
 

@@ -228,20 +228,6 @@ def test_a_cancelled_pair_does_not_stop_another_that_needs_the_same_file(
     assert fetched[-2:] == [None, f"bytes={HALF}-"]
 
 
-def test_a_pair_that_shares_its_file_can_be_paused_and_resumed(
-    downloads: Downloads, hub: Hub, gate: Gate
-) -> None:
-    for entry in (ONE, TWO):
-        downloads.install(install.plan(hub, entry))
-    downloads.pause("one")
-    assert look(downloads, "one").stage is Stage.PAUSED
-    assert look(downloads, "two").stage is Stage.DOWNLOADING
-    gate.opened.set()
-    until_stage(downloads, "two", Stage.INSTALLED)
-    downloads.resume("one")
-    until_stage(downloads, "one", Stage.INSTALLED)
-
-
 def test_a_pair_that_failed_is_resumed_by_installing_it_again(
     downloads: Downloads, hub: Hub, fake: FakeHub
 ) -> None:
