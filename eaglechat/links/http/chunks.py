@@ -6,7 +6,6 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from eaglechat.links.http.answers import fitted, read_json
 from eaglechat.wire.part_stream import Segment
 from eaglechat.wire.records import Part
+from eaglechat.wire.stats import DrafterStats
 
 
 class Choice(msgspec.Struct):
@@ -100,17 +100,6 @@ class SGLExt(msgspec.Struct, frozen=True):
     spec_tokens_details: SpecTokensDetails = SpecTokensDetails()
 
 
-@dataclass(frozen=True)
-class DraftCounts:
-    """What a server counted over a whole reply; `steps` is 0 and `kind` (who drafted) empty where
-    it does not say."""
-
-    steps: int
-    drafted: int
-    accepted: int
-    kind: str = ""
-
-
 class Chunk(msgspec.Struct):
     choices: list[Choice] = []
     usage: Usage | None = None
@@ -129,26 +118,27 @@ class Chunk(msgspec.Struct):
         return self.choices[0] if self.choices else None
 
     @property
-    def draft_counts(self) -> DraftCounts | None:
-        """The counts of drafting over the whole reply, in the field of whichever server wrote this;
-        None if nothing was drafted, or it is not counted here."""
+    def draft_counts(self) -> tuple[str, DrafterStats] | None:
+        """Who drafted (empty if it is not said) and the counts over the whole reply, in the field
+        of whichever server wrote this; no rounds if these are not counted. None if nothing was
+        drafted, or it is not counted here."""
         own, vllm = self.timings or Timings(), self.metrics.speculative_decoding
         tabby = (self.usage or Usage()).completion_tokens_details
         sglang = self.sglext.spec_tokens_details
         if own.draft_n:
-            return DraftCounts(own.draft_rounds, own.draft_n, own.draft_n_accepted, own.draft_kind)
+            return own.draft_kind, DrafterStats(
+                own.draft_rounds, own.draft_n, 0, own.draft_n_accepted
+            )
         accepted, rejected = tabby.accepted_prediction_tokens, tabby.rejected_prediction_tokens
         if accepted is not None and rejected is not None and accepted + rejected:
-            return DraftCounts(0, accepted + rejected, accepted)
-        if sglang.spec_num_proposed_drafts:
-            return DraftCounts(
-                sglang.spec_verify_ct,
-                sglang.spec_num_proposed_drafts,
-                sglang.spec_num_correct_drafts,
+            return "", DrafterStats(0, accepted + rejected, 0, accepted)
+        if drafted := sglang.spec_num_proposed_drafts:
+            return "", DrafterStats(
+                sglang.spec_verify_ct, drafted, 0, sglang.spec_num_correct_drafts
             )
         if drafted := sum(vllm.per_step_drafted):
             steps = sum(count > 0 for count in vllm.per_step_drafted)
-            return DraftCounts(steps, drafted, sum(vllm.per_step_accepted))
+            return "", DrafterStats(steps, drafted, 0, sum(vllm.per_step_accepted))
         return None
 
     @property

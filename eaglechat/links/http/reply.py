@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from eaglechat.links.http.chunks import Chunk, ChunkReader, DraftCounts, Usage
+from eaglechat.links.http.chunks import Chunk, ChunkReader, Usage
 from eaglechat.wire.part_stream import Mode, PartStream, Segment
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, Progress, Settled
 from eaglechat.wire.records import (
@@ -58,7 +58,7 @@ class Reply:
         self._rounds: list[Round] = []
         """What the client has been told."""
         self._reason, self._usage = "", Usage()
-        self._draft_counts: DraftCounts | None = None
+        self._draft_counts: tuple[str, DrafterStats] | None = None
         self._n_tokens = self._n_first = 0
         """Tokens that came, and those of them that came with the first text."""
         self._asked = self._first = self._last = time.monotonic()
@@ -138,20 +138,20 @@ class Reply:
 
     def _stats(self) -> SpeculationStats:
         """The statistics of the rounds, with what the server counted over the whole reply."""
-        of_rounds, counts = stats_of(self._rounds), self._draft_counts
-        if counts is None:
+        of_rounds = stats_of(self._rounds)
+        if self._draft_counts is None:
             return of_rounds
+        kind, own = self._draft_counts
         # mlx-vlm also counts tokens that it accepted behind the end of the reply.
         written = self._usage.completion_tokens or self._n_tokens
-        accepted = min(counts.accepted, counts.drafted, written)
-        steps = min(counts.steps, counts.drafted)
-        own = DrafterStats(steps, counts.drafted, 0, accepted)
+        steps, accepted = min(own.rounds, own.drafted), min(own.accepted, own.drafted, written)
+        own = replace(own, rounds=steps, accepted=accepted)
         return replace(
             of_rounds,
-            drafted=counts.drafted,
-            accepted=accepted,
-            verify_steps=steps,
-            by_drafter={counts.kind: own} if counts.kind.isidentifier() else {},
+            drafted=own.drafted,
+            accepted=own.accepted,
+            verify_steps=own.rounds,
+            by_drafter={kind: own} if kind.isidentifier() else {},
         )
 
     def _text_round(self, segments: Iterable[Segment], seconds: float) -> None:

@@ -6,7 +6,7 @@ from argparse import Namespace
 
 import pytest
 
-from eaglechat.cli.options import served_pair
+from eaglechat.cli.pairs import served_pair
 from eaglechat.links.http.address import parse_address, same_server
 from eaglechat.settings import Settings
 from eaglechat.settings.servers import ServerSettings
