@@ -1,7 +1,7 @@
 """Rounds as bytes: one column for each field of their records, compressed.
 
-Nothing here names a field, except what rounds hold twice. A field that a record gets later is kept
-as well, and has its default in rounds from before.
+To pack, no field is named: one that a record gets later is kept as well, and has its default in
+rounds from before.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from eaglechat.wire.records import Round
 STEPS = 1000
 """Measurements are rounded to thousandths: of a millisecond, of a probability."""
 _AS_EMITTED = -1
-"""In place of the id of a drafted token that was emitted at its place of the round."""
+"""In chats that were written before, in place of the id of a drafted token that was emitted at its
+place of the round."""
 
 
 def pack(rounds: Sequence[Round]) -> bytes:
     """Pack consecutive rounds. What auto expected of each length is kept for the last one only."""
     records = msgspec.to_builtins([*map(_without_expected, rounds[:-1]), *rounds[-1:]])
-    for drafted, token in _at_their_places(records):
-        if (drafted["id"], drafted["text"]) == (token["id"], token["text"]):
-            drafted["id"], drafted["text"] = _AS_EMITTED, None
     return zlib.compress(msgspec.msgpack.encode(_column(records)), zlib.Z_BEST_COMPRESSION)
 
 
@@ -36,9 +34,10 @@ def unpack(packed: bytes) -> list[Round]:
     """The rounds. Raises ValueError if the bytes are damaged."""
     try:
         records = _values(msgspec.msgpack.decode(zlib.decompress(packed)))
-        for drafted, token in _at_their_places(records):
-            if drafted["id"] == _AS_EMITTED:
-                drafted["id"], drafted["text"] = token["id"], token["text"]
+        for record in records:
+            for drafted, token in zip(record["drafted"], record["tokens"], strict=False):
+                if drafted["id"] == _AS_EMITTED:
+                    drafted["id"], drafted["text"] = token["id"], token["text"]
         return msgspec.convert(records, list[Round])
     except (zlib.error, LookupError, TypeError, AttributeError) as error:
         raise ValueError(str(error)) from error
@@ -52,15 +51,6 @@ def encodable(text: str) -> str:
 def _without_expected(round_: Round) -> Round:
     auto = round_.auto
     return round_ if auto is None else replace(round_, auto=replace(auto, tokens_per_second=()))
-
-
-def _at_their_places(records: list[Any]) -> list[tuple[Any, Any]]:
-    """Each drafted token with the one emitted at its place of the round."""
-    return [
-        both
-        for record in records
-        for both in zip(record["drafted"], record["tokens"], strict=False)
-    ]
 
 
 def _column(values: list[Any]) -> list[Any]:

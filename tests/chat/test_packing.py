@@ -163,14 +163,19 @@ def test_rounds_of_another_version_have_the_fields_that_are_known(
     assert unpack(pack([round_])) == [round_]
 
 
-ROUNDS = [round_of(*range(1, 21)), replace(round_of(3, drafted=0), index=1)]
+ROUNDS = [
+    round_of(*range(1, 21)),
+    replace(round_of(3, drafted=0), index=1),
+    replace(round_of(4, 5), drafted=(DraftToken(4, " t4", 0.5),)),
+]
 PACKED = (
-    "eNp1Us1O20AQXhMegEO5r8QBjiyUQl+hL2Et9iSs4uxaO8NPHqDHSu3yAkBtJwSJh4i48gCV+gC99dI7HeI4TlAYja3VfN"
-    "/MfDuzYeQhcT7FbwUNc7j+2YXLH6V35zZ92hCiNDaFq1DmmTY2iOjBxqnXXYoHehHdEKNZDNLrMjNI2AKhqf71zqSLKqIg"
-    "uKK61e2szUPu3ak+NZmhYSiRIMfwHP1jr3LtwVKT+9L08nX6zWv22MYEnJS2jSc21kkC+UqwItcHi29UfohWVVbeoLG932"
-    "I7WmN/a+3l6x+Z02lss7XOry+SlKQDSYeSPko6kvRJ0rGkE0mfGdrnj3HFBMUMxRTFHMUkxSzFNMW8A+YdVs6bnrGz64YJ"
-    "y2StZJyt1T9tizUWLYZUoBsAy5yus/kEvhc84/k6Km3xEvz6sqKyca6RmhGFVIzIDPiE7QjH8/eBiz12/rDfX4A33eFyfG"
-    "ePfcKbTwBxCRDiHvUgz2AlNiZHOlvO391iL/Q5ufqaob1R2TMXYN8sWogGrjLTh2z4Lv5oMJ6d4uQMkn5DmE7/A/QXP9c="
+    "eNp1Uktu2zAQJe0eoIsC2RLool2G6f8WvYHAiGOXsEwK5OTjA3RZoJUu0I+kOA7QQyTe9gAFcoDsuunenZiWLAfuYCRQM0"
+    "9v3gynuPCQOq/DpwpnOZQ/RnD2pfbuxOrlkDFWG6vhvKjzTBlbMs6ubKK9GmEyVV14wAYX6yDoss5MwLDN8KKt8PG70R0R"
+    "W1UI51hWwU2hvLm5jpW/6eWAsavcu2N1bDKDs6IOCHkof/G/0ZtcebDYMq3YalPbR4qva91zmyDQn7qncWETlaaQ70R5g2"
+    "4CNjwQ/oQPdoU33gRjx7fsgO+xP5zHfur7dyDUsLVHW6Ov3+8FSoFHAl8IfCnwlcDXAt8IfCvwHaUO6aG8JIAkhCSIJIwk"
+    "kCSUJJgk3NFhR9A4b8ak+L75YkGCSTUaZ2MjywO2xzhj3dDWN0CCr/fbZiCfKxo7xgk3yoYz8PupyRqb5CpgO7JSUzU0Uz"
+    "qG7Uznmy0K3QUP76JfnoI3o1k/9fR59AUtRgoh9HJU7zKoaZ7BbnCODlXWJ3n2OHqlTtBtFq/XYD02p2AfrAERtfkmMxPI"
+    "Zv8H/DQhWZ+S9AOkkxZBJf4BLPZR/w=="
 )
 """`ROUNDS`, as the first version with a store packed them: in all kinds of columns it wrote."""
 RECORD = (
