@@ -36,8 +36,7 @@ from eaglechat.wire.protocol import (
 from eaglechat.wire.records import NGRAM, FinishReason, Part, Round, SpeculationOff
 from eaglechat.wire.stats import Measured, who_drafted
 from eaglechat.words import headline
-from eaglechat.words.replies import ENDINGS
-from eaglechat.words.statistics import in_json, part_in_json, summary
+from eaglechat.words.statistics import ENDINGS, in_json, part_in_json, summary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

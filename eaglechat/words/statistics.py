@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import Measured, SpeculationStats
 from eaglechat.words.wording import one_decimal, percent, plural, two_decimals
 
@@ -71,6 +72,13 @@ _DEFAULTS = {"acceptance_rate": 0.0, "mean_accepted_length": 1.0, _SPEED: 0.0}
 """What `run --json` has where nothing was tested or generated."""
 _OF_WHOLE_REPLIES = ("drafted", "accepted", "mean_accepted_length", "by_drafter")
 """What a server may tell that counts whole replies."""
+
+ENDINGS = {
+    FinishReason.CANCELLED: "stopped",
+    FinishReason.LENGTH: "token limit reached",
+    FinishReason.CONTEXT: "context full",
+}
+"""Why a reply ended, for each reason other than that the model ended it."""
 
 
 def in_json(table: Table, measured: Measured) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""The entries that the transcript shows of a chat, in order, and its notices in words. A command in
-braces, such as `{chat.stop}`, stands for its key."""
+"""The entries that the transcript shows of a chat, in order: its notices in words, what a reply is
+doing, and the note below it. A command in braces, such as `{chat.stop}`, stands for its key."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eaglechat.chat import refusals
+from eaglechat.chat.headline import headline_of
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.session import ChatSession, Notice, NoticeKind, Opened
+from eaglechat.chat.session import ChatSession, Notice, NoticeKind, Opened, Running
 from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import shown
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.crashes import without
-from eaglechat.wire.protocol import Hello, PairInfo
-from eaglechat.wire.records import Part
+from eaglechat.wire.protocol import Hello, Loading, PairInfo
+from eaglechat.wire.records import FinishReason, Part, Prefill
+from eaglechat.wire.stats import PartStats
 from eaglechat.wire.worker import Died
-from eaglechat.words import replies, wording
+from eaglechat.words import wording
+from eaglechat.words.headline import in_short
+from eaglechat.words.statistics import ENDINGS
+from eaglechat.words.wording import percent, plural, tokens_per_second, two_decimals
 
 Kind = NoticeKind | Literal["reply", "thought", "window"]
 
@@ -30,7 +35,7 @@ class Entry:
     kind: Kind
     text: str = ""
     recording: Recording | None = None
-    """Set for replies."""
+    """Set for """
     note: str | None = None
     """The line below a recording; None while it is being written."""
     turn: TurnId | None = None
@@ -45,8 +50,8 @@ class Entry:
         if self.recording is None or self.note is None:
             return self.note
         if self.kind == "thought":
-            return replies.thought(self.recording.by_part.get(Part.REASONING))
-        return replies.with_headline(self.recording, self.note)
+            return thought(self.recording.by_part.get(Part.REASONING))
+        return with_headline(self.recording, self.note)
 
 
 def entries(session: ChatSession) -> Iterator[Entry]:
@@ -77,7 +82,7 @@ def entries_of(session: ChatSession, turn: Reply) -> Iterator[Entry]:
         )
         place = None
     if recording.is_answering or is_over or not recording.has_reasoning:
-        note = replies.end_note(recording, session.n_ctx) if is_over else None
+        note = end_note(recording, session.n_ctx) if is_over else None
         yield Entry(f"turn {id}", "reply", recording=recording, note=note, turn=id, place=place)
 
 
@@ -125,7 +130,7 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
     has_auto = hello is None or hello.can.own
     if has_auto and pair.source == "built-in" and isinstance(length, int) and length:
         last = (
-            f"{pair.note} It drafts {wording.plural(length, 'token')} per round; {{chat.auto}} "
+            f"{pair.note} It drafts {plural(length, 'token')} per round; {{chat.auto}} "
             "lets measurement choose the length."
         ).lstrip()
     guess = "the draft guesses" if info.drafter.file else "the model's own MTP heads guess"
@@ -136,3 +141,67 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
         f"{loaded} In every round {guess} a few tokens and the target checks them all at "
         f"once. In replies, the guesses it accepted have a colour of their own. {last}"
     ).rstrip()
+
+
+# About a reply
+
+
+def progress(running: Running) -> str:
+    """What the engine is doing for the request in progress."""
+    recording = running.turn.recording
+    if len(recording.rounds) > recording.n_before:
+        return "writing…"
+    return before_writing(running.loading, running.prefill)
+
+
+def before_writing(loading: Loading | None, prefill: Prefill | None) -> str:
+    """What the engine does before the first token."""
+    if prefill is None and loading is not None:
+        if loading.stage == "server":
+            return "waiting for the server"
+        return f"loading the {loading.stage} {loading.fraction:.0%}"
+    if prefill is None or not prefill.total:
+        # Most servers do not report the progress of prefill.
+        return "reading the prompt"
+    return f"reading the prompt {prefill.done / prefill.total:.0%}"
+
+
+def thought(stats: PartStats | None) -> str:
+    """The line of folded reasoning: how long it took, and how much of it was accepted."""
+    if stats is None:
+        return "thought"
+    parts = [f"thought for {stats.ms / 1000:.0f} s", plural(stats.tokens, "token")]
+    if stats.stats.acceptance_rate is not None:
+        parts.append(f"{percent(stats.stats.acceptance_rate)} accepted")
+        parts.append(f"length {two_decimals(stats.stats.mean_accepted_length)}")
+    if stats.tokens_per_second is not None:
+        parts.append(tokens_per_second(stats.tokens_per_second))
+    return ", ".join(parts)
+
+
+def end_note(recording: Recording, n_ctx: int) -> str:
+    """The line below a reply that is over: why it ended, its length and its speed."""
+    end = recording.end
+    if end is None:
+        return "cut off here"
+    speed = plural(end.tokens, "token")
+    if end.tokens_per_second > 0:
+        speed += f", {tokens_per_second(end.tokens_per_second)}"
+    reason = end.finish_reason
+    if reason not in ENDINGS:
+        return speed
+    details = speed
+    if reason is FinishReason.CONTEXT and recording.terms.engine:
+        details = f"{speed}, and no more fits into its {n_ctx:,} tokens"
+    elif reason is FinishReason.CONTEXT:
+        details = f"this turn alone fills its {n_ctx:,} tokens (engine.n_ctx) · {speed}"
+    elif reason is FinishReason.LENGTH and recording.terms.max_tokens:
+        details = f"generation.max_tokens · {speed}"
+    return f"{ENDINGS[reason]} · {details}"
+
+
+def with_headline(recording: Recording, note: str) -> str:
+    """The note below a reply, behind what it gained over plain decoding if that is known."""
+    headline = headline_of(recording)
+    is_told = headline.verdict is not None or headline.state == "repeats"
+    return f"{in_short(headline)} · {note}" if is_told else note

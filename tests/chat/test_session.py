@@ -18,7 +18,7 @@ from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, Message
 from eaglechat.wire.records import FinishReason, Prefill
 from eaglechat.words.numbers import numbers_of
-from eaglechat.words.replies import progress
+from eaglechat.words.timeline import progress
 from tests.chat.headless import Headless, reopened, saved_chats
 from tests.chat.records import TERMS
 from tests.tui.scripted import REPLY

@@ -7,7 +7,7 @@ import pytest
 
 from eaglechat.wire.protocol import DrafterInfo
 from eaglechat.wire.records import FinishReason, Part
-from eaglechat.words import replies, wording
+from eaglechat.words import timeline, wording
 from tests.chat.records import TERMS, answering, recorded, round_of, thinking, with_checks
 from tests.tui.scripted_reports import pair_info
 
@@ -22,14 +22,14 @@ from tests.tui.scripted_reports import pair_info
     ],
 )
 def test_how_a_reply_ended(reason: FinishReason, note: str) -> None:
-    assert replies.end_note(recorded(round_of(1), reason=reason), 4096).startswith(note)
+    assert timeline.end_note(recorded(round_of(1), reason=reason), 4096).startswith(note)
 
 
 def test_a_limit_of_the_settings_is_named_and_no_server_s() -> None:
     recording = recorded(round_of(1), reason=FinishReason.LENGTH)
-    assert "max_tokens" not in replies.end_note(recording, 4096)
+    assert "max_tokens" not in timeline.end_note(recording, 4096)
     recording.terms = msgspec.structs.replace(TERMS, max_tokens=1)
-    assert "generation.max_tokens ·" in replies.end_note(recording, 4096)
+    assert "generation.max_tokens ·" in timeline.end_note(recording, 4096)
 
 
 def test_the_title_names_all_that_can_draft() -> None:
@@ -42,12 +42,12 @@ def test_the_title_names_all_that_can_draft() -> None:
 
 
 def test_a_reply_that_was_cut_off_says_so() -> None:
-    assert replies.end_note(answering("so"), 4096) == "cut off here"
+    assert timeline.end_note(answering("so"), 4096) == "cut off here"
 
 
 def test_one_token_of_reasoning_is_one_token() -> None:
     recording = recorded(thinking("hm"))
-    assert replies.thought(recording.by_part[Part.REASONING]).startswith(
+    assert timeline.thought(recording.by_part[Part.REASONING]).startswith(
         "thought for 0 s, 1 token,"
     )
 
@@ -65,9 +65,9 @@ def test_a_text_is_cut_by_its_cells() -> None:
 )
 def test_the_note_below_a_reply_begins_with_what_it_gained(ms: float, said: str) -> None:
     short = recorded(*[round_of(1, 2) for _ in range(20)])
-    assert replies.with_headline(short, "40 tokens") == "40 tokens"
+    assert timeline.with_headline(short, "40 tokens") == "40 tokens"
     long = recorded(*with_checks(ms))
-    assert replies.with_headline(long, "40 tokens") == f"{said} · 40 tokens"
+    assert timeline.with_headline(long, "40 tokens") == f"{said} · 40 tokens"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat
 from eaglechat.chat.turns import Question, Reply, Turns
-from eaglechat.words.replies import ENDINGS
-from eaglechat.words.statistics import summary
+from eaglechat.words.statistics import ENDINGS, summary
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from eaglechat.words import comparing, wording
 from eaglechat.words.bars import bar
 from eaglechat.words.card import card, shipped_with, why_no_card, why_not
 from eaglechat.words.gain import at_most, figure
-from eaglechat.words.replies import before_writing
+from eaglechat.words.timeline import before_writing
 from eaglechat.words.wording import percent, plural
 
 _NUMBERS = 34

@@ -34,7 +34,7 @@ from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.words import wording
 from eaglechat.words.numbers import in_force, numbers_of, without_effect
-from eaglechat.words.replies import progress
+from eaglechat.words.timeline import progress
 
 NUMBERS_EVERY_S = 0.25
 """While a reply is written, the figures are drawn with a frame of its text, so often at most."""
