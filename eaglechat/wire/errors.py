@@ -79,6 +79,7 @@ class ProcessError(Eagle3SessionError):
 
 
 class NoPairError(EngineError):
-    """No pair is loaded."""
-
     code = "no_pair"
+
+    def __init__(self) -> None:
+        super().__init__("no pair is loaded; load one first")

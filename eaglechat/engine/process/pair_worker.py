@@ -129,7 +129,7 @@ class PairWorker(Worker):
     def _loaded(self) -> LoadedPair:
         """Raises NoPairError."""
         if self._pair is None:
-            raise NoPairError("no pair is loaded; load one first")
+            raise NoPairError
         return self._pair
 
 

@@ -117,7 +117,7 @@ class ServerWorker(Worker):
             self._model = None
             self.say(Unloaded(id=request.id))
         elif self._model is None:
-            raise NoPairError("no pair is loaded; load one first")
+            raise NoPairError
         elif isinstance(request, Chat):
             self._chat(request, self._model)
         else:

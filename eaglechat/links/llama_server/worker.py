@@ -238,7 +238,7 @@ class ProgramWorker(ServerWorker):
                 self._start(request.id, pair, request.speculation)
         program = self._program
         if pair is None or program is None or self._options is None:
-            raise NoPairError("no pair is loaded; load one first")
+            raise NoPairError
         try:
             super().do(request)
         except ServerError:
