@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tests.cli.run.running import (
     command,
     process,
 )
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.mark.parametrize(
@@ -36,8 +35,7 @@ def test_ctrl_c_during_generation_keeps_what_was_written(
     how = [*engine_that_takes_its_time(), *(["--json"] if as_json else [])]
     arguments = ["--trace", str(trace), *how]
     with process(["-m", "eaglechat", *command(tiny_files, *arguments)], tmp_path) as running:
-        while running.poll() is None and not (trace.exists() and trace.stat().st_size):
-            time.sleep(0.01)
+        until(lambda: running.poll() is not None or (trace.exists() and trace.stat().st_size))
         # To the engine too, as a terminal and `timeout` do.
         os.killpg(running.pid, number)
         out, err = running.communicate(timeout=PATIENCE_S)

@@ -102,14 +102,6 @@ def test_the_ledger_holds_for_any_costs_acceptance_and_calibration(seed: int) ->
         assert keeps_the_ledger(reply)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_ledger_holds_though_drafts_and_wide_batches_were_timed_too_fast(seed: int) -> None:
-    pair = replace(PAIRS["useless draft on a gpu"], seed=seed)
-    assert all(
-        keeps_the_ledger(one) for one in chat(pair, Controller(CALIBRATIONS["both fast"](pair)))
-    )
-
-
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_calibration_spares_a_hopeless_pair_from_trying_dear_widths(seed: int) -> None:
     pair = replace(PAIRS["quantised on a CPU"], seed=seed)
