@@ -30,7 +30,7 @@ from eaglechat.train.settings import (
 )
 from eaglechat.wire.protocol import Thinking
 from eaglechat.words.tables import Row, in_markdown
-from eaglechat.words.wording import percent, plural, times, two_decimals
+from eaglechat.words.wording import one_decimal, percent, plural, times, two_decimals
 
 if TYPE_CHECKING:
     # They load torch, which takes seconds and may be missing.
@@ -210,7 +210,7 @@ def _row(name: str, measured: MeasuredDraft) -> Row:
         f"{measured.n_draft_max}",
         " ".join(map(percent, stats.per_position)) or "-",
         two_decimals(stats.mean_accepted_length),
-        f"{measured.tokens_per_second:.0f}",
-        f"{measured.plain_tokens_per_second:.0f}",
+        one_decimal(measured.tokens_per_second),
+        one_decimal(measured.plain_tokens_per_second),
         times(measured.speed_up),
     )

@@ -103,7 +103,7 @@ def test_killed_and_resumed_equals_uninterrupted(outcome: TrainingOutcome, tmp_p
 
     said = (parted / "draft.md").read_text()
     assert "to 1 held-out prompt:" in said
-    row = r"^\| this one \| 3 \| \d+% .* \| \d\.\d\d \| \d+ \| \d+ \| \d+\.\d\dx \|$"
+    row = r"^\| this one \| 3 \| \d+% .* \| \d\.\d\d \| \d+\.\d \| \d+\.\d \| \d+\.\d\dx \|$"
     assert re.search(row, said, re.M)
     one, other = (_checkpoint(folder) for folder in (whole, parted))
     assert one["state"]["tokens"] == other["state"]["tokens"] >= 24_000
