@@ -18,10 +18,9 @@ from eaglechat.cli.train import described, metavar_of
 from eaglechat.settings import describe, find
 from eaglechat.settings.description import SettingDoc, docs_of, wanted, written
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.tui.commands.command import Command, Scope
-from eaglechat.tui.commands.registry import commands_of, name_of
+from eaglechat.tui.commands.keys import name_of
 from eaglechat.tui.commands.slash import SLASH
-from eaglechat.tui.commands.table import COMMANDS
+from eaglechat.tui.commands.table import COMMANDS, Command, Scope, commands_of
 from eaglechat.words.statistics import STATISTICS
 
 DOCS = Path(__file__).parent
@@ -31,6 +30,7 @@ KEY_TABLES: dict[str, tuple[Scope, ...]] = {
     "Everywhere": ("app",),
     "In a chat": ("chat", "prompt"),
     "In menus and lists": ("menu", "list", "dialog", "library", "downloads", "chats", "roles"),
+    "While models load": ("loading",),
     "In Compare, and inside a round": ("compare", "inside", "seen"),
 }
 

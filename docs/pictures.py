@@ -33,7 +33,7 @@ from eaglechat.hub.local.pairs import builtin_pair  # noqa: E402
 from eaglechat.links.process import ProcessLink  # noqa: E402
 from eaglechat.settings import Settings  # noqa: E402
 from eaglechat.tui.app import EagleApp  # noqa: E402
-from eaglechat.tui.commands.registry import keys_of  # noqa: E402
+from eaglechat.tui.commands.keys import keys_of  # noqa: E402
 from eaglechat.tui.screens.chat.screen import ChatScreen  # noqa: E402
 from eaglechat.wire.protocol import Reasoning, RecommendedSampling  # noqa: E402
 from eaglechat.wire.records import Round  # noqa: E402

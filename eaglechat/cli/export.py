@@ -10,8 +10,7 @@ from pathlib import Path
 from eaglechat.chat.store import ChatStore
 from eaglechat.cli.chats import chat_store
 from eaglechat.cli.status import OK, CommandError
-from eaglechat.tui.export.chat import exported
-from eaglechat.tui.export.formats import render, write
+from eaglechat.tui.export import exported, render, write
 from eaglechat.words import wording
 
 _FORMATS = ("markdown", "json", "html")

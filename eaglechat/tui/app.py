@@ -30,26 +30,33 @@ from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.links.base import Link
 from eaglechat.settings import Problem, Settings
 from eaglechat.settings.servers import ServerSettings, key_variable
-from eaglechat.tui.commands.bindings import active_commands, bindings_of, textual_keymap
-from eaglechat.tui.commands.command import LEADER
 from eaglechat.tui.commands.keymap import read_keymap
-from eaglechat.tui.commands.registry import SEARCH_KEY, key_of, keys_of, use, with_keys
-from eaglechat.tui.commands.search import Entry
+from eaglechat.tui.commands.keys import (
+    SEARCH_KEY,
+    active_commands,
+    bindings_of,
+    key_of,
+    keys_of,
+    textual_keymap,
+    use,
+    with_keys,
+)
+from eaglechat.tui.commands.table import LEADER
 from eaglechat.tui.safe_lines import SafeLines
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, open_screen
 from eaglechat.tui.screens.dialogs import Ask
-from eaglechat.tui.services import clipboard
-from eaglechat.tui.services.away import Away
+from eaglechat.tui.services import desktop
+from eaglechat.tui.services.desktop import Away
 from eaglechat.tui.services.engine import EngineService
-from eaglechat.tui.services.services import Services, Typeahead
-from eaglechat.tui.services.settings import SettingsChange, SettingsService
-from eaglechat.tui.themes import choose_theme, load_themes, token_variable_defaults
+from eaglechat.tui.services.services import Services, SettingsChange, SettingsService, Typeahead
+from eaglechat.tui.themes import choose_theme, load_themes, readable, token_variable_defaults
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.wire.protocol import Auto, PairInfo
 
 if TYPE_CHECKING:
     from eaglechat.chat.saved_chat import SavedChat
     from eaglechat.chat.store import ChatStore
+    from eaglechat.tui.screens.help import Entry
     from eaglechat.tui.screens.more import MoreScreen
 
 INSTALL_LOOKS_PER_SECOND = 1
@@ -107,7 +114,7 @@ class EagleApp(App[None]):
         for theme in loaded:
             self.register_theme(theme.theme)
         if chosen is not None:
-            self.theme = chosen.name
+            self._begin_with(chosen)
         desk = desk or HubDesk()
         settings_service = SettingsService(self, settings, config_file)
         self.services = Services(
@@ -141,6 +148,14 @@ class EagleApp(App[None]):
         """The columns of the commands of which one's second key is next; None if none is."""
         self._columns_timer: Timer | None = None
 
+    def _begin_with(self, theme: Theme) -> None:
+        if theme.ansi:
+            self.theme = theme.name
+        else:
+            # Unwatched: every style sheet would be parsed a second time before the first row.
+            self.set_reactive(App.theme, theme.name)
+            self.stylesheet.set_variables(self.get_css_variables())
+
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), _SAFE_LINES]
 
@@ -157,7 +172,7 @@ class EagleApp(App[None]):
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     def copy_to_clipboard(self, text: str) -> None:
-        clipboard.copy(self, text, "the selection")
+        desktop.copy(self, text, "the selection")
 
     def open_url(self, url: str, *, new_tab: bool = True) -> None:
         """Open an address, but not in a browser of the console: it would take the terminal."""
@@ -169,7 +184,7 @@ class EagleApp(App[None]):
             browser, "redirect_stdout", True
         )
         if browser is None or is_of_console:
-            clipboard.copy(self, url, "the address, as there is no browser with a window here")
+            desktop.copy(self, url, "the address, as there is no browser with a window here")
         else:
             super().open_url(url, new_tab=new_tab)
 
@@ -180,6 +195,10 @@ class EagleApp(App[None]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return token_variable_defaults(self._loaded_themes, self.current_theme.dark)
+
+    def get_css_variables(self) -> dict[str, str]:
+        self.theme_variables = readable(super().get_css_variables(), self.current_theme.variables)
+        return self.theme_variables
 
     def get_key_display(self, binding: Binding) -> str:
         leader, _, second = binding.key.rpartition(" ")
@@ -370,10 +389,14 @@ class EagleApp(App[None]):
 
         self._toggle(DownloadsScreen(self.services), self.load_instead)
 
-    def action_settings(self) -> None:
+    def action_settings(self, at: str = "") -> None:
+        """`at` names the setting to show."""
         from eaglechat.tui.screens.settings import SettingsScreen
 
-        self._toggle(SettingsScreen(self.services))
+        if at and isinstance(self.screen, SettingsScreen):
+            self.screen.go_to(at)
+        else:
+            self._toggle(SettingsScreen(self.services, at))
 
     async def action_run_command(self, id: str) -> None:
         """Run a command that holds now: its name on a border was clicked."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -33,6 +33,20 @@ _KNOWN = (origin for origin in Origin if origin is not Origin.UNKNOWN)
 TOKEN_KINDS: tuple[str, ...] = (*(origin.value for origin in _KNOWN), REJECTED)
 """The kinds of tokens that a transcript distinguishes: the origins of emitted tokens, and rejected
 draft tokens."""
+
+TEXT_CONTRAST, MUTED_CONTRAST = 4.5, 3.0
+"""The least contrast of a text with what is behind it, and of a muted one (WCAG 2)."""
+_GROUNDS = ("background", "surface", "panel")
+_TEXTS = (
+    "foreground", "primary", "secondary", "accent", "text-warning", "text-error", "text-success",
+    "text-accent",
+)  # fmt: skip
+"""The variables in which text is written."""
+_ON_FOOTER = ("footer-key-foreground", "footer-description-foreground")
+_BLACK, _WHITE = Color(0, 0, 0), Color(255, 255, 255)
+_MIXES = 20
+_MIDDLE = 0.18
+"""The luminance of a ground on which black and white can be read equally well."""
 
 StyleFlag = Literal["bold", "dim", "italic", "overline", "reverse", "strike", "underline"]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -157,6 +171,48 @@ def token_variable_defaults(themes: Iterable[LoadedTheme], dark: bool) -> dict[s
         if loaded.theme.dark == dark:
             return _token_variables(loaded.tokens)
     return {}
+
+
+def readable(variables: Mapping[str, str], given: Container[str] = ()) -> dict[str, str]:
+    """A theme's variables, with which text can be read on each of its grounds: a colour that has
+    too little contrast is mixed with white, on a light background with black. Colours of tokens
+    that are `given` stay."""
+    changed = dict(variables)
+    if not variables["background"].startswith("#"):
+        return changed  # The terminal chooses its colours.
+    grounds = [Color.parse(variables[name]) for name in _GROUNDS]
+    tokens = [name for kind in TOKEN_KINDS if (name := f"token-{kind}") in variables]
+    for name in (*_TEXTS, *(one for one in tokens if one not in given)):
+        changed[name] = _mixed(variables[name], grounds, TEXT_CONTRAST)
+    changed["foreground-muted"] = _mixed(variables["foreground-muted"], grounds, MUTED_CONTRAST)
+    for name in _ON_FOOTER:
+        footer = [Color.parse(variables["footer-background"])]
+        changed[name] = _mixed(variables[name], footer, TEXT_CONTRAST)
+    return changed
+
+
+def _mixed(colour: str, grounds: Sequence[Color], least: float) -> str:
+    """The colour with as little white or black in it as gives this contrast on each ground."""
+    ink, far = Color.parse(colour), _BLACK if _luminance(grounds[0]) > _MIDDLE else _WHITE
+    for share in range(_MIXES):
+        mixed = ink.blend(far, share / _MIXES, ink.a)
+        if all(contrast(mixed, ground) >= least for ground in grounds):
+            return mixed.hex
+    return far.hex
+
+
+def contrast(ink: Color, ground: Color) -> float:
+    """The contrast ratio of WCAG 2, from 1 to 21."""
+    one, other = _luminance(ground + ink), _luminance(ground)
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+
+def _luminance(colour: Color) -> float:
+    red, green, blue = (
+        one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4
+        for one in colour.normalized
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _theme(file: ThemeFile) -> Theme:

@@ -164,6 +164,9 @@ def _app(home: Path, size: str, *options: str) -> Terminal:
         "OLLAMA_MODELS": str(home / "ollama"),
         "PYTHONPATH": str(ROOT),
         "HF_HUB_OFFLINE": "1",
+        # As where it is installed: compiled once, and not at each start.
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": str(home / "bytecode"),
     }
     return Terminal(command, width=width, height=height, env=env)
 

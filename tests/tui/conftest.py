@@ -13,8 +13,8 @@ from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.settings import Settings
 from eaglechat.tui.app import EagleApp
-from eaglechat.tui.commands import registry
-from eaglechat.tui.services import pace
+from eaglechat.tui.commands import keys
+from eaglechat.tui.services import engine as service
 from tests.ggufs import write_draft, write_target
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
@@ -32,7 +32,7 @@ def quiet_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def own_keys() -> Iterator[None]:
     """The keys in force are the process's, and each app sets them."""
     yield
-    registry.use({})
+    keys.use({})
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def make_app(
     tmp_path: Path, engine: ScriptedEngine, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., EagleApp]:
     # Nothing else needs the processor: every frame may be drawn.
-    monkeypatch.setattr(pace, "DRAWING_SHARE", 1.0)
+    monkeypatch.setattr(service, "DRAWING_SHARE", 1.0)
 
     def make(**changes: Any) -> EagleApp:
         app = EagleApp(

@@ -16,8 +16,8 @@ from textual.screen import Screen
 from textual.widgets import OptionList
 
 from eaglechat.tui.app import EagleApp
-from eaglechat.tui.commands.command import LEADER
-from eaglechat.tui.commands.registry import keys_of
+from eaglechat.tui.commands.keys import keys_of
+from eaglechat.tui.commands.table import LEADER
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.settings import SettingsScreen

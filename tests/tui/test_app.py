@@ -17,7 +17,7 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.compare import CompareScreen, ContendersDialog
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.services.pace import FramePace
+from eaglechat.tui.services.engine import FramePace
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.tui.widgets.transcript.transcript import Transcript

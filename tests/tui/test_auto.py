@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.settings import Settings, SpeculationSettings, load
-from eaglechat.tui.screens.chat.panel import PANEL_FROM
-from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.tui.services import clipboard
+from eaglechat.tui.services.desktop import put
 
 
 @pytest.fixture
@@ -25,13 +25,13 @@ def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_desktop_says_whether_it_has_the_text(desktop: Path) -> None:
-    assert clipboard.put("für dich\n")
+    assert put("für dich\n")
     assert (desktop / "clipboard").read_text(encoding="utf-8") == "für dich\n"
 
 
 def test_a_program_that_fails_has_copied_nothing(desktop: Path) -> None:
     (desktop / "xclip").write_text("#!/bin/sh\nexit 1\n")
-    assert not clipboard.put("lost")
+    assert not put("lost")
 
 
 @pytest.mark.parametrize("name", ["SSH_CONNECTION", "no DISPLAY"])
@@ -42,5 +42,5 @@ def test_elsewhere_only_the_terminal_can_copy(
         monkeypatch.delenv("DISPLAY")
     else:
         monkeypatch.setenv(name, "1.2.3.4 5 6.7.8.9 22")
-    assert not clipboard.put("text")
+    assert not put("text")
     assert not (desktop / "clipboard").exists()

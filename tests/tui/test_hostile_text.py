@@ -21,7 +21,7 @@ from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.settings import Problem, Settings
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.tui.commands.registry import BY_ID
+from eaglechat.tui.commands.table import BY_ID
 from eaglechat.tui.safe_lines import SafeLines
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen

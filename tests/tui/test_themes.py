@@ -72,6 +72,13 @@ rejected = { colour = "red", style = ["strike", "dim"] }
 """
 
 
+GROUNDS = ("background", "surface", "panel")
+TEXTS = (
+    "foreground", "foreground-muted", "primary", "accent", "text-warning", "text-error",
+    "text-success", "text-accent", "footer-key-foreground", "footer-description-foreground",
+)  # fmt: skip
+
+
 def ink(loaded: LoadedTheme, kind: str) -> Color:
     """The colour a kind of token is drawn in: Textual draws dim text nearer to the background."""
     token = tokens_of(loaded)[kind]
@@ -202,6 +209,26 @@ class TestShippedTheme:
 
     def test_a_file_states_every_field(self, loaded: LoadedTheme) -> None:
         assert None not in vars(loaded.theme).values()
+
+
+async def test_text_can_be_read_in_every_theme(drive: Callable[..., Driver]) -> None:
+    async with drive() as user:
+        low: dict[tuple[str, str], float] = {}
+        for theme in user.app.available_themes:
+            user.app.theme = theme
+            values = user.app.get_css_variables()
+            if not values["background"].startswith("#"):
+                continue  # the terminal's own
+            inks = {name: value for name, value in values.items() if name in TEXTS}
+            tokens = [f"token-{kind}" for kind in TOKEN_KINDS]
+            inks |= {name: values[name] for name in tokens if not theme.startswith("eagle-")}
+            for name, value in inks.items():
+                behind = ("footer-background",) if "footer" in name else GROUNDS
+                for ground in (Color.parse(values[one]) for one in behind):
+                    ratio = contrast(ground + Color.parse(value), ground)
+                    if ratio < (3.0 if "muted" in name else 4.5):
+                        low[theme, name] = round(ratio, 2)
+        assert low == {}
 
 
 def write(directory: Path, text: str, name: str = "mine.toml") -> Path:

@@ -12,9 +12,7 @@ from pathlib import Path
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 
 from eaglechat.settings import Problem
-from eaglechat.tui.commands.command import LEADER, PLACES, Command, Scope
-from eaglechat.tui.commands.registry import BY_ID, Keymap
-from eaglechat.tui.commands.table import COMMANDS
+from eaglechat.tui.commands.table import BY_ID, COMMANDS, LEADER, PLACES, Command, Keymap, Scope
 
 _MODIFIERS = ("ctrl", "alt", "shift")
 _NAMED = {key.value for key in Keys if re.fullmatch(r"\w+", key.value)}

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from eaglechat.tui.commands.command import Argument, Command
-from eaglechat.tui.commands.registry import commands_of
+from eaglechat.tui.commands.table import Argument, Command, commands_of
 
 SLASH = "/"
 

@@ -1,4 +1,4 @@
-"""The base classes of all screens, and the title bar."""
+"""The base classes of all screens, with their title bar, notices and frames."""
 
 from __future__ import annotations
 
@@ -6,21 +6,32 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import takewhile
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from textual import events
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
+from textual.containers import Vertical
+from textual.content import Content
+from textual.notifications import Notifications
 from textual.screen import ModalScreen, Screen
+from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Input, Static
 from textual.widgets._toast import ToastRack
 
 from eaglechat.hub.errors import HubError
-from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.widgets.frame import Frame, clickable
+from eaglechat.tui.commands.keys import (
+    ENTER,
+    KEY_PLACEHOLDER,
+    bindings_of,
+    with_keys,
+)
+from eaglechat.tui.commands.table import BY_ID
+from eaglechat.tui.widgets.filter import Field
 from eaglechat.tui.widgets.key_line import KeyLine
-from eaglechat.tui.widgets.notices import Notices
 from eaglechat.tui.widgets.readouts import Line
 
 Result = TypeVar("Result")
@@ -55,11 +66,39 @@ class TitleBar(Widget):
             self.query_one("#title-state", Line).show(state)
 
 
+class Notices(ToastRack):
+    """Textual's own rack of toasts lies over what the screen shows; this one makes room for itself.
+    No text stands there twice, and a dialog does not repeat those of the screens behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown = Notifications()
+
+    def show(self, notifications: Notifications) -> None:
+        if not self.is_attached:
+            return  # Its screen has closed meanwhile.
+        self.shown = Notifications()
+        behind = self._shown_behind() if self.screen.is_modal else []
+        # The same text stands once, as the newest.
+        newest = {(one.message, one.severity): one for one in notifications}
+        for notification in newest.values():
+            if not any(notification in shown for shown in behind):
+                self.shown.add(notification)
+        super().show(self.shown)
+
+    def _shown_behind(self) -> list[Notifications]:
+        behind = takewhile(lambda screen: screen is not self.screen, self.app.screen_stack)
+        return [rack.shown for screen in behind for rack in screen.query(Notices)]
+
+
 class EagleScreen(Screen[Result]):
     """A screen of this app."""
 
     _closing_with: tuple[Result | None] | None = None
     _has_begun = False
+    _has_opened = False
+    """Whether what was sent by a line of this screen opened another one, or closed this one: keys
+    that still come here were typed behind it, for the screen on top."""
 
     async def on_event(self, event: events.Event) -> None:
         # A screen that is closed while it is composed lacks widgets: no handler of its mount or
@@ -110,16 +149,33 @@ class EagleScreen(Screen[Result]):
         return closing
 
     def on_screen_resume(self) -> None:
+        self._has_opened = False
         if self._closing_with is not None:
             self.dismiss(*self._closing_with)
 
-    def on_key(self, event: events.Key) -> None:
-        """Letters that come before the line of a list or a question has the focus are for it."""
-        if event.is_printable and event.character and self.focused is None:
-            for line in self.query("Filter, Ask Input").results(Input):
-                event.stop()
-                line.focus()
-                line.insert_text_at_cursor(event.character)
+    async def on_key(self, event: events.Key) -> None:
+        if not self._has_opened:
+            await self.typed(event)
+        else:
+            event.stop()
+            self.app.post_message(events.Key(event.key, event.character))
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self._has_opened:
+            event.stop()
+            self.app.post_message(events.Paste(event.text))
+
+    async def typed(self, event: events.Key) -> None:
+        """Keys that come before the line of a list or a question has the focus are for it, and
+        those that it passed on, if nothing was opened."""
+        for line in self.query(Field):
+            if self.focused in (None, line):
+                await line.take(event)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        # After the handlers of the screen itself, which may have opened another.
+        if isinstance(event.input, Field):
+            event.input.is_waiting, self._has_opened = False, not self.is_on_top
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Ignore keys that come before the screen has its widgets."""
@@ -204,9 +260,32 @@ def open_screen(
     app.push_screen(screen, closed)
 
 
+class Frame(Vertical):
+    """The titles in its border are not read as markup: they may be names that others chose."""
+
+    def render_str(self, text_content: str | Content) -> Content:
+        return Content(text_content) if isinstance(text_content, str) else text_content
+
+
+def clickable(text: str) -> Content:
+    """What can be done in a dialog, such as `{list.choose} loads, {dialog.back} back`, for its
+    border: with the names of the keys, and a click on a part does it."""
+    parts = []
+    for part in text.split(", "):
+        named = [id for id in KEY_PLACEHOLDER.findall(part) if id in BY_ID]
+        action = f"app.run_command('{named[0]}')" if named else ""
+        if part.startswith(f"{ENTER} "):
+            action = "app.simulate_key('enter')"
+        does = Style.from_meta({"@click": action}) if action else ""
+        parts.append(Content.styled(with_keys(part), does))
+    return Content(", ").join(parts)
+
+
 class EagleModal(ModalScreen[Result], EagleScreen[Result]):
     """A dialog of this app: a frame, on whose border stands what can be done."""
 
+    # Of this file: Textual takes what is not absolute as beside that of a subclass.
+    CSS_PATH: ClassVar = [Path(__file__).with_name("dialogs.tcss")]
     BINDINGS = bindings_of("dialog")
     HEADING: ClassVar[str] = ""
     KEYS: ClassVar[str] = "{dialog.back} back"

@@ -21,11 +21,10 @@ from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.hub.units import format_seconds
 from eaglechat.links.base import ENGINE_DIED
 from eaglechat.paths import write_atomically
-from eaglechat.tui.commands.bindings import bindings_of, moves
-from eaglechat.tui.commands.registry import ENTER, with_keys
-from eaglechat.tui.export.formats import free_file
+from eaglechat.tui.commands.keys import ENTER, bindings_of, moves, with_keys
+from eaglechat.tui.export import free_file
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, TitleBar, TooSmall
-from eaglechat.tui.services.pace import FramePace
+from eaglechat.tui.services.engine import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import MUTED, Line

@@ -1,18 +1,24 @@
-"""Dialogs with a text: one that is read, and one that is a question."""
+"""Dialogs of one kind each: a text that is read, a question, a list."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import ClassVar, Generic, TypeVar
 
+from rich.table import Table
+from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Input, Static
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
 
-from eaglechat.tui.commands.bindings import bindings_of, moves
-from eaglechat.tui.commands.registry import ENTER
+from eaglechat.tui.commands.keys import ENTER, bindings_of, moves
 from eaglechat.tui.screens.base import EagleModal, Result
+from eaglechat.tui.widgets.filter import Field, Filter, Rows
+
+Thing = TypeVar("Thing")
 
 
 class TextDialog(EagleModal[Result]):
@@ -61,14 +67,14 @@ class Ask(TextDialog[str]):
 
     def content(self) -> ComposeResult:
         if self._written is not None:
-            yield Input(self._written, placeholder=self._unset, compact=True)
+            yield Field(self._written, placeholder=self._unset, compact=True)
         yield from super().content()
 
     def on_mount(self) -> None:
         self.head(self._title)
         self.show(self._text)
         if self._written is not None:
-            self.query_one(Input).focus()
+            self.query_one(Field).focus()
             self.offer(f"{ENTER} takes it, {{dialog.back}} back")
         else:
             self.scroll.focus()
@@ -92,3 +98,79 @@ class Ask(TextDialog[str]):
             self.show(Content.assemble((problem, "$text-error"), "\n\n", self._text))
         else:
             self.dismiss(event.value)
+
+
+class ListDialog(EagleModal[Result], Generic[Result, Thing]):
+    """A list of things, a row each, with a line that says something about it, and mostly a filter
+    above it. A screen of its own fills it, and says what choosing a thing does."""
+
+    KEYS: ClassVar[str] = "{list.choose} chooses, {dialog.back} back"
+    PLACEHOLDER: ClassVar[str] = "type to filter"
+    """What stands in the empty filter; empty: there is no filter, and the list has the focus."""
+    SAYS: ClassVar[str] = ""
+    """What the line says at first."""
+
+    things: tuple[Thing | None, ...] = ()
+    """What the rows stand for; None for a heading."""
+
+    def content(self) -> ComposeResult:
+        rows = Rows(id="list")
+        if self.PLACEHOLDER:
+            words = Filter(rows, id="filter")
+            words.placeholder = self.PLACEHOLDER
+            yield words
+        said = Static(self.SAYS, id="said", markup=False)
+        said.display = bool(self.SAYS)
+        yield said
+        yield rows
+
+    @property
+    def words(self) -> Filter:
+        return self.query_one(Filter)
+
+    @property
+    def rows(self) -> Rows:
+        return self.query_one(Rows)
+
+    def on_mount(self) -> None:
+        (self.words if self.PLACEHOLDER else self.rows).focus()
+
+    def say(self, text: str, *, bad: bool = False) -> None:
+        said = self.query_one("#said", Static)
+        said.update(text)
+        said.display = bool(text)
+        said.set_class(bad, "problem")
+
+    def fill(
+        self,
+        rows: Iterable[tuple[Thing | None, Content | Text | Table]],
+        highlight: Thing | None = None,
+    ) -> None:
+        """List these things, and highlight one of them, or else the first."""
+        shown = [*rows]
+        self.things = tuple(thing for thing, _ in shown)
+        self.rows.clear_options()
+        self.rows.add_options(Option(row, disabled=thing is None) for thing, row in shown)
+        if highlight is not None and highlight in self.things:
+            self.rows.highlighted = self.things.index(highlight)
+        else:
+            self.rows.action_first()
+
+    def fitting(self, rows: Iterable[tuple[Thing, Content]]) -> Iterable[tuple[Thing, Content]]:
+        """Those of these rows in which all the words of the filter are."""
+        words = self.words.words
+        return (row for row in rows if all(word in row[1].plain.casefold() for word in words))
+
+    @property
+    def highlighted(self) -> Thing | None:
+        place = self.rows.highlighted
+        return self.things[place] if place is not None and place < len(self.things) else None
+
+    @on(Input.Submitted, "#filter")
+    @on(OptionList.OptionSelected)
+    def _choose(self) -> None:
+        self.choose(self.highlighted)
+
+    def choose(self, thing: Thing | None) -> None:
+        """This one was chosen, by its key or a click; None if no row is highlighted."""
+        raise NotImplementedError

@@ -1,32 +1,55 @@
 """The help, which is also the search: every key of a screen, the words of the app, and what typing
-finds."""
+finds: commands with their values, settings with theirs, and those words."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from typing import Any, get_args
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import starmap
+from typing import Any, cast, get_args
 
 from rich.table import Table
 from rich.text import Text
 from textual import on
+from textual.app import App
 from textual.screen import Screen
 from textual.widgets import Input, OptionList
-from textual.widgets.option_list import Option
 
-from eaglechat.tui.commands.bindings import active_commands
-from eaglechat.tui.commands.command import Group
-from eaglechat.tui.commands.search import Entry
-from eaglechat.tui.screens.everything import found, keys_in_words, run_of
-from eaglechat.tui.screens.list_dialog import ListDialog
+from eaglechat.settings.description import SettingDoc, WrongValueError, describe, parse, written
+from eaglechat.tui.commands.keys import Active, active_commands, name_of
+from eaglechat.tui.commands.table import COMMANDS, Command, Group, Scope
+from eaglechat.tui.screens.dialogs import ListDialog
+from eaglechat.tui.services.services import Services
 from eaglechat.words.wording import GLOSSARY
 
 TERM_CELLS = 16
 """Cells of the first column."""
 _NO_GROUP = "Keys"
+_ELSEWHERE: dict[Scope, str] = {
+    "chat": "in a chat",
+    "menu": "in the menu",
+    "chats": "in the past chats",
+    "library": "in the models on this machine",
+}
 
 
-class HelpScreen(ListDialog[Entry]):
+@dataclass(frozen=True)
+class Entry:
+    """Something that can be found."""
+
+    name: str
+    sentence: str
+    words: tuple[str, ...] = ()
+    """What else it is called."""
+    mark: str = ""
+    """Its key, or a note."""
+    run: Callable[[], object] | None = None
+    """What choosing it does; None if it is only read."""
+
+
+class HelpScreen(ListDialog[Entry, Entry]):
     """The active commands of a screen with their keys, and a glossary. Dismisses with what was
     chosen to be run."""
 
@@ -37,8 +60,6 @@ class HelpScreen(ListDialog[Entry]):
         """The line begins with `typed`."""
         super().__init__()
         self._about, self._typed = about, typed
-        self.entries: list[Entry] = []
-        """What is listed."""
 
     def on_mount(self) -> None:
         self.words.value = self._typed
@@ -47,55 +68,193 @@ class HelpScreen(ListDialog[Entry]):
     @on(Input.Changed)
     def _list(self) -> None:
         query = self.words.value
-        groups: dict[str, list[Entry]] = self._groups()
         if query.strip():
-            groups = {"": found(self.app, self._about, query)}
-        self.entries = [entry for group in groups.values() for entry in group]
-        self.rows.clear_options()
-        self.rows.add_options(_options(groups))
-        self.rows.action_first()
+            self.fill((one, _row(one)) for one in found(self.app, self._about, query))
+        else:
+            self.fill(self._in_groups())
         self._say_what_enter_does()
 
-    def _groups(self) -> dict[str, list[Entry]]:
+    def _in_groups(self) -> Iterator[tuple[Entry | None, Text | Table]]:
         """The commands, in the groups of the leader's columns, those without one first; then the
         words."""
         groups: dict[str, list[Entry]] = {name: [] for name in (_NO_GROUP, *get_args(Group))}
         for active in active_commands(self._about):
-            keys, run = keys_in_words(active), run_of(self.app, active)
+            keys, run = _keys_in_words(active), _run_of(self.app, active)
             entry = Entry("", active.command.help, mark=keys, run=run)
             groups[active.command.group or _NO_GROUP].append(entry)
         groups["Words"] = [Entry("", meaning, mark=word) for word, meaning in GLOSSARY]
-        return groups
+        for name, entries in groups.items():
+            if entries:
+                yield None, Text(name, "bold")
+            yield from ((entry, _row(entry)) for entry in entries)
 
     @on(OptionList.OptionHighlighted)
     def _say_what_enter_does(self) -> None:
-        chosen = self.words.chosen
-        runs = chosen is not None and self.entries[chosen].run is not None
+        runs = self.highlighted is not None and self.highlighted.run is not None
         said = "{list.choose} runs it, {dialog.back} closes" if runs else "{dialog.back} closes"
         self.offer(said)
 
-    @on(Input.Submitted)
-    @on(OptionList.OptionSelected)
-    def _choose(self) -> None:
-        chosen = self.words.chosen
-        if chosen is not None and self.entries[chosen].run is not None:
-            self.dismiss(self.entries[chosen])
+    def choose(self, thing: Entry | None) -> None:
+        if thing is not None and thing.run is not None:
+            self.dismiss(thing)
 
 
-def _options(groups: dict[str, list[Entry]]) -> Iterator[Option]:
-    """A heading for each group that has entries and a name, and its entries below it."""
-    places = itertools.count()
-    for name, entries in groups.items():
-        if name and entries:
-            yield Option(Text(name, "bold"), disabled=True)
-        yield from (_option(next(places), entry) for entry in entries)
-
-
-def _option(place: int, entry: Entry) -> Option:
+def _row(entry: Entry) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=TERM_CELLS, style="bold")
     grid.add_column(ratio=1)
     first = entry.mark or (entry.name if len(entry.name) <= TERM_CELLS else "")
     name = f"{entry.name}: " if entry.name and entry.name != first else ""
     grid.add_row(Text(first), Text.assemble((name, "bold"), entry.sentence))
-    return Option(grid, id=str(place))
+    return grid
+
+
+def found(app: App[Any], screen: Screen[Any], query: str) -> list[Entry]:
+    """Everything that a query finds from a screen, best first."""
+    held = _held(screen)
+    glossary = starmap(Entry, GLOSSARY)
+    entries = (*_commands(app, held), *_settings(app), *_elsewhere(held), *glossary)
+    # A value that is typed may also be one of those that are listed.
+    by_name: dict[str, Entry] = {}
+    for entry in (*_with_typed_value(app, held, query), *ranked(entries, query)):
+        by_name.setdefault(entry.name, entry)
+    return [*by_name.values()]
+
+
+def _held(screen: Screen[Any]) -> list[Active]:
+    """The commands that hold on a screen, also those without a key."""
+    held = active_commands(screen)
+    if any(active.command.scopes == ("chat",) for active in held):
+        without = [one for one in COMMANDS if "chat" in one.scopes and not one.all_keys]
+        held += [Active(command, screen, (), True) for command in without]
+    return held
+
+
+def _commands(app: App[Any], held: Sequence[Active]) -> Iterator[Entry]:
+    """The commands, and each word that one takes as its value."""
+    for active in held:
+        command, argument = active.command, active.command.argument
+        names = (*command.words, *filter(None, [command.slash_name]))
+        if argument is None or argument.is_optional:
+            keys, run = _keys_in_words(active), _run_of(app, active)
+            yield Entry(command.title, command.help, names, keys, run)
+        elif argument.kind is not None:
+            yield Entry(command.title, f"{argument.accepted_values}: {command.help}", names)
+        for word in argument.words if argument is not None else ():
+            name = f"{command.title}: {word}"
+            yield Entry(name, command.help, command.words, run=_run_of(app, active, word))
+
+
+def _elsewhere(held: Sequence[Active]) -> Iterator[Entry]:
+    """The commands of other screens, which say where they are."""
+    ids = {active.command.id for active in held}
+    for command in COMMANDS:
+        where = next((_ELSEWHERE[one] for one in command.scopes if one in _ELSEWHERE), None)
+        if where is not None and command.id not in ids:
+            yield Entry(f"{command.title} ({where})", command.help, command.words)
+
+
+def _keys_in_words(active: Active) -> str:
+    """The first two keys of a command."""
+    return ", ".join(map(name_of, active.keys[:2]))
+
+
+def _run_of(
+    app: App[Any], active: Active, value: int | float | str | None = None
+) -> Callable[[], object]:
+    if not active.enabled:
+        return partial(app.notify, f"{active.command.title}: there is nothing to do now.")
+    return partial(app.run_action, active.command.call(value), active.node)
+
+
+def _settings(app: App[Any]) -> Iterator[Entry]:
+    """The settings: each value of those that have few, and the others by their name."""
+    for doc in describe():
+        values: Sequence[Any] = doc.choices
+        if doc.kind is bool:
+            values = (True, False)
+        elif doc.name == "interface.theme":
+            values = sorted(app.available_themes)
+        for value in values:
+            yield _setting(app, doc, value)
+        if not values:
+            show = partial(app.run_action, f"app.settings({doc.name!r})")
+            yield Entry(doc.name, doc.description, ("setting",), "setting", show)
+
+
+def _setting(app: App[Any], doc: SettingDoc, value: Any) -> Entry:
+    services: Services = cast(Any, app).services
+    current = getattr(getattr(services.settings.current, doc.table), doc.key)
+    shown = ("on" if value else "off") if doc.kind is bool else written(value)
+    return Entry(
+        f"{doc.name}: {shown}",
+        doc.description,
+        ("setting",),
+        "as now" if value == current else "setting",
+        partial(services.settings.change, doc.table, doc.key, value),
+    )
+
+
+def _with_typed_value(app: App[Any], held: Sequence[Active], query: str) -> Iterator[Entry]:
+    """The commands and settings whose value is typed behind their name: `temp 0.8`."""
+    *name, typed = query.replace(":", " ").split() or [""]
+    if not name:
+        return
+    for active in held:
+        command, argument = active.command, active.command.argument
+        if argument is None or argument.kind is None or not _is_called(command, name):
+            continue
+        try:
+            value = argument.parse(typed)
+        except ValueError:
+            yield Entry(f"{command.title} takes {argument.accepted_values}", command.help)
+        else:
+            shown = f"{command.title}: {value}"
+            yield Entry(shown, command.help, run=_run_of(app, active, value))
+    for doc in describe():
+        if " ".join(name) in (doc.key, doc.name) and not doc.choices and doc.kind is not bool:
+            try:
+                value = parse(doc, typed)
+            except WrongValueError:
+                continue
+            yield _setting(app, doc, value)
+
+
+def _is_called(command: Command, name: Sequence[str]) -> bool:
+    called = (command.title, command.slash_name or "")
+    return any(one.startswith("_".join(name).casefold()) for one in called)
+
+
+def ranked(entries: Iterable[Entry], query: str) -> list[Entry]:
+    """The entries that have every word of the query, best first: those with the words in their
+    name, then in what else they are called, then in their sentence."""
+    words = query.casefold().replace(":", " ").split()
+    ranks = [(max(_ranks(entry, words)), entry) for entry in entries if words]
+    return [entry for rank, entry in sorted(ranks, key=lambda one: -one[0]) if rank > 0]
+
+
+def _ranks(entry: Entry, words: list[str]) -> Iterator[float]:
+    name = entry.name.casefold()
+    in_name, called = _words_of(name), [word.casefold() for word in entry.words]
+    yield 1.0 if " ".join(words) == name.replace(":", "") else 0.0
+    yield 0.9 * _have(words, in_name, str.__eq__)
+    yield 0.8 * _have(words, called, str.__eq__)
+    yield 0.7 * _have(words, in_name, str.startswith)
+    yield 0.6 * _have(words, [*in_name, *called], str.startswith)
+    yield 0.5 * all(word in name for word in words)
+    yield 0.3 * _have(words, [*in_name, *called, *_words_of(entry.sentence)], str.startswith)
+
+
+def _words_of(text: str) -> list[str]:
+    """The words of a text, and their parts: `eagle-light` is also `eagle` and `light`."""
+    return [
+        word
+        for whole in re.findall(r"[\w.+#-]+", text.casefold())
+        for word in {whole, *re.split(r"[._-]", whole)}
+        if word
+    ]
+
+
+def _have(words: list[str], among: list[str], fits: Callable[[str, str], bool]) -> bool:
+    """Whether each of the words fits one of `among`."""
+    return all(any(fits(one, word) for one in among) for word in words)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, VerticalScroll
-from textual.widgets import Button, ProgressBar, Static, TextArea
+from textual.containers import VerticalScroll
+from textual.widgets import ProgressBar, Static, TextArea
 
 from eaglechat import paths
 from eaglechat.chat.controls import first_speculation
@@ -19,8 +19,9 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.links.base import EngineStartError, Lifecycle, wrong_version
 from eaglechat.links.crashes import starts_again
-from eaglechat.tui.commands.registry import ENTER, TAB, with_keys
+from eaglechat.tui.commands.keys import ENTER, bindings_of, moves, with_keys
 from eaglechat.tui.screens.base import EagleModal
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.prompt_screen import PromptScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.prompt.prompt import Prompt
@@ -39,7 +40,7 @@ _STAGES = {
 }
 
 _WHAT_TO_DO = {
-    "preflight": "Back leads to the menu: choose other files there.",
+    "preflight": "Choose other files in the menu.",
     "load": "A smaller context (engine.n_ctx) or fewer layers on the GPU (engine.n_gpu_layers) "
     "need less memory; both are in the settings. The engine's log says more.",
     "rpc": "Start ggml-rpc-server there, or change engine.rpc_servers in the settings.",
@@ -67,7 +68,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     """Calls `then` with the pair and what was loaded of it: it opens the chat in place of this
     screen. What is typed meanwhile waits in `services.typeahead`."""
 
-    CSS_PATH = "loading.tcss"
+    CSS_PATH = [*EagleModal.CSS_PATH, "loading.tcss"]
+    BINDINGS = [*bindings_of("loading"), *moves({"enter": "again"})]
 
     def __init__(
         self, services: Services, pair: Pair, then: Callable[[Pair, protocol.PairInfo], None]
@@ -108,9 +110,6 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         with VerticalScroll(id="trouble"):
             yield Static("", id="what-happened", classes="problem", markup=False)
             yield Static("", id="what-to-do", markup=False)
-        with Horizontal(classes="buttons"):
-            yield Button("Try again", id="again", variant="primary", compact=True)
-            yield Button("Without the draft", id="alone", compact=True)
 
     def on_mount(self) -> None:
         self._services.away.show(f"loading {self._pair.name}")
@@ -154,6 +153,9 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     @on(Prompt.Sent)
     def _sent(self, event: Prompt.Sent) -> None:
+        if self.has_class("-failed"):
+            self._load()
+            return
         if not event.text.strip():
             self.notify(with_keys(wording.WRITE_FIRST))
         self._send_later(bool(event.text.strip()))
@@ -195,6 +197,22 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         shown.update(lines)
         shown.display = bool(lines)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        has_failed = self.has_class("-failed")
+        can = {"again": has_failed, "alone": has_failed and self._pair.draft is not None}
+        return can.get(action, True) and super().check_action(action, parameters)
+
+    def action_again(self) -> None:
+        self._load()
+
+    def action_alone(self) -> None:
+        self._pair = pair_of_files(self._pair.target, None)
+        self._load()
+
+    def action_log(self) -> None:
+        lines = "\n".join(self._services.engine.log_tail())
+        self.open(Ask("The last lines of the engine's log", lines or "It is empty."))
+
     def action_back(self) -> None:
         # A question that was meant for these models is not sent to others.
         self._send_later(False)
@@ -211,16 +229,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self._copying += 1
         self._request_id, self._loaded = 0, None
 
-    @on(Button.Pressed, "#alone")
-    def _load_alone(self) -> None:
-        """Load the target without its draft, which may be what failed."""
-        self._pair = pair_of_files(self._pair.target, None)
-        self._load()
-
-    @on(Button.Pressed, "#again")
     def _load(self) -> None:
         self.remove_class("-failed")
-        self.set_class(self._pair.draft is not None, "-with-draft")
         self.head(f"{'Connecting to' if self._pair.server else 'Loading'} {self._pair.name}")
         self.offer("{dialog.back} cancels")
         self._restarts.clear()
@@ -290,10 +300,13 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         code = "server" if self._pair.server else code
         self.add_class("-failed")
         self.head(f"Cannot load {self._pair.name}")
-        self.offer(f"{TAB} moves, {ENTER} presses, {{dialog.back}} back")
-        # The message says the same, and the buttons need the room.
+        alone = "{loading.alone} without draft, " if self._pair.draft else ""
+        # Below a load that begins in the menu is the menu.
+        back = "menu" if len(self.app.screen_stack) == 2 else "back"
+        self.offer(f"{ENTER} tries again, {alone}{{loading.log}} log, {{dialog.back}} {back}")
+        # The message says the same, and needs the room.
         self.query_one("#restarts").display = False
         self.query_one("#what-happened", Static).update(wording.sentence(message))
         advice = _WHAT_TO_DO.get(code, "The engine's log says more.")
         self.query_one("#what-to-do", Static).update(advice)
-        self.query_one("#again").focus()
+        self.refresh_bindings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual import events
 
+from eaglechat.tui.commands.keys import run_own_key
 from eaglechat.tui.screens.base import EagleScreen, Result
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 
@@ -21,10 +22,19 @@ class PromptScreen(EagleScreen[Result]):
     def on_mount(self) -> None:
         self.prompt.take_focus()
 
-    def on_key(self, event: events.Key) -> None:
-        if event.is_printable and event.character and event.key not in self.active_bindings:
-            event.stop()
-            self.prompt.type_in(event.character)
+    async def typed(self, event: events.Key) -> None:
+        prompt = self.prompt
+        if event.is_printable and event.character:
+            if event.key not in self.active_bindings:
+                event.stop()
+                prompt.type_in(event.character)
+        else:
+            await run_own_key(prompt, event)
+
+    def on_prompt_sent(self) -> None:
+        # After the handlers of the screen itself, which may have opened another.
+        self.prompt.is_waiting, self._has_opened = False, not self.is_on_top
 
     def on_paste(self, event: events.Paste) -> None:
-        self.prompt.type_in(event.text)
+        if not self._has_opened:
+            self.prompt.type_in(event.text)

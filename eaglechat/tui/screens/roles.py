@@ -6,17 +6,17 @@ from pathlib import Path
 
 from textual import on
 from textual.content import Content
-from textual.widgets import Input, OptionList
+from textual.widgets import Input
 
 from eaglechat.chat.writing.roles import NO_ROLE, TEMPLATE, is_name, load_roles
 from eaglechat.paths import write_atomically
-from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.screens.list_dialog import ListDialog
+from eaglechat.tui.commands.keys import bindings_of
+from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.services.editor import in_editor
 from eaglechat.tui.widgets.readouts import MUTED
 
 
-class RolesScreen(ListDialog[str]):
+class RolesScreen(ListDialog[str, str]):
     """Dismisses with the name of a role, or NO_ROLE. Typing filters; another name is that of a new
     role."""
 
@@ -41,27 +41,23 @@ class RolesScreen(ListDialog[str]):
 
     @on(Input.Changed)
     def _refresh_list(self) -> None:
-        words = self.words
-        words.show(
-            Content.assemble((name, "bold"), "  ", (description, MUTED))
+        rows = (
+            (name, Content.assemble((name, "bold"), "  ", (description, MUTED)))
             for name, description in self._named
         )
-        does = "{list.choose} chooses" if words.chosen is not None else "{list.choose} writes it"
+        self.fill(self.fitting(rows))
+        does = "{list.choose} chooses" if self.highlighted else "{list.choose} writes it"
         self.offer(f"{does}, {{chat.editor}} edits the file, {{dialog.back}} back")
 
-    @on(Input.Submitted)
-    @on(OptionList.OptionSelected)
-    def _choose(self) -> None:
-        chosen = self.words.chosen
-        if chosen is not None:
-            self.dismiss(self._named[chosen][0])
+    def choose(self, thing: str | None) -> None:
+        if thing is not None:
+            self.dismiss(thing)
         else:
             self.action_editor()
 
     def action_editor(self) -> None:
         """Write the highlighted role, or one with the name that is typed, and take it."""
-        words = self.words
-        name = words.value.strip() if words.chosen is None else self._named[words.chosen][0]
+        name = self.highlighted or self.words.value.strip()
         if not is_name(name) or name == NO_ROLE:
             self.notify(f"“{name}” cannot be the name of a role.")
             return

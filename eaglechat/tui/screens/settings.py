@@ -9,13 +9,11 @@ from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
-from textual.widgets.option_list import Option
 
 from eaglechat.settings import SettingDoc, describe
 from eaglechat.settings.description import WrongValueError, parse, wanted, written
-from eaglechat.tui.commands.bindings import moves
-from eaglechat.tui.screens.dialogs import Ask
-from eaglechat.tui.screens.list_dialog import ListDialog
+from eaglechat.tui.commands.keys import moves
+from eaglechat.tui.screens.dialogs import Ask, ListDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.words.wording import VISIBLE_WHITESPACE
@@ -29,18 +27,19 @@ _WORDS_CELLS = 48
 """The longest row of words that fits beside a name in 80 columns."""
 
 
-class SettingsScreen(ListDialog[None]):
+class SettingsScreen(ListDialog[None, SettingDoc]):
     """Every setting of `settings.describe()`. Typing filters them; the help is of the highlighted
     one."""
 
-    CSS_PATH = "settings.tcss"
+    CSS_PATH = [*ListDialog.CSS_PATH, "settings.tcss"]
     KEYS = "{list.choose} changes, ← → other value, {dialog.back} closes"
     BINDINGS = moves({"left": "step(-1)", "right": "step(1)"}, priority=True)
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, at: str = "") -> None:
+        """`at` names the setting that is highlighted at first."""
         super().__init__()
         self._settings, self._loaded = services.settings, services.engine.loaded
-        self._docs = {doc.name: doc for doc in describe()}
+        self._at = at
 
     def content(self) -> ComposeResult:
         yield from super().content()
@@ -48,31 +47,36 @@ class SettingsScreen(ListDialog[None]):
 
     def on_mount(self) -> None:
         self.head(f"Settings, saved in {self._settings.file}")
-        self._show_rows()
+        self.go_to(self._at)
 
     # Showing
 
+    def go_to(self, name: str) -> None:
+        """Show all settings, and highlight the one of this name."""
+        with self.prevent(Input.Changed):
+            self.words.clear()
+        self._list(next((doc for doc in describe() if doc.name == name), None))
+
     @on(Input.Changed, "#filter")
-    def _show_rows(self) -> None:
-        rows, words = self.rows, self.words.words
-        before, table = self._highlighted, ""
-        rows.clear_options()
-        for doc in self._docs.values():
-            if not all(word in self._all_of(doc) for word in words):
+    def _filtered(self) -> None:
+        self._list(None if self.words.words else self.highlighted)
+
+    def _list(self, highlight: SettingDoc | None) -> None:
+        self.fill(self._found(), highlight)
+        if not self.things:
+            said = f"No setting has “{' '.join(self.words.words)}” in its name, value or help."
+            self.fill([(None, Content.styled(said, MUTED))])
+
+    def _found(self) -> Iterator[tuple[SettingDoc | None, Content]]:
+        table = ""
+        for doc in describe():
+            if not all(word in self._all_of(doc) for word in self.words.words):
                 continue
             if doc.table != table:
                 table = doc.table
                 note = f"  {_NOTES[table]}" if table in _NOTES else ""
-                heading = Content.assemble((table.capitalize(), "bold $primary"), (note, MUTED))
-                rows.add_option(Option(heading, disabled=True))
-            rows.add_option(Option(self._row(doc), id=doc.name))
-        if not rows.option_count:
-            said = f"No setting has “{' '.join(words)}” in its name, value or help."
-            rows.add_option(Option(Content.assemble((said, MUTED)), disabled=True))
-        elif before is not None and not words:
-            rows.highlighted = rows.get_option_index(before.name)
-        else:
-            rows.action_first()
+                yield None, Content.assemble((table.capitalize(), "bold $primary"), (note, MUTED))
+            yield doc, self._row(doc)
 
     def _all_of(self, doc: SettingDoc) -> str:
         """What the filter searches."""
@@ -127,22 +131,15 @@ class SettingsScreen(ListDialog[None]):
             unset = f"Default: {written(doc.default) or 'empty'}."
         return f"{doc.description}{fits} {unset}"
 
-    @property
-    def _highlighted(self) -> SettingDoc | None:
-        option = self.rows.highlighted_option
-        return self._docs.get(option.id) if option is not None and option.id else None
-
     @on(OptionList.OptionHighlighted)
     def _show_meaning(self) -> None:
-        doc = self._highlighted
+        doc = self.highlighted
         self.query_one("#meaning", Static).update(self._meaning(doc) if doc else "")
 
     # Changing
 
-    @on(Input.Submitted, "#filter")
-    @on(OptionList.OptionSelected)
-    def _change(self) -> None:
-        if self._highlighted is not None:
+    def choose(self, thing: SettingDoc | None) -> None:
+        if thing is not None:
             self.action_step(1)
 
     def _ask(self, doc: SettingDoc) -> None:
@@ -171,12 +168,12 @@ class SettingsScreen(ListDialog[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "step":
-            return self._highlighted is not None
+            return self.highlighted is not None
         return super().check_action(action, parameters)
 
     def action_step(self, by: int) -> None:
         """Take the next of a few values, or the one before; type one where there are many."""
-        doc = self._highlighted
+        doc = self.highlighted
         assert doc is not None
         choices = self._choices(doc)
         if not choices:
@@ -187,7 +184,7 @@ class SettingsScreen(ListDialog[None]):
 
     def _take(self, doc: SettingDoc, value: Any) -> None:
         self._settings.change(doc.table, doc.key, value)
-        self.rows.replace_option_prompt(doc.name, self._row(doc))
+        self.rows.replace_option_prompt_at_index(self.things.index(doc), self._row(doc))
 
 
 def _parsed(doc: SettingDoc, typed: str) -> Any:

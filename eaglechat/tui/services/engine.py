@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -10,7 +11,6 @@ from eaglechat.hub.fit import Machine, machine_of
 from eaglechat.links.base import EngineStartError, Lifecycle, Link, Listener, Watcher, wrong_version
 from eaglechat.machine import memory
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.tui.services.pace import FramePace
 from eaglechat.wire.protocol import (
     Answer,
     AnsweredRequest,
@@ -126,6 +126,10 @@ class EngineService:
             return None
         return lambda: sum(one.free for one in ask_all(rpc_servers) if isinstance(one, RpcServer))
 
+    def log_tail(self) -> tuple[str, ...]:
+        """The last lines of the engine's log."""
+        return self._link.log_tail()
+
     def request(self, message: AnsweredRequest, listener: Listener) -> int:
         """Send a request and return its id; `listener` gets each answer to it."""
         if not isinstance(message, Load | Unload):
@@ -192,3 +196,36 @@ def _server_link(server: ServerSettings) -> Link:
     from eaglechat.links.http.server import server_link  # noqa: PLC0415
 
     return server_link(server)
+
+
+DRAWING_SHARE = 0.04
+"""The part of a core that may be spent on drawing what the engine writes."""
+FEWEST_PER_SECOND = 4.0
+MOST_PER_SECOND = 30.0
+
+
+class FramePace:
+    """Says when the next frame is due, so that drawing takes at most `DRAWING_SHARE` of a core, or
+    FEWEST_PER_SECOND where that is more; there are at most MOST_PER_SECOND."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        cpu_time: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._clock, self._cpu_time = clock, cpu_time
+        self._drawn, self._spent = clock(), cpu_time()
+
+    def is_due(self) -> bool:
+        """Whether enough time has passed for the last frame's cost. If so, a frame begins now."""
+        return self.wait_s() == 0.0
+
+    def wait_s(self) -> float:
+        """Seconds until the next frame is due. If that is 0, it begins now."""
+        now, spent = self._clock(), self._cpu_time()
+        cost = (spent - self._spent) / DRAWING_SHARE
+        due = self._drawn + max(1 / MOST_PER_SECOND, min(cost, 1 / FEWEST_PER_SECOND))
+        if now < due:
+            return due - now
+        self._drawn, self._spent = now, spent
+        return 0.0

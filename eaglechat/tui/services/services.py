@@ -6,8 +6,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
+from textual.app import App
 from textual.signal import Signal
 
 from eaglechat.chat.controls import first_controls
@@ -16,9 +18,10 @@ from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.speeds import Gain, setup_of
-from eaglechat.tui.services.away import Away
+from eaglechat.settings import Settings
+from eaglechat.settings.config_file import SettingsFileError, save_setting
+from eaglechat.tui.services.desktop import Away
 from eaglechat.tui.services.engine import EngineService
-from eaglechat.tui.services.settings import SettingsService
 from eaglechat.wire.protocol import Auto, PairInfo
 
 if TYPE_CHECKING:
@@ -135,3 +138,36 @@ class Services:
             return None
         setup = setup_of(pair, settings.engine, controls.drafter)
         return self.pairs.speeds.gain(setup, controls.n_draft_max)
+
+
+@dataclass(frozen=True)
+class SettingsChange:
+    """The settings before and after a change."""
+
+    before: Settings
+    after: Settings
+
+
+class SettingsService:
+    """Has the settings in force; subscribers of `changed` are told of each change."""
+
+    def __init__(self, app: App[Any], settings: Settings, file: Path) -> None:
+        """The user is told if a change cannot be written to `file`."""
+        self.current = settings
+        self.file = file
+        self.changed: Signal[SettingsChange] = Signal(app, "settings")
+        self._app = app
+
+    def change(self, table: str, key: str, value: Any) -> None:
+        """Put a valid value in force and write it to the file; None removes the setting."""
+        before = self.current
+        if value is None:
+            self.current = before.without_value(table, key)
+        else:
+            self.current = before.with_value(table, key, value)
+        try:
+            save_setting(self.file, table, key, value)
+        except SettingsFileError as error:
+            said = f"{error}. The change holds until you quit."
+            self._app.notify(said, severity="error")
+        self.changed.publish(SettingsChange(before, self.current))

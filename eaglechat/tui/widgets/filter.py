@@ -1,15 +1,15 @@
-"""The line above a list: typing filters the list, the arrows move through it."""
+"""Lines of text; that above a list filters it, and the arrows move through the list."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from textual import events
 from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from eaglechat.tui.commands.bindings import bindings_of, moves, run_own_key
+from eaglechat.tui.commands.keys import bindings_of, moves, run_own_key
 
 _PAGES = ("page_up", "page_down")
 
@@ -37,7 +37,54 @@ class Rows(OptionList):
         return self.has_pages if action in _PAGES else super().check_action(action, parameters)
 
 
-class Filter(Input):
+class Field(Input):
+    """A line of text. What is typed behind the key that submits it is for what that opens: it goes
+    on to the screen, behind `Submitted`."""
+
+    is_waiting = False
+    """Whether the screen has not answered the last `Submitted` yet."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self.is_waiting:
+            event.prevent_default()
+        else:
+            await run_own_key(self, event)
+
+    def _on_paste(self, event: events.Paste) -> None:
+        if self.is_waiting:
+            event.prevent_default()
+
+    async def take(self, event: events.Key) -> None:
+        """Do what a key does here, also before the focus has come."""
+        if not self.has_focus and self.select_on_focus:
+            # The focus would do so, behind this key.
+            self.action_select_all()
+            self.select_on_focus = False
+        if event.is_printable and event.character:
+            self.replace(event.character, *self.selection)
+        elif self.has_focus:
+            await run_own_key(self, event)
+            return
+        elif event.key == "backspace":
+            self.action_delete_left()
+        elif event.key == "enter":
+            await self.action_submit()
+        else:
+            return
+        event.stop()
+
+    async def action_submit(self) -> None:
+        self.is_waiting = True
+        await super().action_submit()
+
+    def post_message(self, message: Message) -> bool:
+        if isinstance(message, Input.Changed | Input.Submitted) and isinstance(self.parent, Widget):
+            # Not behind the keys that are queued here: those go up, too.
+            return self.check_message_enabled(message) and self.parent.post_message(message)
+        return super().post_message(message)
+
+
+class Filter(Field):
     """Has the focus instead of its list; `Submitted` means that the highlighted row is chosen."""
 
     BINDINGS = [
@@ -67,24 +114,6 @@ class Filter(Input):
         """The words that every shown row must contain."""
         return self.value.casefold().split()
 
-    def show(
-        self, rows: Iterable[Content], *, highlight: int = 0, are_all_shown: bool = False
-    ) -> None:
-        """Fill the list with the rows, unless `are_all_shown` only with those that contain the
-        words, whatever their case."""
-        words = () if are_all_shown else self.words
-        shown = [
-            Option(row, id=str(index))
-            for index, row in enumerate(rows)
-            if all(word in row.plain.casefold() for word in words)
-        ]
-        self._rows.clear_options()
-        self._rows.add_options(shown)
-        self._rows.highlighted = min(highlight, len(shown) - 1) if shown else None
-
-    async def _on_key(self, event: events.Key) -> None:
-        await run_own_key(self, event)
-
     async def action_submit(self) -> None:
         self._chosen_with = self.value
         await super().action_submit()
@@ -97,12 +126,6 @@ class Filter(Input):
             return ""
         ahead, self.value = self.value[len(before) :], before
         return ahead
-
-    @property
-    def chosen(self) -> int | None:
-        """The index of the highlighted row among all that `show` was given."""
-        option = self._rows.highlighted_option
-        return int(option.id) if option is not None and option.id is not None else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "row" and parameters[0] in _PAGES and not self._rows.has_pages:

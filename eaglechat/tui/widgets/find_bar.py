@@ -11,8 +11,7 @@ from textual.widgets import Input
 
 from eaglechat.chat.search import Spot, spots
 from eaglechat.chat.turns import Turn
-from eaglechat.tui.commands.bindings import bindings_of, moves, run_own_key
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.keys import bindings_of, moves, run_own_key, with_keys
 from eaglechat.tui.widgets.readouts import Line
 from eaglechat.tui.widgets.transcript.transcript import Aim, Transcript
 
@@ -26,11 +25,8 @@ class _Words(Input):
         if bar.is_open:
             await run_own_key(self, event, around=bar)
         else:
-            # It was queued behind the key that closed the bar.
+            # It was queued behind the key that closed the bar: the screen takes it.
             event.prevent_default()
-            if event.is_printable and event.character:
-                event.stop()
-                bar.pass_on(event.character)
 
 
 class FindBar(Horizontal):
@@ -65,12 +61,10 @@ class FindBar(Horizontal):
         transcript: Transcript,
         path: Callable[[], Sequence[Turn]],
         end: Callable[[], None],
-        pass_on: Callable[[str], None],
     ) -> None:
-        """`path` gives the turns to search; `end` closes the bar; `pass_on` gets what was typed
-        behind the key that closed it."""
+        """`path` gives the turns to search; `end` closes the bar."""
         super().__init__()
-        self._transcript, self._path, self._end, self.pass_on = transcript, path, end, pass_on
+        self._transcript, self._path, self._end = transcript, path, end
         self._spots: list[Spot] = []
         self._shown = 0
         """The index of the spot that is shown."""

@@ -9,8 +9,8 @@ from textual import events
 from textual.content import Content
 from textual.widget import Widget
 
-from eaglechat.tui.commands.bindings import active_commands
-from eaglechat.tui.commands.registry import BY_ID, keys_of, short_key_of
+from eaglechat.tui.commands.keys import active_commands, keys_of, short_key_of
+from eaglechat.tui.commands.table import BY_ID
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from textual.content import Content
 from textual.widget import Widget
 
-from eaglechat.tui.commands.registry import short_key_of
-from eaglechat.tui.widgets.panel.drawings import DRAFTED, VALUE, VERDICTS
+from eaglechat.tui.commands.keys import short_key_of
+from eaglechat.tui.widgets.panel.measures import DRAFTED, VALUE, VERDICTS
 from eaglechat.wire.protocol import AUTO
 from eaglechat.words import headline, wording
 from eaglechat.words.bars import round_glyph

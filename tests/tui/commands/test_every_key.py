@@ -13,8 +13,7 @@ from textual.widgets import Input, OptionList, TextArea
 
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
-from eaglechat.tui.commands.bindings import active_commands
-from eaglechat.tui.commands.registry import name_of
+from eaglechat.tui.commands.keys import active_commands, name_of
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen
@@ -308,7 +307,7 @@ async def test_a_dialog_names_keys_it_has_and_the_help_lists_each_command_once(
             await user.on(MenuScreen)
             return
         await user.on(HelpScreen)
-        listed = [entry.sentence for entry in user.app.screen.entries]
+        listed = [entry.sentence for entry in user.app.screen.things if entry is not None]
         assert sorted(listed[: len(meant)]) == sorted(meant)
         assert len(listed) == len(set(listed))
         await user.press("escape")

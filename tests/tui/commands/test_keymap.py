@@ -12,7 +12,7 @@ from textual import events
 
 from eaglechat.settings import Settings, load
 from eaglechat.tui.commands.keymap import clashes, read_keymap
-from eaglechat.tui.commands.registry import keys_of
+from eaglechat.tui.commands.keys import keys_of
 from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.help import HelpScreen

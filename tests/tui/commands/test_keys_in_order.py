@@ -11,7 +11,8 @@ from textual import events
 from textual.screen import Screen
 from textual.widgets import Input
 
-from eaglechat.tui.commands.registry import keys_of
+from eaglechat.settings import Settings
+from eaglechat.tui.commands.keys import keys_of
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.more import MoreScreen
@@ -61,6 +62,32 @@ async def test_what_is_typed_behind_a_command_goes_to_what_it_opens(drive: Drive
         await user.on(SettingsScreen)
         words = user.app.screen.query_one("#filter", Input)
         await user.until(lambda: words.value == "temp", "the words in the filter")
+
+
+async def test_what_is_typed_behind_enter_goes_to_what_it_opens(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        await user.command("app.settings", to=SettingsScreen)
+        settings = user.app.screen
+        words = settings.query_one("#filter", Input)
+        # As fast as it can come: the filter, its row, the value, another row with its value.
+        at_once(user, *"generation.temp", "enter", *(["backspace"] * 8), *"0.25", "enter")
+        await user.until(lambda: current(user).generation.temperature == 0.25, "the temperature")
+        at_once(
+            user, *"x", *(["backspace"] * 20), *"top_k", "enter", *"40", "enter", "escape", *"p"
+        )
+        await user.until(lambda: current(user).generation.top_k == 40, "top_k")
+        await user.until(lambda: user.app.screen is settings and words.value == "p", "the filter")
+        await user.press("escape", "escape", to=ChatScreen)
+        at_once(user, *"/settings", "enter", *"theme")
+        await user.on(SettingsScreen)
+        words = user.app.screen.query_one("#filter", Input)
+        await user.until(lambda: words.value == "theme", "the words in the filter")
+        assert user.prompt.text == ""
+
+
+def current(user: Driver) -> Settings:
+    return user.app.services.settings.current
 
 
 @pytest.mark.parametrize("way", ["from the menu", "resumed in the chat", "resumed in the menu"])

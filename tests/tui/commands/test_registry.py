@@ -12,10 +12,9 @@ from typing import get_args
 import pytest
 
 import eaglechat
-from eaglechat.tui.commands.command import LEADER, PLACES, Argument, Command, Scope
 from eaglechat.tui.commands.keymap import clashes, read_keymap
-from eaglechat.tui.commands.registry import KEY_PLACEHOLDER, key_of, name_of, use, with_keys
-from eaglechat.tui.commands.table import COMMANDS
+from eaglechat.tui.commands.keys import KEY_PLACEHOLDER, key_of, name_of, use, with_keys
+from eaglechat.tui.commands.table import COMMANDS, LEADER, PLACES, Argument, Command, Scope
 
 SOURCE = Path(eaglechat.__file__).parent
 KEY_NAME = re.compile(

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eaglechat.settings import load
-from eaglechat.tui.commands.search import Entry, ranked
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.everything import found
-from eaglechat.tui.screens.help import HelpScreen
+from eaglechat.tui.screens.help import Entry, HelpScreen, found, ranked
 from eaglechat.tui.screens.more import MoreScreen
+from eaglechat.tui.screens.settings import SettingsScreen
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
@@ -69,6 +68,24 @@ async def test_the_list_behind_the_leader_shows_states_and_searches(
         await user.until(lambda: user.app.theme == "eagle-light", "the theme")
         await user.on(ChatScreen)
         assert load(tmp_path / "config.toml")[0].interface.theme == "eagle-light"
+
+
+async def test_a_setting_that_is_found_is_shown_among_the_settings(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        for from_settings in (False, True):
+            if from_settings:
+                await user.type("nothing like this")
+            await user.command("app.palette", to=HelpScreen)
+            await user.type("engine.checkpoints_mib")
+            await user.sees("setting")
+            await user.press("enter", to=SettingsScreen)
+            await user.sees("checkpoints_mib")
+            assert isinstance(user.app.screen, SettingsScreen)
+            shown = user.app.screen.highlighted
+            assert shown is not None
+            assert shown.name == "engine.checkpoints_mib"
+            assert user.app.screen.words.value == ""
+            user.app.screen.go_to("interface.theme")
 
 
 async def test_a_command_that_has_nothing_to_work_on_says_so(drive: Drive) -> None:

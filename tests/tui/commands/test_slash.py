@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eaglechat.tui.commands import slash
-from eaglechat.tui.commands.command import Command
 from eaglechat.tui.commands.slash import BY_SLASH, Call, SlashError
-from eaglechat.tui.commands.table import COMMANDS
+from eaglechat.tui.commands.table import COMMANDS, Command
 
 
 def names(_command: Command) -> list[tuple[str, str]]:

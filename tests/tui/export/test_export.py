@@ -17,11 +17,18 @@ from msgspec.structs import replace
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.saved_chat import ChatHeader
 from eaglechat.chat.turns import Reply, Turns
-from eaglechat.tui.export import formats
-from eaglechat.tui.export.chat import ExportedChat, exported
-from eaglechat.tui.export.json_tree import tree
-from eaglechat.tui.export.markdown import closed, markdown
-from eaglechat.tui.export.page import page
+from eaglechat.tui.export import (
+    SUFFIXES,
+    ExportedChat,
+    closed,
+    exported,
+    file_name,
+    free_file,
+    markdown,
+    page,
+    render,
+    tree,
+)
 from eaglechat.wire.records import Origin, Part, Round, Token
 from tests.chat.headless import Headless, saved_chats
 from tests.chat.records import recorded, round_of, thinking
@@ -82,11 +89,11 @@ def test_markdown_has_the_path_with_the_numbers_and_no_reasoning(tmp_path: Path)
 
 def test_reasoning_is_exported_on_request_only() -> None:
     rounds = (thinking(" secret"), thinking(" answer", part=Part.ANSWER))
-    for render in (markdown, tree, page):
-        without = render(chat_of(*rounds))
+    for written in (markdown, tree, page):
+        without = written(chat_of(*rounds))
         assert "secret" not in without
         assert "answer" in without
-        assert "secret" in render(chat_of(*rounds, with_reasoning=True))
+        assert "secret" in written(chat_of(*rounds, with_reasoning=True))
 
 
 def test_what_was_drafted_in_a_round_of_both_parts_does_not_tell_the_reasoning() -> None:
@@ -99,8 +106,8 @@ def test_what_was_drafted_in_a_round_of_both_parts_does_not_tell_the_reasoning()
     )
     first, second = mixed.drafted
     mixed = replace(mixed, drafted=(replace(first, text=" secret"), second))
-    for format in formats.SUFFIXES:
-        assert b"secret" not in formats.render(chat_of(mixed), format)
+    for format in SUFFIXES:
+        assert b"secret" not in render(chat_of(mixed), format)
 
 
 def test_json_has_every_branch_with_its_rounds(tmp_path: Path) -> None:
@@ -153,8 +160,8 @@ def test_no_text_of_a_chat_becomes_markup(one: str, other: str) -> None:
     assert [tag for tag in shown.tags if tag != "span"] == [t for t in plain.tags if t != "span"]
     safe = other.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
     assert shown.text("text you") == safe
-    for format in formats.SUFFIXES:
-        formats.render(chat, format).decode("utf-8")
+    for format in SUFFIXES:
+        render(chat, format).decode("utf-8")
     json.loads(tree(chat))
 
 
@@ -189,13 +196,13 @@ def test_a_block_of_code_that_was_cut_off_is_closed(text: str, end: str) -> None
 
 @given(st.text())
 def test_a_file_has_a_name_that_every_system_takes(title: str) -> None:
-    name = formats.file_name(title, "html")
+    name = file_name(title, "html")
     assert name.endswith(".html")
     assert not set(name) & set('/\\:*?"<>|\0\n')
     assert not name.startswith((".", "-"))
 
 
 def test_a_file_that_exists_is_not_replaced(tmp_path: Path) -> None:
-    assert formats.free_file(tmp_path, "Why?", "json").name == "Why.json"
+    assert free_file(tmp_path, "Why?", "json").name == "Why.json"
     (tmp_path / "Why.json").write_text("")
-    assert formats.free_file(tmp_path, "Why?", "json").name == "Why-2.json"
+    assert free_file(tmp_path, "Why?", "json").name == "Why-2.json"

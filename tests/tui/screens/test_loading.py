@@ -15,8 +15,9 @@ from eaglechat.hub.local import forms, pairs
 from eaglechat.hub.local.forms import LoadFile
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
-from eaglechat.tui.commands.registry import key_of
+from eaglechat.tui.commands.keys import key_of
 from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.settings import SettingsScreen
@@ -176,7 +177,7 @@ async def test_what_was_typed_survives_a_load_that_is_cancelled_or_fails(drive: 
         await user.sees("llama.cpp refused the model.")
         await user.type(" again")
         user.engine.load_error = None
-        await user.click("#again")
+        await user.press("enter")
         await user.on(ChatScreen)
         assert user.prompt.text == "hello again"
 
@@ -190,7 +191,7 @@ async def test_the_prompt_has_its_place_at_every_size(drive: Drive, size: tuple[
         assert user.inside(prompt.region)
         user.engine.die("no such device", exit_status=1)
         await user.sees("The engine stopped")
-        assert user.inside(user.app.screen.query_one("#again").region)
+        await user.sees("Enter tries again")
         user.app.call_later(user.app.load_instead, pairs.builtin_pair())
         user.engine.hold_load = False
         await user.on(ChatScreen)
@@ -261,7 +262,7 @@ async def test_a_target_that_is_missing_leaves_nothing_to_type_or_to_load_withou
     user.engine.load_error = ("preflight", "the target nope.gguf does not exist")
     async with user:
         await user.sees("The target nope.gguf does not exist.")
-        await user.sees("choose other files there")
+        await user.sees("Choose other files in the menu")
         await user.until(lambda: "Type ahead" not in user.text, "nothing to type")
         await user.type("but this is kept")
         await user.sees("but this is kept")
@@ -300,11 +301,15 @@ async def test_a_load_that_fails_says_why_and_can_be_tried_again(
         await user.sees(said)
         await user.sees(advice)
         await user.sees("Cannot load smollm2-135m")
+        if trouble == "died":
+            await user.command("loading.log", to=Ask)
+            await user.sees("no such device")
+            await user.press("escape", to=LoadingScreen)
         user.engine.load_error = user.engine.start_error = None
         user.engine.hold_load = False
         user.engine.protocol = protocol.PROTOCOL_VERSION
         if trouble == "load":
-            await user.click("#alone")
+            await user.click_text("Ctrl+G B without draft")
             await user.on(ChatScreen)
             load = user.engine.requests(protocol.Load)[-1]
             assert (Path(load.target).name, load.draft) == ("target.gguf", None)
@@ -331,12 +336,11 @@ async def test_a_load_that_crashes_to_the_end_leaves_room_for_a_way_out(drive: D
     user = drive(size=(80, 24))
     async with user:
         await begin_to_load(user)
-        for said in ("without repacked weights", "and the GPU", "Try again"):
+        for said in ("without repacked weights", "and the GPU", "Enter tries again"):
             user.engine.die(*["a line of the log"] * 8, exit_status=-4)
             await user.sees(said)
         await user.sees("and the GPU too")
-        await user.sees("Try again")
-        await user.sees("Esc back")
+        await user.sees("Esc menu")
 
 
 async def test_a_long_paste_typed_while_a_pair_loads_is_asked_whole(drive: Drive) -> None:

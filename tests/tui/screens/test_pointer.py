@@ -8,7 +8,7 @@ import pytest
 
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.settings.model import PanelPlace
-from eaglechat.tui.screens.chat.panel import PANEL_FROM
+from eaglechat.tui.screens.chat.screen import PANEL_FROM
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.wire.protocol import AUTO
 from tests.tui.driving import Driver

@@ -170,6 +170,15 @@ async def test_bad_configuration_and_themes_are_told_in_one_notice(
         await user.sees("generation.top_k")
 
 
+async def test_the_last_reply_is_copied_without_control_characters(drive: Drive) -> None:
+    async with drive() as user:
+        await user.open_chat()
+        user.engine.reply = "one\n\x1b[31mred"
+        await user.ask("Why?")
+        await user.command("chat.copy")
+        await user.until(lambda: user.app.clipboard == "one\n␛[31mred", "the copy")
+
+
 async def test_control_c_copies_a_selection_and_otherwise_says_how_to_quit(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()

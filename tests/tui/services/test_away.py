@@ -9,7 +9,7 @@ import pytest
 from textual import events
 
 from eaglechat.settings import InterfaceSettings, Settings
-from eaglechat.tui.services.away import Away
+from eaglechat.tui.services.desktop import Away
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]

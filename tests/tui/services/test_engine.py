@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from eaglechat.settings.servers import ServerSettings
-from eaglechat.tui.services import pace
+from eaglechat.tui.services import engine as frames
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.wire.protocol import Load, Unload
 from eaglechat.wire.worker import Died
@@ -38,8 +38,8 @@ def test_a_load_that_a_server_overtook_is_not_what_is_loaded() -> None:
 def test_a_frame_is_asked_for_once_when_there_is_news_and_never_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pace, "FEWEST_PER_SECOND", 1e9)
-    monkeypatch.setattr(pace, "MOST_PER_SECOND", 1e9)
+    monkeypatch.setattr(frames, "FEWEST_PER_SECOND", 1e9)
+    monkeypatch.setattr(frames, "MOST_PER_SECOND", 1e9)
     own, server = ScriptedEngine(), ScriptedEngine()
     asked: list[None] = []
     service = EngineService(own, lambda: True, lambda _: server, lambda: asked.append(None))
@@ -90,6 +90,6 @@ def test_a_frame_that_is_not_due_yet_keeps_what_came_for_the_next() -> None:
     service.watch(news.append)
     service.start()
     while wait_s := service.tick():
-        assert wait_s <= 1 / pace.FEWEST_PER_SECOND
+        assert wait_s <= 1 / frames.FEWEST_PER_SECOND
         assert asked == [None]
     assert len(news) == 1

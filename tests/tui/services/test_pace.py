@@ -6,16 +6,16 @@ import itertools
 
 import pytest
 
-from eaglechat.tui.services import pace
-from eaglechat.tui.services.pace import FramePace
+from eaglechat.tui.services import engine as service
+from eaglechat.tui.services.engine import FramePace
 
 TICK_S = 1 / 30
 
 
 @pytest.fixture(autouse=True)
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "DRAWING_SHARE", 0.1)
-    monkeypatch.setattr(pace, "FEWEST_PER_SECOND", 8.0)
+    monkeypatch.setattr(service, "DRAWING_SHARE", 0.1)
+    monkeypatch.setattr(service, "FEWEST_PER_SECOND", 8.0)
 
 
 class Machine:

@@ -14,8 +14,7 @@ from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.settings import InterfaceSettings, Settings
 from eaglechat.tui.screens.base import TooSmall
-from eaglechat.tui.screens.chat.panel import PANEL_FROM
-from eaglechat.tui.screens.chat.screen import ChatScreen
+from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen

@@ -174,15 +174,13 @@ async def test_code_blocks_are_copied_from_the_last_to_the_first() -> None:
         assert app.clipboard == "plain\n"
 
 
-async def test_a_click_copies_a_code_block_and_a_command_the_reply() -> None:
+async def test_a_click_copies_a_code_block() -> None:
     app = TranscriptApp()
     async with app.run_test(size=(60, 24)) as pilot:
         app.transcript.view = "read"
         await shown_code(app, pilot)
         await click_on(app, pilot)
         await until(pilot, lambda: app.clipboard == "x = 1\n")
-        app.transcript.copy_reply()
-        assert app.clipboard == "last\n\n```\nplain\n```\n"
 
 
 async def test_a_click_in_the_live_view_copies_a_finished_code_block() -> None:

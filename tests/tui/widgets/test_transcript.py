@@ -163,17 +163,6 @@ async def test_a_selection_over_several_entries_is_their_texts() -> None:
         assert app.screen.get_selected_text() == f"second line\n{reply.text}"
 
 
-async def test_the_last_reply_is_copied_clean() -> None:
-    app = TranscriptApp()
-    async with app.run_test() as pilot:
-        app.transcript.copy_reply()
-        assert app.clipboard == ""
-        app.add_reply("an older one")
-        await shown_reply(app, pilot, ROUNDS, [make_round([], "\n\x1b[31mred")])
-        app.transcript.copy_reply()
-        assert app.clipboard == "one two three four five six seven\n␛[31mred"
-
-
 async def test_nothing_in_a_text_reaches_the_terminal_as_a_control() -> None:
     evil = "a\x1b[2J\x1b]52;c;aGk=\x07b\x9b0m\r\u202ec\x00"
     app = TranscriptApp()
@@ -326,7 +315,7 @@ async def test_clear_leaves_nothing() -> None:
         await shown_reply(app, pilot, ROUNDS)
         app.transcript.clear()
         await until(pilot, lambda: not any(on_screen(app.transcript)))
-        assert app.transcript.last_reply is None
+        assert app.transcript.rows.total == 0
 
 
 async def test_a_click_on_a_token_amid_others_of_its_ink_chooses_its_own_round() -> None:

@@ -13,14 +13,14 @@ from textual.geometry import Region
 
 from eaglechat.chat.controls import TEMPERATURE
 from eaglechat.chat.headline import Headline
-from eaglechat.tui.widgets.panel.drawings import (
-    change_marks,
-    chart,
-    speed,
-    speeds_over,
-    why,
-)
 from eaglechat.tui.widgets.panel.knob import Knob
+from eaglechat.tui.widgets.panel.measures import (
+    change_marks,
+    chart_rows,
+    speed_rows,
+    speeds_over,
+    why_rows,
+)
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.readouts import MUTED, Line
 from eaglechat.wire.gain import MeasuredGain
@@ -87,6 +87,7 @@ class Bench(App[None]):
         self.values.append(event.word)
 
     def on_prompt_sent(self, event: Prompt.Sent) -> None:
+        event.prompt.is_waiting = False
         self.sent.append(event.text)
         event.prompt.take()
 
@@ -186,28 +187,28 @@ def plain(rows: list[Content]) -> list[str]:
 
 
 def test_why_is_the_arithmetic_of_a_round_and_the_share_of_guesses_kept() -> None:
-    assert plain(why(None, None, SpeculationStats(), 38))[-1] == "nothing drafted yet"
+    assert plain(why_rows(None, None, SpeculationStats(), 38))[-1] == "nothing drafted yet"
     latest = stats_of([round_of(1, 2, 3), round_of(1, 2, 3), round_of(1, 2), round_of(1)])
-    lines = plain(why(RoundMeans(3.21, 31.8, 1.73), 29.4, latest, 38))
+    lines = plain(why_rows(RoundMeans(3.21, 31.8, 1.73), 29.4, latest, 38))
     assert lines[0] == "draft 3.2 + check 32 ms  = 1.7 tok"
     assert lines[1] == "plain 34 ms              = 1 tok"
     assert lines[2].startswith("kept  71% ")
     assert lines[3] == "1st 75%  2nd 67%"
-    assert plain(why(RoundMeans(3.21, 31.8, 1.73), 29.4, latest, 9))[3] == "1st 75%"
-    assert plain(why(RoundMeans(None, 31.8, 1.73), None, latest, 38))[0].startswith(
+    assert plain(why_rows(RoundMeans(3.21, 31.8, 1.73), 29.4, latest, 9))[3] == "1st 75%"
+    assert plain(why_rows(RoundMeans(None, 31.8, 1.73), None, latest, 38))[0].startswith(
         "draft + check 32 ms "
     )
 
 
 def test_the_headline_is_large_only_when_it_is_a_number_and_fits() -> None:
-    assert plain(speed(Headline(), 38, is_begun=False)) == ["no reply yet", "", ""]
+    assert plain(speed_rows(Headline(), 38, is_begun=False)) == ["no reply yet", "", ""]
     told = Headline("told", 42.0, MeasuredGain(1.4, 0.1), 30.0, "Q4_0")
-    rows = plain(speed(told, 38, is_begun=True))
+    rows = plain(speed_rows(told, 38, is_begun=True))
     assert rows[0] == "╶╮    ╷ ╷      plain Q4_0 ±0.1"
     assert [row[15:] for row in rows[1:]] == ["42.0 tok/s", "plain 30.0 tok/s"]
     slower = dataclasses.replace(told, gain=MeasuredGain(0.8, 0.1))
-    assert plain(speed(slower, 38, is_begun=True))[0].endswith("plain Q4_0 ±0.1, slower")
-    first, second, _ = plain(speed(slower, 28, is_begun=True))
+    assert plain(speed_rows(slower, 38, is_begun=True))[0].endswith("plain Q4_0 ±0.1, slower")
+    first, second, _ = plain(speed_rows(slower, 28, is_begun=True))
     assert (first, second) == ("0.8x plain Q4_0, slower", "42.0 tok/s")
     small = {
         "same as plain Q4_0": dataclasses.replace(told, gain=MeasuredGain(1.01, 0.02)),
@@ -218,8 +219,8 @@ def test_the_headline_is_large_only_when_it_is_a_number_and_fits() -> None:
         "plain decoding": Headline("plain", 42.0, None, 42.0),
     }
     for said, headline in small.items():
-        assert plain(speed(headline, 28, is_begun=True))[:2] == [said, "42.0 tok/s"]
-    assert plain(speed(Headline("few"), 28, is_begun=True))[0] == "too few rounds yet"
+        assert plain(speed_rows(headline, 28, is_begun=True))[:2] == [said, "42.0 tok/s"]
+    assert plain(speed_rows(Headline("few"), 28, is_begun=True))[0] == "too few rounds yet"
 
 
 def test_the_chart_has_steps_of_equally_many_rounds() -> None:
@@ -234,7 +235,7 @@ def test_the_chart_has_no_colour_where_nothing_was_drafted_or_nothing_is_known()
     slower = Headline("told", 100.0, MeasuredGain(0.7, 0.1), 140.0)
 
     def colours(headline: Headline) -> list[str]:
-        lowest = chart([*drafted, *undrafted], headline, 38)[2]
+        lowest = chart_rows([*drafted, *undrafted], headline, 38)[2]
         return [str(style) for _, _, style in lowest.spans]
 
     assert colours(slower) == ["$text-warning", MUTED]

@@ -13,8 +13,7 @@ from textual.content import Content
 from eaglechat.chat.inspecting import CandidateToken, Inside, Position, look_inside
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.session import ChatSession
-from eaglechat.tui.commands.bindings import bindings_of, moves
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.keys import bindings_of, moves, with_keys
 from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.records import FinishReason, Origin, Round, Token

@@ -1,38 +1,63 @@
 """The chat screen: transcript, prompt and speculation panel. It draws a ChatSession and is the view
-that the session reports to. The classes that it extends have a subject each."""
+that the session reports to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any, get_args
 
-from msgspec.structs import replace
-from textual import events
+import msgspec
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.geometry import Size
+from textual.timer import Timer
 from textual.widgets import Static
 
-from eaglechat.chat.refusals import cannot_continue
-from eaglechat.chat.saved_chat import SavedChat
-from eaglechat.chat.session import ChatSession
-from eaglechat.chat.turns import Question, Turn
+from eaglechat.chat.controls import (
+    CONTROLS,
+    ENABLED,
+    N_DRAFT_MAX,
+    NGRAM,
+    SHAPE,
+    Control,
+    Controls,
+    control_named,
+    turned,
+)
+from eaglechat.chat.recording import Recording, TurnPart
+from eaglechat.chat.refusals import TURN_GONE, cannot_continue, chains_only, no_prompt, not_yet
+from eaglechat.chat.saved_chat import Passage, SavedChat
+from eaglechat.chat.search import parse
+from eaglechat.chat.session import ChatSession, Severity
+from eaglechat.chat.turns import Question, Reply, Turn, TurnId
+from eaglechat.chat.writing.files import read_part
+from eaglechat.chat.writing.question import QuestionParts, text_of
+from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.chat.writing.roles import NO_ROLE, find_role, load_roles
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.links.http.address import same_server
+from eaglechat.settings.model import PanelPlace, View
 from eaglechat.tui.commands import slash
-from eaglechat.tui.commands.bindings import bindings_of, moves
-from eaglechat.tui.commands.command import Command
-from eaglechat.tui.commands.registry import BY_ID, name_of, short_key_of, with_keys
-from eaglechat.tui.export.formats import Format
-from eaglechat.tui.screens.base import TitleBar, TooSmall
-from eaglechat.tui.screens.chat.asking import AskingScreen
+from eaglechat.tui.commands.keys import bindings_of, key_of, moves, name_of, short_key_of, with_keys
+from eaglechat.tui.commands.table import BY_ID, Command
+from eaglechat.tui.export import Format
+from eaglechat.tui.screens.base import Notices, TitleBar, TooSmall
 from eaglechat.tui.screens.chat.completing import Completer
+from eaglechat.tui.screens.chat.inside import InsideScreen
+from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
+from eaglechat.tui.screens.dialogs import Ask
+from eaglechat.tui.screens.prompt_screen import PromptScreen
 from eaglechat.tui.screens.roles import RolesScreen
-from eaglechat.tui.services.services import Services
-from eaglechat.tui.services.settings import SettingsChange
+from eaglechat.tui.services import desktop
+from eaglechat.tui.services.editor import in_editor
+from eaglechat.tui.services.services import Services, SettingsChange
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.key_line import KeyLine, Offer
-from eaglechat.tui.widgets.notices import Notices
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
@@ -40,12 +65,33 @@ from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
-from eaglechat.words import wording
+from eaglechat.wire.neutral import neutralise
+from eaglechat.words import context, wording
+from eaglechat.words.addresses import cannot_open, shown_address
+from eaglechat.words.numbers import in_force, numbers_of, without_effect
+from eaglechat.words.timeline import Entry, entries, entries_of, progress
 
 SAVES_PER_SECOND = 1
+NUMBERS_EVERY_S = 0.25
+"""While a reply is written, the figures are drawn with a frame of its text, so often at most."""
+PANEL_FROM: dict[PanelPlace, tuple[int, int]] = {"beside": (100, 34), "below": (80, 34)}
+"""The least width and height, in cells, of a terminal that has room for the panel there."""
+_NO_TURNS = "Nothing has been asked in this chat yet."
+_EDITING = "Editing: {prompt.send} sends it, {chat.stop} cancels"
+_QUEUED = "Sent when the reply ends; {chat.stop} keeps it here"
 
 
-class ChatScreen(AskingScreen):
+@dataclass(frozen=True)
+class Editing:
+    """An earlier question that the user is rewriting in the prompt."""
+
+    question: TurnId
+    original: str
+    before: str
+    """The text of the prompt before the question was put there."""
+
+
+class ChatScreen(PromptScreen[None]):
     """A chat with a loaded pair, new or resumed. Without `info` no models are loaded, and the chat
     can only be read."""
 
@@ -55,16 +101,19 @@ class ChatScreen(AskingScreen):
         # While a reply is written Ctrl+C stops it, whatever is selected.
         *moves(
             {
-                "pageup": "page(-1)",
-                "pagedown": "page(1)",
-                "ctrl+home": "beginning",
-                "ctrl+end": "end",
+                "pageup": "scroll('page_up')",
+                "pagedown": "scroll('page_down')",
+                "ctrl+home": "scroll('scroll_home')",
+                "ctrl+end": "scroll('scroll_end')",
                 "ctrl+c": "interrupt",
             },
             priority=True,
         ),
         *moves({"ctrl+c,super+c": "screen.copy_text"}),
     ]
+
+    session: ChatSession
+    """Set when the screen is mounted."""
 
     def __init__(
         self,
@@ -77,6 +126,17 @@ class ChatScreen(AskingScreen):
         self.services = services
         self.pair, self._info, self._saved = pair, info, saved
         self._has_session = False
+        self._is_to_draw, self._drawn_version = False, -1
+        self._numbers_at = 0.0
+        """The time at which the figures were drawn last."""
+        self._late_numbers: Timer | None = None
+        self.editing: Editing | None = None
+        self._queued: str | None = None
+        """The text of the prompt that is sent as soon as the reply ends; None if none is."""
+        self._warned_about = ""
+        """The question that the user was last warned about, because it would fill the context."""
+        self._being_read: set[str] = set()
+        """Paths of attached files that are still being read."""
 
     def compose(self) -> ComposeResult:
         # Waiting for the first resize event would wrap and draw everything twice.
@@ -98,10 +158,8 @@ class ChatScreen(AskingScreen):
                 transcript.view = settings.interface.view
                 yield transcript
                 below = f"↓ new text below: {name_of('ctrl+end')}"
-                yield Static(f"[@click=screen.end]{below}[/]", id="new-below")
-                yield FindBar(
-                    transcript, lambda: self.session.turns.path, self._end_finding, prompt.type_in
-                )
+                yield Static(f"[@click=screen.scroll('scroll_end')]{below}[/]", id="new-below")
+                yield FindBar(transcript, lambda: self.session.turns.path, self._end_finding)
                 yield Notices()
                 yield StatusLine(id="status")
                 yield Legend()
@@ -158,6 +216,569 @@ class ChatScreen(AskingScreen):
             self._fit(self.size)
             self.show_numbers()
 
+    @property
+    def transcript(self) -> Transcript:
+        return self.query_one("#transcript", Transcript)
+
+    def say(self, sentence: str, severity: Severity = "information") -> None:
+        if severity == "error":
+            sentence = wording.sentence(sentence)
+        self.notify(with_keys(sentence), severity=severity)
+
+    # Drawing the session
+
+    def changed(self) -> None:
+        if not self._is_to_draw:
+            self._is_to_draw = True
+            self.call_later(self._draw)
+
+    def _draw(self) -> None:
+        """Draw what changed since the last frame."""
+        self._is_to_draw = False
+        if not self.is_open:
+            return
+        session = self.session
+        if session.version != self._drawn_version:
+            self._drawn_version = session.version
+            self.transcript.show([*map(_with_keys, entries(session))])
+            self.refresh_bindings()
+            self.show_numbers()
+        elif session.running is not None:
+            for entry in entries_of(session, session.running.turn):
+                self.transcript.follow(entry)
+            self._follow_numbers()
+        if self._queued is not None and session.running is None:
+            self._send_queued()
+
+    def _follow_numbers(self) -> None:
+        """Draw the figures with this frame; if they are too new, with one that follows. If none
+        follows, they are drawn a little later."""
+        wait = self._numbers_at + NUMBERS_EVERY_S - time.monotonic()
+        if wait <= 0:
+            self.show_numbers()
+        elif self._late_numbers is None:
+            self._late_numbers = self.set_timer(wait + NUMBERS_EVERY_S, self.show_numbers)
+
+    def show_numbers(self) -> None:
+        """Bring the panel, the status line, the legend and the titles up to date at once."""
+        self._numbers_at = time.monotonic()
+        if self._late_numbers is not None:
+            self._late_numbers.stop()
+            self._late_numbers = None
+        session = self.session
+        numbers = numbers_of(session)
+        is_flat = self.has_class("-panel-flat")
+        self.query_one("#panel", SpeculationPanel).show(numbers, is_close=is_flat)
+        self.query_one("#status", StatusLine).show(numbers)
+        is_told = wording.not_reported(session.hello, "own") is None
+        self.query_one(Legend).are_rejected_known = is_told
+        unreported = numbers.unreported
+        self.query_one(Legend).no_origins = f"origins {unreported}" if unreported else ""
+        doing, state = None, "ready"
+        if session.running is not None:
+            state = doing = "stopping…" if session.is_stopping else progress(session.running)
+        elif session.info is None:
+            state = with_keys("read-only: {chat.load_again} loads the models")
+        elif session.is_engine_gone:
+            state = with_keys("engine stopped: {chat.load_again}")
+        subject = wording.pair_in_short(session.info, self.pair.name)
+        if session.role:
+            subject += f" · role {session.role.name}"
+        if not self._shows_panel:
+            state += f"   ctx {numbers.room}"
+        if session.recorder.is_behind:
+            state = f"not saved   {state}"
+        self.query_one(TitleBar).show(subject=subject, state=state)
+        self.services.away.follow(doing, self.pair.name)
+
+    # The panel, which lies beside the transcript, below it, or in a small terminal over it
+
+    def _fit(self, size: Size) -> None:
+        """Put the panel where the settings want it if a terminal of this size has room there."""
+        place = self.services.settings.current.interface.panel
+        width, height = PANEL_FROM[place]
+        is_folded = size.width < width or size.height < height
+        self.set_class(is_folded, "-folded")
+        # In both it is as wide as the screen.
+        self.set_class(is_folded or place == "below", "-panel-flat")
+        self.set_class(not is_folded and place == "below", "-panel-below")
+
+    def action_toggle_panel(self) -> None:
+        if self._is_covered:
+            self._uncovered()
+            return
+        self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
+        self.show_numbers()
+        self.refresh_bindings()
+
+    @property
+    def _is_covered(self) -> bool:
+        """Whether the panel lies over the transcript."""
+        return self.has_class("-folded") and self.has_class("-panel-open")
+
+    @property
+    def _shows_panel(self) -> bool:
+        is_away = self.has_class("-folded") or self.has_class("-panel-hidden")
+        return self._is_covered or not is_away
+
+    def _uncovered(self) -> Transcript:
+        """The transcript, for a command that moves in it: a panel that lies over it is closed."""
+        if self._is_covered:
+            self.remove_class("-panel-open")
+            if self.focused is not self.prompt:
+                self.prompt.take_focus()
+            self.show_numbers()
+            self.refresh_bindings()
+        return self.transcript
+
+    @property
+    def controls(self) -> Controls:
+        return self.session.controls
+
+    @on(SpeculationPanel.Turned)
+    def _turned(self, event: SpeculationPanel.Turned) -> None:
+        self._turn(event.turned, event.value)
+
+    def action_control(self, name: str, value: Any) -> None:
+        self._turn(control_named(name), value)
+
+    def _turn(self, control: Control, value: Any) -> None:
+        session, wanted = self.session, turned(self.controls, control, value)
+        session.change_controls(wanted)
+        if getattr(self.controls, control.name) != getattr(wanted, control.name):
+            return  # The session has said why not.
+        numbers = numbers_of(session)
+        if control is SHAPE and value != "chain" and (why := chains_only(session.info)):
+            self.say(why)
+        elif control.name in numbers.without_effect:
+            self.say(without_effect(control, only_ngrams=numbers.only_ngrams))
+        elif not self._has_in_sight(control):
+            is_live = session.running is not None and not_yet(session.hello) is None
+            since = "round" if is_live and control in CONTROLS else "reply"
+            self.say(in_force(control, self.controls, since))
+
+    def _has_in_sight(self, control: Control) -> bool:
+        """Whether the panel or the status line shows what a control is."""
+        is_in_line = control in (ENABLED, N_DRAFT_MAX) and self.query_one(StatusLine).display
+        return is_in_line or self.query_one(SpeculationPanel).has_in_sight(control)
+
+    def action_draft_length(self, step: int) -> None:
+        self.session.change_draft_length(step)
+
+    def action_auto_length(self) -> None:
+        self.session.switch_auto()
+
+    def action_toggle_ngram(self) -> None:
+        self._turn(NGRAM, not self.controls.ngram)
+
+    def action_toggle_speculation(self) -> None:
+        self._turn(ENABLED, not self.controls.enabled)
+
+    # Turns. Commands work on the selected one, or else on the last one
+
+    def action_select_turn(self, by: int) -> None:
+        ids = [turn.id for turn in self.session.turns.path]
+        if not ids:
+            self.notify(_NO_TURNS)
+            return
+        transcript = self._uncovered()
+        selected = transcript.selected
+        place = ids.index(selected) + by if selected in ids else len(ids) + min(by, 0)
+        if place < len(ids):
+            transcript.select(ids[max(place, 0)])
+            transcript.take_focus()
+        else:
+            transcript.selected = None
+            transcript.action_scroll_end()
+
+    def _follow_growth(self, has_new_below: bool) -> None:
+        self.query_one("#new-below").display = has_new_below
+
+    def _follow_selection(self, selected: TurnId | None) -> None:
+        if selected is None and self.focused is self.transcript:
+            self.prompt.take_focus()
+        self.refresh_bindings()
+
+    @on(Transcript.Chosen)
+    def _turn_chosen(self, event: Transcript.Chosen) -> None:
+        is_selected = event.turn == self.transcript.selected
+        self.transcript.selected = None if is_selected else event.turn
+
+    def _turn_to_change(self) -> TurnId | None:
+        """The turn a command works on. In an empty chat it tells the user so and returns None."""
+        last = self.session.turns.last
+        if last is None:
+            self.notify(_NO_TURNS)
+        return self.transcript.selected or (last.id if last else None)
+
+    def action_step(self, by: int) -> None:
+        id = self.transcript.selected or self._last_with_siblings()
+        if id is not None:
+            self._step(id, by)
+
+    @on(Transcript.Stepped)
+    def _stepped(self, event: Transcript.Stepped) -> None:
+        self._step(event.turn, event.by)
+
+    def _last_with_siblings(self) -> TurnId | None:
+        turns = self.session.turns
+        for turn in reversed(turns.path):
+            if len(turns.siblings(turn.id)) > 1:
+                return turn.id
+        return self._turn_to_change()
+
+    def _step(self, id: TurnId, by: int) -> None:
+        transcript = self.transcript
+        row, is_selected = transcript.row_in_sight(id), transcript.selected is not None
+        sibling = self.session.step(id, by)
+        if sibling is None:
+            return
+        self._draw()
+        if is_selected:
+            transcript.selected = sibling
+        transcript.reveal(sibling, row=row)
+
+    def action_answer_again(self) -> None:
+        if (id := self._turn_to_change()) is not None and self.session.answer_again(id):
+            self.transcript.selected = None
+
+    def action_go_on(self) -> None:
+        if (id := self._turn_to_change()) is not None and self.session.continue_reply(id):
+            self.transcript.selected = None
+
+    def action_delete_turn(self) -> None:
+        if self.transcript.selected is None and self.session.forget_given_back():
+            return
+        if (id := self._turn_to_change()) is not None:
+            self.session.delete(id)
+
+    def action_undo_delete(self) -> None:
+        id = self.session.undo_delete()
+        if id is not None:
+            self._draw()
+            self.transcript.reveal(id)
+
+    # Reading
+
+    def action_scroll(self, to: str) -> None:
+        getattr(self._uncovered(), f"action_{to}")()
+
+    def action_copy(self) -> None:
+        """Copy the selected turn, or the last reply as far as it has been generated."""
+        turns, selected = self.session.turns, self.transcript.selected
+        turn = turns.last_reply if selected is None else turns.find(selected)
+        if isinstance(turn, Question | Reply) and turn.text:
+            kind = "reply" if isinstance(turn, Reply) else "question"
+            desktop.copy(self.app, neutralise(turn.text), f"the {kind}")
+        else:
+            self.notify("There is no reply to copy yet.", severity="warning")
+
+    def action_copy_code(self) -> None:
+        self.transcript.copy_code()
+
+    def action_fold_thought(self) -> None:
+        self._uncovered().fold_thought()
+
+    def action_view(self, view: View | None) -> None:
+        """Show replies in this view; without one, in the next."""
+        if view is None:
+            views = get_args(View)
+            view = views[(views.index(self.transcript.view) + 1) % len(views)]
+        self.services.settings.change("interface", "view", view)
+
+    def action_open_link(self) -> None:
+        self.transcript.open_link()
+
+    @on(Transcript.LinkChosen)
+    def _link_chosen(self, event: Transcript.LinkChosen) -> None:
+        reason = cannot_open(event.address)
+        if reason is not None:
+            self.notify(reason, severity="warning")
+        else:
+            question = Ask("Open this address?", shown_address(event.address), "opens it")
+            self.open(question, lambda _yes: self.app.open_url(event.address))
+
+    def action_inspect(self) -> None:
+        turns, selected = self.session.turns, self.transcript.selected
+        turn = turns.find(selected) if selected is not None else turns.last_reply
+        reply = turn if isinstance(turn, Reply) else turns.last_reply
+        if reply is None or not reply.recording.rounds:
+            self.notify("There are no rounds to show: nothing has been generated here yet.")
+        else:
+            self._look_inside(reply.recording, len(reply.recording.rounds) - 1)
+
+    @on(Transcript.RoundChosen)
+    def _round_chosen(self, event: Transcript.RoundChosen) -> None:
+        self._look_inside(event.recording, event.index)
+
+    def _look_inside(self, recording: Recording, index: int) -> None:
+        self.open(InsideScreen(self.session, recording, index, self._answer_recorded))
+
+    def _answer_recorded(self, recording: Recording) -> Recording | None:
+        """Answer again with the target's candidates recorded, as in all replies from now on."""
+        replies = (turn for turn in self.session.turns if isinstance(turn, Reply))
+        reply = next((turn for turn in replies if turn.recording is recording), None)
+        if reply is None:
+            self.say(TURN_GONE)
+            return None
+        again = self.session.answer_recorded(reply.id)
+        if again is not None:
+            self.services.settings.change("interface", "inspect", True)
+        return again
+
+    def _show_passage(self, passage: Passage | None) -> None:
+        """Show a passage that a search found in the saved chat, on any branch."""
+        if passage is None or not self.session.choose(passage.turn):
+            return
+        self._draw()
+        turn = self.session.turns.find(passage.turn)
+        if not isinstance(turn, Question | Reply):
+            return
+        query = parse(passage.words)
+        in_reasoning = not query.is_in(turn.text) and query.is_in(turn.reasoning)
+        said = shown_parts(turn.parts) if isinstance(turn, Question) else turn.text
+        marks = query.marks(turn.reasoning if in_reasoning else said)
+        self._uncovered().reveal(turn.id, marks[0] if marks else None, in_reasoning=in_reasoning)
+
+    def action_find(self) -> None:
+        bar = self.query_one(FindBar)
+        if bar.is_open:
+            self._end_finding()
+        else:
+            bar.open()
+            self.refresh_bindings()
+
+    def _end_finding(self) -> None:
+        self.query_one(FindBar).close()
+        self.prompt.take_focus()
+        self.refresh_bindings()
+
+    # Asking
+
+    @on(Prompt.Sent)
+    async def _prompt_sent(self, event: Prompt.Sent) -> None:
+        await self._send(event.text)
+
+    async def _send(self, typed: str) -> None:
+        text = slash.literal(typed) if self.editing is None else typed
+        if text is None:
+            await self._run_typed(typed)
+        elif self._being_read:
+            self.notify(f"{', '.join(self._being_read)}: still being read.")
+        elif not text.strip():
+            self.notify(with_keys(wording.WRITE_FIRST))
+        elif self.session.running is not None:
+            self._queue(typed)
+        elif self._is_too_much(text):
+            return
+        elif self.editing is not None:
+            if self.session.edit(self.editing.question, self.prompt.marks.parts(text)):
+                self.prompt.take()
+                self._end_edit()
+        elif self.session.ask(self.prompt.marks.parts(text)):
+            self.prompt.take()
+            self.transcript.selected = None
+
+    def _queue(self, text: str | None) -> None:
+        """Send this text of the prompt when the reply ends; None sends nothing then."""
+        self._queued = text
+        self._title_prompt()
+        self.refresh_bindings()
+
+    def _send_queued(self) -> None:
+        queued, prompt = self._queued, self.prompt
+        self._queue(None)
+        if prompt.text == queued and not self.session.is_engine_gone:
+            self.call_later(self._send, queued)
+
+    @on(Prompt.Changed)
+    def _prompt_changed(self) -> None:
+        if self._queued is not None and self.prompt.text != self._queued:
+            self._queue(None)
+
+    def _title_prompt(self) -> None:
+        title = _EDITING if self.editing is not None else None
+        title = title if self._queued is None else _QUEUED
+        self.prompt.border_title = with_keys(title) if title else None
+
+    def _is_too_much(self, text: str) -> bool:
+        """Whether the question would fill the context. If so the user is warned once: sent again,
+        the question is asked."""
+        warning = context.warning(self._context_use(text))
+        if not warning or self._warned_about == text:
+            return False
+
+        def warn(_prompt: protocol.Rendered | None = None) -> None:
+            self._warned_about = text
+            send = key_of("prompt.send")
+            self.notify(f"{warning} {send} again sends it.", severity="warning")
+
+        if no_prompt(self.session.hello) is None:
+            # The length is an estimate. The engine knows it, and says why the prompt is too long.
+            self.session.show_prompt(text_of(self.prompt.marks.parts(text)).strip(), warn)
+        else:
+            warn()
+        return True
+
+    def action_context(self) -> None:
+        """Show which turns the context holds, and which one leaves it next."""
+        said = context.in_words(self._context_use(self.prompt.text))
+        of_reply = context.of_reply(self.session, numbers_of(self.session))
+        self.open(Ask("Context", "\n\n".join(filter(None, (said, of_reply)))))
+
+    def _context_use(self, text: str) -> context.ContextUse:
+        edited = self.editing.question if self.editing is not None else None
+        return context.context_use(self.session, self.prompt.marks.parts(text), edited)
+
+    def action_prompt(self) -> None:
+        """Show what the model would read if the prompt were sent."""
+        typed = text_of(self.prompt.marks.parts(self.prompt.text)).strip()
+
+        def show(prompt: protocol.Rendered) -> None:
+            if self.is_on_top:
+                summary = prompt_seen(prompt, self.session.n_ctx, typed)
+                self.open(SeenScreen(prompt, summary))
+
+        self.session.show_prompt(typed, show)
+
+    @property
+    def _to_stop(self) -> tuple[str, Callable[[], object]] | None:
+        """What the key that stops does now, and its name; None if there is nothing to stop."""
+        if self._is_covered:
+            return "close", self._uncovered
+        if self._queued is not None:
+            return "keep", partial(self._queue, None)
+        if self.editing is not None:
+            return "cancel", self._end_edit
+        if self.transcript.selected is not None:
+            return "deselect", partial(setattr, self.transcript, "selected", None)
+        return ("stop", self.session.stop) if self.session.running is not None else None
+
+    def action_stop(self) -> None:
+        if (to_stop := self._to_stop) is not None:
+            to_stop[1]()
+
+    def action_interrupt(self) -> None:
+        self.session.stop()
+
+    def action_answer_now(self) -> None:
+        self.session.answer_now()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        allowed = super().check_action(action, parameters)
+        if allowed and action == "stop":
+            return self._to_stop is not None or None
+        if allowed and action == "interrupt":
+            return self.session.running is not None
+        return allowed
+
+    async def _run_typed(self, text: str) -> None:
+        """Run a command that was typed with a slash."""
+        try:
+            call = slash.parse(text)
+        except slash.SlashError as error:
+            self.notify(str(error), severity="warning")
+            return
+        self.prompt.take()
+        namespace = self.app if "app" in call.command.scopes else self
+        await self.app.run_action(call.command.call(call.value), namespace)
+
+    @on(Prompt.Attach)
+    def _file_chosen(self, event: Prompt.Attach) -> None:
+        self._being_read.add(event.path)
+        n_ctx = self.session.n_ctx
+
+        def fail(error: Exception) -> None:
+            self._being_read.discard(event.path)
+            self.notify(str(error), severity="warning")
+
+        def attached(part: TurnPart) -> None:
+            self._being_read.discard(event.path)
+            self.prompt.put_in_place_of(event.name, part)
+
+        self.in_background(lambda: read_part(event.path, Path(), n_ctx), attached, fail)
+
+    def action_editor(self) -> None:
+        """Edit the prompt in the user's editor."""
+        self.save()
+        text = in_editor(self.app, self.prompt.text, "question.md")
+        if text is not None:
+            self.prompt.replace_all(text)
+            self.prompt.take_focus()
+
+    # Editing an earlier question in the prompt
+
+    def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
+        text = slash.escaped(self.prompt.marks.text(question))
+        if self.editing is not None:
+            # What is being typed stays.
+            self.prompt.remember(text)
+            if self.editing.question not in self.session.turns:
+                self._edit_another(version_of)
+        elif version_of is not None:
+            self._edit(self.session.turns.question(version_of), text, self.prompt.text)
+        elif self.prompt.text:
+            self.prompt.remember(text)
+        else:
+            self.prompt.replace_all(text)
+
+    def action_edit(self) -> None:
+        """Edit the last question up to the turn that commands work on; while a question is edited,
+        the question before it."""
+        editing = self.editing
+        if editing is not None and self.prompt.text != editing.original:
+            self.say(_EDITING)
+            return
+        id = editing.question if editing else self._turn_to_change()
+        if id is None:
+            return
+        path = self.session.turns.path_to(id)
+        questions = [turn for turn in path if isinstance(turn, Question)]
+        if editing is not None:
+            questions.pop()
+        if not questions:
+            self.notify("There is no earlier question.")
+            return
+        before = editing.before if editing else self.prompt.text
+        self._edit(questions[-1], self.prompt.marks.text(questions[-1].parts), before)
+
+    def _edit(self, question: Question, text: str, before: str) -> None:
+        """Put `text` in the prompt, to be asked in place of the question. The prompt gets `before`
+        back afterwards."""
+        self.editing = Editing(question.id, self.prompt.marks.text(question.parts), before)
+        self.transcript.select(question.id)
+        self.prompt.replace_all(text)
+        self.prompt.take_focus()
+        self._title_prompt()
+        self.refresh_bindings()
+
+    def _edit_another(self, version: TurnId | None) -> None:
+        """The edited question is gone: what is being typed is asked in place of another version of
+        it, or as a new question."""
+        assert self.editing is not None
+        if version is not None:
+            question = self.session.turns.question(version)
+            self._edit(question, self.prompt.text, self.editing.before)
+            return
+        typed, before = self.prompt.text, self.editing.before
+        self.editing = None
+        self.prompt.remember(before)
+        self.prompt.replace_all(slash.escaped(typed))
+        self._title_prompt()
+        self.refresh_bindings()
+
+    def _end_edit(self) -> None:
+        """Put the text from before the edit back into the prompt. An edited text that was not sent
+        goes into the prompt's history."""
+        if self.editing is not None:
+            if self.prompt.text != self.editing.original:
+                self.prompt.remember(slash.escaped(self.prompt.text))
+            self.prompt.replace_all(self.editing.before)
+            self.editing = None
+            self._title_prompt()
+            self.transcript.selected = None
+            self.refresh_bindings()
+
     # Opening, leaving and saving chats
 
     def _show_opened(self) -> None:
@@ -173,6 +794,24 @@ class ChatScreen(AskingScreen):
         if self.session.chat.unsent:
             self.prompt.replace_all(self.prompt.marks.text(self.session.chat.unsent))
         self._draw()
+
+    def save(self) -> None:
+        was_behind = self.session.recorder.is_behind
+        self.session.save(self._unsent)
+        if self.session.recorder.is_behind != was_behind:
+            self.show_numbers()
+
+    @property
+    def _unsent(self) -> QuestionParts:
+        """The part of the prompt that is saved: neither an unchanged earlier question nor a
+        command."""
+        text = self.prompt.text
+        if self.editing is not None and text == self.editing.original:
+            text = self.editing.before
+        elif self.editing is None and slash.begins_command(text):
+            # A save while a command is being typed would name the chat after the command.
+            text = ""
+        return self.prompt.marks.parts(text)
 
     def leave(self, *, keep_prompt: bool = False) -> None:
         if self._has_session:
@@ -251,20 +890,6 @@ class ChatScreen(AskingScreen):
             self.save()
             self.open(ExportScreen(self.session.recorder.reader(), format))
 
-    def action_model(self, name: str | None) -> None:
-        """Chat with another pair. Without a name the library opens, to choose one."""
-        if name is None:
-            from eaglechat.tui.screens.hub.library import LibraryScreen
-
-            self.open(LibraryScreen(self.services), self.services.doors.load_instead)
-            return
-        pairs = self._named_pairs()
-        if chosen := next((pair for pair in pairs if pair.name == name), None):
-            self.services.doors.load_instead(chosen)
-        else:
-            known = ", ".join(pair.name for pair in pairs)
-            self.notify(f"There is no pair “{name}”. There are: {known}.")
-
     # What can be done now
 
     def offers(self) -> Sequence[Offer]:
@@ -313,22 +938,25 @@ class ChatScreen(AskingScreen):
             "chat.role": role.name if role else NO_ROLE,
         }.get(id, "")
 
-    def action_compare(self) -> None:
-        session, info, hello = self.session, self.session.info, self.session.hello
-        asked = session.to_compare()
-        if asked is None or info is None or hello is None:
+    # Pairs, roles, and what is faster
+
+    def action_model(self, name: str | None) -> None:
+        """Chat with another pair. Without a name the library opens, to choose one."""
+        if name is None:
+            from eaglechat.tui.screens.hub.library import LibraryScreen
+
+            self.open(LibraryScreen(self.services), self.services.doors.load_instead)
             return
-        from eaglechat.tui.screens.compare import CompareScreen
+        pairs = self._named_pairs()
+        if chosen := next((pair for pair in pairs if pair.name == name), None):
+            self.services.doors.load_instead(chosen)
+        else:
+            known = ", ".join(pair.name for pair in pairs)
+            self.notify(f"There is no pair “{name}”. There are: {known}.")
 
-        def use(speculation: protocol.Speculation) -> None:
-            # Plain decoding has no length or drafter of its own.
-            names = ["enabled", *(["n_draft_max", "drafter"] if speculation.enabled else [])]
-            chosen = {name: getattr(speculation, name) for name in names}
-            session.change_controls(replace(session.controls, **chosen))
-
-        self.open(CompareScreen(self.services, session, asked, info, hello), use)
-
-    # What the prompt completes, and roles
+    def _named_pairs(self) -> list[Pair]:
+        servers = self.services.settings.current.server
+        return [*self.services.pairs.pairs(), *map(pair_of_server, servers)]
 
     def _choices(self, command: Command) -> Sequence[tuple[str, str]]:
         """The names that a command takes as its value, each with a short description."""
@@ -337,10 +965,6 @@ class ChatScreen(AskingScreen):
         if command.id == "chat.model":
             return [(pair.name, pair.source) for pair in self._named_pairs()]
         return ()
-
-    def _named_pairs(self) -> list[Pair]:
-        servers = self.services.settings.current.server
-        return [*self.services.pairs.pairs(), *map(pair_of_server, servers)]
 
     @property
     def _roles_dir(self) -> Path:
@@ -360,6 +984,27 @@ class ChatScreen(AskingScreen):
             self.notify(f"{role}.", severity="warning")
         else:
             self.session.choose_role(role)
+
+    def action_compare(self) -> None:
+        session, info, hello = self.session, self.session.info, self.session.hello
+        asked = session.to_compare()
+        if asked is None or info is None or hello is None:
+            return
+        from eaglechat.tui.screens.compare import CompareScreen
+
+        def use(speculation: protocol.Speculation) -> None:
+            # Plain decoding has no length or drafter of its own.
+            names = ["enabled", *(["n_draft_max", "drafter"] if speculation.enabled else [])]
+            chosen = {name: getattr(speculation, name) for name in names}
+            session.change_controls(msgspec.structs.replace(session.controls, **chosen))
+
+        self.open(CompareScreen(self.services, session, asked, info, hello), use)
+
+
+def _with_keys(entry: Entry) -> Entry:
+    """An entry, a notice of the app with the names of keys."""
+    is_notice = entry.kind in ("information", "warning", "error")
+    return replace(entry, text=with_keys(entry.text)) if is_notice else entry
 
 
 def _on_or_off(value: bool) -> str:

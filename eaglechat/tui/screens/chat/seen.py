@@ -7,9 +7,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from eaglechat.chat.session import STAND_IN
-from eaglechat.tui.commands.bindings import bindings_of
+from eaglechat.tui.commands.keys import bindings_of
 from eaglechat.tui.screens.dialogs import TextDialog
-from eaglechat.tui.services import clipboard
+from eaglechat.tui.services import desktop
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Rendered
 from eaglechat.words.wording import one_decimal, plural
@@ -40,7 +40,7 @@ class SeenScreen(TextDialog[None]):
 
     def action_copy(self) -> None:
         seen = "".join(run.text for run in self._prompt.runs)
-        clipboard.copy(self.app, seen, "what the model sees")
+        desktop.copy(self.app, seen, "what the model sees")
 
     def _drawn(self) -> Content:
         return Content.assemble(

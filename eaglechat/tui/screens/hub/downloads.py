@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from textual import on
 from textual.content import Content
-from textual.widgets import OptionList
-from textual.widgets.option_list import Option
 
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.units import format_bytes, format_seconds
-from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.registry import ENTER, key_of
+from eaglechat.tui.commands.keys import ENTER, bindings_of, key_of
+from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.screens.hub.plan import PlanScreen
-from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words.bars import bar
@@ -41,7 +37,7 @@ _NAME = 24
 _NOTHING = "No downloads in progress. Choose a pair in the menu to download it."
 
 
-class DownloadsScreen(ListDialog[Pair]):
+class DownloadsScreen(ListDialog[Pair, str]):
     """Dismisses with a pair to load, or None. Downloads go on when it is closed.
 
     The pair named `loads` is loaded as soon as it is installed, if the screen is still open.
@@ -86,15 +82,11 @@ class DownloadsScreen(ListDialog[Pair]):
         for name, pair in self._unfinished.items():
             here = f"unfinished, {format_bytes(pair.bytes_here)} here · {ENTER} resumes"
             rows.setdefault(name, Content.assemble((name, "bold"), (f"  {here}", "$text-warning")))
-        if list(rows) != list(self._drawn):
-            highlighted = options.highlighted or 0
-            options.clear_options()
-            options.add_options(Option(row, id=name) for name, row in rows.items())
-            options.highlighted = min(highlighted, len(rows) - 1) if rows else None
-        else:
-            for name, row in rows.items():
-                if row != self._drawn[name]:
-                    options.replace_option_prompt(name, row)
+        if tuple(rows) != self.things:
+            self.fill(rows.items(), self.highlighted)
+        for place, (name, row) in enumerate(rows.items()):
+            if row != self._drawn.get(name):
+                options.replace_option_prompt_at_index(place, row)
         self._drawn = rows
         awaited = self._shown.get(self._loads)
         if awaited is not None and awaited.pair is not None and self.is_on_top:
@@ -106,8 +98,7 @@ class DownloadsScreen(ListDialog[Pair]):
     def _chosen(self) -> tuple[Install | None, CatalogueEntry | None]:
         """The highlighted row: an install of this session, or a pair that an earlier session left
         unfinished."""
-        option = self.rows.highlighted_option
-        name = option.id or "" if option else ""
+        name = self.highlighted or ""
         install = self._shown.get(name)
         unfinished = self._unfinished.get(name)
         return install, unfinished.entry if unfinished and install is None else None
@@ -142,8 +133,7 @@ class DownloadsScreen(ListDialog[Pair]):
         self._find_unfinished()
         self._draw()
 
-    @on(OptionList.OptionSelected)
-    def _choose(self) -> None:
+    def choose(self, thing: str | None) -> None:
         install, unfinished = self._chosen
         downloads = self._services.desk.downloads
         if unfinished is not None:

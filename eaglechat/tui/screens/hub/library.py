@@ -7,7 +7,7 @@ from functools import partial
 
 from textual import on
 from textual.content import Content
-from textual.widgets import Input, OptionList
+from textual.widgets import Input
 
 from eaglechat.hub.local.library import built_in_drafts, draft_models, drafters_of, pair_of_models
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
@@ -15,9 +15,8 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, inspect, none_here
 from eaglechat.hub.local.removal import Removal, plan_removal, remove
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.screens.dialogs import Ask
-from eaglechat.tui.screens.list_dialog import ListDialog
+from eaglechat.tui.commands.keys import bindings_of
+from eaglechat.tui.screens.dialogs import Ask, ListDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.drafters import DrafterKind
@@ -28,7 +27,7 @@ _NEWER = ("newer on the Hub · ", "$text-accent")
 """Before a name: behind it there may be no room."""
 
 
-class LibraryScreen(ListDialog[Pair]):
+class LibraryScreen(ListDialog[Pair, LocalModel | InspectedPair]):
     """Dismisses with a pair to load, or None. Typing filters."""
 
     HEADING = "Models on this machine"
@@ -41,7 +40,7 @@ class LibraryScreen(ListDialog[Pair]):
         self._services = services
         self._models: list[LocalModel] | None = None
         self._chosen_target: LocalModel | None = None
-        self._rows: list[Content] = []
+        self._rows: list[tuple[LocalModel, Content]] = []
         self._newer: set[str] | None = None
         """Names of models that are newer on the Hub; None before it was asked."""
         self._drafts: list[LocalModel] = []
@@ -65,7 +64,7 @@ class LibraryScreen(ListDialog[Pair]):
             models = desk.models(folders)
             drafts = [one for one in (*models, *built_in_drafts()) if one.kind is ModelKind.DRAFT]
             rows = [
-                _row(model, drafters_of(model, drafts), model.path in converted) for model in models
+                (one, _row(one, drafters_of(one, drafts), one.path in converted)) for one in models
             ]
             self.later(self._take_models, models, drafts, rows, pairs)
 
@@ -75,7 +74,7 @@ class LibraryScreen(ListDialog[Pair]):
         self,
         models: list[LocalModel],
         drafts: list[LocalModel],
-        rows: list[Content],
+        rows: list[tuple[LocalModel, Content]],
         pairs: list[Pair],
     ) -> None:
         self._models, self._drafts, self._rows = models, drafts, rows
@@ -133,12 +132,12 @@ class LibraryScreen(ListDialog[Pair]):
     def _list_anew(self) -> None:
         if self._models is None:
             return
-        highlighted = self.rows.highlighted or 0
-        rows = list(map(_pair_row, self._pairs)) or [
-            Content.assemble(_NEWER, row) if model.name in (self._newer or ()) else row
-            for row, model in zip(self._rows, self._models, strict=True)
+        rows: list[tuple[LocalModel | InspectedPair, Content]]
+        rows = [(pair, _pair_row(pair)) for pair in self._pairs] or [
+            (model, Content.assemble(_NEWER, row) if self._is_newer(model) else row)
+            for model, row in self._rows
         ]
-        self.words.show(rows, highlight=highlighted)
+        self.fill(self.fitting(rows), self.highlighted)
         self.say(self._heading())
 
     def _heading(self) -> str:
@@ -154,20 +153,22 @@ class LibraryScreen(ListDialog[Pair]):
 
     # What the keys do
 
-    @on(Input.Submitted)
-    @on(OptionList.OptionSelected)
-    def _choose(self) -> None:
-        index = self.words.chosen
-        if index is None or self._models is None:
-            return
-        if self._pairs:
-            self.dismiss(self._pairs[index].pair)
-            return
-        model = self._models[index]
+    @property
+    def _model(self) -> LocalModel | None:
+        """The highlighted one."""
+        return self.highlighted if isinstance(self.highlighted, LocalModel) else None
+
+    def choose(self, thing: LocalModel | InspectedPair | None) -> None:
+        if isinstance(thing, InspectedPair):
+            self.dismiss(thing.pair)
+        elif thing is not None:
+            self._choose_model(thing)
+
+    def _choose_model(self, model: LocalModel) -> None:
         if model.is_target:
             self._chosen_target = model
             self.say(f"Looking for drafts that fit {model.name}…")
-            may_draft = [*self._drafts, *draft_models(model, self._models)]
+            may_draft = [*self._drafts, *draft_models(model, self._models or ())]
             self.in_background(lambda: _fitting(model, may_draft), partial(self._take_pairs, model))
         elif model.kind is ModelKind.DRAFT:
             self.say("A draft runs together with its target: choose the target.", bad=True)
@@ -180,28 +181,23 @@ class LibraryScreen(ListDialog[Pair]):
     def action_drafts(self) -> None:
         from eaglechat.tui.screens.hub.search import SearchScreen
 
-        index = self.words.chosen
-        if index is None or self._models is None or self._pairs:
+        model = self._model
+        if model is None:
             return
-        model = self._models[index]
         if model.is_target:
             self.open(SearchScreen(self._services, of=model.path), self.dismiss)
         else:
             self.say(f"{model.name} takes no drafts.", bad=True)
 
-    @property
-    def _highlighted_newer(self) -> LocalModel | None:
-        index = self.words.chosen
-        if index is None or not self._newer or not self._models or self._pairs:
-            return None
-        return self._models[index] if self._models[index].name in self._newer else None
+    def _is_newer(self, model: LocalModel) -> bool:
+        return model.name in (self._newer or ())
 
     def action_newer(self) -> None:
         """Ask the Hub which models are newer there, or get the highlighted one of them."""
-        model, models = self._highlighted_newer, self._models or []
+        model, models = self._model, self._models or []
         if not any(one.source is Source.HUGGING_FACE for one in models):
             self.say("None of these models is from the Hub.", bad=True)
-        elif model is not None:
+        elif model is not None and self._is_newer(model):
             self.say(f"Asking the Hub for {model.name}…")
             get = partial(self._services.desk.get_newer, model)
             self.in_background(get, lambda _: self._show_downloads(), self._fail)
@@ -223,9 +219,8 @@ class LibraryScreen(ListDialog[Pair]):
         self.open(DownloadsScreen(self._services), self.dismiss)
 
     def action_remove(self) -> None:
-        index = self.words.chosen
-        if index is not None and self._models is not None and not self._pairs:
-            self._plan_removal(self._models[index])
+        if self._model is not None:
+            self._plan_removal(self._model)
 
     def action_back(self) -> None:
         if self._pairs:

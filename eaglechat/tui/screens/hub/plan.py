@@ -13,8 +13,7 @@ from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.passes import bandwidth
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.base import Lifecycle
-from eaglechat.tui.commands.bindings import moves
-from eaglechat.tui.commands.registry import ENTER
+from eaglechat.tui.commands.keys import ENTER, moves
 from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED, Part

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.content import Content
 from textual.timer import Timer
-from textual.widgets import Input, OptionList
+from textual.widgets import Input
 
 from eaglechat import paths
 from eaglechat.hub import fit
@@ -30,9 +30,9 @@ from eaglechat.hub.references import (
     whole_models,
 )
 from eaglechat.hub.units import format_bytes
+from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
-from eaglechat.tui.screens.list_dialog import ListDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words import ways, wording
@@ -66,7 +66,7 @@ class Repos:
         none = "The Hub has no GGUF and no draft by this name."
         return "Targets, and drafts" if self.hits else none
 
-    def rows(self, _width: int) -> list[Content]:
+    def rows(self, _width: int) -> Sequence[Content]:
         return [_repo_row(hit) for hit in self.hits]
 
 
@@ -86,7 +86,7 @@ class Models:
         best = f" {self.best.name} suits this machine." if self.best else ""
         return f"Which quantisation of {self.repo.repo}?{best}"
 
-    def rows(self, _width: int) -> list[Content]:
+    def rows(self, _width: int) -> Sequence[Content]:
         cells = max((len(one.name) for one in self.weighed), default=0)
         return [self._row(one, cells) for one in self.weighed]
 
@@ -119,14 +119,14 @@ class Drafts:
             hint += f" {ways.twin(found.twin)}: choose it in the menu."
         return f"{said}.{hint}{f' {found.trouble}' if found.trouble else ''}"
 
-    def rows(self, width: int) -> list[Content]:
+    def rows(self, width: int) -> Sequence[Content]:
         return [_way_row(way, width) for way in self.found.ways]
 
 
 Step = Repos | Models | Drafts
 
 
-class SearchScreen(ListDialog[Pair]):
+class SearchScreen(ListDialog[Pair, int]):
     """Dismisses with a pair to load, which it may have installed, or None."""
 
     HEADING = "Search the Hub"
@@ -239,8 +239,7 @@ class SearchScreen(ListDialog[Pair]):
             self._steps = [step]
         elif isinstance(step, Drafts) and isinstance(before, Drafts):
             # There are more of them now. What was highlighted stays it.
-            self._steps[-1] = step
-            index = self.words.chosen
+            self._steps[-1], index = step, self.highlighted
             names = [ways.name(way) for way in step.found.ways]
             if index and (name := ways.name(before.found.ways[index])) in names:
                 highlight = names.index(name)
@@ -256,37 +255,35 @@ class SearchScreen(ListDialog[Pair]):
             # The list was not laid out yet.
             self.set_timer(0.05, lambda: self._show_step(highlight))
             return
-        rows = step.rows(width) if step else ()
+        rows = [*enumerate(step.rows(width))] if step else []
         # The Hub chose the repositories by the words, which need not be in their names.
         is_found = step is not None and _is_found(step)
         words = self.words
         if isinstance(step, Models) and step.best is not None and not words.words:
             highlight = step.weighed.index(step.best)
-        words.show(rows, highlight=highlight, are_all_shown=is_found)
+        self.fill(rows if is_found else self.fitting(rows), highlight)
         words.placeholder = _WORDS if step is None or is_found else "type to filter"
         self.say(step.heading() if step else _ASK)
 
     # Choosing
 
-    @on(Input.Submitted)
-    @on(OptionList.OptionSelected)
-    def _choose(self) -> None:
-        index = self.words.chosen
-        if index is None:
+    def choose(self, thing: int | None) -> None:
+        step = self._steps[-1] if self._steps else None
+        if thing is None or step is None:
             self._take_words()
-            return
-        step = self._steps[-1]
-        if isinstance(step, Repos):
-            repo = step.hits[index].repo
-            self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))
+        elif isinstance(step, Repos):
+            self._ask_for_files(step.hits[thing].repo)
         elif isinstance(step, Models):
-            model = step.weighed[index].model
+            model = step.weighed[thing].model
             self._ask(
                 f"Reading the header of {model.name}, and those of drafts for it…",
                 lambda: self._find_drafts((step.repo, model)),
             )
         else:
-            self._take(step.found.target, step.found.ways[index])
+            self._take(step.found.target, step.found.ways[thing])
+
+    def _ask_for_files(self, repo: str) -> None:
+        self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))
 
     def _take_words(self) -> None:
         """Without a chosen row: open what is typed if it is a reference, else search for it."""
@@ -305,8 +302,7 @@ class SearchScreen(ListDialog[Pair]):
         if reference.path:
             self.say("That is a file here: its path in the menu opens it.", bad=True)
             return
-        repo = reference.repo
-        self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))
+        self._ask_for_files(reference.repo)
 
     def _take(self, target: Target, way: Way) -> None:
         if not way.fits:

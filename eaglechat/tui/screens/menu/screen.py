@@ -16,11 +16,10 @@ from textual.widgets.option_list import Option
 from eaglechat.hub.errors import OfflineError
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import BUILTIN_NAME, OfferedPair, inspect
-from eaglechat.tui.commands.bindings import bindings_of, moves
-from eaglechat.tui.commands.registry import TAB, with_keys
+from eaglechat.tui.commands.keys import TAB, bindings_of, moves, with_keys
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.dialogs import Ask
-from eaglechat.tui.screens.menu import files, rows, sections
+from eaglechat.tui.screens.menu import files, rows
 from eaglechat.tui.screens.menu.gathering import Gathering
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter, Rows
@@ -154,10 +153,10 @@ class MenuScreen(EagleScreen[None]):
         gathered.offers = {offer.key: offer for offer in listed}
         models = map(gathered.known, gathered.offers.values())
         if self._places is None:
-            lines = sections.lines(typed, gathered.chats or (), models)
+            lines = rows.lines(typed, gathered.chats or (), models)
         else:
             directories = [place.name for place in self._places if place.pair is None]
-            lines = sections.lines_of_path(directories, models)
+            lines = rows.lines_of_path(directories, models)
         options.clear_options()
         options.add_options(
             Option(line.row, id=line.id, disabled=line.id is None) for line in lines
@@ -174,7 +173,8 @@ class MenuScreen(EagleScreen[None]):
         shown = {option.id for option in options.options}
         for offer in known:
             if offer.key in shown:
-                options.replace_option_prompt(offer.key, rows.model(self._gathered.known(offer)))
+                row = rows.model_row(self._gathered.known(offer))
+                options.replace_option_prompt(offer.key, row)
 
     def _draw_moving(self) -> None:
         """Draw the rows of installations that move, and of those that have just ended."""

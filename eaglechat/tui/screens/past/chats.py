@@ -14,11 +14,9 @@ from textual.widgets.option_list import Option
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.store import KEPT_DAYS, ChatInUseError, ChatSummary, Hit
-from eaglechat.tui.commands.bindings import bindings_of
-from eaglechat.tui.commands.registry import with_keys
-from eaglechat.tui.export.formats import Format
-from eaglechat.tui.screens.dialogs import Ask
-from eaglechat.tui.screens.list_dialog import ListDialog
+from eaglechat.tui.commands.keys import bindings_of, with_keys
+from eaglechat.tui.export import Format
+from eaglechat.tui.screens.dialogs import Ask, ListDialog
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED
@@ -31,7 +29,7 @@ _TITLE = 45
 Row = ChatSummary | Hit
 
 
-class ChatsScreen(ListDialog[SavedChat]):
+class ChatsScreen(ListDialog[SavedChat, Row]):
     """Dismisses with the chat to continue, or None. Typing finds titles and passages."""
 
     HEADING = "Past chats"
@@ -52,7 +50,6 @@ class ChatsScreen(ListDialog[SavedChat]):
         self._found: list[Hit] = []
         self._has_chosen = False
         """The choice came before there was a row."""
-        self._rows: list[Row] = []
         self._progress = self._older.progress
         self._listing = 0
         """The number of the last listing: a slower one before it comes too late."""
@@ -140,22 +137,19 @@ class ChatsScreen(ListDialog[SavedChat]):
         """Titles first, then passages. The highlighted row stays highlighted."""
         if self._chats is None:
             return
-        options = self.rows
-        before, place = self._highlighted, options.highlighted or 0
+        before, place = self.highlighted, self.rows.highlighted or 0
         words = self._typed.casefold().replace('"', " ").split()
         titled = [c for c in self._chats if all(w in " ".join(_words(c)).casefold() for w in words)]
-        self._rows = [*titled, *self._found]
-        options.clear_options()
-        place = next((i for i, row in enumerate(self._rows) if _same(row, before)), place)
+        self.things = (*titled, *self._found)
+        self.rows.clear_options()
+        place = next((i for i, row in enumerate(self.things) if _same(row, before)), place)
         self._add_rows(place + ROWS_AT_ONCE)
-        options.highlighted = min(place, len(self._rows) - 1) if self._rows else None
+        self.rows.highlighted = min(place, len(self.things) - 1) if self.things else None
         self.say(self._count(len(titled)))
 
     def _add_rows(self, stop: int) -> None:
-        options = self.rows
-        options.add_options(
-            Option(self._content(row)) for row in self._rows[options.option_count : stop]
-        )
+        rows = self.things[self.rows.option_count : stop]
+        self.rows.add_options(Option(self._content(row)) for row in rows if row is not None)
 
     def _content(self, row: Row) -> Content:
         if isinstance(row, Hit):
@@ -168,7 +162,7 @@ class ChatsScreen(ListDialog[SavedChat]):
     @on(OptionList.OptionHighlighted)
     def _near_the_end(self, event: OptionList.OptionHighlighted) -> None:
         count = event.option_list.option_count
-        if event.option_index >= count - 1 and count < len(self._rows):
+        if event.option_index >= count - 1 and count < len(self.things):
             self._add_rows(count + ROWS_AT_ONCE)
 
     def _count(self, titled: int) -> str:
@@ -186,32 +180,24 @@ class ChatsScreen(ListDialog[SavedChat]):
         return said
 
     @property
-    def _highlighted(self) -> Row | None:
-        place = self.rows.highlighted
-        return self._rows[place] if place is not None and place < len(self._rows) else None
-
-    @property
     def _chat(self) -> ChatSummary | None:
         """The chat of the highlighted row."""
-        row = self._highlighted
+        row = self.highlighted
         return row.chat if isinstance(row, Hit) else row
 
     # What the keys do
 
-    @on(Input.Submitted, "#filter")
-    @on(OptionList.OptionSelected)
-    def _choose(self) -> None:
-        row = self._highlighted
-        if isinstance(row, Hit):
-            self._read(row.chat, Passage(row.turn, self._typed))
-        elif row is not None:
-            self._read(row, None)
-        self._has_chosen = row is None
+    def choose(self, thing: Row | None) -> None:
+        if isinstance(thing, Hit):
+            self._read(thing.chat, Passage(thing.turn, self._typed))
+        elif thing is not None:
+            self._read(thing, None)
+        self._has_chosen = thing is None
 
     def _choose_late(self) -> None:
         """Choose the first row of what came late."""
-        if self._has_chosen and self._rows:
-            self._choose()
+        if self._has_chosen and self.things:
+            self.choose(self.highlighted)
 
     def action_rename(self) -> None:
         chat = self._chat
@@ -271,7 +257,7 @@ class ChatsScreen(ListDialog[SavedChat]):
         return record if record is not None and record.name == chat.name else None
 
 
-def _same(row: Row, other: Row | None) -> bool:
+def _same(row: Row | None, other: Row | None) -> bool:
     if isinstance(row, Hit) and isinstance(other, Hit):
         return (row.chat.name, row.turn) == (other.chat.name, other.turn)
     if isinstance(row, ChatSummary) and isinstance(other, ChatSummary):

@@ -10,14 +10,13 @@ from typing import NamedTuple
 from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, Static
 
 from eaglechat.chat.saved_chat import SavedChat
-from eaglechat.tui.commands.registry import ENTER, TAB
-from eaglechat.tui.export.chat import exported
-from eaglechat.tui.export.formats import Format, free_file, render, write
-from eaglechat.tui.screens.list_dialog import ListDialog
-from eaglechat.tui.services import clipboard
+from eaglechat.tui.commands.keys import ENTER, TAB
+from eaglechat.tui.export import Format, exported, free_file, render, write
+from eaglechat.tui.screens.dialogs import ListDialog
+from eaglechat.tui.services import desktop
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
@@ -41,7 +40,7 @@ _CHOICES = (
 )
 
 
-class ExportScreen(ListDialog[None]):
+class ExportScreen(ListDialog[None, _Choice]):
     """Exports a chat to a new file, or to the clipboard."""
 
     HEADING = "Export the chat"
@@ -60,19 +59,21 @@ class ExportScreen(ListDialog[None]):
         yield Input(_here(), id="folder", compact=True)
 
     def on_mount(self) -> None:
-        self.rows.add_options(
-            Content.assemble((f"{choice.name:<20}", "bold"), (choice.explanation, MUTED))
-            for choice in _CHOICES
+        named = (one for one in _CHOICES if one.format == self._format)
+        rows = (
+            (one, Content.assemble((f"{one.name:<20}", "bold"), (one.explanation, MUTED)))
+            for one in _CHOICES
         )
-        named = (place for place, one in enumerate(_CHOICES) if one.format == self._format)
-        self.rows.highlighted = next(named, 0)
+        self.fill(rows, next(named, None))
         if self._format is not None:
             self._write()
 
-    @on(OptionList.OptionSelected)
-    @on(Input.Submitted)
+    def choose(self, thing: _Choice | None) -> None:
+        self._write()
+
+    @on(Input.Submitted, "#folder")
     def _write(self) -> None:
-        choice = _CHOICES[self.rows.highlighted or 0]
+        choice = self.highlighted or _CHOICES[0]
         with_reasoning = self.query_one(Knob).chosen == "on"
         folder = self.query_one(Input).value
 
@@ -95,7 +96,7 @@ class ExportScreen(ListDialog[None]):
         if isinstance(written, Path):
             self.notify(f"Exported to {written}")
         else:
-            clipboard.copy(self.app, written, "the chat as Markdown")
+            desktop.copy(self.app, written, "the chat as Markdown")
         self.dismiss()
 
     def _fail(self, folder: str, error: Exception) -> None:

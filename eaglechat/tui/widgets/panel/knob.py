@@ -12,8 +12,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from eaglechat.tui.commands.bindings import moves
-from eaglechat.tui.widgets.panel.drawings import VALUE
+from eaglechat.tui.commands.keys import moves
+from eaglechat.tui.widgets.panel.measures import VALUE
 from eaglechat.tui.widgets.readouts import MUTED
 
 LABEL_CELLS = 9

@@ -26,7 +26,7 @@ from eaglechat.chat.controls import (
     Control,
     control_named,
 )
-from eaglechat.tui.commands.registry import with_keys
+from eaglechat.tui.commands.keys import with_keys
 from eaglechat.tui.widgets.panel.knob import LABEL_CELLS, OFF_AND_ON, Knob, Look
 from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.tui.widgets.readouts import Line

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from textual import events
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.question import Marks, pasted, text_of
-from eaglechat.tui.commands.bindings import bindings_of, run_own_key
-from eaglechat.tui.commands.registry import TAB, keys_of
+from eaglechat.tui.commands.keys import TAB, bindings_of, keys_of, run_own_key
 from eaglechat.tui.commands.slash import Completion, CompletionList
 from eaglechat.tui.widgets.prompt.completions import Completions
 
@@ -25,6 +25,10 @@ class Prompt(TextArea):
     """A multi-line prompt that grows with its text, up to the height in its style sheet."""
 
     BINDINGS = bindings_of("prompt")
+
+    is_waiting = False
+    """Whether the screen has not answered the last `Sent` yet: what is typed behind it is for what
+    that opens, and goes on to the screen."""
 
     @dataclass
     class Sent(Message):
@@ -166,7 +170,10 @@ class Prompt(TextArea):
         self.move_cursor(self.document.end)
 
     def action_send(self) -> None:
-        self.post_message(self.Sent(self, self.text))
+        self.is_waiting = True
+        if isinstance(self.parent, Widget):
+            # Not behind the keys that are queued here: those go up, too.
+            self.parent.post_message(self.Sent(self, self.text))
 
     def action_newline(self) -> None:
         self.insert("\n")
@@ -182,7 +189,9 @@ class Prompt(TextArea):
             super().action_cursor_down(select)
 
     async def _on_key(self, event: events.Key) -> None:
-        if self._is_completed_by(event.key):
+        if self.is_waiting:
+            event.prevent_default()
+        elif self._is_completed_by(event.key):
             event.prevent_default().stop()
         else:
             await run_own_key(self, event)

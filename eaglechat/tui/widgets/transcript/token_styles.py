@@ -35,7 +35,7 @@ class Legend(Widget):
         width: auto;
         padding: 0 1;
         height: 1;
-        color: $text-muted;
+        color: $foreground-muted;
     }
     """
 

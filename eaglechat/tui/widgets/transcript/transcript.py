@@ -28,8 +28,8 @@ from eaglechat.chat.recording import Recording
 from eaglechat.chat.search import folded, places
 from eaglechat.chat.turns import TurnId
 from eaglechat.settings.model import View
-from eaglechat.tui.commands.bindings import turn_bindings
-from eaglechat.tui.services import clipboard
+from eaglechat.tui.commands.keys import turn_bindings
+from eaglechat.tui.services import desktop
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.tui.widgets.transcript.entries import (
     KINDS,
@@ -231,12 +231,6 @@ class Transcript(ScrollView):
         self._looked_for = ""
         self._arranged_for = Size(0, 0)
         self.has_new_below, self.is_following = False, True
-
-    @property
-    def last_reply(self) -> Recording | None:
-        """The newest reply, finished or not."""
-        replies = (e.recording for e in reversed(self.rows.entries) if e.kind == "reply")
-        return next(replies, None)
 
     def drawn(self, place: int) -> DrawnEntry:
         """The entry at an index of `rows.entries`, wrapped for the width of now."""
@@ -687,14 +681,6 @@ class Transcript(ScrollView):
     def on_blur(self) -> None:
         self.can_focus = False
 
-    def copy_reply(self) -> None:
-        """Copy the last reply, as far as it has been generated, without rejected tokens."""
-        reply = self.last_reply
-        if reply is None or not reply.text:
-            self.notify("There is no reply to copy yet.", severity="warning")
-            return
-        clipboard.copy(self.app, neutralise(reply.text), "the last reply")
-
     def copy_code(self) -> None:
         """Copy the last code block; called again, the one before it."""
         found = self._step_back(code_blocks)
@@ -725,7 +711,7 @@ class Transcript(ScrollView):
         return item
 
     def _copy_block(self, code: Code) -> None:
-        clipboard.copy(self.app, code.text, _code_in_words(code))
+        desktop.copy(self.app, code.text, _code_in_words(code))
 
 
 def _code_in_words(code: Code) -> str:

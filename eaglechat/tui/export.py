@@ -1,0 +1,329 @@
+"""A chat as a file: as Markdown, as one HTML page, as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from eaglechat import paths
+from eaglechat.chat.headline import headline_of
+from eaglechat.chat.recording import Recording
+from eaglechat.chat.saved_chat import ChatHeader, SavedChat
+from eaglechat.chat.turns import Question, Reply, Turns
+from eaglechat.paths import write_atomically
+from eaglechat.wire.records import DraftToken, Part, Round
+from eaglechat.words import headline
+from eaglechat.words.statistics import ENDINGS, all_in_json, summary
+from eaglechat.words.wording import KINDS_OF_TOKENS, VISIBLE_WHITESPACE
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+Format = Literal["markdown", "json", "html"]
+SUFFIXES: dict[Format, str] = {"markdown": ".md", "json": ".json", "html": ".html"}
+_LONGEST_NAME = 60
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)")
+
+
+@dataclass(frozen=True)
+class ExportedChat:
+    """A chat to be exported, with or without the reasoning before the answers."""
+
+    title: str
+    header: ChatHeader
+    turns: Turns
+    with_reasoning: bool = False
+
+    @property
+    def about(self) -> str:
+        """When the chat began, and with which pair."""
+        return f"{self.header.created[:16].replace('T', ' ')}, {self.header.pair}"
+
+    def writer_of(self, reply: Reply) -> str:
+        """The pair that wrote a reply."""
+        return reply.recording.terms.pair or self.header.pair
+
+    @property
+    def exchanges(self) -> Iterator[tuple[Question, Reply | None]]:
+        """The questions of the path, each with its answer if there is one."""
+        path = self.turns.path
+        for place, turn in enumerate(path):
+            if isinstance(turn, Question):
+                after = path[place + 1] if place + 1 < len(path) else None
+                yield turn, after if isinstance(after, Reply) else None
+
+    def place_of(self, turn: Question | Reply) -> str:
+        """The number of a turn among its siblings, such as `2 of 3`; empty if it has none."""
+        siblings = self.turns.siblings(turn.id)
+        return f"{siblings.index(turn.id) + 1} of {len(siblings)}" if len(siblings) > 1 else ""
+
+
+def exported(chat: SavedChat, *, with_reasoning: bool = False) -> ExportedChat:
+    """The saved chat as an export needs it."""
+    return ExportedChat(
+        chat.title or chat.begins or chat.name, chat.header, chat.turns, with_reasoning
+    )
+
+
+def numbers(recording: Recording) -> str:
+    """The numbers of a reply in one line; empty if only its text is known."""
+    end = recording.end
+    parts = summary(recording.measured, is_over=end is not None)
+    if end is not None and end.finish_reason in ENDINGS:
+        parts.append(ENDINGS[end.finish_reason])
+    return ", ".join(parts)
+
+
+def render(chat: ExportedChat, format: Format) -> bytes:
+    if format == "json":
+        text = tree(chat)
+    elif format == "html":
+        text = page(chat)
+    else:
+        text = markdown(chat)
+    return text.encode("utf-8", "replace")
+
+
+def file_name(title: str, format: Format) -> str:
+    """A file name made from the title that every operating system accepts."""
+    words = re.sub(r"[^\w\- ]+", " ", title).split()
+    name = "-".join(words)[:_LONGEST_NAME].strip("-_") or "chat"
+    return ("chat-" if _RESERVED.fullmatch(name) else "") + name + SUFFIXES[format]
+
+
+def free_file(folder: Path, title: str, format: Format) -> Path:
+    """A path in the folder, named after the chat, at which no file exists yet."""
+    file = folder / file_name(title, format)
+    number = 2
+    while file.exists():
+        file = folder / f"{Path(file_name(title, format)).stem}-{number}{SUFFIXES[format]}"
+        number += 1
+    return file
+
+
+def write(file: Path, chat: ExportedChat, format: Format) -> None:
+    """Export a chat to a file and replace the file if it exists. Raises OSError."""
+    write_atomically(file, render(chat, format))
+
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+
+
+def markdown(chat: ExportedChat) -> str:
+    return "\n\n".join(_blocks(chat)) + "\n"
+
+
+def _blocks(chat: ExportedChat) -> Iterator[str]:
+    yield f"# {chat.title}"
+    yield chat.about
+    for question, reply in chat.exchanges:
+        yield "---"
+        yield f"**You**{_place(chat.place_of(question))}"
+        yield closed(question.text)
+        if reply is not None:
+            yield from _answer(chat, reply)
+
+
+def _answer(chat: ExportedChat, reply: Reply) -> Iterator[str]:
+    yield f"**{chat.writer_of(reply)}**{_place(chat.place_of(reply))}"
+    if chat.with_reasoning and reply.reasoning:
+        yield f"<details><summary>Reasoning</summary>\n\n{closed(reply.reasoning)}\n\n</details>"
+    yield closed(reply.text)
+    if said := numbers(reply.recording):
+        yield f"*{said}*"
+
+
+def _place(place: str) -> str:
+    return f" ({place})" if place else ""
+
+
+def closed(text: str) -> str:
+    """The text with its last code block closed. An answer that was cut off leaves it open, and the
+    rest of the file would become part of it."""
+    fence = ""
+    for line in text.splitlines():
+        found = _FENCE.match(line)
+        if found is None:
+            continue
+        if not fence:
+            # Code in backticks within a line does not open a block.
+            fence = found[1] if found[1][0] == "~" or "`" not in found[2] else ""
+        elif found[1].startswith(fence) and not found[2].strip():
+            fence = ""
+    return f"{text.strip()}\n{fence}" if fence else text.strip()
+
+
+_STYLES = {
+    "bold": "font-weight: bold",
+    "italic": "font-style: italic",
+    "underline": "text-decoration: underline",
+    "overline": "text-decoration: overline",
+    "strike": "text-decoration: line-through",
+    "dim": "opacity: 0.75",
+}
+"""The CSS for each style flag of a theme's tokens."""
+
+_HEAD = """<!DOCTYPE html>
+<html lang="und">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+body {{ margin: 0 auto; max-width: 50rem; padding: 1rem }}
+body {{ font-family: sans-serif; line-height: 1.5 }}
+.text {{ white-space: pre-wrap; overflow-wrap: anywhere; font-family: ui-monospace, monospace }}
+.you {{ padding: 0.5rem 1rem }}
+.numbers, .about {{ font-size: 0.85rem; opacity: 0.85 }}
+.text .rejected {{ display: none }}
+#rejected:checked ~ main .rejected {{ display: inline }}
+{colours}</style>
+</head>
+<body>
+"""
+
+
+def page(chat: ExportedChat) -> str:
+    """One HTML file, light or dark as the reader's system asks: every token has the colour of its
+    origin, and a checkbox shows the rejected ones. It loads nothing from the network and runs no
+    script."""
+    colours = _rules("eagle-light")
+    colours += f"@media (prefers-color-scheme: dark) {{\n{_rules('eagle-dark')}}}\n"
+    head = _HEAD.format(title=_escaped(chat.title), colours=colours)
+    return head + "".join(_body(chat)) + "</main>\n</body>\n</html>\n"
+
+
+def _rules(theme: str) -> str:
+    """The style rules for the colours of a shipped theme."""
+    raw: dict[str, Any] = tomllib.loads(
+        (paths.builtin_themes_dir() / f"{theme}.toml").read_text("utf-8")
+    )
+    rules = f"body {{ background: {raw['background']}; color: {raw['foreground']} }}\n"
+    rules += f".you {{ background: {raw['surface']} }}\n"
+    rules += f"h1, h2, summary {{ color: {raw['primary']} }}\n"
+    for kind, token in raw["tokens"].items():
+        styles = [f"color: {token['colour']}", *(_STYLES[flag] for flag in token["style"])]
+        rules += f".{kind} {{ {'; '.join(styles)} }}\n"
+    return rules
+
+
+def _body(chat: ExportedChat) -> Iterator[str]:
+    yield f"<h1>{_escaped(chat.title)}</h1>\n"
+    yield f'<p class="about">{_escaped(chat.about)}</p>\n<ul class="about">\n'
+    for kind, meaning in KINDS_OF_TOKENS:
+        yield f'<li><span class="{kind}">{kind}</span>: {meaning}</li>\n'
+    yield '</ul>\n<input type="checkbox" id="rejected">'
+    yield '<label for="rejected"> show rejected tokens</label>\n<main>\n'
+    for question, reply in chat.exchanges:
+        yield _heading("You", chat.place_of(question))
+        yield f'<div class="text you">{_escaped(question.text)}</div>\n'
+        if reply is not None:
+            yield from _answer_in_page(chat, reply)
+
+
+def _answer_in_page(chat: ExportedChat, reply: Reply) -> Iterator[str]:
+    recording = reply.recording
+    yield _heading(chat.writer_of(reply), chat.place_of(reply))
+    if chat.with_reasoning and reply.reasoning:
+        yield f"<details><summary>Reasoning</summary>{_text(recording, Part.REASONING)}</details>\n"
+    yield _text(recording, Part.ANSWER)
+    if said := numbers(recording):
+        yield f'<p class="numbers">{_escaped(said)}</p>\n'
+
+
+def _heading(who: str, place: str) -> str:
+    return f"<h2>{_escaped(who)}{f' ({place})' if place else ''}</h2>\n"
+
+
+def _text(recording: Recording, part: Part) -> str:
+    """The text of a part, token by token as far as the tokens are known."""
+    whole = recording.reasoning if part is Part.REASONING else recording.text
+    shown = "".join(token for round_ in recording.rounds for token in _tokens(round_, part))
+    written = "".join(t.text for r in recording.rounds for t in r.tokens if t.part is part)
+    return f'<div class="text">{shown}{_escaped(whole[len(written) :])}</div>\n'
+
+
+def _tokens(round_: Round, part: Part) -> Iterator[str]:
+    """The tokens that a round has in a part, each as a `span` whose class is its kind."""
+    for token in round_.tokens_and_rejected(part):
+        if not token.text:
+            continue
+        if isinstance(token, DraftToken):
+            text, kind = token.text.translate(VISIBLE_WHITESPACE), "rejected"
+        else:
+            text, kind = token.text, token.origin.value
+        yield f'<span class="{kind}">{_escaped(text)}</span>'
+
+
+def _escaped(text: str) -> str:
+    """A text escaped for HTML. Characters that UTF-8 cannot encode become question marks."""
+    return escape(text).replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+VERSION = 1
+
+
+def tree(chat: ExportedChat) -> str:
+    """The JSON object that docs/chatting.md describes."""
+    chosen = {turn.id for turn in chat.turns.path}
+    header = chat.header
+    document = {
+        "format": "eaglechat",
+        "version": VERSION,
+        "title": chat.title,
+        "created": header.created,
+        "pair": header.pair,
+        "target": header.target,
+        "draft": header.draft,
+        "turns": [_turn(chat, turn, turn.id in chosen) for turn in chat.turns],
+    }
+    # A lone UTF-16 surrogate cannot be encoded; escaped, JSON allows it.
+    return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
+
+
+def _turn(chat: ExportedChat, turn: Question | Reply, is_chosen: bool) -> dict[str, Any]:
+    about = {"id": turn.id, "parent": turn.parent, "role": turn.role, "chosen": is_chosen}
+    if isinstance(turn, Question):
+        return {**about, "text": turn.text}
+    return {**about, **_recorded(chat, turn)}
+
+
+def _recorded(chat: ExportedChat, turn: Reply) -> dict[str, Any]:
+    recording = turn.recording
+    rounds = recording.rounds if chat.with_reasoning else map(_answered, recording.rounds)
+    thought = {"reasoning": recording.reasoning} if chat.with_reasoning else {}
+    end = recording.end
+    if end is not None and not chat.with_reasoning and end.tail_part is Part.REASONING:
+        end = replace(end, tail="")
+    return {
+        "text": recording.text,
+        **thought,
+        "terms": msgspec.to_builtins(recording.terms),
+        "end": msgspec.to_builtins(end),
+        "stats": all_in_json(recording.measured),
+        "against_plain": headline.in_json(headline_of(recording)),
+        "rounds": [msgspec.to_builtins(round_) for round_ in rounds if round_ is not None],
+    }
+
+
+def _answered(round_: Round) -> Round | None:
+    """A round with only its tokens of the answer; None if it has none. If it has tokens of the
+    reasoning too, its draft is left out, because that shows some of the reasoning."""
+    tokens = tuple(token for token in round_.tokens if token.part is Part.ANSWER)
+    if len(tokens) == len(round_.tokens):
+        return round_
+    return replace(round_, tokens=tokens, drafted=(), given=(), likely=()) if tokens else None

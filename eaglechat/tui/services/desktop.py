@@ -1,0 +1,127 @@
+"""The desktop around the app: the terminal's title and bell, and the clipboard."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from textual.app import App
+
+from eaglechat.settings import Settings
+
+_PROGRAM_S = 2.0
+
+
+class Away:
+    """Sets the terminal's title, and rings or sends a notice when a reply ends while the user is
+    elsewhere. `write` writes to the terminal past Textual's screen, `is_watched` says whether the
+    terminal has the focus."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        is_watched: Callable[[], bool],
+        settings: Callable[[], Settings],
+        *,
+        environment: Mapping[str, str] = os.environ,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.write, self._is_watched, self._settings = write, is_watched, settings
+        self._environment, self._clock = environment, clock
+        self._title = ""
+        self._began: float | None = None
+
+    def close(self) -> None:
+        """Leave no title behind: a shell sets its own."""
+        self.write("\x1b]2;\x07")
+
+    def show(self, doing: str) -> None:
+        """Set the title to what the app is doing."""
+        title = _plain(f"{doing} · eaglechat" if doing else "eaglechat")
+        if title != self._title:
+            self._title = title
+            self.write(f"\x1b]2;{title}\x07")
+
+    def follow(self, doing: str | None, about: str) -> None:
+        """Show the progress of a reply, None if none is being written; `about` names the chat.
+
+        When a reply ends that took long enough, an absent user is told.
+        """
+        if doing is not None:
+            self._began = self._clock() if self._began is None else self._began
+            self.show(doing)
+        elif self._began is not None:
+            took, self._began = self._clock() - self._began, None
+            self.show("done")
+            if not self._is_watched() and took >= self._settings().interface.notify_after:
+                self._notify(_plain(f"Reply finished: {about}"))
+        elif self._is_watched():
+            self.show(about)
+
+    def forget(self) -> None:
+        """The chat was left: its reply is followed no longer."""
+        self._began = None
+
+    def _notify(self, text: str) -> None:
+        how, notice = self._settings().interface.notify, f"\x1b]9;{text}\x07"
+        if "TMUX" in self._environment:
+            # tmux passes on what is wrapped like this, if allow-passthrough is on.
+            notice = f"\x1bPtmux;{notice.replace(chr(27), chr(27) * 2)}\x1b\\"
+        if how != "off":
+            self.write("\x07" if how == "bell" else notice)
+
+
+def _plain(text: str) -> str:
+    """A text without control characters, which would end the escape sequence around it."""
+    return "".join(character for character in text if character.isprintable())
+
+
+def copy(app: App[Any], text: str, what: str) -> None:
+    """Copy a text by all means, and notify the user whether it surely arrived; `what` names it."""
+    text = text.encode("utf-8", "replace").decode()
+    # By OSC 52, to which terminals do not answer, and which macOS' Terminal ignores. Not by the
+    # app's own, which calls this.
+    App.copy_to_clipboard(app, text)
+    app.notify(f"Copied {what}{'' if put(text) else ' through the terminal'}.")
+
+
+def put(text: str) -> bool:
+    """Copy a text by the desktop's program; False if it has none, or it failed."""
+    command = _program()
+    if command is None:
+        return False
+    # clip.exe reads UTF-16 with a byte order mark.
+    encoding = "utf-16" if command[0] == "clip.exe" else "utf-8"
+    try:
+        done = subprocess.run(
+            command,
+            input=text.encode(encoding, "replace"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_PROGRAM_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _program() -> Sequence[str] | None:
+    """The command that copies its input on this desktop; None over SSH, or if there is none."""
+    if "SSH_CONNECTION" in os.environ:
+        return None
+    candidates: list[tuple[str, ...]] = []
+    if sys.platform == "darwin":
+        candidates.append(("pbcopy",))
+    if sys.platform == "win32" or "WSL_DISTRO_NAME" in os.environ:
+        candidates.append(("clip.exe",))
+    if "WAYLAND_DISPLAY" in os.environ:
+        candidates.append(("wl-copy",))
+    if "DISPLAY" in os.environ:
+        candidates += [("xclip", "-selection", "clipboard"), ("xsel", "--clipboard", "--input")]
+    return next((one for one in candidates if shutil.which(one[0])), None)
