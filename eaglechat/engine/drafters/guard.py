@@ -86,13 +86,11 @@ class GuardedDrafters:
 
     def is_behind(self, length: int) -> bool:
         """Whether the draft model has yet to see some of the first `length` positions."""
-        return self._in_play is not None and self._in_play.known < length
+        return self._ask(lambda model: model.known < length, False)
 
     def resume(self, tokens: Sequence[int]) -> int:
         """As `Drafter.resume`. While speculation is off, the target keeps all tokens."""
-        kept = len(tokens)
-        if self.on:
-            kept = self._try(lambda model: model.resume(tokens), kept)
+        kept = self._ask(lambda model: model.resume(tokens), len(tokens))
         self.forget(tokens[:kept])
         return kept
 
@@ -105,9 +103,7 @@ class GuardedDrafters:
     def marks(self) -> dict[str, object]:
         """By the name of the draft model in use, what it needs to go on from here; empty without
         one, and while it is off or has failed."""
-        if not self.on:
-            return {}
-        return self._try(lambda model: {model.name: model.mark()}, {})
+        return self._ask(lambda model: {model.name: model.mark()}, {})
 
     def restore(self, length: int, marks: Mapping[str, object]) -> None:
         """Go back to behind `length` positions, where `marks` were made, if the draft model in use
@@ -123,48 +119,41 @@ class GuardedDrafters:
     # --- a round ---
 
     @property
-    def _in_play(self) -> Drafter | None:
-        """The draft model in use; None while it is off or if it has failed."""
-        is_in = self.on and self.model_name not in self._failed
-        return self._model if is_in else None
-
-    @property
     def spent(self) -> Spent:
         return self._model.spent if self._model is not None else Spent()
 
     @property
     def longest(self) -> int:
         """The most tokens that the draft model can propose now; 0 if there is none."""
-        return self._in_play.longest if self._in_play is not None else 0
+        return self._ask(lambda model: model.longest, 0)
 
     @property
     def grows_trees(self) -> bool:
-        return self._in_play is not None and self._in_play.grows_trees
+        return self._ask(lambda model: model.grows_trees, False)
 
     @property
     def waiting(self) -> int:
         """Rows that the draft model has not taken in."""
-        return self._in_play.waiting if self._in_play is not None else 0
+        return self._ask(lambda model: model.waiting, 0)
 
     def take_in(self) -> None:
-        if self.on:
-            self._try(lambda model: model.take_in(), None)
+        self._ask(lambda model: model.take_in(), None)
 
     def see(self, batch: Batch) -> None:
-        if self.on:
-            self._try(lambda model: model.see(batch), None)
+        self._ask(lambda model: model.see(batch), None)
 
     def draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        if not self.on or limits.n_max == 0:
-            return Proposal()
-        proposal = self._try(lambda model: model.propose(n_past, id_last, limits), Proposal())
+        proposal = self._ask(lambda model: model.propose(n_past, id_last, limits), Proposal())
         return proposal if len(proposal) >= limits.n_min else Proposal()
 
     def accept(self, path: Sequence[int]) -> None:
-        if self.on:
-            self._try(lambda model: model.accept(path), None)
+        self._ask(lambda model: model.accept(path), None)
 
     # --- failures ---
+
+    def _ask(self, call: Callable[[Drafter], T], otherwise: T) -> T:
+        """What the draft model in use answers; `otherwise` while it is off, too."""
+        return self._try(call, otherwise) if self.on else otherwise
 
     def _try(self, call: Callable[[Drafter], T], otherwise: T, model: Drafter | None = None) -> T:
         """What a draft model answers, by default the one in use; `otherwise` if there is none or
