@@ -95,15 +95,15 @@ class Norms:
 
 
 @dataclass(eq=False)
-class Node:
-    """A token that may be drafted."""
+class _Node:
+    """A token of a tree that is being grown."""
 
     guess: Guess
     path: tuple[float, ...]
     """How sure the draft is of each token on the path, this one last."""
     chance: float
     """Their product."""
-    parent: Node | None
+    parent: _Node | None
     state: Floats
     """The draft's state [n_embd] behind the parent, which it reads together with this token."""
     branch: int | None = None
@@ -328,18 +328,18 @@ class Eagle3Drafter(Drafter):
             self.name,
         )
 
-    def _children(self, node: Node | None, row: int, state: Floats, limits: Limits) -> list[Node]:
+    def _children(self, node: _Node | None, row: int, state: Floats, limits: Limits) -> list[_Node]:
         path, chance = (node.path, node.chance) if node else ((), 1.0)
         some = limits.guesses(self._likeliest.top_k(self.draft.logits(row), row), len(path))
         return [
-            Node(guess, (*path, guess.sureness), chance * guess.sureness, node, state)
+            _Node(guess, (*path, guess.sureness), chance * guess.sureness, node, state)
             for guess in some[: limits.n_max]
             if guess.sureness >= limits.p_min and guess.sureness > 0.0
         ]
 
     def _placed(
-        self, frontier: Sequence[Node], nodes: Sequence[Node], n_past: int, limits: Limits
-    ) -> list[Node]:
+        self, frontier: Sequence[_Node], nodes: Sequence[_Node], n_past: int, limits: Limits
+    ) -> list[_Node]:
         """The tokens of the frontier whose children may be among the likeliest. Each gets a
         sequence: a parent's first child that of its parent, the others a free one."""
         least = nodes[-1].chance if len(nodes) >= limits.n_max else 0.0
@@ -365,7 +365,7 @@ class Eagle3Drafter(Drafter):
         return placed
 
 
-def _likeliest(nodes: Sequence[Node], limits: Limits) -> list[Node]:
+def _likeliest(nodes: Sequence[_Node], limits: Limits) -> list[_Node]:
     """The nodes that are worth verifying, likeliest first."""
     best = sorted(nodes, key=lambda node: -node.chance)[: limits.n_max]
     for place, node in enumerate(best):
