@@ -79,8 +79,9 @@ class EagleApp(App[None]):
     """
 
     TITLE = "eaglechat"
-    # The menu is the default screen, whose own CSS_PATH Textual does not read.
-    CSS_PATH = ["app.tcss", "screens/menu/menu.tcss"]
+    # The menu is the default screen, whose own CSS_PATH Textual does not read. A dialog with which
+    # its sheet were read would not grow with its text.
+    CSS_PATH = ["app.tcss", "screens/menu/menu.tcss", "screens/dialogs.tcss"]
     ENABLE_COMMAND_PALETTE = False
     # Narrower or lower than the first step, screens show that the terminal is too small.
     HORIZONTAL_BREAKPOINTS = [(0, "-too-narrow"), (44, "-narrow"), (100, "-wide")]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from textual import events
@@ -284,8 +283,6 @@ def clickable(text: str) -> Content:
 class EagleModal(ModalScreen[Result], EagleScreen[Result]):
     """A dialog of this app: a frame, on whose border stands what can be done."""
 
-    # Of this file: Textual takes what is not absolute as beside that of a subclass.
-    CSS_PATH: ClassVar = [Path(__file__).with_name("dialogs.tcss")]
     BINDINGS = bindings_of("dialog")
     HEADING: ClassVar[str] = ""
     KEYS: ClassVar[str] = "{dialog.back} back"

@@ -68,7 +68,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
     """Calls `then` with the pair and what was loaded of it: it opens the chat in place of this
     screen. What is typed meanwhile waits in `services.typeahead`."""
 
-    CSS_PATH = [*EagleModal.CSS_PATH, "loading.tcss"]
+    CSS_PATH = "loading.tcss"
     BINDINGS = [*bindings_of("loading"), *moves({"enter": "again"})]
 
     def __init__(

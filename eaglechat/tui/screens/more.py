@@ -27,7 +27,7 @@ class MoreScreen(EagleModal[None]):
     """Shows the commands of the screen `about`, below it. The app takes their keys, also before
     this is shown; here a click chooses one."""
 
-    CSS_PATH = [*EagleModal.CSS_PATH, "more.tcss"]
+    CSS_PATH = "more.tcss"
 
     def __init__(self, about: EagleScreen[Any], close: Callable[[MoreScreen], None]) -> None:
         super().__init__()
