@@ -154,5 +154,5 @@ async def test_a_server_that_is_away_can_be_tried_again(drive: Drive, server: Fa
         await user.sees("is not understood")
         await user.sees("Check the server, and its entry in config.toml")
         server.models = models
-        await user.click("#again")
+        await user.press("enter")
         await user.sees(f"Connected to {server.url}.")
