@@ -497,6 +497,7 @@ class EagleApp(App[None]):
         if theme != self.theme and theme in self.available_themes:
             self.theme = theme
 
-    def _keep_theme(self, theme: Theme) -> None:
-        if theme.name != self.services.settings.current.interface.theme:
-            self.services.settings.change("interface", "theme", theme.name)
+    def _keep_theme(self, _changed_to: Theme) -> None:
+        # The latest: of several changes, the first is told when the last is already made.
+        if self.theme != self.services.settings.current.interface.theme:
+            self.services.settings.change("interface", "theme", self.theme)
