@@ -76,11 +76,11 @@ class HubDesk:
     ) -> Facts | None:
         return self._facts.find(entry, n_ctx, however_old=however_old)
 
-    def ask_facts(self, entry: CatalogueEntry, n_ctx: int) -> Facts:
+    def ask_facts(self, entry: CatalogueEntry, n_ctx: int, plan: Plan | None = None) -> Facts:
         """Ask the Hub about a pair, and save the answer. Raises HubError, InvalidReferenceError."""
         from eaglechat.hub.downloads import install
 
-        plan = install.plan(self.hub, entry, machine=self.machine(), n_ctx=n_ctx)
+        plan = plan or install.plan(self.hub, entry, machine=self.machine(), n_ctx=n_ctx)
         facts = install.facts_of(self.hub, plan, n_ctx)
         if facts.memory is not None:
             self._facts.keep(entry, n_ctx, facts)

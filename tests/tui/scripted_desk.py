@@ -102,7 +102,7 @@ class ScriptedDesk(HubDesk):
     ) -> Facts | None:
         return None
 
-    def ask_facts(self, entry: CatalogueEntry, n_ctx: int) -> Facts:
+    def ask_facts(self, entry: CatalogueEntry, n_ctx: int, plan: Plan | None = None) -> Facts:
         return _answer(self.answers.get(entry.name, OfflineError("no Hub here")))
 
     def plan(self, entry: CatalogueEntry, n_ctx: int = 0) -> Plan:

@@ -181,7 +181,6 @@ def _lm_studio_folders() -> list[Path]:
 
 
 def _llama_cpp_folder() -> Path:
-    """llama.cpp's folder for downloads; newer releases use the Hugging Face cache."""
     usual = platformdirs.user_cache_path("llama.cpp", appauthor=False, opinion=False)
     return Path(os.environ.get("LLAMA_CACHE") or usual)
 

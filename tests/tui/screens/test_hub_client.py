@@ -133,8 +133,11 @@ async def test_a_pair_found_by_search_is_judged_and_stays_in_the_catalogue(
         await user.sees("cannot be taken: the draft was made for")
         assert isinstance(user.app.screen, SearchScreen)
         await user.press("escape")
+        fake.seen.clear()
         await user.type("tuned", "enter", to=PlanScreen)
         await user.sees("Memory:")
+        asked = [seen.path for seen in fake.seen if "/revision/" in seen.path]
+        assert len(asked) == len({*asked}) == 2
         await user.press("enter", to=ChatScreen)
         names = [pair.name for pair in desk.catalogue()[0]]
         assert names == ["small", "small-q8_0-lab"]
