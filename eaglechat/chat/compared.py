@@ -142,8 +142,8 @@ class Result:
     tokens: int = 0
     """Of the text that all wrote."""
     n_heats: int = 0
-    is_sampled: bool = True
-    """Whether that is another text than the reply to the question."""
+    temperature: float = 0.0
+    """Above 0, all wrote another text than the reply to the question."""
 
     @property
     def prompts(self) -> tuple[str, ...]:
@@ -183,7 +183,14 @@ class Result:
             gain, who = score.gain, score.who
             is_only = lengths[who.drafter, who.n_draft_max] == 1
             if score.longest and gain.error is not None and is_only:
-                known = Gain(gain.speed_up, gain.error, who.n_draft_max, by, time.time())
+                known = Gain(
+                    gain.speed_up,
+                    gain.error,
+                    who.n_draft_max,
+                    by,
+                    time.time(),
+                    temperature=self.temperature,
+                )
                 speeds.note(setup_of(pair, engine, who.drafter), known)
 
 

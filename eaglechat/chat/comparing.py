@@ -212,8 +212,8 @@ class Comparison:
         return self.result or self._so_far
 
     def _measured(self, level: float | None) -> Result:
-        is_sampled = self.asked.terms.sampling.temperature > 0.0
-        return replace(result_of(self.heats, self.who, level), is_sampled=is_sampled)
+        temperature = self.asked.terms.sampling.temperature
+        return replace(result_of(self.heats, self.who, level), temperature=temperature)
 
     # The course of it
 

@@ -13,7 +13,6 @@ from eaglechat.settings import SettingDoc, Settings
 from eaglechat.settings.config_file import parse_assignment
 from eaglechat.settings.description import Range, parse, written
 from eaglechat.settings.servers import SERVER_KEY
-from eaglechat.wire.protocol import Auto
 
 
 def add_pair_options(parser: argparse.ArgumentParser, *, draft: bool = True) -> None:
@@ -159,10 +158,10 @@ def help_text(sentence: str) -> str:
     return (first + sentence[1:]).rstrip(".").replace("%", "%%")
 
 
-def draft_length(text: str) -> int | Auto:
-    """An argparse type for draft lengths."""
-    length: int | Auto = _value(settings.find("speculation", "n_draft_max"), text)[1]
-    return length
+def value_of(table: str, key: str) -> Callable[[str], Any]:
+    """An argparse type for the values of a setting."""
+    doc = settings.find(table, key)
+    return lambda text: _value(doc, text)[1]
 
 
 def load_settings(args: argparse.Namespace) -> tuple[Settings, list[settings.Problem]]:

@@ -61,9 +61,11 @@ def sentence(result: Result) -> str:
     how = "the server's own drafting" if best.name == AS_STARTED else best.name
     found = as_far_as_known(best.gain.speed_up, best.gain.error, f"with {how}")
     gain = wording.sentence(found)
-    other = ", another text than the reply's" if result.is_sampled else ""
+    is_sampled = result.temperature > 0.0
+    other = ", another text than the reply's" if is_sampled else ""
     if len(result.prompts) > 1:
-        other = f", over {plural(len(result.prompts), 'prompt')}"
+        at = f" at temperature {result.temperature:g}" if is_sampled else ""
+        other = f", over {plural(len(result.prompts), 'prompt')}{at}"
         gain += _apart(result, best)
     texts = _difference(best.fork) if best.fork else "both wrote the same"
     return f"{gain} Of {plural(result.tokens, 'token')} of each{other}; {texts}."
@@ -111,6 +113,7 @@ def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
         }
 
     return {
+        "temperature": result.temperature,
         "tokens": result.tokens,
         "heats": result.n_heats,
         "summary": [

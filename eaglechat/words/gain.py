@@ -39,12 +39,14 @@ def as_far_as_known(speed_up: float, error: float | None, how: str) -> str:
 
 
 def measured_here(gain: Gain, now: float) -> str:
-    """The same, with the length, what measured it and when; `now` is in seconds since 1970."""
+    """The same, with the length, what measured it, at which temperature if that is known, and when;
+    `now` is in seconds since 1970."""
     length = gain.n_draft_max
     how = "with auto" if length == AUTO else f"with length {length}"
     by = {"bench": "bench", "question": "Compare", "replies": f"mean of {gain.replies} replies"}
     said = in_words(gain.speed_up, gain.error, how)
-    return f"{said} ({by[gain.by]}, {ago(gain.at, now)})"
+    at = "" if gain.temperature is None else f" at temperature {gain.temperature:g}"
+    return f"{said} ({by[gain.by]}{at}, {ago(gain.at, now)})"
 
 
 def at_most(info: PairInfo, state_dir: Path, best: Score | None = None) -> str:

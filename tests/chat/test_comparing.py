@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections import Counter
@@ -54,7 +55,8 @@ def compared(*times: tuple[float, float], drafted: int = 2, who: Speculation = T
         by_itself = plainly(1, 2, 3, ms=plain, reason=FinishReason.LENGTH)
         legs = {"plain": Leg(by_itself, 3, plain), comparing.name(who): Leg(by_drafts, 3, ours)}
         heats.append(Heat("q", 3 * place, legs))
-    return result_of(heats, comparing.named([PLAINLY, who], OWN_ENGINE))
+    result = result_of(heats, comparing.named([PLAINLY, who], OWN_ENGINE))
+    return dataclasses.replace(result, temperature=0.7)
 
 
 def test_a_gain_has_its_error_and_a_slow_moment_that_hits_both_is_none() -> None:

@@ -12,10 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from eaglechat import paths
 from eaglechat.cli import loading, main
 from eaglechat.hub.local import fingerprint
+from eaglechat.hub.local.speeds import Gain
+from eaglechat.words.gain import measured_here
 from tests import tiny
 from tests.cli.engines import engine_that
 from tests.cli.run.running import in_this_process
@@ -170,6 +174,36 @@ def test_a_card_is_printed_in_place_of_the_tables_if_the_machine_was_quiet(
     said = capsys.readouterr()
     assert "no card: other programs kept 1.5 of 2 CPUs busy: end them" in said.err
     assert "the median of the repeats" in said.out
+
+
+def test_a_bench_of_sampled_replies_says_so_everywhere(
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(loading, "start_engine", in_this_process)
+    monkeypatch.setattr(
+        fingerprint.Witness, "conditions", lambda _: fingerprint.Conditions(0.1, 1.0, 0.0, 2)
+    )
+    results = tmp_path / "results.json"
+    # The figures that the menu shows are those of the prompts that come with the program.
+    own = arguments[: arguments.index("--prompts")]
+    how = ["--ctx", "8192", "--max-tokens", "24", "--temperature", "0.7", "--json", str(results)]
+
+    assert main([*own, *how, "--card"]) == 0
+    said = capsys.readouterr().out
+    assert "over 8 prompts at temperature 0.7;" in said
+    assert "replies of at most 24 tokens, temperature 0.7\n" in said
+    assert "- another temperature than 0.7\n" in said
+    written = json.loads(results.read_bytes())
+    assert written["temperature"] == 0.7
+    assert "at temperature 0.7;" in written["verdict"]
+    (known,) = json.loads((paths.state_dir() / "speeds.json").read_bytes())
+    (gain,) = known["measured"]
+    assert measured_here(msgspec.convert(gain, Gain), gain["at"]).endswith(
+        "with length 2 (bench at temperature 0.7, just now)"
+    )
 
 
 def test_json_lines_are_summed_up_by_category(

@@ -67,7 +67,8 @@ def test_a_file_that_cannot_be_opened_is_named(
 
 
 def test_a_draft_length_is_a_number_or_auto() -> None:
-    assert options.draft_length("auto") == AUTO
-    assert options.draft_length("16") == 16
+    draft_length = options.value_of("speculation", "n_draft_max")
+    assert draft_length("auto") == AUTO
+    assert draft_length("16") == 16
     with pytest.raises(argparse.ArgumentTypeError, match="between 0 and 16"):
-        options.draft_length("17")
+        draft_length("17")

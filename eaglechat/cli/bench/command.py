@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_server_options(parser)
     parser.add_argument(
         "--n",
-        type=_list_of(options.draft_length),
+        type=_list_of(options.value_of("speculation", "n_draft_max")),
         metavar="LIST",
         help="draft lengths to measure, such as 0,3,5,auto "
         f"(default: {','.join(map(str, _LENGTHS))})",
@@ -110,7 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--temperature",
-        type=options.number(float, 0.0, 2.0),
+        type=options.value_of("generation", "temperature"),
         default=0.0,
         metavar="T",
         help="temperature of the replies (default: %(default)g)",

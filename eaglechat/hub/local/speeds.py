@@ -87,6 +87,8 @@ class Gain(msgspec.Struct, frozen=True):
     at: float
     replies: int = 0
     """Of how many it is the mean, if it is by replies."""
+    temperature: float | None = None
+    """None for replies, and in older files."""
 
     def __post_init__(self) -> None:
         if self.by == "race":
