@@ -212,7 +212,6 @@ class EagleApp(App[None]):
         self._follow_termination()
         self.services.away.show("")
         self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self._announce_installs)
-        self.theme_changed_signal.subscribe(self, self._keep_theme)
         self.services.settings.changed.subscribe(self, self._follow_settings)
         if self._notices:
             self.notify(
@@ -496,8 +495,3 @@ class EagleApp(App[None]):
         theme = change.after.interface.theme
         if theme != self.theme and theme in self.available_themes:
             self.theme = theme
-
-    def _keep_theme(self, _changed_to: Theme) -> None:
-        # The latest: of several changes, the first is told when the last is already made.
-        if self.theme != self.services.settings.current.interface.theme:
-            self.services.settings.change("interface", "theme", self.theme)

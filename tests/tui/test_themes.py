@@ -18,9 +18,10 @@ from textual.theme import BUILTIN_THEMES
 from textual.widgets import Button, Footer, Markdown, TextArea
 
 from eaglechat.paths import builtin_themes_dir
-from eaglechat.settings import Problem
+from eaglechat.settings import Problem, load
 from eaglechat.settings.model import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
+from eaglechat.tui.services.services import SettingsChange
 from eaglechat.tui.themes import (
     REJECTED,
     TOKEN_KINDS,
@@ -375,6 +376,26 @@ def test_a_theme_of_any_text_is_read_or_named(text: str) -> None:
         file = Path(folder, "mine.toml")
         file.write_text(text, encoding="utf-8", newline="")
         assert str(read_theme(file))
+
+
+async def test_of_several_changes_in_a_row_the_last_theme_stays(drive: Callable[..., Driver]) -> None:
+    chosen, told = ["eagle-light", "nord", "dracula"], []
+
+    def follow(change: SettingsChange) -> None:
+        told.append(change.after.interface.theme)
+        # Fails at once: themes that set each other back leave no time for anything else.
+        assert told == chosen[: len(told)]
+
+    async with drive() as user:
+        app, settings = user.app, user.app.services.settings
+        settings.changed.subscribe(app, follow)
+        drawn: list[str] = []
+        app.theme_changed_signal.subscribe(app, lambda theme: drawn.append(theme.name))
+        for name in chosen:
+            settings.change("interface", "theme", name)
+        await user.until(lambda: drawn == chosen, "the themes one after the other")
+        assert app.theme == settings.current.interface.theme == chosen[-1]
+        assert load(settings.file)[0].interface.theme == chosen[-1]
 
 
 @pytest.mark.parametrize("theme", ["eagle-dark", "eagle-light"])
