@@ -395,8 +395,8 @@ def find_file(
 def _whole(here: Iterable[LocalModel]) -> list[LocalModel]:
     """The copies of GGUF models of which no shard is missing."""
     others = (ModelKind.CHECKPOINT, ModelKind.UNFINISHED)
-    copies = (one for model in here for one in model.everywhere if one.kind not in others)
-    return [one for one in copies if not one.in_repo or group_models(one.in_repo)]
+    copies = (one for model in here for one in model.everywhere)
+    return [one for one in copies if one.kind not in others and one.is_whole]
 
 
 def _by_hash(copies: Iterable[LocalModel], hashes: Mapping[str, str]) -> list[LocalModel]:

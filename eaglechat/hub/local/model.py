@@ -13,6 +13,7 @@ from pathlib import Path
 
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.hub.local.cache import hops
+from eaglechat.hub.references import group_models
 
 _NAMED_BY_HASH = re.compile(r"(?:sha256-)?([0-9a-f]{64})")
 
@@ -89,6 +90,11 @@ class LocalModel:
         blobs = (hop.name for hop in hops(self.path) if hop.parent.name == "blobs")
         named = next(filter(None, map(_NAMED_BY_HASH.fullmatch, blobs)), None)
         return named[1] if named and len(self.files) == 1 else None
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether a GGUF model lacks no shard."""
+        return not self.in_repo or bool(group_models(self.in_repo))
 
     @property
     def place(self) -> object:
