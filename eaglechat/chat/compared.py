@@ -164,7 +164,8 @@ class Result:
         def rank(one: Score) -> tuple[float, bool]:
             return one.gain.speed_up, one.who.n_draft_max == AUTO
 
-        return max(filter(_drafts, self.scores[1:]), key=rank, default=None)
+        drafting = (score for score in self.scores[1:] if not score.who.is_plain)
+        return max(drafting, key=rank, default=None)
 
     def best_on(self, prompt: str) -> Score:
         """The contender that was fastest on a prompt."""
@@ -179,10 +180,10 @@ class Result:
     ) -> None:
         """Keep what each draft length gained, where no other contender had the same one."""
         lengths = Counter((one.who.drafter, one.who.n_draft_max) for one in self.scores[1:])
-        for score in filter(_drafts, self.scores[1:]):
+        for score in self.scores[1:]:
             gain, who = score.gain, score.who
             is_only = lengths[who.drafter, who.n_draft_max] == 1
-            if score.longest and gain.error is not None and is_only:
+            if score.longest and not who.is_plain and gain.error is not None and is_only:
                 known = Gain(
                     gain.speed_up,
                     gain.error,
@@ -192,10 +193,6 @@ class Result:
                     temperature=self.temperature,
                 )
                 speeds.note(setup_of(pair, engine, who.drafter), known)
-
-
-def _drafts(score: Score) -> bool:
-    return score.who.enabled and score.who.n_draft_max != 0
 
 
 def result_of(
@@ -209,7 +206,7 @@ def result_of(
     of_prompts: dict[str, list[Heat]] = defaultdict(list)
     for heat in heats:
         of_prompts[heat.prompt].append(heat)
-    n_drafting = sum(who[name].n_draft_max != 0 for name in others)
+    n_drafting = sum(not who[name].is_plain for name in others)
     each = None if level is None else level / max(n_drafting, 1)
     return Result(
         tuple(_score(name, who[name], base, of_prompts, each) for name in who),

@@ -1,4 +1,4 @@
-"""What commands that run a pair share: choosing the pair, an engine, progress, Ctrl+C."""
+"""The engine of a command: it starts, loads a pair and answers, with progress and Ctrl+C."""
 
 from __future__ import annotations
 

@@ -169,6 +169,11 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = AUTO
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is to be drafted."""
+        return not self.enabled or self.n_draft_max == 0
+
 
 PLAINLY = Speculation(enabled=False)
 """Plain decoding, as if only the target were loaded."""

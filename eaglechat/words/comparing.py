@@ -9,7 +9,6 @@ from typing import Any
 from eaglechat.chat.compared import FEWEST_HEATS, Fork, OnPrompt, Result, Score
 from eaglechat.wire.protocol import AUTO, PLAINLY, Capabilities, Speculation
 from eaglechat.wire.records import NGRAM
-from eaglechat.wire.stats import SpeculationStats
 from eaglechat.words import wording
 from eaglechat.words.gain import as_far_as_known, figure
 from eaglechat.words.wording import drafter, plural, visible
@@ -35,15 +34,14 @@ def named(contenders: Sequence[Speculation], can: Capabilities) -> dict[str, Spe
     they differ: `tree length 8`, `auto + n-grams`."""
     if not can.draft_length:
         return {name(who) if who == PLAINLY else AS_STARTED: who for who in contenders}
-    drafting = [who for who in contenders if who.enabled and who.n_draft_max != 0]
+    drafting = [who for who in contenders if not who.is_plain]
     differ_in_shape = len({who.shape for who in drafting}) > 1
     differ_in_ngram = len({who.ngram for who in drafting}) > 1
     found = {}
     for who in contenders:
-        is_drafting = who.enabled and who.n_draft_max != 0
         shape = {"chain": "", "tree": "tree ", "auto": "any shape, "}[who.shape]
-        before = shape if is_drafting and differ_in_shape else ""
-        behind = " + n-grams" if is_drafting and differ_in_ngram and who.ngram else ""
+        before = shape if who in drafting and differ_in_shape else ""
+        behind = " + n-grams" if who in drafting and differ_in_ngram and who.ngram else ""
         found[f"{before}{name(who)}{behind}"] = who
     return found
 
@@ -93,23 +91,25 @@ def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
     by_category = result.by_category(categories)
 
     def figures(on: OnPrompt | Score) -> dict[str, Any]:
+        stats = on.stats
         return {
             "tokens_per_second": on.tokens_per_second,
             "speed_up": on.gain.speed_up,
-            "error": on.gain.error,
-            **_acceptance(on.stats),
-            "stats": on.stats,
+            # Acceptance by both definitions that are in use.
+            "accepted_of_drafted": stats.accepted / stats.drafted if stats.drafted else None,
+            "accepted_of_tested": stats.acceptance_rate,
+            "mean_accepted_length": stats.mean_accepted_length,
         }
 
+    def all_figures(on: OnPrompt | Score) -> dict[str, Any]:
+        return {**figures(on), "error": on.gain.error, "stats": on.stats}
+
     def of_category(category: str, score: Score) -> dict[str, Any]:
-        on = score.over(by_category[category])
         return {
             "category": category,
             "setting": score.name,
             "samples": len(by_category[category]),
-            "tokens_per_second": on.tokens_per_second,
-            "speed_up": on.gain.speed_up,
-            **_acceptance(on.stats),
+            **figures(score.over(by_category[category])),
         }
 
     return {
@@ -123,24 +123,15 @@ def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
             {
                 "setting": score.name,
                 "speculation": score.who,
-                **figures(score),
+                **all_figures(score),
                 "first_difference": score.fork,
                 "prompts": [
-                    {"prompt": name, "repeats": on.speeds, **figures(on)}
+                    {"prompt": name, "repeats": on.speeds, **all_figures(on)}
                     for name, on in score.by_prompt.items()
                 ],
             }
             for score in result.scores
         ],
-    }
-
-
-def _acceptance(stats: SpeculationStats) -> dict[str, float | None]:
-    """By both definitions that are in use."""
-    return {
-        "accepted_of_drafted": stats.accepted / stats.drafted if stats.drafted else None,
-        "accepted_of_tested": stats.acceptance_rate,
-        "mean_accepted_length": stats.mean_accepted_length,
     }
 
 

@@ -173,13 +173,13 @@ def _said(session: ChatSession, numbers: Numbers) -> Iterator[tuple[str, str]]:
     if numbers.reply.tested and not numbers.unreported:
         length = wording.two_decimals(numbers.reply.mean_accepted_length)
         yield "a round", f"{length} tokens, plain rounds not counted"
-    for part, stats in shown.by_part.items() if shown.has_reasoning else ():
+    for name, part in shown.by_part.items() if shown.has_reasoning else ():
         parts = [
-            wording.tokens_per_second(stats.tokens_per_second or 0.0),
-            f"kept {wording.percent(stats.stats.acceptance_rate)}",
-            f"{wording.two_decimals(stats.stats.mean_accepted_length)} tokens a round",
+            wording.tokens_per_second(part.tokens_per_second or 0.0),
+            f"kept {wording.percent(part.stats.acceptance_rate)}",
+            f"{wording.two_decimals(part.stats.mean_accepted_length)} tokens a round",
         ]
-        yield part.value, ", ".join(parts)
+        yield name.value, ", ".join(parts)
     times = session.running is None and shown.measured.timings
     if times:
         read = f"{times.prefill_tokens:,} tokens read, {times.reused_tokens:,} cached"

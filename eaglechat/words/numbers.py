@@ -26,7 +26,7 @@ from eaglechat.words import wording
 
 _MOST_ROUNDS = 512
 """The most rounds that the panel draws."""
-_OF_A_DRAFTER = {SHAPE.name, P_MIN.name}
+_OF_A_DRAFTER = (SHAPE, P_MIN)
 """The controls that n-grams do not follow."""
 _LABELS = {
     "n_draft_max": "length",
@@ -112,7 +112,7 @@ def numbers_of(session: ChatSession) -> Numbers:
         engine=(shown.terms if shown else session.terms).engine,
         without_effect=(
             not_followed(session.hello)
-            | (_OF_A_DRAFTER if only_ngrams else set())
+            | ({one.name for one in _OF_A_DRAFTER} if only_ngrams else set())
             | (set() if session.reasoning.on_off else {THINKING.name})
             | (set() if session.reasoning.efforts else {EFFORT.name})
         ),
@@ -144,6 +144,6 @@ def without_effect(control: Control, *, only_ngrams: bool) -> str:
     why = "this engine ignores it"
     if control in (THINKING, EFFORT):
         why = "the model's chat template has no switch for it"
-    elif only_ngrams and control in (SHAPE, P_MIN):
+    elif only_ngrams and control in _OF_A_DRAFTER:
         why = "only n-grams draft"
     return f"{label(control)} has no effect: {why}."

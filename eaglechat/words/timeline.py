@@ -35,7 +35,7 @@ class Entry:
     kind: Kind
     text: str = ""
     recording: Recording | None = None
-    """Set for """
+    """Of a reply, and of its reasoning."""
     note: str | None = None
     """The line below a recording; None while it is being written."""
     turn: TurnId | None = None
@@ -166,17 +166,17 @@ def before_writing(loading: Loading | None, prefill: Prefill | None) -> str:
     return f"reading the prompt {prefill.done / prefill.total:.0%}"
 
 
-def thought(stats: PartStats | None) -> str:
+def thought(part: PartStats | None) -> str:
     """The line of folded reasoning: how long it took, and how much of it was accepted."""
-    if stats is None:
+    if part is None:
         return "thought"
-    parts = [f"thought for {stats.ms / 1000:.0f} s", plural(stats.tokens, "token")]
-    if stats.stats.acceptance_rate is not None:
-        parts.append(f"{percent(stats.stats.acceptance_rate)} accepted")
-        parts.append(f"length {two_decimals(stats.stats.mean_accepted_length)}")
-    if stats.tokens_per_second is not None:
-        parts.append(tokens_per_second(stats.tokens_per_second))
-    return ", ".join(parts)
+    said = [f"thought for {part.ms / 1000:.0f} s", plural(part.tokens, "token")]
+    if part.stats.acceptance_rate is not None:
+        said.append(f"{percent(part.stats.acceptance_rate)} accepted")
+        said.append(f"length {two_decimals(part.stats.mean_accepted_length)}")
+    if part.tokens_per_second is not None:
+        said.append(tokens_per_second(part.tokens_per_second))
+    return ", ".join(said)
 
 
 def end_note(recording: Recording, n_ctx: int) -> str:

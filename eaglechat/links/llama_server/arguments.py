@@ -13,7 +13,7 @@ from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, Speculation
 
 def chosen_drafter(speculation: Speculation, drafters: Sequence[Pairing]) -> Pairing | None:
     """Who drafts for a request; None if nothing is to be drafted."""
-    if not speculation.enabled or speculation.n_draft_max == 0:
+    if speculation.is_plain:
         return None
     return next((one for one in drafters if speculation.drafter in (AUTO, one.kind)), None)
 
