@@ -378,7 +378,9 @@ def test_a_theme_of_any_text_is_read_or_named(text: str) -> None:
         assert str(read_theme(file))
 
 
-async def test_of_several_changes_in_a_row_the_last_theme_stays(drive: Callable[..., Driver]) -> None:
+async def test_of_several_changes_in_a_row_the_last_theme_stays(
+    drive: Callable[..., Driver],
+) -> None:
     chosen, told = ["eagle-light", "nord", "dracula"], []
 
     def follow(change: SettingsChange) -> None:
