@@ -10,7 +10,6 @@ from eaglechat.words.wording import drafter
 
 if TYPE_CHECKING:
     # At run time this would bring the Hub's client.
-    from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.find_drafts import Target, Way
 
 _NAMES = {
@@ -23,11 +22,14 @@ _NOTES = {
     "N_GRAMS": "repeat what stood in the chat before: nothing more to download",
     "TRAINING": "takes hours, and torch",
     "HERE": "on this machine: nothing more to download",
+    "WITH_HEADS": "the same model with MTP heads of its own",
 }
 
 
 def name(way: Way) -> str:
-    """What it is; of a draft, its name here, or its repository and file."""
+    """What it is; of a draft, its name here, or its repository and file; of a pair, its name."""
+    if way.pair is not None:
+        return way.pair.name
     if (general := _NAMES.get(way.where.name)) is not None:
         return general.format(drafter(way.kind))
     if way.path is not None:
@@ -58,13 +60,6 @@ def judgement(way: Way) -> str:
     return way.problem or "; ".join(filter(None, (way.warning or fits, way.note)))
 
 
-def twin(entry: CatalogueEntry) -> str:
-    """That the catalogue has the same model with heads, and its size if that is known."""
-    size = entry.size or entry.target.size
-    named = f"{entry.name}, {format_bytes(size)}" if size else entry.name
-    return f"The same model with MTP heads: {named}"
-
-
 def command(target: Target, way: Way) -> str:
     """The command line that takes this way; empty if it cannot be taken."""
     if way.fits is False:
@@ -74,6 +69,8 @@ def command(target: Target, way: Way) -> str:
     if way.where.name == "TRAINING":
         file = f"{target.name}-eagle3.gguf"
         return f"eaglechat train --target {model} -o {shlex.quote(file)}" if here else ""
+    if way.where.name == "WITH_HEADS":
+        return f"eaglechat pull {shlex.quote(name(way))}"
     if way.needs_download:
         return f"eaglechat pull {model} --draft {shlex.quote(name(way))}"
     if not here:

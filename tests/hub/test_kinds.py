@@ -14,7 +14,7 @@ from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.find_drafts import Where, find_drafts
+from eaglechat.hub.downloads.find_drafts import Where, find_drafts, pair_up
 from eaglechat.hub.local.installed import status
 from eaglechat.hub.local.library import find, look_at, scan, why_unfit
 from eaglechat.hub.local.model import LocalModel, ModelKind
@@ -172,26 +172,6 @@ def test_pull_says_what_a_model_drafts_with(
     assert f"model.gguf: {said}" in result.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("named", "said"),
-    [
-        (
-            {"plain": "model-Q4_K_M", "heads": "model-MTP-Q4_K_M"},
-            "a version of it with MTP heads: `eaglechat pull org/one/model-MTP-Q4_K_M.gguf`",
-        ),
-        ({"gemma4": "model-Q4_K_M", "assistant": "mtp-model"}, "a draft for it: `eaglechat pull"),
-    ],
-)
-def test_pull_says_what_in_the_repository_would_draft(
-    commands: Commands, fake: FakeHub, folder: Path, named: dict[str, str], said: str
-) -> None:
-    files = {f"{name}.gguf": not_in(folder, kind) for kind, name in named.items()}
-    fake.add("org/one", files)
-    result = commands.run("pull", "org/one/model-Q4_K_M.gguf")
-    assert f"Its repository has {said}" in result.stderr.splitlines()[-1]
-    assert "model-Q4_K_M.gguf: No draft model, n-grams only: " in result.stderr.splitlines()[-2]
-
-
 # --- on the Hub ---
 
 
@@ -221,20 +201,24 @@ def test_drafts_of_every_kind_are_found_beside_their_target(
 
 
 @pytest.mark.parametrize("has_heads", [True, False])
-def test_a_version_with_heads_is_named_if_it_has_them(
+def test_a_version_with_heads_is_a_way_if_it_has_them(
     hub: Hub, fake: FakeHub, folder: Path, has_heads: bool
 ) -> None:
     other = (folder / ("heads.gguf" if has_heads else "stripped.gguf")).read_bytes()
     files = {f"model-MTP-{q}.gguf": other for q in ("Q8_0", "Q4_K_M")}
     fake.add("org/model", {**files, "model-Q4_K_M.gguf": (folder / "plain.gguf").read_bytes()})
     target = targets.of_repo(hub, hub.repo("org/model"), ModelFiles(("model-Q4_K_M.gguf",)))
-    named = ModelFiles(("model-MTP-Q4_K_M.gguf",))
     *_, found = find_drafts(hub, target)
-    assert found.with_heads == (named if has_heads else None)
+    its = [way for way in found.ways if way.where is Where.WITH_HEADS]
+    assert [way.files for way in its] == [("model-MTP-Q4_K_M.gguf",)] * has_heads
+    for way in its:
+        assert ways.command(target, way) == "eaglechat pull org/model/model-MTP-Q4_K_M.gguf"
+        pair = pair_up(found.target, way, [])
+        assert (str(pair.target), str(pair.draft)) == ("org/model/model-MTP-Q4_K_M.gguf", "")
 
 
 @pytest.mark.parametrize(("model", "named"), [("plain", True), ("heads", False)])
-def test_the_same_model_with_heads_is_named_from_the_catalogue(
+def test_the_same_model_with_heads_of_the_catalogue_is_a_way(
     hub: Hub, folder: Path, model: str, named: bool
 ) -> None:
     mine = targets.of_file(folder / f"{model}.gguf", [], [])
@@ -242,13 +226,20 @@ def test_the_same_model_with_heads_is_named_from_the_catalogue(
     entry = CatalogueEntry(
         name="with-heads",
         target=ModelSource(repo="org/model-MTP-GGUF", size=4_900_000_000),
+        acceptance="2.4 tokens (the lab)",
         draft=ModelSource(),
         base_model="lab/model",
         drafter="mtp",
     )
-    *_, found = find_drafts(hub, of_lab, [status(entry, hub.cache_dir)])
-    assert found.twin == (entry if named else None)
-    assert ways.twin(entry) == "The same model with MTP heads: with-heads, 4.9 GB"
+    known = [status(entry, hub.cache_dir)]
+    *_, found = find_drafts(hub, of_lab, known)
+    its = [way for way in found.ways if way.where is Where.WITH_HEADS]
+    assert [pair_up(found.target, way, known) for way in its] == [entry] * named
+    for way in its:
+        said = (ways.name(way), ways.facts(way), ways.judgement(way), way.reported)
+        heads = "the same model with MTP heads of its own"
+        assert said == ("with-heads", "MTP heads · GGUF · 4.9 GB", heads, entry.acceptance)
+        assert ways.command(of_lab, way) == "eaglechat pull with-heads"
 
 
 @pytest.mark.parametrize(

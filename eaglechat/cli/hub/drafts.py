@@ -62,8 +62,6 @@ def _document(found: Found) -> dict[str, Any]:
             "architecture": target.header.architecture if target.header else None,
         },
         "ways": [_way(target, way) for way in found.ways],
-        "version_with_heads": found.with_heads.first if found.with_heads else None,
-        "pair_with_heads": found.twin.name if found.twin else None,
         "problem": found.trouble or None,
     }
 
@@ -101,8 +99,3 @@ def _print(found: Found) -> None:
             print(f"    reported: {way.reported}")
         if command := ways.command(target, way):
             print(f"    {command}")
-    if found.with_heads is not None:
-        file = f"{target.repo}/{found.with_heads.first}"
-        print(f"\nA version of it with MTP heads: `eaglechat pull {file}`")
-    if found.twin is not None:
-        print(f"\n{ways.twin(found.twin)}: `eaglechat pull {found.twin.name}`")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 from eaglechat import paths, settings
@@ -21,15 +21,14 @@ from eaglechat.cli.status import (
     complain,
     report,
 )
-from eaglechat.gguf.header import GGUFError
 from eaglechat.hub import catalogue, fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads import install, quantisations, targets
 from eaglechat.hub.downloads.client import Hub, RemoteRepo
 from eaglechat.hub.downloads.download import FileSnapshot, FileState
-from eaglechat.hub.downloads.find_drafts import checkpoint_files, pair_up, what_helps
+from eaglechat.hub.downloads.find_drafts import checkpoint_files, pair_up
 from eaglechat.hub.downloads.queue import Downloads, Install, Stage
-from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.errors import OfflineError
 from eaglechat.hub.fit import Machine
 from eaglechat.hub.local import installed, library
 from eaglechat.hub.local.pair import Pair
@@ -177,7 +176,7 @@ def _pull_model(
     paths = [file.path for file in snapshot.files if file.path]
     if len(paths) < len(files):
         return FAILED
-    _say_what_drafts(paths, hub, listing, chosen)
+    _say_what_drafts(paths[0], f"{listing.repo}/{chosen.first}")
     print(paths[0])
     return OK
 
@@ -278,16 +277,11 @@ def _pace(moving: Install | FileSnapshot) -> str:
     return speed + (f"  {format_seconds(moving.eta)} left" if moving.eta is not None else "")
 
 
-def _say_what_drafts(paths: list[Path], hub: Hub, listing: RemoteRepo, remote: ModelFiles) -> None:
-    """What a model that was downloaded alone drafts with, on standard error; if nothing does, what
-    in its repository would."""
-    for model in library.look_at(paths[:1]):
-        drafters = library.drafters_of(model, ())
-        said = about(model, drafters) or f"{model.kind.value}: {of_model(model, drafters)}"
-        print(f"{model.name}: {said}", file=sys.stderr)
-        if drafters or model.header is None or not model.is_target:
-            continue
-        # The model is here: what else there is must not fail the command.
-        with suppress(HubError, GGUFError):
-            if (helps := what_helps(hub, listing, remote, model.header)) is not None:
-                print(helps, file=sys.stderr)
+def _say_what_drafts(path: Path, name: str) -> None:
+    """What a model that was downloaded alone drafts with, on standard error."""
+    (model,) = library.look_at([path])
+    drafters = library.drafters_of(model, ())
+    said = about(model, drafters) or f"{model.kind.value}: {of_model(model, drafters)}"
+    if model.is_target and not drafters:
+        said += f" `eaglechat drafts {name}` looks for one."
+    print(f"{model.name}: {said}", file=sys.stderr)

@@ -60,6 +60,7 @@ class Where(str, Enum):
     CATALOGUE = "in the catalogue"
     BASE_MODEL = "for the same base model"
     NAME = "by its name"
+    WITH_HEADS = "of the same model, with MTP heads"
     N_GRAMS = "in the chat itself"
     TRAINING = "trained here"
 
@@ -68,7 +69,8 @@ class Where(str, Enum):
 class Way:
     """A way to make a target fast. `fits` is None if it could not be judged; `problem` says why.
 
-    Of a draft, `files` are the shards of one GGUF, or the files of a checkpoint to convert.
+    Of a draft, `files` are the shards of one GGUF, or the files of a checkpoint to convert; of a
+    target with heads, its own.
     """
 
     where: Where
@@ -90,6 +92,8 @@ class Way:
     """None if it was not read, or is no draft."""
     reported: str = ""
     """What the catalogue says of its acceptance or speed, and who measured it; empty if nothing."""
+    pair: CatalogueEntry | None = None
+    """Of a target with heads that the catalogue has."""
 
     @property
     def needs_download(self) -> bool:
@@ -122,10 +126,6 @@ class Found:
     """What the Hub is asked for now; empty at the end."""
     trouble: str = ""
     """Why the search on the Hub ended early, if it did."""
-    with_heads: ModelFiles | None = None
-    """A model of the target's repository that has MTP heads, if the target has none."""
-    twin: CatalogueEntry | None = None
-    """A pair of the catalogue of the same base model whose target has MTP heads, likewise."""
 
 
 class Judged(NamedTuple):
@@ -163,34 +163,6 @@ def judge(hub: Hub, files: Sequence[RemoteFile], target: GGUFHeader) -> Judged:
     except ConversionError as error:
         return Judged(str(error))
     return Judged(None, its.kind, () if its.aux_layer_ids else layers)
-
-
-def what_helps(hub: Hub, repo: RemoteRepo, model: ModelFiles, header: GGUFHeader) -> str | None:
-    """A sentence on what in a target's repository would draft for it: a draft that fits, else a
-    version of it that has MTP heads. Raises HubError, GGUFError."""
-    for way in _candidates(repo, Where.BESIDE):
-        if _judge(hub, header, repo, way).fits:
-            what, file = "a draft for it", way.files[0]
-            break
-    else:
-        heads = _with_heads(hub, repo, model.name, header)
-        if heads is None:
-            return None
-        what, file = "a version of it with MTP heads", heads.first
-    return f"Its repository has {what}: `eaglechat pull {repo.repo}/{file}` downloads it."
-
-
-def _with_heads(hub: Hub, repo: RemoteRepo, name: str, header: GGUFHeader) -> ModelFiles | None:
-    """Of the models that are named after MTP heads, the header of one is read: one quantised like
-    the target, if there is one."""
-    others = (other for other in group_models(repo.paths) if not other.is_draft)
-    named = [other for other in others if MTP_NAME.search(other.name)]
-    if header.n_mtp_heads or not named:
-        return None
-    quantization = name.rpartition("-")[2]
-    other = next((other for other in named if other.name.endswith(quantization)), named[0])
-    found = hub.peek_model([repo.file(name) for name in other.files])
-    return other if why_no_heads(found) is None else None
 
 
 def find_drafts(
@@ -231,7 +203,6 @@ class _Search:
     ) -> None:
         self._hub, self._target, self._bases = hub, target, target.base_models
         self._entries = [one.entry for one in catalogue]
-        self._with_heads: ModelFiles | None = None
         known = [one for one in catalogue if _is_for(one.entry, target)]
         self._reported = {one.entry.draft.of_hub: one.entry.acceptance for one in known}
         """By the repository of the draft; of a target's own heads, under no name."""
@@ -246,16 +217,12 @@ class _Search:
         self._asked = {way.repo for way in self._here if way.is_checkpoint}
 
     def found(self, asking: str = "", trouble: str = "") -> Found:
-        ways = [
-            replace(way, reported=self._reported.get(way.repo, ""))
-            if way.repo or way.where is Where.BUILT_IN
-            else way
-            for way in (*self._here, *self._remote.values())
-        ]
         target = replace(self._target, base_models=self._bases)
-        twin = next((entry for entry in self._entries if _is_twin(entry, target)), None)
-        ranked = tuple(sorted(ways, key=_rank))
-        return Found(target, ranked, asking, trouble, self._with_heads, twin)
+        ways = [*self._here, *self._remote.values(), *_with_heads_in(self._entries, target)]
+        for place, way in enumerate(ways):
+            if way.where is Where.BUILT_IN or (way.repo and way.where is not Where.WITH_HEADS):
+                ways[place] = replace(way, reported=self._reported.get(way.repo, ""))
+        return Found(target, tuple(sorted(ways, key=_rank)), asking, trouble)
 
     def questions(self, wanted: str) -> Iterator[str]:
         """Ask the Hub; before each question, what is asked. Raises HubError."""
@@ -283,7 +250,7 @@ class _Search:
                 yield from self._ask(hit.repo, where)
 
     def _ask(self, repo: str, where: Where) -> Iterator[str]:
-        """Judge the drafts of a repository."""
+        """Judge the drafts of a repository, and what of the target's own has heads."""
         header = self._target.header
         assert header is not None
         if repo in self._asked or len(self._remote) >= _MOST_CANDIDATES:
@@ -295,7 +262,8 @@ class _Search:
             listing = self._hub.repo(repo)
             if where is Where.BESIDE:
                 self._bases = self._bases or listing.base_models
-                self._with_heads = _with_heads(self._hub, listing, self._target.name, header)
+                for way in _with_heads(self._hub, listing, self._target.name, header):
+                    self._remote[repo, way.files] = way
         except OfflineError:
             raise
         except (HubError, GGUFError) as error:
@@ -311,11 +279,37 @@ class _Search:
                 self._remote[repo, way.files] = fitting if judged.fits else judged
 
 
-def _is_twin(entry: CatalogueEntry, target: Target) -> bool:
-    """Whether a pair has the target's model with MTP heads, which the target has not."""
-    lacks_heads = target.header is not None and not target.header.n_mtp_heads
-    has_heads = entry.drafter == "mtp" and not entry.draft
-    return lacks_heads and has_heads and entry.base_model in target.base_models
+def _with_heads(hub: Hub, repo: RemoteRepo, name: str, header: GGUFHeader) -> Iterator[Way]:
+    """The version of a target in its repository that has MTP heads, if the target has none. Of the
+    models that are named after heads, the header of one is read: one quantised like the target, if
+    there is one. Raises HubError, GGUFError."""
+    others = (other for other in group_models(repo.paths) if not other.is_draft)
+    named = [other for other in others if MTP_NAME.search(other.name)]
+    if header.n_mtp_heads or not named:
+        return
+    quantization = name.rpartition("-")[2]
+    other = next((other for other in named if other.name.endswith(quantization)), named[0])
+    if why_no_heads(hub.peek_model([repo.file(name) for name in other.files])) is None:
+        yield replace(_way(Where.WITH_HEADS, repo, other.files), fits=True, kind="mtp")
+
+
+def _with_heads_in(entries: Sequence[CatalogueEntry], target: Target) -> Iterator[Way]:
+    """The catalogue's pairs of the target's model with MTP heads, if the target has none."""
+    if target.header is None or target.header.n_mtp_heads:
+        return
+    for entry in entries:
+        has_heads = entry.drafter == "mtp" and not entry.draft
+        if has_heads and entry.target.repo and entry.base_model in target.base_models:
+            yield Way(
+                Where.WITH_HEADS,
+                entry.target.repo,
+                size_bytes=entry.size or 0,
+                licence=entry.licence or None,
+                fits=True,
+                kind="mtp",
+                reported=entry.acceptance,
+                pair=entry,
+            )
 
 
 def _other_fine_tune(draft: RemoteRepo, bases: Sequence[str], target: str) -> str | None:
@@ -400,17 +394,19 @@ def _candidates(listing: RemoteRepo, where: Where) -> Iterator[Way]:
     beside = where is Where.BESIDE
     ggufs = [model for model in group_models(listing.paths) if not beside or model.is_draft]
     files = [model.files for model in ggufs] or ([] if beside else [checkpoint_files(listing)])
-    for names in files:
-        if names:
-            yield Way(
-                where,
-                repo=listing.repo,
-                files=names,
-                is_checkpoint=not ggufs,
-                size_bytes=sum(listing.file(name).size for name in names),
-                licence=listing.licence,
-                gated=listing.gated,
-            )
+    for names in filter(None, files):
+        yield replace(_way(where, listing, names), is_checkpoint=not ggufs)
+
+
+def _way(where: Where, listing: RemoteRepo, files: tuple[str, ...]) -> Way:
+    return Way(
+        where,
+        repo=listing.repo,
+        files=files,
+        size_bytes=sum(listing.file(name).size for name in files),
+        licence=listing.licence,
+        gated=listing.gated,
+    )
 
 
 def checkpoint_files(listing: RemoteRepo) -> tuple[str, ...]:
@@ -442,8 +438,13 @@ def _judge(hub: Hub, target: GGUFHeader, listing: RemoteRepo, way: Way) -> Way:
 
 def pair_up(target: Target, way: Way, catalogue: Sequence[CataloguePair]) -> CatalogueEntry:
     """The pair to install: the catalogue's if it has these files, else one with a new name."""
+    if way.pair is not None:
+        return way.pair
     draft = ModelSource()
-    if way.repo and way.is_checkpoint:
+    if way.where is Where.WITH_HEADS:
+        source = ModelSource(repo=way.repo, file=way.files[0])
+        target = replace(target, name=ModelFiles(way.files).name, source=source, path=None)
+    elif way.repo and way.is_checkpoint:
         draft = ModelSource(checkpoint=way.repo)
     elif way.repo:
         draft = ModelSource(repo=way.repo, file=way.files[0])
@@ -460,7 +461,7 @@ def pair_up(target: Target, way: Way, catalogue: Sequence[CataloguePair]) -> Cat
     names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
     return CatalogueEntry(
         name=next(name for name in names if name not in taken),
-        title=f"{target.name} with {way.repo}" if way.repo else target.name,
+        title=f"{target.name} with {way.repo}" if draft else target.name,
         target=target.source,
         draft=draft,
         drafter=way.kind,

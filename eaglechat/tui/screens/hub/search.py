@@ -110,14 +110,9 @@ class Drafts:
     found: Found
 
     def heading(self) -> str:
-        found, other = self.found, self.found.with_heads
-        said = f"What can make {found.target.name} faster"
-        if found.asking:
-            return f"{said}. {found.asking}"
-        hint = f" {other.name} in its repository has MTP heads of its own." if other else ""
-        if found.twin is not None:
-            hint += f" {ways.twin(found.twin)}: choose it in the menu."
-        return f"{said}.{hint}{f' {found.trouble}' if found.trouble else ''}"
+        found = self.found
+        said = f"What can make {found.target.name} faster."
+        return " ".join(filter(None, (said, found.asking or found.trouble)))
 
     def rows(self, width: int) -> Sequence[Content]:
         return [_way_row(way, width) for way in self.found.ways]
