@@ -1,4 +1,4 @@
-"""The one object through which the app uses the Hub and the models on this machine.
+"""What the screens of the app share of the Hub: its client, downloads, the catalogue, models here.
 
 huggingface_hub is imported with the first question, so that the menu is painted before that.
 """
@@ -6,24 +6,22 @@ huggingface_hub is imported with the first question, so that the menu is painted
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eaglechat.hub import catalogue
 from eaglechat.hub.facts import FactBook, Facts
-from eaglechat.hub.fit import Machine, Quantisation
+from eaglechat.hub.fit import Machine
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry
-    from eaglechat.hub.downloads.client import Hub, RemoteRepo
-    from eaglechat.hub.downloads.find_drafts import Found, Target, Way
+    from eaglechat.hub.downloads.client import Hub
     from eaglechat.hub.downloads.install import Plan
     from eaglechat.hub.downloads.queue import Downloads, Install
     from eaglechat.hub.local.model import LocalModel
     from eaglechat.hub.local.pairs import CataloguePair, InspectedPair
-    from eaglechat.hub.references import ModelFiles
     from eaglechat.settings import Problem
 
 
@@ -97,58 +95,6 @@ class HubDesk:
         install.check_draft(self.hub, plan)
         return plan
 
-    def search(self, words: str) -> list[RemoteRepo]:
-        """Targets and drafts. Raises HubError, InvalidReferenceError."""
-        from eaglechat.hub.downloads import targets
-
-        return targets.search(self.hub, words)
-
-    def targets_of(self, draft: RemoteRepo) -> tuple[list[str], list[RemoteRepo]] | None:
-        """For what a repository's draft was made; None if it has targets. Raises HubError."""
-        from eaglechat.hub.downloads import targets
-
-        if not targets.is_draft(draft):
-            return None
-        return targets.of_draft(self.hub, draft, self.catalogue()[0])
-
-    def weigh(
-        self, repo: RemoteRepo, models: Sequence[ModelFiles], n_ctx: int
-    ) -> list[Quantisation]:
-        """What each of a repository's targets needs. Raises HubError, GGUFError."""
-        from eaglechat.hub.downloads import quantisations
-
-        return quantisations.weigh(self.hub, repo, models, n_ctx)
-
-    def find_drafts(
-        self,
-        of: Path | CatalogueEntry | tuple[RemoteRepo, ModelFiles],
-        folders: Sequence[str | Path],
-        wanted: str = "",
-    ) -> Iterator[Found]:
-        """Every way to make a target fast, again after each answer of the Hub: a file here, that of
-        a pair, or a model on the Hub. `wanted` is a draft's repository to look at first.
-
-        Raises HubError, GGUFError, InvalidReferenceError.
-        """
-        from eaglechat.hub.downloads import find_drafts, targets
-        from eaglechat.hub.local.library import built_in_drafts
-
-        catalogue, models = self.catalogue()[0], [*self.models(folders), *built_in_drafts()]
-        if isinstance(of, Path):
-            target = targets.of_file(of, catalogue, models)
-        elif isinstance(of, tuple):
-            target = targets.of_repo(self.hub, *of)
-        else:
-            offer = next(offer for offer in catalogue if offer.name == of.name)
-            target = targets.of_entry(self.hub, offer, catalogue, models)
-        return find_drafts.find_drafts(self.hub, target, catalogue, models, wanted)
-
-    def pair_up(self, target: Target, way: Way) -> CatalogueEntry:
-        """The pair to install."""
-        from eaglechat.hub.downloads import find_drafts
-
-        return find_drafts.pair_up(target, way, self.catalogue()[0])
-
     def free_bytes(self) -> int:
         """Free disk space for downloads."""
         from eaglechat.hub.local import cache
@@ -164,28 +110,15 @@ class HubDesk:
 
         install.check_access(self.hub, plan)
         catalogue.remember(plan.entry)
-        self._queue().install(plan)
+        self.queue().install(plan)
 
-    def _queue(self) -> Downloads:
+    def queue(self) -> Downloads:
         from eaglechat.hub.downloads.queue import Downloads
 
         with self._lock:
             if self.downloads is None:
                 self.downloads = Downloads(self.hub)
             return self.downloads
-
-    def newer(self, models: Sequence[LocalModel]) -> set[str]:
-        """The names of the models of which the Hub has another version. Raises OfflineError."""
-        from eaglechat.hub.downloads import newer
-
-        return newer.newer(self.hub, models)
-
-    def get_newer(self, model: LocalModel) -> None:
-        """Download the Hub's version of a model in the background; the one here stays. Raises
-        HubError."""
-        from eaglechat.hub.downloads import newer
-
-        self._queue().fetch(model.name, newer.files(self.hub, model))
 
     def snapshots(self) -> list[Install]:
         return self.downloads.snapshots() if self.downloads else []

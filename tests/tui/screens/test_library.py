@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from eaglechat.hub.downloads import newer
+from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.local.library import look_at
 from eaglechat.hub.local.model import LocalModel, Source
 from eaglechat.hub.units import format_bytes
@@ -23,19 +27,19 @@ SIZE = (80, 24)
 
 
 class Desk(ScriptedDesk):
-    """Of the models here, the first is newer on the Hub."""
+    """With models here; `asked` is what its queue was given."""
 
     def __init__(self, *models: LocalModel) -> None:
         super().__init__()
         self.on_disk = list(models)
         self.asked: list[str] = []
 
-    def newer(self, models: Sequence[LocalModel]) -> set[str]:
-        self.asked.append("newer")
-        return {models[0].name}
+    @property
+    def hub(self) -> Any:
+        return None
 
-    def get_newer(self, model: LocalModel) -> None:
-        self.asked.append(model.name)
+    def queue(self) -> Any:
+        return SimpleNamespace(fetch=lambda name, _files: self.asked.append(name))
 
 
 @pytest.fixture
@@ -45,9 +49,16 @@ def model(tmp_path: Path) -> LocalModel:
 
 
 async def test_the_hub_is_asked_for_newer_versions_on_request_and_one_is_fetched(
-    drive: Drive, model: LocalModel
+    drive: Drive, model: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = Desk(model, replace(model, name="user/repo/other.gguf"))
+
+    def first_is_newer(_hub: Hub, models: Sequence[LocalModel]) -> set[str]:
+        desk.asked.append("newer")
+        return {models[0].name}
+
+    monkeypatch.setattr(newer, "newer", first_is_newer)
+    monkeypatch.setattr(newer, "files", lambda _hub, _model: [])
     async with drive(size=SIZE, desk=desk) as user:
         await user.command("menu.library")
         await user.on(LibraryScreen)

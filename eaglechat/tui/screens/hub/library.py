@@ -194,17 +194,27 @@ class LibraryScreen(ListDialog[Pair, LocalModel | InspectedPair]):
 
     def action_newer(self) -> None:
         """Ask the Hub which models are newer there, or get the highlighted one of them."""
-        model, models = self._model, self._models or []
+        desk, model, models = self._services.desk, self._model, self._models or []
         if not any(one.source is Source.HUGGING_FACE for one in models):
             self.say("None of these models is from the Hub.", bad=True)
         elif model is not None and self._is_newer(model):
             self.say(f"Asking the Hub for {model.name}…")
-            get = partial(self._services.desk.get_newer, model)
+
+            def get() -> None:
+                from eaglechat.hub.downloads import newer
+
+                desk.queue().fetch(model.name, newer.files(desk.hub, model))
+
             self.in_background(get, lambda _: self._show_downloads(), self._fail)
         else:
             self.say("Asking the Hub which models it has newer versions of…")
-            find = partial(self._services.desk.newer, models)
-            self.in_background(find, self._take_newer, self._fail)
+
+            def ask() -> set[str]:
+                from eaglechat.hub.downloads import newer
+
+                return newer.newer(desk.hub, models)
+
+            self.in_background(ask, self._take_newer, self._fail)
 
     def _fail(self, error: Exception) -> None:
         self.say(str(error), bad=True)

@@ -21,7 +21,7 @@ from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.fit import Machine, Quantisation
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.hub.local.pairs import CataloguePair, pair_of_files
 from eaglechat.hub.local.passes import bandwidth
 from eaglechat.hub.references import (
     InvalidReferenceError,
@@ -39,7 +39,7 @@ from eaglechat.words import ways, wording
 
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.client import RemoteRepo
-    from eaglechat.hub.downloads.find_drafts import Found, Target, Way
+    from eaglechat.hub.downloads.find_drafts import Found, Way
     from eaglechat.wire.protocol import Bandwidth
 
 DEBOUNCE_S = 0.4
@@ -108,6 +108,7 @@ class Drafts:
     """The ways to make the target fast, each judged; there may be more to come."""
 
     found: Found
+    catalogue: Sequence[CataloguePair]
 
     def heading(self) -> str:
         found = self.found
@@ -193,17 +194,20 @@ class SearchScreen(ListDialog[Pair, int]):
         self.in_background(answer, fails=partial(self._fail, number))
 
     def _find_repos(self, words: str) -> Iterator[Step]:
-        yield Repos(self._services.desk.search(words))
+        from eaglechat.hub.downloads import targets
+
+        yield Repos(targets.search(self._services.desk.hub, words))
 
     def _find_models(self, repo: str) -> Iterator[Step]:
-        desk = self._services.desk
+        from eaglechat.hub.downloads import quantisations, targets
+
+        desk, n_ctx = self._services.desk, self._services.settings.current.engine.n_ctx
         listing = desk.hub.repo(repo)
-        if (its := desk.targets_of(listing)) is not None:
-            made_for, hits = its
+        if targets.is_draft(listing):
+            made_for, hits = targets.of_draft(desk.hub, listing, desk.catalogue()[0])
             yield Repos(hits, repo, made_for)
             return
-        models = whole_models(listing.paths)
-        weighed = desk.weigh(listing, models, self._services.settings.current.engine.n_ctx)
+        weighed = quantisations.weigh(desk.hub, listing, whole_models(listing.paths), n_ctx)
         machine = self._services.engine.machine
         best = fit.best(weighed, machine)
         yield Models(listing, weighed, best, machine, bandwidth(paths.state_dir()))
@@ -211,11 +215,23 @@ class SearchScreen(ListDialog[Pair, int]):
     def _find_drafts(
         self, of: Path | CatalogueEntry | tuple[RemoteRepo, ModelFiles]
     ) -> Iterator[Step]:
-        folders = self._services.settings.current.library.folders
+        from eaglechat.hub.downloads import targets
+        from eaglechat.hub.downloads.find_drafts import find_drafts
+        from eaglechat.hub.local.library import built_in_drafts
+
+        desk, folders = self._services.desk, self._services.settings.current.library.folders
+        catalogue, models = desk.catalogue()[0], [*desk.models(folders), *built_in_drafts()]
+        if isinstance(of, Path):
+            target = targets.of_file(of, catalogue, models)
+        elif isinstance(of, tuple):
+            target = targets.of_repo(desk.hub, *of)
+        else:
+            offer = next(offer for offer in catalogue if offer.name == of.name)
+            target = targets.of_entry(desk.hub, offer, catalogue, models)
         drafts = [step.draft for step in self._steps if isinstance(step, Repos) and step.draft]
         wanted = drafts[-1] if drafts else ""
-        for found in self._services.desk.find_drafts(of, folders, wanted):
-            yield Drafts(found)
+        for found in find_drafts(desk.hub, target, catalogue, models, wanted):
+            yield Drafts(found, catalogue)
 
     # What came of it
 
@@ -275,7 +291,7 @@ class SearchScreen(ListDialog[Pair, int]):
                 lambda: self._find_drafts((step.repo, model)),
             )
         else:
-            self._take(step.found.target, step.found.ways[thing])
+            self._take(step, step.found.ways[thing])
 
     def _ask_for_files(self, repo: str) -> None:
         self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))
@@ -299,7 +315,8 @@ class SearchScreen(ListDialog[Pair, int]):
             return
         self._ask_for_files(reference.repo)
 
-    def _take(self, target: Target, way: Way) -> None:
+    def _take(self, step: Drafts, way: Way) -> None:
+        target = step.found.target
         if not way.fits:
             self.say(f"{ways.name(way)} cannot be taken: {way.problem}.", bad=True)
         elif way.where.name == "TRAINING":
@@ -308,7 +325,9 @@ class SearchScreen(ListDialog[Pair, int]):
         elif target.path is not None and not way.needs_download:
             self.dismiss(self._pair_here(target.path, way.path, target.name, ways.name(way)))
         else:
-            self._install(self._services.desk.pair_up(target, way))
+            from eaglechat.hub.downloads.find_drafts import pair_up
+
+            self._install(pair_up(target, way, step.catalogue))
 
     def _pair_here(self, target: Path, draft: Path | None, *names: str) -> Pair:
         """A pair of two files; if one is known, that, which may have settings of its own."""
