@@ -6,29 +6,46 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-import msgspec
-
-from eaglechat.links.http.answers import fitted, read_json
-from eaglechat.wire.part_stream import Segment
+from eaglechat.links.http.answers import at, count, fields, number, text
 from eaglechat.wire.records import Part
 from eaglechat.wire.stats import DrafterStats
 
 
-class Choice(msgspec.Struct):
-    delta: Any = None
-    """The piece: a text, or an object with one in a field of `_ANSWERS` or `_REASONINGS`."""
-    message: Any = None
-    """The whole reply, of a server that does not stream."""
-    text: Any = None
-    """The piece, of a server that takes every request for one to /completions."""
-    finish_reason: Any = None
+@dataclass(frozen=True)
+class Timings:
+    """llama-server's counts and milliseconds, summed since the request began."""
+
+    cache_n: int = 0
+    prompt_n: int = 0
+    predicted_n: int = 0
+    draft_n: int = 0
+    draft_n_accepted: int = 0
+    prompt_ms: float = 0.0
+    predicted_ms: float = 0.0
+
+
+class Chunk:
+    def __init__(self, raw: dict[str, Any]) -> None:
+        """Raises ValueError."""
+        choices = raw.get("choices") or []
+        if not isinstance(choices, list):
+            raise ValueError("its choices are no list")
+        self.raw = raw
+        self._choice: dict[str, Any] = next((one for one in choices if isinstance(one, dict)), {})
 
     @property
+    def is_error(self) -> bool:
+        # An older vLLM names the object “error”.
+        return bool(self.raw.get("error")) or self.raw.get("object") == "error"
+
+    @cached_property
     def reason(self) -> str:
         """Why the reply ends here; empty if it goes on."""
-        reason = self.finish_reason
+        reason = self._choice.get("finish_reason")
         if isinstance(reason, dict):
             # An object that names it, such as {"type": "stop"}.
             reason = next((one for one in reason.values() if isinstance(one, str)), "stop")
@@ -36,152 +53,71 @@ class Choice(msgspec.Struct):
             return ""
         return reason.lower() if isinstance(reason, str) else "stop"
 
-
-class PromptDetails(msgspec.Struct, frozen=True):
-    cached_tokens: int = 0
-
-
-class CompletionDetails(msgspec.Struct, frozen=True):
-    """TabbyAPI's counts of a whole reply: together they are all drafted tokens. OpenAI has fields
-    of these names for predicted texts, and sends zeros."""
-
-    accepted_prediction_tokens: int | None = None
-    rejected_prediction_tokens: int | None = None
-
-
-class Usage(msgspec.Struct, frozen=True):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    prompt_tokens_details: PromptDetails = PromptDetails()
-    completion_tokens_details: CompletionDetails = CompletionDetails()
-
-
-class Timings(msgspec.Struct, frozen=True):
-    """llama-server's counts and milliseconds, summed since the request began. mlx-vlm sends them at
-    the end of a reply, with the fields after them."""
-
-    cache_n: int = 0
-    prompt_n: int = 0
-    prompt_ms: float = 0.0
-    predicted_n: int = 0
-    predicted_ms: float = 0.0
-    draft_n: int = 0
-    draft_n_accepted: int = 0
-    draft_rounds: int = 0
-    draft_kind: str = ""
-
-
-class PromptProgress(msgspec.Struct, frozen=True):
-    total: int = 0
-    cache: int = 0
-    processed: int = 0
-
-
-class SpeculativeDecoding(msgspec.Struct, frozen=True):
-    """vLLM's counts for each step of a reply that verified a draft."""
-
-    per_step_accepted: list[int] = []
-    per_step_drafted: list[int] = []
-
-
-class Metrics(msgspec.Struct, frozen=True):
-    speculative_decoding: SpeculativeDecoding = SpeculativeDecoding()
-
-
-class SpecTokensDetails(msgspec.Struct, frozen=True):
-    """SGLang's counts of a reply: steps, drafted and accepted tokens."""
-
-    spec_verify_ct: int = 0
-    spec_num_proposed_drafts: int = 0
-    spec_num_correct_drafts: int = 0
-
-
-class SGLExt(msgspec.Struct, frozen=True):
-    spec_tokens_details: SpecTokensDetails = SpecTokensDetails()
-
-
-class Chunk(msgspec.Struct):
-    choices: list[Choice] = []
-    usage: Usage | None = None
-    timings: Timings | None = None
-    prompt_progress: PromptProgress | None = None
-    metrics: Metrics = Metrics()
-    sglext: SGLExt = SGLExt()
-    error: Any = None
-    object: Any = None
-    """Is “error” in an error of an older vLLM."""
-    segments: list[Segment] = []
-    """The texts, reasoning first."""
-
-    @property
-    def choice(self) -> Choice | None:
-        return self.choices[0] if self.choices else None
-
-    @property
-    def draft_counts(self) -> tuple[str, DrafterStats] | None:
-        """Who drafted (empty if it is not said) and the counts over the whole reply, in the field
-        of whichever server wrote this; no rounds if these are not counted. None if nothing was
-        drafted, or it is not counted here."""
-        own, vllm = self.timings or Timings(), self.metrics.speculative_decoding
-        tabby = (self.usage or Usage()).completion_tokens_details
-        sglang = self.sglext.spec_tokens_details
-        if own.draft_n:
-            return own.draft_kind, DrafterStats(
-                own.draft_rounds, own.draft_n, 0, own.draft_n_accepted
-            )
-        accepted, rejected = tabby.accepted_prediction_tokens, tabby.rejected_prediction_tokens
-        if accepted is not None and rejected is not None and accepted + rejected:
-            return "", DrafterStats(0, accepted + rejected, 0, accepted)
-        if drafted := sglang.spec_num_proposed_drafts:
-            return "", DrafterStats(
-                sglang.spec_verify_ct, drafted, 0, sglang.spec_num_correct_drafts
-            )
-        if drafted := sum(vllm.per_step_drafted):
-            steps = sum(count > 0 for count in vllm.per_step_drafted)
-            return "", DrafterStats(steps, drafted, 0, sum(vllm.per_step_accepted))
-        return None
-
     @property
     def is_last(self) -> bool:
         """Whether the server says here that the reply is whole: with a reason, with a message in
         place of pieces, or with what it used and no piece."""
-        if self.choice is None:
-            return bool(self.usage and self.usage.completion_tokens)
-        return bool(self.choice.reason or (self.choice.message and not self.choice.delta))
+        if not self._choice:
+            return count(self.usage, "completion_tokens") > 0
+        return bool(self.reason or (self._choice.get("message") and not self._choice.get("delta")))
+
+    @cached_property
+    def pieces(self) -> list[tuple[Part, str]]:
+        """The texts, reasoning first. They may begin or end within a character: `Characters`."""
+        # A server that does not stream has the whole reply in a message; one that takes every
+        # request for one to /completions has a bare text.
+        delta = self._choice.get("delta") or self._choice.get("message")
+        named = delta if isinstance(delta, dict) else {"content": delta}
+        contents = (*map(named.get, _ANSWERS), self._choice.get("text"))
+        reasoning = _first(map(named.get, _REASONINGS), Part.REASONING)
+        return reasoning + _first(contents, Part.ANSWER)
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """The tokens of the reply so far, or of all of it, as most servers count them."""
+        return fields(self.raw, "usage")
+
+    @property
+    def timings(self) -> Timings | None:
+        own = fields(self.raw, "timings")
+        names = ("cache_n", "prompt_n", "predicted_n", "draft_n", "draft_n_accepted")
+        counts = (count(own, name) for name in names)
+        times = (number(own, name) for name in ("prompt_ms", "predicted_ms"))
+        return Timings(*counts, *times) if own else None
+
+    @property
+    def draft_counts(self) -> tuple[str, DrafterStats] | None:
+        """Who drafted (empty if it is not said) and the counts over the whole reply, in the fields
+        of whichever server wrote this; no rounds if these are not counted. None if nothing was
+        drafted, or it is not counted here."""
+        mlx_vlm = at(self.raw, "timings")
+        tabby = at(self.usage, "completion_tokens_details")
+        sglang = at(self.raw, "sglext", "spec_tokens_details")
+        vllm = at(self.raw, "metrics", "speculative_decoding")
+        if drafted := count(mlx_vlm, "draft_n"):
+            rounds, accepted = count(mlx_vlm, "draft_rounds"), count(mlx_vlm, "draft_n_accepted")
+            return text(mlx_vlm, "draft_kind"), DrafterStats(rounds, drafted, 0, accepted)
+        # OpenAI has fields of these names for predicted texts, and sends zeros.
+        names = ("accepted_prediction_tokens", "rejected_prediction_tokens")
+        accepted, rejected = (count(tabby, name) for name in names)
+        if accepted + rejected and all(at(tabby, name) is not None for name in names):
+            return "", DrafterStats(0, accepted + rejected, 0, accepted)
+        if drafted := count(sglang, "spec_num_proposed_drafts"):
+            accepted = count(sglang, "spec_num_correct_drafts")
+            rounds = count(sglang, "spec_verify_ct")
+            return "", DrafterStats(rounds, drafted, 0, accepted)
+        # For each step that verified a draft.
+        steps, of_steps = (_counts(at(vllm, f"per_step_{n}")) for n in ("drafted", "accepted"))
+        if drafted := sum(steps):
+            return "", DrafterStats(sum(n > 0 for n in steps), drafted, 0, sum(of_steps))
+        return None
 
 
-class ChunkReader:
-    """Reads the chunks of one reply, in order."""
-
-    def __init__(self) -> None:
-        self._characters = {part: _Characters() for part in Part}
-
-    def read(self, data: str) -> Chunk:
-        """Raises ValueError."""
-        raw = read_json(data)
-        chunk = fitted(raw, Chunk)
-        if not isinstance(raw.get("choices") or [], list):
-            raise ValueError("its choices are no list")
-        choice, chunk.segments = chunk.choice, []
-        if choice is None:
-            return chunk
-        delta = choice.delta or choice.message
-        fields = delta if isinstance(delta, dict) else {"content": delta}
-        contents = (*map(fields.get, _ANSWERS), choice.text)
-        pieces = _first(map(fields.get, _REASONINGS), Part.REASONING)
-        pieces += _first(contents, Part.ANSWER)
-        if choice.reason:
-            # Nothing follows, so what is half of a character stays that.
-            pieces += [(part, "") for part in Part]
-        chunk.segments = [
-            (part, text)
-            for part, piece in pieces
-            if (text := self._characters[part].push(piece, is_last=not piece))
-        ]
-        return chunk
+def _counts(values: Any) -> list[int]:
+    return list(map(count, values)) if isinstance(values, list) else []
 
 
-class _Characters:
+class Characters:
     """Joins what servers cut in two: half of a surrogate pair, or of a character's bytes, waits for
     the other half, which comes with the next chunk."""
 

@@ -20,7 +20,7 @@ from typing import Any
 import httpx2
 
 from eaglechat.links.http.address import parse_address
-from eaglechat.links.http.answers import Answer, fitted, read_json
+from eaglechat.links.http.answers import read_json
 from eaglechat.links.http.events import Event, events_in
 from eaglechat.links.http.faults import (
     CUT,
@@ -95,18 +95,8 @@ class ServerClient:
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
-    async def ask(
-        self, url: str, kind: type[Answer], body: Mapping[str, Any] | None = None
-    ) -> Answer:
+    async def ask(self, url: str, body: Mapping[str, Any] | None = None) -> Any:
         """The JSON at an address, or that answers a request with this body. Raises ServerError."""
-        response = await self.page(url, body)
-        try:
-            return fitted(read_json(response.content), kind)
-        except ValueError as error:
-            raise not_understood(self.where, str(error)) from None
-
-    async def page(self, url: str, body: Mapping[str, Any] | None = None) -> httpx2.Response:
-        """What is at an address, or answers a request with this body. Raises ServerError."""
         server = self.server
         silence_s = min(PAGE_S, server.timeout) if body is None else server.timeout
         with self._explained(silence_s):
@@ -118,12 +108,16 @@ class ServerClient:
                 timeout=httpx2.Timeout(silence_s, connect=server.connect_timeout),
             )
         self._check(response, body)
-        return response
+        try:
+            return read_json(response.content)
+        except ValueError as error:
+            raise not_understood(self.where, str(error)) from None
 
     @asynccontextmanager
-    async def stream(self, url: str, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[str]]:
-        """The data of the server-sent events that answer a request, as JSON text. Raises
-        ServerError."""
+    async def stream(
+        self, url: str, body: Mapping[str, Any]
+    ) -> AsyncIterator[AsyncIterator[Event]]:
+        """The events that answer a request, up to the one that ends them. Raises ServerError."""
         headers = {"Accept": "text/event-stream", **await self._key_header()}
         with self._explained(self.server.timeout):
             async with self._client.stream("POST", url, json=body, headers=headers) as response:
@@ -132,29 +126,27 @@ class ServerClient:
                 self._check(response, body)
                 yield self._events(response)
 
-    async def _events(self, response: httpx2.Response) -> AsyncIterator[str]:
-        events: list[Event] = []
+    async def _events(self, response: httpx2.Response) -> AsyncIterator[Event]:
+        n_events, event = 0, None
         with self._explained(self.server.timeout):
             try:
                 async for event in events_in(response.aiter_bytes()):
-                    events = [*events[:1], event]
                     if event.is_end:
                         # A server may be slow to close the response after it.
                         return
-                    if event.name == "error":
-                        raise self.failed(message_in(event.data) or event.data)
-                    yield event.data
+                    n_events += 1
+                    yield event
             except ValueError as error:
                 raise not_understood(self.where, str(error)) from None
-        if len(events) == 1 and events[0].is_bare:
-            if said := message_in(events[0].data):
-                raise self.failed(said)
+        if event is not None and event.is_bare and n_events == 1:
+            if message_in(event.data):
+                raise self.failed(event.data)
             raise not_understood(self.where, "it is no reply")
         raise ServerError(f"{self.where} broke off during the reply", code=CUT, is_passing=True)
 
     def failed(self, said: str) -> ServerError:
         """The error for a failure that the server tells in an answer with status 200."""
-        said = shortened(said) or "no reason given"
+        said = message_in(said) or shortened(said) or "no reason given"
         return self.without_key(ServerError(f"{self.where} failed: {said}"))
 
     async def _key_header(self) -> dict[str, str]:

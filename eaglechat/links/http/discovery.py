@@ -13,9 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import quote
 
-import msgspec
-
-from eaglechat.links.http.answers import fitted
+from eaglechat.links.http.answers import at, count, fields, text
 from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.faults import (
     FORBIDDEN,
@@ -30,7 +28,10 @@ from eaglechat.links.http.openai import VLLM, OpenAIServer, SGLang
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.protocol import NO_REASONING, ModelInfo, Reasoning
 
-_VLLM_COUNTER = "vllm:spec_decode_num_drafts"
+_KINDS: dict[str, type[OpenAIServer]] = {"llama-swap": LlamaSwap, "vllm": VLLM, "sglang": SGLang}
+"""By the owner of their models."""
+_LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length")
+"""What servers call the size of a model's context."""
 _THINKING, _EFFORT = "enable_thinking", "reasoning_effort"
 _EFFORTS = ("low", "medium", "high")
 LOOK_S = 0.5
@@ -47,83 +48,49 @@ _STATES: dict[str, ModelState] = {
 """States that llama-server reports; a model in any other state counts as loaded."""
 
 
-class _Meta(msgspec.Struct, frozen=True):
-    n_ctx: int = 0
-    n_ctx_train: int = 0
-    n_vocab: int = 0
-    n_embd: int = 0
-    size: int = 0
-    ftype: str = ""
+@dataclass(frozen=True)
+class ServedModel:
+    """A model of a server."""
 
-
-class _Status(msgspec.Struct, frozen=True):
-    """The state of a model of llama-server's router."""
-
-    value: str = ""
-    failed: bool = False
-
-
-class ServedModel(msgspec.Struct):
-    """A model in a server's list; each kind of server names the context size in its own way."""
-
-    id: str = ""
-    model: str = ""
-    name: str = ""
-    owned_by: str = ""
-    status: _Status = _Status()
-    meta: _Meta = _Meta()
-    max_model_len: int = 0
-    context_length: int = 0
-    context_window: int = 0
-    max_context_length: int = 0
-
-    @property
-    def n_ctx(self) -> int:
-        """Tokens of its context; 0 if the server does not say it."""
-        lengths = (self.max_model_len, self.context_length, self.context_window)
-        of_meta = self.meta.n_ctx or self.meta.n_ctx_train
-        return next(filter(None, (of_meta, *lengths, self.max_context_length)), 0)
-
-    @property
-    def state(self) -> ModelState:
-        return "failed to load" if self.status.failed else _STATES.get(self.status.value, "loaded")
+    id: str
+    owner: str
+    """Which kind of server it is, with those that say it."""
+    n_ctx: int
+    """Tokens of its context; 0 if the server does not say it."""
+    state: ModelState
+    info: ModelInfo
 
     @property
     def is_ready(self) -> bool:
         """Whether it answers without being loaded first; one that sleeps wakes up by itself."""
         return self.state in ("loaded", "asleep")
 
-    @property
-    def info(self) -> ModelInfo:
-        return ModelInfo(
-            path=self.id,
-            name=self.id.rsplit("/", 1)[-1],
+
+def served(listed: Any) -> ServedModel:
+    """A model as a server lists it, or by its name alone; its `id` is empty if it has no name."""
+    one = {"id": listed} if isinstance(listed, str) else listed
+    meta, status = fields(one, "meta"), fields(one, "status")
+    name = text(one, "id") or text(one, "model") or text(one, "name")
+    n_ctx_train = count(meta, "n_ctx_train")
+    lengths = (count(meta, "n_ctx"), n_ctx_train, *(count(one, length) for length in _LENGTHS))
+    failed = status.get("failed") is True
+    return ServedModel(
+        id=name,
+        owner=text(one, "owned_by"),
+        n_ctx=next(filter(None, lengths), 0),
+        state="failed to load" if failed else _STATES.get(text(status, "value"), "loaded"),
+        info=ModelInfo(
+            path=name,
+            name=name.rsplit("/", 1)[-1],
             architecture="",
-            quantization=self.meta.ftype,
-            size_bytes=self.meta.size,
+            quantization=text(meta, "ftype"),
+            size_bytes=count(meta, "size"),
             n_layers=0,
-            n_embd=self.meta.n_embd,
-            n_vocab=self.meta.n_vocab,
-            n_ctx_train=self.meta.n_ctx_train,
-        )
-
-
-class _Props(msgspec.Struct):
-    """llama-server's /props."""
-
-    role: str = ""
-    build_info: str = ""
-    chat_template: str = ""
-
-
-class _ServerInfo(msgspec.Struct):
-    """SGLang's /server_info."""
-
-    speculative_algorithm: str | None = None
-
-
-class _Slot(msgspec.Struct):
-    speculative: bool | None = None
+            n_embd=count(meta, "n_embd"),
+            n_vocab=count(meta, "n_vocab"),
+            n_ctx_train=n_ctx_train,
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -155,22 +122,11 @@ async def discover(client: ServerClient) -> Found:
         if not _has_no_list(error):
             raise
         return Found(OpenAIServer(), (), unlisted=error)
-    owners, root = {one.owned_by for one in models}, client.address.root
-    drafts: bool | None = None
+    owners = [one.owner for one in models]
     if "llamacpp" in owners:
         return await _llama_server(client, models)
-    if "llama-swap" in owners:
-        return Found(LlamaSwap(), models)
-    if "vllm" in owners:
-        with suppress(ServerError):
-            drafts = _VLLM_COUNTER in (await client.page(f"{root}/metrics")).text
-        return Found(VLLM(), models, drafts=drafts)
-    if "sglang" in owners:
-        with suppress(ServerError):
-            info = await client.ask(f"{root}/server_info", _ServerInfo)
-            drafts = info.speculative_algorithm is not None
-        return Found(SGLang(), models, drafts=drafts)
-    return Found(OpenAIServer(), models)
+    kind = next((_KINDS[owner] for owner in owners if owner in _KINDS), OpenAIServer)
+    return Found(kind(), models)
 
 
 async def _list(client: ServerClient) -> list[ServedModel]:
@@ -197,52 +153,41 @@ def _has_no_list(error: ServerError) -> bool:
 
 async def _models_at(client: ServerClient, url: str) -> list[ServedModel]:
     """The models that a server lists: in OpenAI's object, or in a bare list. Raises ServerError."""
-    answer: Any = await client.ask(url, object)
+    answer: Any = await client.ask(url)
     if isinstance(answer, dict):
         lists = (answer.get(name) for name in ("data", "models"))
         answer = next((one for one in lists if isinstance(one, list)), [])
     if not isinstance(answer, list):
         raise not_understood(client.where, "it is no list of models")
-    return [listed for one in answer if (listed := _listed(one)).id]
-
-
-def _listed(one: Any) -> ServedModel:
-    """A model of a list; its `id` is empty if it has no name."""
-    if isinstance(one, str):
-        return ServedModel(id=one)
-    try:
-        listed = fitted(one, ServedModel)
-    except ValueError:
-        return ServedModel()
-    listed.id = listed.id or listed.model or listed.name
-    return listed
+    return [model for one in answer if (model := served(one)).id]
 
 
 async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -> Found:
     root = client.address.root
     found = Found(LlamaServer(), models)
     try:
-        props = await client.ask(f"{root}/props", _Props)
+        props = await client.ask(f"{root}/props")
     except ServerError as error:
         if error.code != MISSING:
             raise
         # It stands behind a proxy that lets only /v1 through.
         return found
-    found = replace(found, version=props.build_info)
-    if props.role == "router":
+    found = replace(found, version=text(props, "build_info"))
+    if text(props, "role") == "router":
         return replace(found, on_demand=True)
     return replace(await _described(client, found, props, f"{root}/slots"), pages=root)
 
 
-async def _described(client: ServerClient, found: Found, props: _Props, slots_at: str) -> Found:
+async def _described(client: ServerClient, found: Found, props: Any, slots_at: str) -> Found:
     """What llama-server says of the model that it has loaded."""
-    template, slots = props.chat_template, list[_Slot]()
+    template, drafts = text(props, "chat_template"), None
     # Its slots are shown unless it was started with --no-slots.
     with suppress(ServerError):
-        slots = await client.ask(slots_at, list[_Slot])
+        if (slots := await client.ask(slots_at)) and isinstance(slots, list):
+            drafts = any(at(slot, "speculative") is True for slot in slots)
     return replace(
         found,
-        drafts=any(slot.speculative for slot in slots) if slots else None,
+        drafts=drafts,
         reasoning=Reasoning(
             marked=_THINKING in template or _EFFORT in template,
             on_off=_THINKING in template,
@@ -264,14 +209,14 @@ async def made_ready(client: ServerClient, model: ServedModel, tell: Callable[[]
         await _load(client, model)
     root, query = client.address.root, f"?model={quote(model.id, safe='')}"
     found = replace(await discover(client), pages=root)
-    props = await client.ask(f"{root}/props{query}", _Props)
+    props = await client.ask(f"{root}/props{query}")
     return await _described(client, found, props, f"{root}/slots{query}")
 
 
 async def _load(client: ServerClient, model: ServedModel) -> None:
     if model.state in ("not loaded", "failed to load"):
         # The load goes on by itself once this is answered.
-        await client.ask(f"{client.address.root}/models/load", object, {"model": model.id})
+        await client.ask(f"{client.address.root}/models/load", {"model": model.id})
     while (now := (await discover(client)).model(model.id)) is not None:
         if now.is_ready:
             return
@@ -298,6 +243,6 @@ def ask(server: ServerSettings) -> Found:
         if not server.model:
             assert found.unlisted is not None
             raise found.unlisted
-        return replace(found, models=(ServedModel(id=server.model),))
+        return replace(found, models=(served(server.model),))
     finally:
         client.close()

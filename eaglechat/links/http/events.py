@@ -8,6 +8,8 @@ import io
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import httpx2
 
@@ -20,14 +22,22 @@ _LONGEST = 1 << 24
 @dataclass(frozen=True)
 class Event:
     data: str
-    name: str = ""
-    is_bare: bool = False
+    name: str
+    is_bare: bool
     """Whether it came without `data:`, as the body of an answer that is no stream does."""
 
     @property
     def is_end(self) -> bool:
         """Whether it says that no more come."""
-        return _is_end(self.data)
+        return self.data.strip(' \t[]"').upper() == "DONE"
+
+    @cached_property
+    def value(self) -> dict[str, Any] | None:
+        """The JSON object that `data` is; None if it is none."""
+        with suppress(ValueError):
+            value = read_json(self.data)
+            return value if isinstance(value, dict) else None
+        return None
 
 
 async def events_in(pieces: AsyncIterable[bytes]) -> AsyncIterator[Event]:
@@ -47,8 +57,8 @@ async def events_in(pieces: AsyncIterable[bytes]) -> AsyncIterator[Event]:
 
 
 class _Decoder:
-    """Beyond what the standard says, the last event needs no blank line behind it, nor does a line
-    of `data:` that is whole; and JSON without `data:` is an event if it is a line, or the rest."""
+    """Beyond what the standard says, a line that is a whole object is an event at once, with or
+    without `data:`; and so is the rest, if it is one."""
 
     def __init__(self) -> None:
         # Events are UTF-8, whatever a proxy or the server says of them; the bytes of a character
@@ -58,9 +68,8 @@ class _Decoder:
         self._rest: list[str] = []
         """The pieces of a line that is not complete."""
         self._data: list[str] = []
-        self._name = ""
-        self._bare: list[str] = []
-        """The lines so far of JSON without `data:`."""
+        """The lines so far of an event."""
+        self._name, self._is_bare = "", False
         self._n_waiting = 0
         """Characters that belong to no event yet."""
         self._has_events = False
@@ -82,51 +91,36 @@ class _Decoder:
         yield from self.push(b"", is_last=True)
         if line := "".join(self._rest):
             yield from self._take(line)
-        # What breaks off is no event.
-        if _is_whole("\n".join(self._bare)):
-            yield from self._dispatch_bare()
-        if self._name or _is_whole("\n".join(self._data)):
-            yield from self._dispatch()
+        # What breaks off is no event, but for an error's name.
+        yield from self._dispatch(only_whole=not self._name)
         if self._odd and not self._has_events:
             raise ValueError(f"no events, but “{self._odd}”")
 
     def _take(self, line: str) -> Iterator[Event]:
-        if self._bare or (not self._data and line.lstrip().startswith("{")):
-            self._bare.append(line)
-            if len(self._bare) == 1 and _is_whole(line):
-                yield from self._dispatch_bare()
-            return
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
-        if not line:
-            yield from self._dispatch()
+        if self._is_bare or (not self._data and line.lstrip().startswith("{")):
+            self._is_bare = True
+            yield from self._add(line)
         elif name == "data":
-            if len(self._data) == 1 and _is_whole(self._data[0]):
-                yield from self._dispatch()
-            self._data.append(value)
+            yield from self._add(value)
+        elif not line:
+            yield from self._dispatch()
         elif name == "event":
             self._name = value
         elif name not in ("", "id", "retry"):
             self._odd = self._odd or line.strip()
 
-    def _dispatch_bare(self) -> Iterator[Event]:
-        self._data, self._bare = self._bare, []
-        return self._dispatch(is_bare=True)
+    def _add(self, line: str) -> Iterator[Event]:
+        self._data.append(line)
+        if len(self._data) == 1:
+            yield from self._dispatch(only_whole=True)
 
-    def _dispatch(self, *, is_bare: bool = False) -> Iterator[Event]:
-        data, name = "\n".join(self._data), self._name
-        self._data, self._name, self._n_waiting = [], "", 0
-        if data:
+    def _dispatch(self, *, only_whole: bool = False) -> Iterator[Event]:
+        event = Event("\n".join(self._data), self._name, self._is_bare)
+        if only_whole and not event.is_end and event.value is None:
+            return
+        self._data, self._name, self._is_bare, self._n_waiting = [], "", False, 0
+        if event.data:
             self._has_events = True
-            yield Event(data, name, is_bare)
-
-
-def _is_whole(data: str) -> bool:
-    """Whether this is the data of an event, and not only its beginning."""
-    with suppress(ValueError):
-        return _is_end(data) or isinstance(read_json(data), dict)
-    return False
-
-
-def _is_end(data: str) -> bool:
-    return data.strip(' \t[]"').upper() == "DONE"
+            yield event

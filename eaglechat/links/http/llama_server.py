@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from eaglechat.links.http.answers import count, fields
 from eaglechat.links.http.chunks import Chunk, Timings
 from eaglechat.links.http.openai import TemplatedServer
 from eaglechat.links.http.reply import Reply, most_tokens
@@ -111,20 +112,21 @@ class CountedReply(Reply):
         self._pieces: list[Segment] = []
         """Texts of chunks without counts: they belong to the next token."""
 
-    def _read(self, chunk: Chunk) -> None:
-        if self._has_counts is None and (chunk.timings or chunk.prompt_progress or chunk.segments):
-            self._has_counts = bool(chunk.timings or chunk.prompt_progress)
+    def _read(self, chunk: Chunk, segments: list[Segment]) -> None:
+        timings, progress = chunk.timings, fields(chunk.raw, "prompt_progress")
+        if self._has_counts is None and (timings or progress or segments):
+            self._has_counts = bool(timings or progress)
         if not self._has_counts:
-            super()._read(chunk)
+            super()._read(chunk, segments)
             return
-        if progress := chunk.prompt_progress:
-            done, cached = (min(n, progress.total) for n in (progress.processed, progress.cache))
-            prefill = Prefill(done, progress.total, cached)
-            self._say(Progress(id=self.id, step=prefill))
-        self._pieces += self._splitter.split(chunk.segments)
-        self._most += most_tokens(chunk.segments)
-        if chunk.timings and chunk.timings.predicted_n:
-            self._count(chunk.timings)
+        if progress:
+            total = count(progress, "total")
+            done, cached = (min(count(progress, n), total) for n in ("processed", "cache"))
+            self._say(Progress(id=self.id, step=Prefill(done, total, cached)))
+        self._pieces += self._splitter.split(segments)
+        self._most += most_tokens(segments)
+        if timings and timings.predicted_n:
+            self._count(timings)
 
     def _count(self, now: Timings) -> None:
         """Take in the counts of the latest chunk."""

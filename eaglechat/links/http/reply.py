@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
-from eaglechat.links.http.chunks import Chunk, ChunkReader, Usage
+from eaglechat.links.http.answers import count
+from eaglechat.links.http.chunks import Characters, Chunk
 from eaglechat.wire.part_stream import Mode, PartStream, Segment
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, Progress, Settled
 from eaglechat.wire.records import (
@@ -51,13 +53,14 @@ class Reply:
     where the server does not count them as it goes: most send a chunk for each."""
 
     def __init__(self, chat: Chat, say: Callable[[AnyEvent], None]) -> None:
-        self.chunks, self._splitter = ChunkReader(), ReasoningSplitter()
+        self._characters = {part: Characters() for part in Part}
+        self._splitter = ReasoningSplitter()
         self.is_whole = False
         """Whether the server has said that the reply ended."""
         self.id, self._chat, self._say = chat.id, chat, say
         self._rounds: list[Round] = []
         """What the client has been told."""
-        self._reason, self._usage = "", Usage()
+        self._reason, self._usage = "", dict[str, Any]()
         self._draft_counts: tuple[str, DrafterStats] | None = None
         self._n_tokens = self._n_first = 0
         """Tokens that came, and those of them that came with the first text."""
@@ -73,9 +76,14 @@ class Reply:
         self.is_whole = self.is_whole or chunk.is_last
         self._usage = chunk.usage or self._usage
         self._draft_counts = chunk.draft_counts or self._draft_counts
-        if chunk.choice is not None:
-            self._reason = chunk.choice.reason or self._reason
-        self._read(chunk)
+        self._reason = chunk.reason or self._reason
+        # Nothing follows a reason, so what is half of a character stays that.
+        ends = [(part, "") for part in Part] if chunk.reason else []
+        whole = [
+            (part, self._characters[part].push(piece, is_last=not piece))
+            for part, piece in [*chunk.pieces, *ends]
+        ]
+        self._read(chunk, [(part, text) for part, text in whole if text])
 
     def flush(self) -> None:
         """Tell the client what was held back; no more chunks come, for whatever reason."""
@@ -104,18 +112,19 @@ class Reply:
 
     # A server that counts by the round has these otherwise
 
-    def _read(self, chunk: Chunk) -> None:
-        if not chunk.segments:
+    def _read(self, chunk: Chunk, segments: list[Segment]) -> None:
+        """Read a chunk with these texts."""
+        if not segments:
             return
         now = time.monotonic()
         if not self._n_tokens:
             self._first = self._last = now
         # If the count does not grow, the text belongs to tokens that were counted before.
-        counted = chunk.usage.completion_tokens if chunk.usage else 0
-        new = min(max(counted - self._n_tokens, 1), most_tokens(chunk.segments))
+        counted = count(chunk.usage, "completion_tokens")
+        new = min(max(counted - self._n_tokens, 1), most_tokens(segments))
         self._n_tokens += new
         self._n_first = self._n_first or new
-        segments = self._splitter.split(chunk.segments)
+        segments = self._splitter.split(segments)
         part = segments[-1][0] if segments else None
         self._text_round([*segments, *[(part, "")] * (new - len(segments))], now - self._last)
         self._last = now
@@ -124,14 +133,14 @@ class Reply:
         """The tokens of the reply, and its times as they were measured here. The time that the
         first tokens took cannot be told from that of the prompt: they are given the mean time of
         the others."""
-        usage, cached = self._usage, self._usage.prompt_tokens_details.cached_tokens
-        tokens = usage.completion_tokens or self._n_tokens
+        cached = count(self._usage, "prompt_tokens_details", "cached_tokens")
+        tokens = self._n_written
         n_first = self._n_first or 1
         share_timed = (tokens - n_first) / tokens if tokens > n_first else 1.0
         first = self._first if self._n_tokens else time.monotonic()
         return tokens, ReplyTimings(
             prefill_ms=(first - self._asked) * 1000.0,
-            prefill_tokens=max(usage.prompt_tokens - cached, 0),
+            prefill_tokens=max(self._n_prompt - cached, 0),
             reused_tokens=cached,
             generation_ms=(self._last - self._first) * 1000.0 / share_timed,
         )
@@ -143,8 +152,8 @@ class Reply:
             return of_rounds
         kind, own = self._draft_counts
         # mlx-vlm also counts tokens that it accepted behind the end of the reply.
-        written = self._usage.completion_tokens or self._n_tokens
-        steps, accepted = min(own.rounds, own.drafted), min(own.accepted, own.drafted, written)
+        accepted = min(own.accepted, own.drafted, self._n_written)
+        steps = min(own.rounds, own.drafted)
         own = replace(own, rounds=steps, accepted=accepted)
         return replace(
             of_rounds,
@@ -154,9 +163,18 @@ class Reply:
             by_drafter={kind: own} if kind.isidentifier() else {},
         )
 
+    @property
+    def _n_prompt(self) -> int:
+        """Tokens of the prompt; 0 if they were not counted."""
+        return count(self._usage, "prompt_tokens")
+
+    @property
+    def _n_written(self) -> int:
+        return count(self._usage, "completion_tokens") or self._n_tokens
+
     def _text_round(self, segments: Iterable[Segment], seconds: float) -> None:
         tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for part, text in segments)
-        n_past = self._usage.prompt_tokens and self._usage.prompt_tokens + self._n_tokens
+        n_past = self._n_prompt and self._n_prompt + self._n_tokens
         self._tell(tokens, n_past, seconds * 1000.0)
 
     def _tell(

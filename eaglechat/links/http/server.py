@@ -17,8 +17,11 @@ import msgspec
 
 import eaglechat
 from eaglechat.links.base import LocalLink
+from eaglechat.links.http.answers import at
+from eaglechat.links.http.chunks import Chunk
 from eaglechat.links.http.client import ServerClient
-from eaglechat.links.http.discovery import Found, ServedModel, discover, made_ready
+from eaglechat.links.http.discovery import Found, ServedModel, discover, made_ready, served
+from eaglechat.links.http.events import Event
 from eaglechat.links.http.faults import (
     CUT,
     MISSING,
@@ -26,7 +29,6 @@ from eaglechat.links.http.faults import (
     REFUSED,
     TOO_LONG,
     ServerError,
-    message_in,
     not_understood,
 )
 from eaglechat.links.http.openai import OpenAIServer, refused_fields, without
@@ -73,14 +75,6 @@ _PROMPT_FIELDS = (
 def server_link(server: ServerSettings) -> LocalLink:
     """A link to this server."""
     return LocalLink(partial(ServerWorker, server))
-
-
-class _Applied(msgspec.Struct):
-    prompt: str
-
-
-class _Tokenized(msgspec.Struct):
-    tokens: list[int]
 
 
 class ServerWorker(Worker):
@@ -275,19 +269,22 @@ class ServerWorker(Worker):
                 self.say(Progress(id=reply.id, step=Loading("server", 0.0)))
                 await asyncio.sleep(wait_s)
 
-    def _take(self, reply: Reply, event: str) -> None:
+    def _take(self, reply: Reply, event: Event) -> None:
         """Read the next event of a reply. Raises ServerError."""
+        if event.name == "error":
+            raise self._client.failed(event.data)
+        if event.value is None:
+            raise not_understood(self._client.where, f"it is no JSON object: {event.data}")
         try:
-            chunk = reply.chunks.read(event)
+            chunk = Chunk(event.value)
+            if chunk.is_error:
+                raise self._client.failed(event.data)
+            reply.take(chunk)
         except (ValueError, RecursionError) as error:
             raise not_understood(self._client.where, str(error)) from None
-        if chunk.error or chunk.object == "error":
-            raise self._client.failed(message_in(event) or event)
-        reply.take(chunk)
-        reason = chunk.choice.reason if chunk.choice else ""
-        if reason == "content_filter":
+        if chunk.reason == "content_filter":
             raise ServerError(f"the content filter of {self._client.where} ended the reply")
-        if reason == "error":
+        if chunk.reason == "error":
             raise self._client.failed("")
 
     async def _rendered(self, request: Render, model: ServedModel) -> Rendered:
@@ -305,11 +302,13 @@ class ServerWorker(Worker):
         seen = msgspec.structs.replace(chat, messages=window.sent)
         body = self._found.kind.body(seen, model.id, 0)
         asked = {name: body[name] for name in _PROMPT_FIELDS if name in body}
-        text = (await self._client.ask(f"{pages}/apply-template", _Applied, asked)).prompt
+        text = at(await self._client.ask(f"{pages}/apply-template", asked), "prompt")
         content = {"content": text, "add_special": True, "parse_special": True}
         if "model" in body:
             content["model"] = body["model"]
-        tokens = (await self._client.ask(f"{pages}/tokenize", _Tokenized, content)).tokens
+        tokens = at(await self._client.ask(f"{pages}/tokenize", content), "tokens")
+        if not (isinstance(text, str) and isinstance(tokens, list)):
+            raise not_understood(self._client.where, "it shows no prompt")
         return Rendered(
             id=request.id,
             runs=(PromptRun(text),),
@@ -342,7 +341,7 @@ def _chosen(found: Found, name: str, where: str) -> ServedModel:
     if name in names:
         return found.models[names.index(name)]
     if name and not names:
-        return ServedModel(id=name)
+        return served(name)
     if found.unlisted is not None:
         raise ServerError(
             f"{found.unlisted}. If it has no list of its models, name one with --model, or with "

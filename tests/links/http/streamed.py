@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from eaglechat.links.http.chunks import Chunk
 from eaglechat.links.http.openai import OpenAIServer
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Round, Token
@@ -22,8 +22,8 @@ class Streamed:
 
     def send(self, *chunks: dict[str, Any]) -> Streamed:
         for one in chunks:
-            chunk = self.reply.chunks.read(json.dumps(one))
-            self.text += "".join(text for _, text in chunk.segments)
+            chunk = Chunk(one)
+            self.text += "".join(text for _, text in chunk.pieces)
             self.reply.take(chunk)
         return self
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eaglechat.links.http.client import ServerClient
+from eaglechat.links.http.events import Event
 from eaglechat.links.http.faults import ServerError
 from eaglechat.settings.servers import ServerSettings
 
@@ -29,7 +30,7 @@ class Pieces(httpx2.AsyncByteStream):
             yield piece
 
 
-def heard(data: bytes, cuts: list[int]) -> tuple[list[str], str]:
+def heard(data: bytes, cuts: list[int]) -> tuple[list[Event], str]:
     """The events of a stream that comes in these pieces, and the code of the error that ends it."""
 
     def answer(_request: httpx2.Request) -> httpx2.Response:
@@ -38,8 +39,8 @@ def heard(data: bytes, cuts: list[int]) -> tuple[list[str], str]:
 
     client = ServerClient(ServerSettings(name="box", url="http://box"))
 
-    async def read() -> tuple[list[str], str]:
-        events: list[str] = []
+    async def read() -> tuple[list[Event], str]:
+        events: list[Event] = []
         try:
             async with client.stream("http://box/v1/chat/completions", {}) as stream:
                 async for event in stream:
@@ -64,18 +65,21 @@ def heard(data: bytes, cuts: list[int]) -> tuple[list[str], str]:
 def test_the_events_are_the_same_wherever_the_stream_is_cut(
     said: list[str], end: str, cuts: list[int], is_whole: bool
 ) -> None:
-    sent = [msgspec.json.encode({"text": text}).decode() for text in said]
-    lines = [f": ping{end}", *(f"data: {event}{end}{end}" for event in sent)]
+    sent = [{"text": text} for text in said]
+    data = [msgspec.json.encode(one).decode() for one in sent]
+    lines = [f": ping{end}", *(f"data: {one}{end}{end}" for one in data)]
     if is_whole:
         lines.append(f"data: [DONE]{end}{end}")
-    assert heard("".join(lines).encode(), cuts) == (sent, "" if is_whole else "cut")
+    events, code = heard("".join(lines).encode(), cuts)
+    assert [event.value for event in events] == sent
+    assert code == ("" if is_whole else "cut")
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=6))
 def test_anything_else_is_events_or_an_error_of_ours(data: bytes, cuts: list[int]) -> None:
     events, code = heard(data, cuts)
     assert code in ("", "cut", "protocol")
-    assert all(events)
+    assert all(event.data for event in events)
 
 
 @pytest.mark.parametrize("line", ["data: 1\n", "data: {\n", "{\n", "}\n", ": x\n", "x\n", "\r"])

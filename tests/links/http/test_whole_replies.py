@@ -117,10 +117,10 @@ def test_a_server_that_counts_nothing_at_the_end(
 
 
 def test_a_server_says_that_it_has_no_draft(connect: Connect, server: FaultServer) -> None:
-    server.models = models_of("sglang")
-    server.others["/server_info"] = {"speculative_algorithm": None}
+    server.models = models_of("llamacpp")
+    server.others |= {"/props": {"build_info": "b1"}, "/slots": [{"speculative": False}]}
     (loaded,) = [e for e in connect().heard if isinstance(e, p.Loaded)]
-    assert loaded.pair.speculation_off == "SGLang has no draft"
+    assert loaded.pair.speculation_off == "llama-server has no draft"
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "llamacpp"])
