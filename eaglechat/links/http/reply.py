@@ -35,6 +35,7 @@ _TOKENS_WITHOUT_TEXT = 64
 _OPENS, _CLOSES = "<think>", "</think>"
 _MODES = {
     "start": Mode(None, ((_OPENS, "reasoning"),), otherwise="answer"),
+    "begun": Mode(Part.REASONING, ((_CLOSES, "after"),)),
     "reasoning": Mode(Part.REASONING, ((_CLOSES, "after"),), drops_space=True),
     "after": Mode(Part.ANSWER, drops_space=True),
     "answer": Mode(Part.ANSWER),
@@ -228,23 +229,16 @@ def parted_late(rounds: Sequence[Round]) -> list[Round] | None:
     any other reply, such as one with the tag in code.
     """
     tokens = [token for round_ in rounds for token in round_.tokens]
-    text = "".join(token.text for token in tokens)
-    before, tag, after = text.partition(_CLOSES)
+    before, tag, _ = "".join(token.text for token in tokens).partition(_CLOSES)
     line = before.rpartition("\n")[2]
     is_code = before.count("```") % 2 or line.count("`") % 2
     if not tag or _OPENS in before or is_code or any(one.part is Part.REASONING for one in tokens):
         return None
-    n_reasoning = len(before)
-    answer_at = len(text) - len(after.lstrip())
-    place = 0
+    stream = PartStream(_MODES, "begun")
 
     def parts(token: Token) -> list[Token]:
-        nonlocal place
-        start, place = place, place + len(token.text)
-        thought, answer = text[start : min(place, n_reasoning)], text[max(start, answer_at) : place]
-        own = Part.REASONING if start < n_reasoning else token.part
-        first = [replace(token, text=thought, part=own)] if thought or not answer else []
-        return [*first, *([replace(token, text=answer, part=Part.ANSWER)] if answer else [])]
+        segments = stream.push(token.text) or [(stream.part, "")]
+        return [replace(token, text=text, part=part) for part, text in segments]
 
     return [
         replace(one, tokens=tuple(part for token in one.tokens for part in parts(token)))

@@ -33,7 +33,7 @@ from eaglechat.links.http.faults import (
 )
 from eaglechat.links.http.openai import OpenAIServer, refused_fields, without
 from eaglechat.links.http.reply import Reply
-from eaglechat.links.http.window import Answered, ServerWindow
+from eaglechat.links.http.window import ServerWindow
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import Cancelled, NoPairError
@@ -94,7 +94,8 @@ class ServerWorker(Worker):
         self._found = Found(OpenAIServer(), ())
         """What answered when the server was asked last."""
         self._model: ServedModel | None = None
-        self._answered = Answered()
+        self._answered = ServerWindow()
+        """What was sent last that was answered."""
         self._refused: frozenset[str] = frozenset()
         """The optional fields that the server refused."""
 
@@ -206,12 +207,13 @@ class ServerWorker(Worker):
         reply.flush()
         done = reply.done(seed, model.n_ctx, is_cancelled=is_cancelled)
         if not is_cancelled:
-            self._answered = window.answered(done.end)
+            window.answered(done.end)
+            self._answered = window
         self.say(done)
 
     def _window(self, chat: Chat, model: ServedModel) -> ServerWindow:
-        window = ServerWindow(chat.messages, self._answered)
-        window.make_room(model.n_ctx, chat.max_tokens)
+        window = ServerWindow(chat.messages)
+        window.follow(self._answered, model.n_ctx, chat.max_tokens)
         return window
 
     async def _stream(
@@ -221,7 +223,7 @@ class ServerWorker(Worker):
         long and nothing of the reply has come."""
         plain = "" if chat.speculation.enabled else self._client.server.plain_model
         while True:
-            if self._answered.left_out or window.first_turn:
+            if self._answered.first_turn or window.first_turn:
                 self.say(Progress(id=chat.id, step=window.window))
             try:
                 chat = msgspec.structs.replace(chat, messages=window.sent)

@@ -4,7 +4,6 @@ its context, as the last reply's count of tokens tells, or after the server refu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import ReplyEnd, Window
@@ -15,27 +14,16 @@ _BYTES_A_TOKEN = 3
 """Of what has not been counted yet, such as the new question."""
 
 
-@dataclass(frozen=True)
-class Answered:
-    """The last request that was answered: the messages that it sent, the turns that it left out,
-    and the tokens of prompt and reply (0 if the server did not count them)."""
-
-    sent: tuple[Message, ...] = ()
-    left_out: tuple[Message, ...] = ()
-    prompt_tokens: int = 0
-    reply_tokens: int = 0
-
-
 class ServerWindow:
     """The part of a conversation that is sent: from turn `first_turn` on, which only grows. Turns
     that were left out of the last request stay away."""
 
-    def __init__(self, messages: Sequence[Message], before: Answered) -> None:
-        self._messages, self._before = tuple(messages), before
+    def __init__(self, messages: Sequence[Message] = ()) -> None:
+        self._messages = tuple(messages)
         self._starts = [i for i, message in enumerate(messages) if message.role == "user"]
-        self.first_turn = sum(message.role == "user" for message in before.left_out)
-        if self.first_turn >= len(self._starts) or self.left_out != before.left_out:
-            self.first_turn = 0
+        self.first_turn = 0
+        self.prompt_tokens = self.reply_tokens = 0
+        """Those of the answer; 0 if there is none, or the server did not count them."""
 
     @property
     def window(self) -> Window:
@@ -50,15 +38,19 @@ class ServerWindow:
         """The turns that are left out; the system prompt before them is always sent."""
         return self._messages[self._start(0) : self._start(self.first_turn)]
 
-    def answered(self, end: ReplyEnd) -> Answered:
-        """What is known once what was sent has been answered."""
-        read = end.timings.prefill_tokens + end.timings.reused_tokens
-        return Answered(self.sent, self.left_out, read, end.tokens)
+    def answered(self, end: ReplyEnd) -> None:
+        """What was sent has been answered."""
+        self.prompt_tokens = end.timings.prefill_tokens + end.timings.reused_tokens
+        self.reply_tokens = end.tokens
 
-    def make_room(self, n_ctx: int, max_tokens: int | None) -> None:
-        """Leave out turns while a reply would have no room in a context of `n_ctx` tokens. Nothing
-        is left out if that is not known: the server refuses what is too long."""
-        before, n_known = self._before, len(self._before.sent)
+    def follow(self, before: ServerWindow, n_ctx: int, max_tokens: int | None) -> None:
+        """Leave out what the last request that was answered left out, and more turns while a reply
+        would have no room in a context of `n_ctx` tokens; 0: that is not known, and the server
+        refuses what is too long."""
+        self.first_turn = before.first_turn
+        if self.first_turn >= len(self._starts) or self.left_out != before.left_out:
+            self.first_turn = 0
+        n_known = len(before.sent)
         if not (n_ctx and before.prompt_tokens) or self.sent[:n_known] != before.sent:
             return
         known, new = before.prompt_tokens, self.sent[n_known:]

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.window import Answered, ServerWindow
+from eaglechat.links.http.window import ServerWindow
 from eaglechat.wire import protocol as p
 from eaglechat.wire.protocol import Message
+from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings
 from tests.links.engines import chat
 from tests.links.http.fault_server import Ask, Connect, FaultServer, Handler, says, why
 
@@ -30,21 +31,23 @@ def tokens(messages: Sequence[Message]) -> int:
     return sum(len(one.content.encode()) for one in messages) // 4
 
 
-def asked(messages: Sequence[Message], before: Answered) -> tuple[ServerWindow, Answered]:
-    """What is sent, and what is known once the server has answered it with “yes”."""
-    window = ServerWindow(messages, before)
-    window.make_room(N_CTX, None)
-    return window, Answered(window.sent, window.left_out, tokens(window.sent), 1)
+def asked(messages: Sequence[Message], before: ServerWindow, reply_tokens: int = 1) -> ServerWindow:
+    """What is sent and answered after this; by “yes”, if that is all."""
+    window = ServerWindow(messages)
+    window.follow(before, N_CTX, None)
+    timings = ReplyTimings(0.0, tokens(window.sent), 0, 0.0)
+    window.answered(ReplyEnd(FinishReason.STOP, 1, reply_tokens, tail="", timings=timings))
+    return window
 
 
 @given(st.lists(st.integers(0, 3000), min_size=2, max_size=12))
 def test_what_is_sent_has_room_for_a_reply_unless_one_turn_alone_has_none(
     sizes: list[int],
 ) -> None:
-    before, first_turn = Answered(), 0
+    before, first_turn = ServerWindow(), 0
     for last in range(len(sizes)):
         messages = talk(sizes[: last + 1])
-        window, answered = asked(messages, before)
+        window = asked(messages, before)
         n = window.first_turn
         assert list(window.sent) == messages[:1] + messages[1 + 2 * n :]
         assert window.left_out == tuple(messages[1 : 1 + 2 * n])
@@ -56,22 +59,23 @@ def test_what_is_sent_has_room_for_a_reply_unless_one_turn_alone_has_none(
             assert n == first_turn or counted + N_CTX // 8 > N_CTX
         else:
             assert n == 0
-        before, first_turn = answered, n
+        before, first_turn = window, n
 
 
 def test_another_conversation_has_turns_of_its_own() -> None:
-    before = Answered()
+    before = ServerWindow()
     for last in range(6):
-        window, before = asked(talk([1200] * (last + 1)), before)
-    assert window.first_turn > 0
+        before = asked(talk([1200] * (last + 1)), before)
+    assert before.first_turn > 0
     other = [Message(role="user", content="another"), *talk([1200] * 6)[2:]]
-    assert asked(other, before)[0].first_turn == 0
+    assert asked(other, before).first_turn == 0
 
 
 def test_an_answer_that_is_asked_for_again_needs_no_room_for_the_old_one() -> None:
     messages = talk([1500, 1500])
-    before = Answered(tuple(messages), (), N_CTX * 3 // 4, N_CTX // 4)
-    assert asked(messages, before)[0].first_turn == 0
+    before = asked(messages, ServerWindow(), reply_tokens=N_CTX // 4)
+    assert before.prompt_tokens > N_CTX * 2 // 3
+    assert asked(messages, before).first_turn == 0
 
 
 def test_a_server_that_does_not_count_is_asked_again_with_less(
