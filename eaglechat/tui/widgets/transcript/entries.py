@@ -6,27 +6,15 @@ that is shown but not copied can never be copied.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from textual.strip import Strip
 
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.tui.widgets.transcript.formatting import PLAIN, GrowingText, Run
-from eaglechat.tui.widgets.transcript.markdown import (
-    CODE,
-    LINK,
-    Code,
-    Look,
-    RenderedMarkdown,
-    code_ending_at,
-    link_at,
-    render,
-    same_passage,
-)
+from eaglechat.tui.widgets.transcript.markdown import Look, render
 from eaglechat.tui.widgets.transcript.rows import MARGIN
 from eaglechat.tui.widgets.transcript.token_styles import GUESSED, NGRAM_KIND
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Row
@@ -49,7 +37,6 @@ KINDS = {
 """The marker of each kind of entry, its style, and that of the text."""
 _GUESSES = (Origin.ACCEPTED.value, NGRAM_KIND)
 _WINDOW = "Older messages are no longer in the context."
-_WORD = re.compile(r"\S+")
 
 
 class DrawnEntry:
@@ -57,7 +44,7 @@ class DrawnEntry:
 
     def __init__(self, entry: Entry, look: Look) -> None:
         self.entry, self.look = entry, look
-        self.body: GrowingText | RenderedMarkdown = GrowingText(look.width, PLAIN)
+        self.body = GrowingText(look.width, PLAIN)
         """The rows, and the text that they copy."""
         self.strips: dict[int, Strip] = {}
         """The rows that were drawn, by their numbers within the entry; the transcript's."""
@@ -65,14 +52,9 @@ class DrawnEntry:
 
     def _wrap(self) -> None:
         if self.entry.kind == "window":
-            self.growing.say(_WINDOW, NOTE)
+            self.body.say(_WINDOW, NOTE)
         else:
-            self.growing.add([Run(self.entry.text, TEXT)])
-
-    @property
-    def growing(self) -> GrowingText:
-        assert isinstance(self.body, GrowingText)
-        return self.body
+            self.body.add([Run(self.entry.text, TEXT)])
 
     @property
     def rows_above(self) -> int:
@@ -84,15 +66,9 @@ class DrawnEntry:
         """In rows, with the margin below it."""
         return self.rows_above + len(self.body.rows) + MARGIN
 
-    def drawn_span(self, span: tuple[int, int]) -> tuple[int, int]:
-        """Where the passage `span` of the entry's text is in the copied text; empty if it is not
-        drawn."""
-        return span
-
     def row_of(self, span: tuple[int, int]) -> int:
-        """The row in which this passage of the entry's text begins."""
-        starts = [row[0].start for row in self.body.rows]
-        before = bisect_right(starts, self.drawn_span(span)[0])
+        """The row in which this passage of the text begins."""
+        before = bisect_right([row[0].start for row in self.body.rows], span[0])
         return self.rows_above + max(0, before - 1)
 
     def text_row(self, y: int) -> Row | None:
@@ -103,7 +79,8 @@ class DrawnEntry:
 
 class ReplyEntry(DrawnEntry):
     """A part of a recording, which the model may still be writing: text in two inks, formatted
-    while it is written (live); Markdown once it is over (read); tokens in the styles of their
+    while it is written (live); the same in one ink, with tables and coloured code once it is over
+    (read); tokens in the styles of their
     origins, with the rejected ones (trace)."""
 
     def __init__(self, entry: Entry, look: Look, *, is_folded: bool) -> None:
@@ -116,8 +93,6 @@ class ReplyEntry(DrawnEntry):
         self._drawn = 0
         """How many rounds are drawn."""
         self._has_settled = False
-        self.problem = ""
-        """Why it could not be drawn as Markdown."""
         super().__init__(entry, look)
 
     @property
@@ -125,11 +100,6 @@ class ReplyEntry(DrawnEntry):
         """The text of the part exactly as it was generated, without rejected tokens."""
         is_answer = self.part is Part.ANSWER
         return self.recording.text if is_answer else self.recording.reasoning
-
-    @property
-    def is_rendered(self) -> bool:
-        """Whether it is drawn as Markdown."""
-        return isinstance(self.body, RenderedMarkdown)
 
     def follow(self) -> int | None:
         """Draw what was written since. Returns the first row of the entry that changed, None if
@@ -149,15 +119,10 @@ class ReplyEntry(DrawnEntry):
             self.body.say(f"▸ {_in_one_line(self._note or '', width - 2)}", NOTE)
             return
         if view == "read" and self._note is not None and self.part is Part.ANSWER:
-            text, note = neutralise(self.text), neutralise(self._note)
-            try:
-                self.body = render(text, note, self.look)
-            except Exception as error:
-                # Whatever a model writes, a fault of the renderer must not end the app.
-                self.problem = f"{error or type(error).__name__}"
-            else:
-                return
-        self._write()
+            self.body = render(neutralise(self.text), self.look)
+            self._say_note()
+        else:
+            self._write()
 
     def _write(self) -> int:
         """Draw the rounds that are not drawn. Returns the first row of the text that changed."""
@@ -168,14 +133,17 @@ class ReplyEntry(DrawnEntry):
             runs = (self._inked(run) for run in runs if run.kind != REJECTED)
         if self._note is None:
             is_live = self.look.view == "live"
-            return self.growing.add(runs, self._latest_guess() if is_live else "")
+            return self.body.add(runs, self._latest_guess() if is_live else "")
         end = self.recording.end
         has_tail = end is not None and (end.tail_part or Part.ANSWER) is self.part
         tail = [Run(end.tail, TEXT)] if end is not None and has_tail else []
-        first = self.growing.add([*runs, *tail], is_over=True)
-        if self._note:
-            self.growing.say(self._note, NOTE)
+        first = self.body.add([*runs, *tail], is_over=True)
+        self._say_note()
         return first
+
+    def _say_note(self) -> None:
+        if self._note:
+            self.body.say(self._note, NOTE)
 
     def _inked(self, run: Run) -> Run:
         """A run in one of the two inks of the live view, or in none to be read."""
@@ -189,19 +157,8 @@ class ReplyEntry(DrawnEntry):
         )
         return "".join(run.text for run in latest if run.kind == REJECTED)
 
-    def drawn_span(self, span: tuple[int, int]) -> tuple[int, int]:
-        return same_passage(self.text, span, self.body.text) if self.is_rendered else span
-
     def round_at(self, at: int) -> int | None:
         """The index of the round that wrote the token at a character; None where no token is."""
-        if self.is_rendered:
-            body = self.body.text
-            word = next(
-                (one for one in _WORD.finditer(body) if one.start() <= at < one.end()), None
-            )
-            if word is None:
-                return None
-            at = same_passage(body, word.span(), neutralise(self.text))[0]
         for round_ in self.recording.rounds:
             for token in round_.tokens:
                 if token.part is self.part:
@@ -209,21 +166,6 @@ class ReplyEntry(DrawnEntry):
                     if at < 0:
                         return round_.index
         return None
-
-    def code_at(self, meta: Mapping[str, Any], at: int | None) -> Code | None:
-        """The code block that a click on this character of the text copies."""
-        if CODE not in meta:
-            return None
-        if isinstance(self.body, RenderedMarkdown):
-            number: int = meta[CODE]
-            return self.body.codes[number]
-        return code_ending_at(self.body.text, at) if at is not None else None
-
-    def link_at(self, meta: Mapping[str, Any], at: int | None) -> str | None:
-        """The address that is written at this character of the text."""
-        if self.is_rendered or at is None:
-            return meta.get(LINK)
-        return link_at(self.body.text, at)
 
 
 def _in_one_line(note: str, width: int) -> str:

@@ -21,7 +21,7 @@ from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, wrap
 from eaglechat.wire.neutral import neutralise
 
-STRONG, EMPHASIS, CODE = "strong", "emphasis", "code"
+STRONG, EMPHASIS, CODE, LINK = "strong", "emphasis", "code", "link"
 """Formats. They stand after the ink in the name of a kind: `guessed strong`."""
 FAINT = "faint"
 COPY = "copy"
@@ -41,6 +41,7 @@ _MARKS = re.compile(r"`+|\*+")
 _SIZES = {STRONG: 2, EMPHASIS: 1}
 """Asterisks of a mark."""
 _MOST_STARS = 3
+_WRITTEN_LINK = re.compile(r"\[[^\[\]]{1,200}\]\([^()\s]{1,500}\)|https?://[^\s<>]+")
 _TABS = re.compile("(\t)")
 _LETTER = re.compile(r"\w")
 
@@ -141,6 +142,12 @@ class GrowingText:
         for line in neutralise(note).split("\n"):
             self.rows += wrap([Piece(line, kind, end, end)], self._width, end)
 
+    def put(self, rows: Iterable[Row], source: str) -> None:
+        """Add complete lines, behind one, that are drawn as these rows; `source` is copied."""
+        del self.rows[self._n_drawn :]
+        self.rows += rows
+        self._keep(source)
+
     def _show_ghost(self, ghost: str) -> None:
         row = self.rows[-1]
         shown = ghost if ghost[:1] == " " else f" {ghost}"
@@ -195,7 +202,10 @@ class GrowingText:
         marker = "" if line.shows_marker else _HIDDEN
         formats = [marker] * start + [line.format] * (len(source) - start)
         pairs = [] if line.is_literal else [*_pairs(source, start, self._before, is_over)]
-        for _, begin, stop, _, format in pairs:
+        looks = [(begin, stop, format) for _, begin, stop, _, format in pairs]
+        if not line.is_literal:
+            looks += [(*found.span(), LINK) for found in _WRITTEN_LINK.finditer(source)]
+        for begin, stop, format in looks:
             formats[begin:stop] = [
                 one if format in one else f"{one} {format}" for one in formats[begin:stop]
             ]
@@ -271,6 +281,8 @@ def _pieces(runs: Iterable[Run], formats: Sequence[str], at: int) -> Iterator[Pi
 def _look(kind: str | Style, format: str) -> str | Style:
     if format in (_HIDDEN, FAINT):
         return format
+    if isinstance(kind, Style):
+        return kind
     return f"{kind} {format.strip()}" if format else kind
 
 

@@ -1,55 +1,37 @@
-"""Renders the Markdown of a reply as rows."""
+"""Markdown that is over: drawn to be read, and the code blocks and links that it has."""
 
 from __future__ import annotations
 
-import io
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, zip_longest
+from typing import NamedTuple
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_inline import StateInline, newline
 from markdown_it.token import Token
-from rich import markdown as rich_markdown
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.segment import Segment
-from rich.style import Style
+from rich.cells import cell_len
 from rich.syntax import Syntax
-from rich.table import Table
-from rich.theme import Theme
 
 from eaglechat.settings.model import View
-from eaglechat.tui.widgets.transcript.formatting import IN_CODE, PLAIN, GrowingText, Line, Run
+from eaglechat.tui.widgets.transcript.formatting import FAINT, STRONG, GrowingText, Line, Run
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Piece, Row
 from eaglechat.wire.neutral import neutralise_line
-from eaglechat.words.wording import fitting
 
-CODE, LINK = "code", "link"
-"""Meta keys of a cell that reacts to a click. The value of CODE is the number of the code block to
-copy, that of LINK is the address to open."""
 _CODE_TYPES = ("fence", "code_block")
 _WRITTEN_LINK = re.compile(r"\[[^\[\]]*\]\([^()]*(?:\([^()]*\)[^()]*)*\)|\b\w+:\S+")
-
-
-def _newline(state: StateInline, silent: bool) -> bool:
-    """A line break that keeps the indentation of the next line."""
-    if not newline(state, silent):
-        return False
-    state.pos = state.src.rindex("\n", 0, state.pos) + 1
-    return True
-
-
-_DEEPEST = 20
-"""markdown-it drops blocks that are nested deeper than this."""
 _MOST_SCHEMES = 20
 """Addresses in one word. Finding them takes time that grows with the square of their number."""
+_PIPE = re.compile(r"(?<!\\)\|")
+_BETWEEN, _CROSSING = " │ ", "─┼─"
+"""What stands between two columns of a table."""
+_NARROWEST = 4
+"""Cells of a column."""
 
 
 def _parser(*others: str) -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "linkify": True, "maxNesting": _DEEPEST})
-    parser.enable(["strikethrough", "table", *others])
-    parser.inline.ruler.at("newline", _newline)
+    parser = MarkdownIt("commonmark", {"html": False, "linkify": True})
+    parser.enable(["table", *others])
     assert parser.linkify is not None
     # Only addresses with a scheme become links: many file names look like host names (README.md).
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
@@ -73,10 +55,6 @@ class Look:
     width: int
     """The cells in a row for text."""
     dark: bool
-    base: Style
-    heading: Style
-    code: Style
-    faint: Style
 
 
 @dataclass(frozen=True)
@@ -87,50 +65,20 @@ class Code:
     text: str
 
 
-class RenderedMarkdown:
-    """A rendered text. `text` is what its rows copy: all they show except the note at the end and
-    the frames of code blocks."""
-
-    def __init__(self, width: int) -> None:
-        self._width = width
-        self.rows: list[Row] = []
-        self.text = ""
-        self.codes: list[Code] = []
-        """Its index is the number under the meta key CODE."""
-
-    def add(self, runs: Iterable[Run], line: Line = PLAIN, head: Piece | None = None) -> None:
-        """Add a block, with a row of its own as its `head`."""
-        if self.rows:
-            self.text += "\n\n"
-            self.rows.append([Piece("", TEXT, len(self.text) - 1, len(self.text) - 1)])
-        body = GrowingText(self._width, line, at=len(self.text))
-        body.add(runs)
-        at = len(self.text)
-        self.rows += [[head._replace(start=at, stop=at)]] if head is not None else []
-        self.rows += body.rows
-        self.text += body.text
-
-    def end(self, note: str) -> None:
-        below = GrowingText(self._width, PLAIN, at=len(self.text))
-        below.say(note, "note")
-        self.rows += below.rows if note or not self.rows else []
-
-
 def code_blocks(text: str) -> list[Code]:
     """The code blocks of a Markdown text, in order."""
-    return _codes(_parse(text))
+    return [_code(token) for token in _parse(text) if token.type in _CODE_TYPES]
 
 
-def _codes(tokens: Sequence[Token]) -> list[Code]:
-    found = (token for token in tokens if token.type in _CODE_TYPES)
-    return [Code(_language(token), token.content) for token in found]
+def _code(token: Token) -> Code:
+    return Code(neutralise_line(token.info.split()[0]) if token.info.split() else "", token.content)
 
 
 def code_ending_at(text: str, at: int) -> Code | None:
     """The code block whose closing fence is in the line of this character of a Markdown text."""
     line = text.count("\n", 0, at)
     blocks = [token for token in _parse(text) if token.type == "fence"]
-    return next((_codes([one])[0] for one in blocks if one.map and one.map[1] - 1 == line), None)
+    return next((_code(one) for one in blocks if one.map and one.map[1] - 1 == line), None)
 
 
 def link_at(text: str, at: int) -> str | None:
@@ -146,186 +94,104 @@ def link_at(text: str, at: int) -> str | None:
 def links(text: str) -> list[str]:
     """The addresses of the links in a Markdown text, in order."""
     inline = (child for token in _parse(text) for child in token.children or ())
-    return [_address(child) for child in inline if child.type == "link_open"]
+    # Neutralised: the parser has decoded their entities, which may be those of control characters.
+    return [
+        neutralise_line(str(child.attrs.get("href", "")))
+        for child in inline
+        if child.type == "link_open"
+    ]
 
 
-def _address(link: Token) -> str:
-    """The address of a link, neutralised: the parser has already decoded its entities, so that it
-    may hold control characters."""
-    return neutralise_line(str(link.attrs.get("href", "")))
-
-
-def same_passage(text: str, span: tuple[int, int], drawn: str) -> tuple[int, int]:
-    """Find the passage `span` of a Markdown text in the drawn text.
-
-    If all occurrences of its words are drawn, the same occurrence is returned. If some are not,
-    the one at the most similar relative position is. If none is, the span is empty.
-    """
-    start, stop = span
-    words = re.compile(r"\s+".join(map(re.escape, text[start:stop].split())) or "(?!)")
-    before = sum(found.start() < start for found in words.finditer(text))
-    there = [found.span() for found in words.finditer(drawn)]
-    if len(there) == len(words.findall(text)) > before:
-        return there[before]
-    as_far = round(start * len(drawn) / max(len(text), 1))
-    return min(there, key=lambda one: abs(one[0] - as_far), default=(as_far, as_far))
-
-
-def render(text: str, note: str, look: Look) -> RenderedMarkdown:
-    """Render a neutralised Markdown text, with a note below it. HTML is shown as it is written."""
-    console = Console(
-        file=io.StringIO(), width=look.width, legacy_windows=False, theme=_rich_theme(look)
-    )
-    lines, page = text.split("\n"), RenderedMarkdown(look.width)
-    for block in _blocks(_parse(text)):
-        if block[0].type in _CODE_TYPES:
-            _add_code(block[0], page, look, console)
-        else:
-            runs = _runs(console.render_lines(_Markdown(block, look.dark), pad=False), look.base)
-            if not _shows_all(runs, block):
-                # Rich drops columns of tables, deep lists and deep quotes that do not fit.
-                start, stop = block[0].map or (0, 0)
-                runs = [Run("\n".join(lines[start:stop]).rstrip("\n"), look.base)]
-            page.add(runs)
-        page.codes += _codes(block)
-    page.end(note)
+def render(text: str, look: Look) -> GrowingText:
+    """A neutralised Markdown text as it is read: as while it was written, but with its code in
+    colours and its tables in columns."""
+    lines = re.findall(r".*\n|.+\Z", text)
+    page, done = GrowingText(look.width), 0
+    for token in _parse(text):
+        start, stop = token.map or (0, 0)
+        if token.type == "fence":
+            begin = start + 1
+            page.add([Run("".join(lines[done:begin]), TEXT)])
+            done = begin + token.content.count("\n")
+            page.add(_coloured("".join(lines[begin:done]), _code(token).language, look))
+        elif token.type == "table_open" and not token.level:
+            page.add([Run("".join(lines[done:start]), TEXT)])
+            done, source = start, lines[start:stop]
+            if (rows := _table(source, len(page.text), look.width)) is not None:
+                page.put(rows, "".join(source))
+                done = stop
+    if rest := "".join(lines[done:]):
+        page.add([Run(rest, TEXT)], is_over=True)
     return page
 
 
-def _blocks(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    """The tokens of each outermost block."""
-    block: list[Token] = []
-    for token in tokens:
-        block.append(token)
-        if token.level == 0 and token.nesting <= 0:
-            yield block
-            block = []
+def _coloured(code: str, language: str, look: Look) -> Iterator[Run]:
+    """The lines of a code block in the colours of its language, if that is known."""
+    try:
+        lexer = Syntax("", language, tab_size=0).lexer
+        tokens = [*lexer.get_tokens(code)] if lexer is not None else []
+    except Exception:
+        # Whatever a model writes, a fault of one of the many lexers must not end the app.
+        tokens = []
+    if "".join(text for _, text in tokens) != code:
+        yield Run(code, TEXT)
+        return
+    theme = Syntax.get_theme("ansi_dark" if look.dark else "ansi_light")
+    for kind, text in tokens:
+        yield Run(text, theme.get_style_for_token(kind))
 
 
-def _runs(drawn: Iterable[Sequence[Segment]], base: Style) -> list[Run]:
-    """The text of rows that Rich has drawn, without the space around it."""
-    rows: list[list[Run]] = []
-    for line in drawn:
-        row = [Run(neutralise_line(text), _clickable(base, style)) for text, style, _ in line]
-        while row and not row[-1].text.strip():
-            row.pop()
-        row[-1:] = [run._replace(text=run.text.rstrip()) for run in row[-1:]]
-        rows += [row] if row or rows else []
-    while rows and not rows[-1]:
-        rows.pop()
-    return [run for row in rows for run in (*row, Run("\n", base))][:-1]
+class _Cell(NamedTuple):
+    """A cell of a table, and its place in the copied text."""
+
+    text: str
+    at: int
 
 
-def _shows_all(runs: Sequence[Run], block: Sequence[Token]) -> bool:
-    """Whether the runs show every character of the block's text except spaces."""
-    if max(token.level for token in block) >= _DEEPEST - 2:
-        return False
-    wanted: Counter[str] = Counter()
-    for token in block:
-        texts = [child.content for child in token.children] if token.children else [token.content]
-        for text in texts:
-            wanted.update(neutralise_line(text))
-    for run in runs:
-        wanted.subtract(run.text)
-    return all(count <= 0 or character.isspace() for character, count in wanted.items())
-
-
-def _language(token: Token) -> str:
-    return neutralise_line(token.info.split()[0]) if token.info.split() else ""
-
-
-def _add_code(token: Token, page: RenderedMarkdown, look: Look, console: Console) -> None:
-    """Add a code block with a rail at its left, below a head that names the language and copies the
-    code when it is clicked."""
-    language, code = _language(token), token.content.rstrip("\n")
-    theme = "ansi_dark" if look.dark else "ansi_light"
-    highlighted = Syntax("", language or "text", theme=theme).highlight(code)
-    highlighted.rstrip()
-    runs = [
-        Run(text, look.base + style if style else look.base)
-        for text, style, _ in highlighted.render(console)
+def _cells(line: str, at: int) -> list[_Cell]:
+    """The cells of a line that is at this place."""
+    pipes = [found.start() for found in _PIPE.finditer(line)]
+    begins, ends = [0, *(pipe + 1 for pipe in pipes)], [*pipes, len(line)]
+    texts = [line[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    cells = [
+        _Cell(text.strip(), at + begin + len(text) - len(text.lstrip()))
+        for text, begin in zip(texts, begins, strict=True)
     ]
-    said = f"{language} · copy" if language else "copy"
-    click = look.faint + Style.from_meta({CODE: len(page.codes)}) + Style(underline=True)
-    page.add(runs, IN_CODE, head=Piece(fitting(f"╭ {said}", look.width), click, 0, 0))
+    # Pipes at the ends of the line have no cell beside them.
+    first, last = not cells[0].text, not cells[-1].text
+    return cells[first : len(cells) - last] or cells[:1]
 
 
-def _clickable(base: Style, style: Style | None) -> Style:
-    """The style of a cell. A link in it is opened by the app, which first shows the address, and
-    not by the terminal."""
-    if style is None:
-        return base
-    if style.link:
-        meta = {LINK: neutralise_line(style.link)}
-        return base + style.update_link(None) + Style.from_meta(meta)
-    return base + style
-
-
-class _Heading(rich_markdown.Heading):
-    """A heading that is aligned left and has no box."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        self.text.justify = "left"
-        yield self.text
-
-
-class _Table(rich_markdown.TableElement):
-    """A table whose cells wrap instead of being cut."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for table in super().__rich_console__(console, options):
-            if isinstance(table, Table):
-                for column in table.columns:
-                    column.overflow = "fold"
-            yield table
-
-
-class _Markdown(rich_markdown.Markdown):
-    """Rich's Markdown for tokens that are already parsed. It keeps every line break and shows the
-    address of every link."""
-
-    elements = {**rich_markdown.Markdown.elements, "heading_open": _Heading, "table_open": _Table}
-
-    def __init__(self, tokens: Sequence[Token], dark: bool) -> None:
-        super().__init__("", code_theme="ansi_dark" if dark else "ansi_light")
-        self.parsed = [_with_breaks_and_addresses(token) for token in tokens]
-
-
-def _with_breaks_and_addresses(token: Token) -> Token:
-    """The token with soft line breaks made hard and each link's address written behind it."""
-    if token.type != "inline" or not token.children:
-        return token
-    children: list[Token] = []
-    href, text = "", ""
-    for child in token.children:
-        if child.type == "softbreak":
-            children.append(Token("hardbreak", "br", 0))
-            continue
-        if child.type == "link_open":
-            href, text = _address(child), ""
-        elif child.type == "link_close" and text != href:
-            children.append(Token("text", "", 0, content=f" ({href})"))
-        text += child.content
-        children.append(child)
-    return Token(**{**token.as_dict(as_upstream=False), "children": children})
-
-
-def _rich_theme(look: Look) -> Theme:
-    headings = {f"markdown.h{level}": look.heading for level in range(1, 7)}
-    return Theme(
-        {
-            **headings,
-            "markdown.h1": look.heading + Style(underline=True),
-            "markdown.code": look.code,
-            "markdown.code_block": look.code,
-            "markdown.item.bullet": look.heading,
-            "markdown.item.number": look.heading,
-            "markdown.list": Style(),
-            "markdown.link": look.heading,
-            "markdown.link_url": look.heading + Style(underline=True),
-            "markdown.block_quote": look.faint,
-            "markdown.hr": look.faint,
-            "markdown.table.border": look.faint,
-            "markdown.table.header": look.heading,
-        }
+def _table(lines: Sequence[str], at: int, width: int) -> list[Row] | None:
+    """The rows of a table at this place, with its columns beside each other; None if they have no
+    room."""
+    places = accumulate(map(len, lines), initial=at)
+    head, rule, *body = (_cells(line, place) for line, place in zip(lines, places, strict=False))
+    room = width - len(_BETWEEN) * (len(head) - 1)
+    if len(head) * _NARROWEST > room or any(len(cells) > len(head) for cells in body):
+        return None
+    columns = zip_longest(*([cell_len(cell.text) for cell in cells] for cells in (head, *body)))
+    wanted = [max(cells or 1 for cells in column) for column in columns]
+    # No more than each needs; the others share what is left alike.
+    most = next(
+        most for most in range(room, 0, -1) if sum(min(one, most) for one in wanted) <= room
     )
+    widths = [min(one, most) for one in wanted]
+    crossed = Piece(_CROSSING.join("─" * one for one in widths), FAINT, rule[0].at, rule[0].at)
+    rows = [*_beside(head, widths, Line(format=STRONG)), [crossed]]
+    return [*rows, *(row for cells in body for row in _beside(cells, widths, Line()))]
+
+
+def _beside(cells: Sequence[_Cell], widths: Sequence[int], line: Line) -> Iterator[Row]:
+    """The rows of cells beside each other, of which each takes as many as it needs."""
+    drawn = [GrowingText(width, line, cell.at) for cell, width in zip(cells, widths, strict=False)]
+    for cell, text in zip(cells, drawn, strict=True):
+        text.add([Run(cell.text, TEXT)], is_over=True)
+    for parts in zip_longest(*(text.rows for text in drawn), fillvalue=()):
+        row: Row = []
+        for cell, part, width in zip(cells, parts, widths, strict=False):
+            end = part[-1].stop if part else cell.at + len(cell.text)
+            gap = " " * (width - sum(cell_len(piece.shown) for piece in part))
+            between = [Piece(_BETWEEN, FAINT, row[-1].stop, row[-1].stop)] if row else []
+            row += [*between, *part, Piece(gap, TEXT, end, end)]
+        yield row

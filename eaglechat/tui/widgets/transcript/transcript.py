@@ -37,9 +37,15 @@ from eaglechat.tui.widgets.transcript.entries import (
     DrawnEntry,
     ReplyEntry,
 )
-from eaglechat.tui.widgets.transcript.formatting import CODE as CODE_FORMAT
-from eaglechat.tui.widgets.transcript.formatting import COPY, EMPHASIS, FAINT, STRONG
-from eaglechat.tui.widgets.transcript.markdown import CODE, Code, Look, code_blocks, links
+from eaglechat.tui.widgets.transcript.formatting import CODE, COPY, EMPHASIS, FAINT, LINK, STRONG
+from eaglechat.tui.widgets.transcript.markdown import (
+    Code,
+    Look,
+    code_blocks,
+    code_ending_at,
+    link_at,
+    links,
+)
 from eaglechat.tui.widgets.transcript.rows import MARGIN, PROSE_CELLS, Rows
 from eaglechat.tui.widgets.transcript.token_styles import token_look
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Piece, place_at
@@ -57,7 +63,7 @@ _STEP = "step"
 """Meta key of a cell: how many siblings a click on it moves on; negative moves back."""
 _MARKER, _PLACE = "marker", "place"
 _MARKED, _FOUND = Style(reverse=True), Style(underline=True)
-_FORMATS = {STRONG: "bold", EMPHASIS: "italic"}
+_FORMATS = {STRONG: "bold", EMPHASIS: "italic", LINK: "underline"}
 _LOOKS = {
     NOTE: f"italic {MUTED}",
     _PLACE: "$accent",
@@ -242,13 +248,7 @@ class Transcript(ScrollView):
             else:
                 is_over_thought = entry.kind == "thought" and entry.note is not None
                 is_folded = is_over_thought and entry.key not in self._unfolded
-                made = reply = ReplyEntry(entry, self._look, is_folded=is_folded)
-                if reply.problem:
-                    self.notify(
-                        f"The reply could not be read as Markdown ({reply.problem}); "
-                        "it is formatted as in the live view.",
-                        severity="warning",
-                    )
+                made = ReplyEntry(entry, self._look, is_folded=is_folded)
             self._drawn[entry.key] = made
         return self._drawn[entry.key]
 
@@ -308,9 +308,7 @@ class Transcript(ScrollView):
         if self._is_fit and self._look is not None and self._look.width == width:
             return
         self._is_fit = True
-        text, heading, code, faint = map(self._rich, ("", "bold $primary", "$accent", MUTED))
-        dark = self.app.current_theme.dark
-        look = Look(self.view, width, dark, text, heading, code, faint)
+        look = Look(self.view, width, self.app.current_theme.dark)
         if look != self._look:
             self._look = look
             self._drawn.clear()
@@ -522,7 +520,10 @@ class Transcript(ScrollView):
             yield from self._siblings(drawn)
         for piece in row or ():
             look = piece.style
-            style = self._style(drawn, look) if isinstance(look, str) else self._on(drawn, look)
+            if isinstance(look, str):
+                style = self._style(drawn, look)
+            else:
+                style = self._style(drawn, TEXT) + look
             yield from _highlighted(piece, style, highlights)
 
     def _siblings(self, drawn: DrawnEntry) -> Iterator[tuple[Piece, Style]]:
@@ -549,7 +550,7 @@ class Transcript(ScrollView):
             text = folded(drawn.body.text)
             found += ((*one, _FOUND) for one in places(self._looked_for, text))
         if self.marked is not None and self.marked[0] == drawn.entry.key:
-            found.append((*drawn.drawn_span(self.marked[1]), _MARKED))
+            found.append((*self.marked[1], _MARKED))
         return found
 
     # Styles
@@ -569,19 +570,10 @@ class Transcript(ScrollView):
         ink, *formats = name.split()
         look = own.get(ink) or token_look(self.app, ink)
         for one in formats:
-            ground = _CODE_GROUND if one == CODE_FORMAT else ground
+            ground = _CODE_GROUND if one == CODE else ground
             look = f"{_FORMATS.get(one, '')} {look}"
-        style = self._rich(f"{look} on {ground}")
-        return style + Style.from_meta({CODE: None}) if name == COPY else style
-
-    def _rich(self, look: str) -> Style:
-        """A style that is written with the names of the theme."""
-        return (self.visual_style + VisualStyle.parse(look)).rich_style
-
-    def _on(self, drawn: DrawnEntry, style: Style) -> Style:
-        """A style of the Markdown, on the background of the entry."""
-        ground, selected = self._ground[0].bgcolor, self._style(drawn, TEXT).bgcolor
-        return style + Style(bgcolor=selected) if style.bgcolor == ground else style
+        style = (self.visual_style + VisualStyle.parse(f"{look} on {ground}")).rich_style
+        return style + Style.from_meta({COPY: True}) if name == COPY else style
 
     # What the reader does
 
@@ -625,9 +617,9 @@ class Transcript(ScrollView):
         """An entry was clicked at this character of its text; None where no text is."""
         entry, meta = drawn.entry, event.style.meta
         reply = drawn if isinstance(drawn, ReplyEntry) else None
-        code = reply.code_at(meta, at) if reply is not None else None
-        address = reply.link_at(meta, at) if reply is not None else None
-        by = meta.get(_STEP)
+        text, by = drawn.body.text, meta.get(_STEP)
+        code = code_ending_at(text, at) if COPY in meta and at is not None else None
+        address = link_at(text, at) if reply is not None and at is not None else None
         if code is not None:
             self._copy_block(code)
         elif address is not None:
