@@ -9,6 +9,7 @@ import subprocess
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 
 import eaglechat
@@ -162,7 +163,28 @@ class Doctor:
         yield f"llama-cpp-python {python}, llama.cpp {native}"
         features = dict.fromkeys(re.findall(r"(\w+) = 1\b", backend.system_info()))
         yield f"built for {', '.join(backend.backends())} with {', '.join(features)}"
-        yield from _left_out()
+        yield from self._crashes()
+
+    def _crashes(self) -> Iterator[str]:
+        """What models run without because llama.cpp crashed with it, and the way back."""
+        from eaglechat.engine.llama import workarounds  # loads llama.cpp
+
+        known, last = workarounds.remembered(), workarounds.last_crash()
+        for one in known:
+            yield (
+                f"{Path(one.files[0]).name} runs {without(one.left_out)} since {_day(one.since)}: "
+                f"llama.cpp crashed with it ({one.crash})"
+            )
+        if known:
+            yield "  to try everything again: eaglechat doctor --forget-crashes"
+        if last is None:
+            return
+        yield f"  the log of the last crash: {paths.crash_log()}"
+        if all(one.since < last for one in known):
+            self.wrong.append(
+                f"llama.cpp crashed on {_day(last)}, and will again if the cause is still there: "
+                "its log says more. eaglechat doctor --forget-crashes forgets it"
+            )
 
     def llama_server(self) -> Iterator[str]:
         """The llama-server that can run the pairs in place of eaglechat's own engine."""
@@ -415,21 +437,8 @@ def _crash_at_start() -> str | None:
     return crash(ended.returncode)
 
 
-def _left_out() -> Iterator[str]:
-    """What models run without because llama.cpp crashed with it, and the way back."""
-    from eaglechat.engine.llama import workarounds  # loads llama.cpp
-
-    known = workarounds.remembered()
-    for one in known:
-        since = f"{one.since:%d %B %Y}".lstrip("0")
-        yield (
-            f"{Path(one.files[0]).name} runs {without(one.left_out)} since {since}: llama.cpp "
-            f"crashed with it ({one.crash})"
-        )
-    if known:
-        yield "  to try everything again: eaglechat doctor --forget-crashes"
-        if paths.crash_log().exists():
-            yield f"  the log of the last crash: {paths.crash_log()}"
+def _day(day: date) -> str:
+    return f"{day:%d %B %Y}".lstrip("0")
 
 
 def _layers(target: Placement, draft: Placement, gpus: Sequence[str]) -> str:

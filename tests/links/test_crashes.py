@@ -110,6 +110,7 @@ def test_what_worked_is_remembered_for_these_models_alone_until_it_is_forgotten(
     assert f"{tiny_files[0].name} runs without repacked weights and flash attention since" in said
     assert f"the log of the last crash: {paths.crash_log()}" in said
     assert "eaglechat doctor --forget-crashes" in said
+    assert "llama.cpp crashed on" not in said
     assert main(["doctor", "--forget-crashes"]) == 0
     load_of(start(*doomed), tiny_files)
     assert loads(tmp_path) == [(), KERNELS]
@@ -191,7 +192,10 @@ def test_a_setting_of_the_users_is_kept_and_named_as_the_likely_cause(
 
 
 def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
+    start: Start,
+    tiny_files: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     client = start("SIGILL", "2", "nothing that can be left out")
     answer = client.expect(p.Error, load(tiny_files))
@@ -200,6 +204,13 @@ def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
     assert "pip install --force-reinstall --no-deps --no-binary" in answer.message
     assert loads(tmp_path) == list(STEPS)
     assert not (paths.state_dir() / "crashes.json").exists()
+
+    assert main(["doctor"]) == 1
+    wrong = capsys.readouterr().out.partition("What is wrong\n")[2]
+    assert "llama.cpp crashed on" in wrong
+    assert main(["doctor", "--forget-crashes"]) == 0
+    main(["doctor"])
+    assert "llama.cpp crashed on" not in capsys.readouterr().out
 
 
 def test_an_engine_that_somebody_ends_is_not_started_again(

@@ -20,7 +20,7 @@ from typing import get_args
 
 import msgspec
 
-from eaglechat import machine
+from eaglechat import machine, paths
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.bindings import library_files
 from eaglechat.state_file import StateFile
@@ -110,9 +110,19 @@ def remembered() -> list[Workaround]:
     return [one for one in _FILE.read([]) if one.key == key_of(one.files)]
 
 
+def last_crash() -> date | None:
+    """When this build of llama.cpp crashed last; None if it did not."""
+    with suppress(OSError):
+        at = paths.crash_log().stat().st_mtime
+        if all(file.stat().st_mtime < at for file in library_files()):
+            return date.fromtimestamp(at)
+    return None
+
+
 def forget() -> None:
     """Remember no crash any more. Raises OSError."""
-    _FILE.path.unlink(missing_ok=True)
+    for file in (_FILE.path, paths.crash_log()):
+        file.unlink(missing_ok=True)
 
 
 def key_of(files: Sequence[str | Path], *more: object) -> str:
