@@ -2,7 +2,7 @@
 says of a reply.
 
 It follows from the reply's own rounds since its draft length was last set by hand
-(`wire/stretch.py`): while it is written, afterwards, and when the chat is opened again.
+(`stretch.py`): while it is written, afterwards, and when the chat is opened again.
 """
 
 from __future__ import annotations

@@ -8,7 +8,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from eaglechat.chat.measured import Measured, MeasuredPart, by_part, measured
 from eaglechat.chat.packing import unpack
+from eaglechat.chat.stretch import Stretch
 from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
 from eaglechat.wire.records import (
     Origin,
@@ -19,14 +21,7 @@ from eaglechat.wire.records import (
     RoundTimings,
     Token,
 )
-from eaglechat.wire.stats import (
-    Measured,
-    PartsFold,
-    PartStats,
-    SpeculationStats,
-    measured,
-)
-from eaglechat.wire.stretch import Stretch
+from eaglechat.wire.stats import SpeculationStats
 
 
 class TurnPart(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -112,7 +107,7 @@ class Recording:
         self._rounds: list[Round] = []
         self._n_past = 0
         self._texts: dict[Part, list[str]] = {part: [] for part in Part}
-        self._parts, self._stretch = PartsFold(), Stretch()
+        self._counted, self._stretch = SpeculationStats(), Stretch()
 
     def hold(self, packed: tuple[bytes, ...], answer: str, reasoning: str, n_past: int) -> None:
         """Take packed rounds that wrote these texts. Without a text they are read at once: of what
@@ -154,7 +149,7 @@ class Recording:
     def _append(self, round_: Round) -> None:
         self._rounds.append(round_)
         self._n_past = round_.n_past
-        self._parts.add(round_)
+        self._counted = self._counted.plus(round_)
         self._stretch.add(round_)
         for token in round_.tokens:
             if token.part is not None:
@@ -240,16 +235,16 @@ class Recording:
         return self._stretch if self.rounds else Stretch()
 
     @property
-    def by_part(self) -> dict[Part, PartStats]:
+    def by_part(self) -> dict[Part, MeasuredPart]:
         """The statistics of each part of the reply that has tokens."""
-        return self._parts.stats() if self.rounds else {}
+        return by_part(self.rounds)
 
     @property
     def stats(self) -> SpeculationStats:
         """The engine's at the end; until then, counted from the rounds so far."""
         if self._stats is not None or not self.rounds:
             return self._stats or SpeculationStats()
-        return self._parts.total
+        return self._counted
 
     @property
     def measured(self) -> Measured:

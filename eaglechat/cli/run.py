@@ -14,6 +14,7 @@ import msgspec
 
 from eaglechat.chat.controls import not_followed
 from eaglechat.chat.headline import headline_of
+from eaglechat.chat.measured import Measured
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.cli import options
 from eaglechat.cli.loading import CommandEngine, Interrupt
@@ -34,7 +35,7 @@ from eaglechat.wire.protocol import (
     Settled,
 )
 from eaglechat.wire.records import NGRAM, FinishReason, Part, Round, SpeculationOff
-from eaglechat.wire.stats import Measured, who_drafted
+from eaglechat.wire.stats import who_drafted
 from eaglechat.words import headline
 from eaglechat.words.statistics import ENDINGS, in_json, part_in_json, summary
 
@@ -247,8 +248,8 @@ class FinishedReply:
             "speculation": self._speculation() if self._counts_drafts else None,
             "against_plain": headline.in_json(headline_of(recording)),
             "parts": {
-                part.value: {"tokens": stats.tokens, **part_in_json(stats.measured)}
-                for part, stats in recording.by_part.items()
+                part.value: {"tokens": own.written, **part_in_json(own)}
+                for part, own in recording.by_part.items()
             },
             "timings": {
                 "load_ms": info.load_ms,

@@ -10,15 +10,15 @@ many verify steps, and not which were tested: then there is a mean accepted leng
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from itertools import zip_longest
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple
 
-from eaglechat.wire.records import LAST_TOKEN, NGRAM, Part, ReplyTimings, Round, per_second, sums
+from eaglechat.wire.records import LAST_TOKEN, NGRAM, Round
 
 Stats = TypeVar("Stats", bound="DrafterStats")
 
@@ -121,83 +121,3 @@ def _of_one(round_: Round) -> SpeculationStats:
 def stats_of(rounds: Iterable[Round]) -> SpeculationStats:
     """The statistics of these rounds."""
     return reduce(SpeculationStats.plus, rounds, SpeculationStats())
-
-
-class PartStats(msgspec.Struct, frozen=True):
-    """The rounds of one part of a reply. A round counts towards the part in which it began."""
-
-    stats: SpeculationStats = SpeculationStats()
-    tokens: int = 0
-    """Tokens that belong to the part; markers belong to none."""
-    ms: float = 0.0
-    """Wall time of its rounds."""
-
-    @property
-    def measured(self) -> Measured:
-        """All counts of its rounds. Of the times only the total is known; the others are None."""
-        timings = ReplyTimings(0.0, 0, 0, generation_ms=self.ms)
-        return Measured(self.stats, self.stats.tokens, timings)
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """Tokens of its rounds over their wall time, or None if there were none."""
-        return per_second(self.stats.tokens, self.ms)
-
-
-class PartsFold:
-    """Adds rounds one by one, each to its part."""
-
-    def __init__(self) -> None:
-        self._parts = {part: PartStats() for part in Part}
-        self._part = Part.ANSWER
-
-    def add(self, round_: Round) -> None:
-        # A round that has only markers belongs to the part before it.
-        self._part = round_.part or self._part
-        own = self._parts[self._part]
-        self._parts[self._part] = replace(
-            own, stats=own.stats.plus(round_), ms=own.ms + round_.timings.total_ms
-        )
-        for part in {token.part for token in round_.tokens if token.part is not None}:
-            known = self._parts[part]
-            tokens = sum(token.part is part for token in round_.tokens)
-            self._parts[part] = replace(known, tokens=known.tokens + tokens)
-
-    @property
-    def total(self) -> SpeculationStats:
-        """Of all rounds."""
-        return sum((one.stats for one in self._parts.values()), SpeculationStats())
-
-    def stats(self) -> dict[Part, PartStats]:
-        """By part, of those that the reply has."""
-        return {part: stats for part, stats in self._parts.items() if stats.tokens}
-
-
-class Measured(msgspec.Struct, frozen=True):
-    """What a statistic is computed from: a reply that has ended, or some of its rounds.
-
-    `stats` is None if the engine does not report acceptance, `timings` if an error ended the
-    reply.
-    """
-
-    stats: SpeculationStats | None = None
-    tokens: int = 0
-    timings: ReplyTimings | None = None
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """Tokens over the time of generation, or None if no time has passed."""
-        return per_second(self.tokens, self.timings.generation_ms) if self.timings else None
-
-
-def measured(rounds: Sequence[Round]) -> Measured:
-    """These rounds as they were measured, without prefill."""
-    times = [round_.timings for round_ in rounds]
-    timings = ReplyTimings(
-        prefill_ms=0.0,
-        prefill_tokens=0,
-        reused_tokens=0,
-        generation_ms=sum(time.total_ms for time in times),
-        **sums(times),
-    )
-    return Measured(stats_of(rounds), sum(len(round_.tokens) for round_ in rounds), timings)

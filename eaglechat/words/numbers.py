@@ -18,10 +18,10 @@ from eaglechat.chat.controls import (
 from eaglechat.chat.headline import Headline
 from eaglechat.chat.refusals import speculation_off
 from eaglechat.chat.session import ChatSession
+from eaglechat.chat.stretch import RoundMeans
 from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, Round
 from eaglechat.wire.stats import SpeculationStats
-from eaglechat.wire.stretch import RoundMeans
 from eaglechat.words import wording
 
 _MOST_ROUNDS = 512

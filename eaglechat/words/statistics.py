@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from eaglechat.chat.measured import Measured
 from eaglechat.wire.records import FinishReason
-from eaglechat.wire.stats import Measured, SpeculationStats
+from eaglechat.wire.stats import SpeculationStats
 from eaglechat.words.wording import one_decimal, percent, plural, two_decimals
 
 Table = Literal["speculation", "timings"]

@@ -9,6 +9,7 @@ from typing import Literal
 
 from eaglechat.chat import refusals
 from eaglechat.chat.headline import headline_of
+from eaglechat.chat.measured import MeasuredPart
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.session import ChatSession, Notice, NoticeKind, Opened, Running
 from eaglechat.chat.turns import Question, Reply, Turn, TurnId
@@ -17,7 +18,6 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.links.crashes import without
 from eaglechat.wire.protocol import Hello, Loading, PairInfo
 from eaglechat.wire.records import FinishReason, Part, Prefill
-from eaglechat.wire.stats import PartStats
 from eaglechat.wire.worker import Died
 from eaglechat.words import wording
 from eaglechat.words.headline import in_short
@@ -166,11 +166,11 @@ def before_writing(loading: Loading | None, prefill: Prefill | None) -> str:
     return f"reading the prompt {prefill.done / prefill.total:.0%}"
 
 
-def thought(part: PartStats | None) -> str:
+def thought(part: MeasuredPart | None) -> str:
     """The line of folded reasoning: how long it took, and how much of it was accepted."""
     if part is None:
         return "thought"
-    said = [f"thought for {part.ms / 1000:.0f} s", plural(part.tokens, "token")]
+    said = [f"thought for {part.ms / 1000:.0f} s", plural(part.written, "token")]
     if part.stats.acceptance_rate is not None:
         said.append(f"{percent(part.stats.acceptance_rate)} accepted")
         said.append(f"length {two_decimals(part.stats.mean_accepted_length)}")

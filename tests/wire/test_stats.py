@@ -1,18 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
-from eaglechat.wire.records import DraftToken, Origin, Part, Round, RoundTimings, Token
-from eaglechat.wire.stats import (
-    DrafterStats,
-    PartsFold,
-    PartStats,
-    SpeculationStats,
-    measured,
-    stats_of,
-    who_drafted,
-)
+from eaglechat.wire.records import DraftToken, Origin, Round, RoundTimings, Token
+from eaglechat.wire.stats import DrafterStats, SpeculationStats, stats_of, who_drafted
 
 
 def a_round(*, drafted: int, accepted: int, tested: int | None = None, ms: float = 10.0) -> Round:
@@ -69,12 +60,6 @@ def test_without_a_draft_there_are_no_rates(rounds: list[Round]) -> None:
     assert stats_of([]) == SpeculationStats()
 
 
-def test_the_speed_is_tokens_over_the_wall_time_of_the_rounds() -> None:
-    rounds = [a_round(drafted=1, accepted=1, ms=20.0)] * 3
-    assert measured(rounds).tokens_per_second == pytest.approx(2 * 1000.0 / 20.0)
-    assert measured([]).tokens_per_second is None
-
-
 def test_the_rejected_token_is_the_one_after_the_accepted() -> None:
     rejected = a_round(drafted=3, accepted=1).rejected
     assert rejected is not None
@@ -82,38 +67,6 @@ def test_the_rejected_token_is_the_one_after_the_accepted() -> None:
     assert a_round(drafted=3, accepted=3).rejected is None
     assert a_round(drafted=3, accepted=2, tested=2).rejected is None
     assert a_round(drafted=0, accepted=0).rejected is None
-
-
-def part_round(*parts: Part | None, ms: float = 10.0) -> Round:
-    """A plain round for each token would be usual; here one round gives them all."""
-    tokens = tuple(Token(1, "t", Origin.PLAIN, None, part) for part in parts)
-    return replace(a_round(drafted=0, accepted=0, ms=ms), tokens=tokens)
-
-
-def test_parts_are_counted_apart_and_markers_belong_to_none() -> None:
-    fold = PartsFold()
-    for round_ in (
-        part_round(None),
-        part_round(Part.REASONING, Part.REASONING, ms=20.0),
-        part_round(Part.REASONING, None, Part.ANSWER, ms=30.0),
-        part_round(Part.ANSWER, ms=5.0),
-    ):
-        fold.add(round_)
-
-    stats = fold.stats()
-
-    assert (stats[Part.REASONING].tokens, stats[Part.ANSWER].tokens) == (3, 2)
-    assert (stats[Part.REASONING].ms, stats[Part.ANSWER].ms) == (50.0, 15.0)
-    assert stats[Part.REASONING].tokens_per_second == pytest.approx(5 / 0.05)
-
-
-def test_a_reply_without_reasoning_has_one_part() -> None:
-    fold = PartsFold()
-    fold.add(a_round(drafted=3, accepted=2))
-
-    assert fold.stats() == {
-        Part.ANSWER: PartStats(stats_of([a_round(drafted=3, accepted=2)]), 3, 10.0)
-    }
 
 
 def test_who_drafted_is_who_proposed_tokens_not_who_comes_first() -> None:

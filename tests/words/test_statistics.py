@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eaglechat.wire.stats import Measured, measured
+from eaglechat.chat.measured import Measured, measured
 from eaglechat.words.statistics import (
     STATISTICS,
     all_in_json,

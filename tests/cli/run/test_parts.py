@@ -83,6 +83,6 @@ def test_rounds_that_an_engine_settles_count_in_place_of_those_told_before() -> 
 
     assert recording.reasoning == "Two"
     counted = recording.by_part[Part.REASONING]
-    assert (counted.tokens, counted.ms) == (1, 20.0)
+    assert (counted.written, counted.ms) == (1, 20.0)
     written = [msgspec.json.decode(line, type=Round) for line in trace.getvalue().splitlines()]
     assert written == [ROUNDS[1], final]

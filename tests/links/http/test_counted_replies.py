@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eaglechat.chat.measured import measured
 from eaglechat.links.http.llama_server import LlamaServer
 from eaglechat.wire.records import Origin, Part, Round
-from eaglechat.wire.stats import measured
 from tests.links.http.streamed import Streamed, said
 
 A, C, B, P, U = (

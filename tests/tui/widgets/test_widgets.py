@@ -13,6 +13,7 @@ from textual.geometry import Region
 
 from eaglechat.chat.controls import TEMPERATURE
 from eaglechat.chat.headline import Headline
+from eaglechat.chat.stretch import RoundMeans
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import (
     change_marks,
@@ -26,7 +27,6 @@ from eaglechat.tui.widgets.readouts import MUTED, Line
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason
 from eaglechat.wire.stats import SpeculationStats, stats_of
-from eaglechat.wire.stretch import RoundMeans
 from eaglechat.words.bars import bar, round_glyph
 from tests.chat.records import round_of
 from tests.tui.widgets.transcript_app import until

@@ -12,12 +12,12 @@ from textual.widget import Widget
 
 from eaglechat.chat.headline import Headline
 from eaglechat.chat.refusals import SWITCHED_OFF
+from eaglechat.chat.stretch import RoundMeans
 from eaglechat.tui.commands.keys import with_keys
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import Round
 from eaglechat.wire.stats import SpeculationStats
-from eaglechat.wire.stretch import RoundMeans
 from eaglechat.words import headline as words
 from eaglechat.words import wording
 from eaglechat.words.bars import bar, column, round_glyph
