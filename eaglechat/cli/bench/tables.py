@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from statistics import median
 
@@ -13,13 +12,9 @@ from eaglechat.wire.protocol import AUTO, Hello, PairInfo
 from eaglechat.wire.records import NGRAM
 from eaglechat.wire.stats import of_the_draft, who_drafted
 from eaglechat.words import wording
-from eaglechat.words.bars import bar
 from eaglechat.words.gain import at_most, figure
 from eaglechat.words.statistics import of_whole_reply
 from eaglechat.words.tables import Row, aligned, in_markdown
-
-_SPEED_CELLS, _COST_CELLS = 40, 24
-_IN_ASCII = str.maketrans(dict.fromkeys("▌▋▊▉█", "#") | dict.fromkeys("▏▎▍", " "))
 
 
 def lines(
@@ -45,11 +40,6 @@ def lines(
     if most := at_most(info, paths.state_dir(), result.best):
         yield ""
         yield most
-    yield ""
-    yield "Tokens per second, and the time to verify the batch of a whole draft"
-    yield from (["```"] if markdown else [])
-    yield from map(_printable, _chart(result, info))
-    yield from (["```"] if markdown else [])
 
 
 def _ran_on(info: PairInfo, hello: Hello) -> str:
@@ -94,22 +84,9 @@ def _speed(on: OnPrompt) -> str:
     return f"{median(on.speeds):.1f}" + (f" ±{spread:.1f}" if len(on.speeds) > 1 else "")
 
 
-def _chart(result: Result, info: PairInfo) -> Iterator[str]:
-    """A line for each contender: its speed as a bar, and the time to verify its batch, as it was
-    timed in the load, as another."""
-    names = max(len(score.name) for score in result.scores)
-    fastest = max(score.tokens_per_second for score in result.scores)
-    slowest_ms = max(info.verify_ms.values(), default=0.0)
-    for score in result.scores:
-        speed, n = score.tokens_per_second, score.who.n_draft_max
-        line = f"{score.name:>{names}} {speed:>7.1f} {bar(speed / fastest, _SPEED_CELLS)}"
-        ms = info.verify_ms.get(n + 1) if score.who.enabled and isinstance(n, int) else None
-        if ms is not None:
-            line += f" {ms:>7.2f} ms {bar(ms / slowest_ms, _COST_CELLS)}"
-        yield line.rstrip()
-
-
 def _setting_rows(result: Result, info: PairInfo) -> Iterator[Row]:
+    """The heads of the columns, then a row for each contender; last, the time of a pass over the
+    batch of a whole draft, as it was timed in the load."""
     both = any(NGRAM in score.stats.by_drafter for score in result.scores)
     is_alone = len(result.scores) == 1
     yield [
@@ -117,6 +94,7 @@ def _setting_rows(result: Result, info: PairInfo) -> Iterator[Row]:
         *([] if is_alone else ["speed-up", "worst prompt"]),
         *("length", "accepted"),
         *(["of the draft", "of n-grams"] if both else []),
+        *(["pass"] if info.verify_ms else []),
     ]
     for score in result.scores:
         stats = score.stats
@@ -138,7 +116,14 @@ def _setting_rows(result: Result, info: PairInfo) -> Iterator[Row]:
             wording.two_decimals(stats.mean_accepted_length),
             wording.percent(stats.acceptance_rate),
             *(map(wording.percent, of_the_drafters) if both else []),
+            *([_pass(score, info)] if info.verify_ms else []),
         ]
+
+
+def _pass(score: Score, info: PairInfo) -> str:
+    n = score.who.n_draft_max if score.who.enabled else 0
+    ms = info.verify_ms.get(n + 1) if isinstance(n, int) else None
+    return f"{ms:.2f} ms" if ms is not None else "-"
 
 
 def _drafter(score: Score, info: PairInfo) -> str:
@@ -150,15 +135,6 @@ def _drafter(score: Score, info: PairInfo) -> str:
         name = who_drafted(score.stats.by_drafter, info.drafter.kind if info.drafter else NGRAM)
     name = wording.drafter(name)
     return f"{name}, n-grams" if score.who.ngram and name != "n-grams" else name
-
-
-def _printable(line: str) -> str:
-    """The line, with ASCII bars where standard output has no block characters."""
-    try:
-        line.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return line.translate(_IN_ASCII)
-    return line
 
 
 def _table(rows: Iterator[Row], markdown: bool) -> list[str]:
