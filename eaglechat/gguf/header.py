@@ -154,7 +154,7 @@ class GGUFHeader:
     """What the header of a GGUF says."""
 
     path: Path
-    fields: Mapping[str, Any] = field(repr=False)
+    fields: Mapping[str, Array | str | int | float | bool] = field(repr=False)
     tensors: tuple[TensorInfo, ...] = field(repr=False)
     data_start: int
     size_bytes: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from eaglechat.gguf.header import GGUFHeader
@@ -111,10 +112,9 @@ def of_entry(
         listing = hub.repo(entry.target.repo, entry.target.revision)
     except OfflineError:
         return Target(entry.title or entry.name, entry.target, None, bases, entry.target.repo)
-    model = choose(entry.target, listing.paths)
-    header = hub.peek_model([listing.file(name) for name in model.files])
-    bases = tuple(dict.fromkeys((*bases, *listing.base_models, *_named_bases(header))))
-    return Target(model.name, entry.target, header, bases, listing.repo)
+    found = of_repo(hub, listing, choose(entry.target, listing.paths))
+    bases = tuple(dict.fromkeys((*bases, *found.base_models)))
+    return replace(found, source=entry.target, base_models=bases)
 
 
 def of_repo(hub: Hub, repo: RemoteRepo, model: ModelFiles, revision: str = "main") -> Target:

@@ -6,28 +6,22 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from eaglechat import paths
-from eaglechat.gguf.header import Array, GGUFHeader, TensorInfo, read_header
+from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.paths import write_atomically
 
-_Stamp = tuple[int, int]
-_Tensors = tuple[TensorInfo, ...]
 
-
-_Kept = tuple[
-    _Stamp,
-    dict[str, Array | str | int | float | bool],
-    _Tensors,
-    int,
-    int,
-    dict[str, tuple[int, int]],
-    _Tensors,
-]
-"""What a model's files had when its header was read, and the fields of that but its path."""
+class _Kept(msgspec.Struct, frozen=True, array_like=True):
+    stamp: tuple[int, int]
+    """The size and the time of change of a model's files when its header was read."""
+    header: GGUFHeader
+    """Without its path."""
 
 
 class HeaderBook:
@@ -54,20 +48,13 @@ class HeaderBook:
         raw = self._kept.get(key)
         if raw is not None:
             with suppress(msgspec.DecodeError, TypeError, ValueError):
-                kept = msgspec.msgpack.decode(raw, type=_Kept)
-                if kept[0] == stamp:
+                kept = msgspec.msgpack.decode(raw, type=_Kept, dec_hook=_as)
+                if kept.stamp == stamp:
                     self._used[key] = raw
-                    return GGUFHeader(path, *kept[1:])
+                    return replace(kept.header, path=path)
         header = read_header(path)
-        fields = (
-            header.fields,
-            header.tensors,
-            header.data_start,
-            header.size_bytes,
-            header.spans,
-            header.tensors_elsewhere,
-        )
-        self._used[key] = msgspec.Raw(msgspec.msgpack.encode((stamp, *fields)))
+        kept = _Kept(stamp, replace(header, path=Path()))
+        self._used[key] = msgspec.Raw(msgspec.msgpack.encode(kept, enc_hook=str))
         return header
 
     def save(self) -> None:
@@ -77,3 +64,7 @@ class HeaderBook:
         ):
             with suppress(OSError):
                 write_atomically(self._file, msgspec.msgpack.encode(self._used))
+
+
+def _as(type: type[Any], text: str) -> Any:
+    return type(text)
