@@ -71,21 +71,10 @@ def judge(need: MemoryNeed, machine: Machine) -> Fit:
     return Fit("tight" if note else "fits", share, f"{wanted} of {format_bytes(ram)} RAM{note}")
 
 
-def judge_weights(size: int, machine: Machine) -> Fit | None:
-    """Judge weights of `size` bytes without their header, which would say how large the KV cache
-    is. None if this machine's memory is not known.
-
-    If the weights take at most half of the free memory, some default context fits beside them.
-    """
-    if machine is None:
-        return None
-    most = max(machine.ram, machine.gpu)
-    if size > most:
-        text = f"its weights are {format_bytes(size)}, more than this machine's"
-        return Fit("too large", size / most, f"{text} {format_bytes(most)}")
-    against = _own_gpu(machine) or machine.ram
-    text = f"its weights take {format_bytes(size)} of {format_bytes(against)}"
-    return Fit("fits" if size <= (free(machine) or 0) / 2 else None, size / against, text)
+def need_by_size(size: int) -> MemoryNeed:
+    """A guess for weights of `size` bytes without their header, which would say how large the KV
+    cache is: an eighth more."""
+    return MemoryNeed(size, 0, 0, 0, size // 8)
 
 
 def machine_of(memory: Memory, lent: int) -> Memory:

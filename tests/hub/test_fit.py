@@ -22,8 +22,8 @@ from eaglechat.hub.fit import (
     estimate,
     free,
     judge,
-    judge_weights,
     machine_of,
+    need_by_size,
 )
 from eaglechat.hub.references import ModelFiles
 from eaglechat.wire.protocol import Bandwidth, Memory
@@ -171,31 +171,9 @@ def test_the_verdict_names_what_is_there_and_what_is_missing(
     assert text in verdict.text
 
 
-@pytest.mark.parametrize(
-    ("size", "machine", "word", "text"),
-    [
-        (6 * 10**9, memory(16 * 10**9), "fits", "its weights take 6.0 GB of 16.0 GB"),
-        (6 * 10**9, memory(16 * 10**9, 10**10), None, "its weights take 6.0 GB of 16.0 GB"),
-        (
-            20 * 10**9,
-            memory(16 * 10**9, gpu=24 * 10**9),
-            None,
-            "its weights take 20.0 GB of 24.0 GB",
-        ),
-        (20 * 10**9, None, None, ""),
-        (
-            20 * 10**9,
-            memory(16 * 10**9),
-            "too large",
-            "its weights are 20.0 GB, more than this machine's 16.0 GB",
-        ),
-    ],
-)
-def test_weights_alone_say_that_much_is_left_or_that_they_are_too_large(
-    size: int, machine: Machine, word: str | None, text: str
-) -> None:
-    verdict = judge_weights(size, machine)
-    assert (verdict.word if verdict else None, verdict.text if verdict else "") == (word, text)
+def test_weights_of_which_only_the_size_is_known_need_an_eighth_more() -> None:
+    words = [judge(need_by_size(gb * 10**9), memory(16 * 10**9)).word for gb in (14, 15)]
+    assert words == ["fits", "too large"]
 
 
 def quantisation(name: str, gb: float) -> Quantisation:

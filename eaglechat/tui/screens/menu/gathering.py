@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -328,24 +328,20 @@ class Known:
 
     @property
     def need(self) -> MemoryNeed | None:
-        """The memory that the pair needs; None if its headers are not known."""
+        """The memory that the pair needs, by its headers, which the Hub may have told, else by its
+        size; None if nothing is known."""
         if self.status is not None and self.status.loaded_target is not None:
             models = self.status.loaded_target, self.status.draft
             n_ctx = self.n_ctx or default_context(*models, fit.free(self.machine()), *self.kv_types)
             return memory_need(*models, n_ctx, *self.kv_types)
-        return self.facts.memory if self.facts is not None else None
+        if self.facts is not None and self.facts.memory is not None:
+            return self.facts.memory
+        return fit.need_by_size(self.seen_bytes) if self.seen_bytes else None
 
     @property
     def fit(self) -> Fit | None:
-        if (need := self.need) is not None:
-            return fit.judge(need, self.machine())
-        if (seen := self.seen_bytes) is None:
-            return None
-        judged = fit.judge_weights(seen, self.machine())
-        if judged is not None and judged.fits and self.n_ctx:
-            # A context of a given size does not shrink.
-            return replace(judged, word=None)
-        return judged
+        need = self.need
+        return fit.judge(need, self.machine()) if need is not None else None
 
     @property
     def seen_bytes(self) -> int | None:
