@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eaglechat.hub import catalogue
-from eaglechat.hub.facts import FactBook, Facts
+from eaglechat.hub.facts import FactBook, Facts, KeptFacts
 from eaglechat.hub.fit import Machine
 
 if TYPE_CHECKING:
@@ -69,10 +69,8 @@ class HubDesk:
             if offer.name in wanted and offer.state != "installed"
         ]
 
-    def known_facts(
-        self, entry: CatalogueEntry, n_ctx: int, *, however_old: bool = False
-    ) -> Facts | None:
-        return self._facts.find(entry, n_ctx, however_old=however_old)
+    def known_facts(self, entry: CatalogueEntry, n_ctx: int) -> KeptFacts | None:
+        return self._facts.find(entry, n_ctx)
 
     def ask_facts(self, entry: CatalogueEntry, n_ctx: int, plan: Plan | None = None) -> Facts:
         """Ask the Hub about a pair, and save the answer. Raises HubError, InvalidReferenceError."""

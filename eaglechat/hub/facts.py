@@ -33,29 +33,31 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What the pair drafts with, besides n-grams; None if that is not known."""
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class KeptFacts(msgspec.Struct, frozen=True):
     facts: Facts
     asked_at: float
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the Hub need not be asked again."""
+        return time.time() - self.asked_at < _FRESH_S
 
 
 class FactBook:
     """The saved facts, by pair and context size. May be used from any thread."""
 
     def __init__(self) -> None:
-        self._file = StateFile("hub-facts.json", dict[str, _Kept])
-        self._known: dict[str, _Kept] | None = None
+        self._file = StateFile("hub-facts.json", dict[str, KeptFacts])
+        self._known: dict[str, KeptFacts] | None = None
 
-    def find(self, entry: CatalogueEntry, n_ctx: int, *, however_old: bool = False) -> Facts | None:
-        """The saved facts; None if there are none, or if they are older than a week."""
+    def find(self, entry: CatalogueEntry, n_ctx: int) -> KeptFacts | None:
         if self._known is None:
             self._known = self._file.read({})
-        kept = self._known.get(_key(entry, n_ctx))
-        is_fresh = kept is not None and time.time() - kept.asked_at < _FRESH_S
-        return kept.facts if kept is not None and (is_fresh or however_old) else None
+        return self._known.get(_key(entry, n_ctx))
 
     def keep(self, entry: CatalogueEntry, n_ctx: int, facts: Facts) -> None:
         with self._file.changing({}) as known:
-            known[_key(entry, n_ctx)] = _Kept(facts, time.time())
+            known[_key(entry, n_ctx)] = KeptFacts(facts, time.time())
             self._known = known
 
 

@@ -97,9 +97,7 @@ class ScriptedDesk(HubDesk):
     def unfinished(self) -> list[CataloguePair]:
         return [one for one in self.pairs if one.name in self.left]
 
-    def known_facts(
-        self, entry: CatalogueEntry, n_ctx: int, *, however_old: bool = False
-    ) -> Facts | None:
+    def known_facts(self, entry: CatalogueEntry, n_ctx: int) -> None:
         return None
 
     def ask_facts(self, entry: CatalogueEntry, n_ctx: int, plan: Plan | None = None) -> Facts:

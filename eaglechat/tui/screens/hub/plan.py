@@ -84,7 +84,10 @@ class PlanScreen(TextDialog[bool]):
         desk, n_ctx = services.desk, services.settings.current.engine.n_ctx
         plan = desk.plan(self._entry, n_ctx)
         self.later(self._take_plan, plan, desk.free_bytes(), desk.endpoint)
-        return desk.known_facts(plan.entry, n_ctx) or desk.ask_facts(plan.entry, n_ctx, plan)
+        kept = desk.known_facts(plan.entry, n_ctx)
+        if kept is not None and kept.is_fresh:
+            return kept.facts
+        return desk.ask_facts(plan.entry, n_ctx, plan)
 
     # What came of it
 

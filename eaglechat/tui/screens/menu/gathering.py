@@ -234,18 +234,15 @@ class Gathering:
         """Ask the Hub about the pairs that are not here, one after the other."""
         desk, n_ctx = self._services.desk, self._services.settings.current.engine.n_ctx
         self._wanted.clear()
-        for entry in self._to_get():
-            if (known := desk.known_facts(entry, n_ctx)) is not None:
-                self._take_facts(entry.name, known)
-            else:
+        for entry in [one.entry for one in self.offers.values() if one.pair is None and one.entry]:
+            kept = desk.known_facts(entry, n_ctx)
+            if kept is not None:
+                self._take_facts(entry.name, kept.facts)
+            if kept is None or not kept.is_fresh:
                 self._wanted.append(entry)
         if not self._is_asking_hub and self._wanted:
             self._is_asking_hub = True
             self._screen.in_background(self._ask_hub, self._asked_hub)
-
-    def _to_get(self) -> list[CatalogueEntry]:
-        offered = self.offers.values()
-        return [one.entry for one in offered if one.pair is None and one.entry is not None]
 
     def _ask_hub(self) -> HubError | None:
         """Returns why the Hub does not answer, if it does not."""
@@ -268,15 +265,8 @@ class Gathering:
     def _asked_hub(self, offline: HubError | None) -> None:
         self._is_asking_hub, self.offline = False, offline
         self._say()
-        if offline is None:
-            if self._wanted:
-                self._ask_facts()
-            return
-        n_ctx = self._services.settings.current.engine.n_ctx
-        for entry in self._to_get():
-            if entry.name not in self._facts:
-                seen = self._services.desk.known_facts(entry, n_ctx, however_old=True)
-                self._take_facts(entry.name, seen, self._troubles.get(entry.name, ""))
+        if offline is None and self._wanted:
+            self._ask_facts()
 
     def _take_facts(self, name: str, facts: Facts | None, trouble: str = "") -> None:
         """`trouble` says why the Hub gave no facts of this pair."""
