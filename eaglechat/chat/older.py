@@ -22,6 +22,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from eaglechat.chat.packing import cut
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms, TurnPart, text_alone
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat
@@ -29,12 +30,16 @@ from eaglechat.chat.store import ChatStore, transaction
 from eaglechat.chat.turns import Question, Reply, TurnError, TurnId
 from eaglechat.chat.writing.question import typed
 from eaglechat.wire.records import (
+    AutoDraft,
     AutoReason,
+    DraftToken,
+    Likely,
     Origin,
     Part,
     ReplyEnd,
     Round,
     RoundTimings,
+    Token,
     text_in,
 )
 from eaglechat.wire.stats import SpeculationStats
@@ -72,10 +77,8 @@ def take_over(store: ChatStore) -> Iterator[Progress]:
         unreadable = []
         for number, file in enumerate(files):
             yield Progress(number, len(files))
-            try:
-                _take_over(store, file)
-            except ValueError as error:
-                unreadable.append(f"{file.name} ({error})")
+            if problem := _take_over(store, file):
+                unreadable.append(f"{file.name} ({problem})")
     if files:
         store.say(_taken_over(len(files), unreadable, folder))
         yield Progress(len(files), len(files))
@@ -92,29 +95,25 @@ def _taken_over(total: int, unreadable: Sequence[str], folder: Path) -> str:
     return said
 
 
-def _take_over(store: ChatStore, file: Path) -> None:
-    """Raises ValueError if the file is no chat."""
+def _take_over(store: ChatStore, file: Path) -> str:
+    """What is wrong with the file, if it is no chat."""
     in_trash = _DELETED_NAME.fullmatch(file.stem) if file.parent.name == "trash" else None
-    chat, problem, used = None, None, file.stat().st_mtime
+    chat, problem, used = None, "", file.stat().st_mtime
     try:
         chat = chat_in(in_trash[2] if in_trash else file.stem, file.read_bytes())
-    except OSError as error:
-        problem = ValueError(error.strerror)
-    except ValueError as error:
-        problem = error
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or str(error)
     with store.opened() as db, transaction(db):
-        known = "SELECT 1 FROM chat WHERE name = ?"
-        if chat and (in_trash or db.execute(known, (chat.name,)).fetchone() is None):
+        if chat is not None:
             ChatRecorder(store, chat).write(db, owner="")
             deleted = int(in_trash[1]) / 1000 if in_trash else None
             when = "UPDATE chat SET used = ?, deleted = ? WHERE name = ?"
             db.execute(when, (used, deleted, chat.name))
         db.execute("INSERT INTO taken_over VALUES (?)", (_named(file),))
-    if problem is not None:
-        raise problem
-    if in_trash:
+    if in_trash and chat is not None:
         # What was deleted must not outlive the days for which it can be restored.
         file.unlink()
+    return problem
 
 
 def _named(file: Path) -> str:
@@ -166,24 +165,17 @@ def chat_in(name: str, raw: bytes) -> SavedChat:
         raise ValueError(f"its format is version {header.version}")
     chat = SavedChat(name, msgspec.convert(header, ChatHeader, from_attributes=True))
     terms = Terms(pair=header.pair, target=header.target, draft=header.draft)
-    turns, recordings = chat.turns, dict[TurnId, Recording]()
     for line in filter(None, map(_decoded, others)):
         # One that does not fit the tree, because others were lost, is left out.
         with suppress(TurnError):
-            match line.type:
-                case "reply":
-                    question = line.parent or 0
-                    if not isinstance(turns.find(question), Question):
-                        _ask(chat, question, question, ())
-                    recording = Recording(terms)
-                    turns.choose(turns.add(Reply(line.id, question, recording)).id)
-                    recordings[line.id] = recording
-                case "rounds" | "goes_on" | "end" if line.of in recordings:
-                    _take_of_reply(recordings[line.of], line)
-                case "terms":
-                    terms = line.terms
-                case _:
-                    _take_of_chat(chat, line)
+            if line.type == "terms":
+                terms = line.terms
+            elif line.type == "reply":
+                _reply(chat, line, terms)
+            elif line.of:
+                _take_of_reply(chat.turns.reply(line.of).recording, line)
+            else:
+                _take_of_chat(chat, line)
     chat.give_back_unanswered()
     return chat
 
@@ -194,6 +186,14 @@ def _decoded(raw: bytes) -> _Line | None:
         return _decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _reply(chat: SavedChat, line: _Line, terms: Terms) -> None:
+    """Add a reply; with an empty question if its own was lost."""
+    question = line.parent or 0
+    if not isinstance(chat.turns.find(question), Question):
+        _ask(chat, question, question, ())
+    chat.turns.choose(chat.turns.add(Reply(line.id, question, Recording(terms))).id)
 
 
 def _take_of_chat(chat: SavedChat, line: _Line) -> None:
@@ -224,28 +224,28 @@ def _ask(chat: SavedChat, id: TurnId, parent: TurnId | None, parts: tuple[TurnPa
 
 
 def _take_of_reply(recording: Recording, line: _Line) -> None:
-    if line.type == "goes_on":
-        recording.end = None
-    elif line.type == "rounds":
-        for round_ in _unpacked(line.data, line.text, line.reasoning):
-            recording.add(round_)
-    else:
-        if line.settled:
-            texts = recording.written(Part.ANSWER), recording.written(Part.REASONING)
-            recording.settle(_unpacked(line.settled, *texts))
-        recording.changed.update(line.changed)
-        recording.speculation_stopped = line.speculation_stopped
-        if line.end is not None:
-            recording.finish(line.end, line.stats)
+    match line.type:
+        case "goes_on":
+            recording.end = None
+        case "rounds":
+            for round_ in _unpacked(line.data, line.text, line.reasoning):
+                recording.add(round_)
+        case "end":
+            if line.settled:
+                texts = recording.written(Part.ANSWER), recording.written(Part.REASONING)
+                recording.settle(_unpacked(line.settled, *texts))
+            recording.changed.update(line.changed)
+            recording.speculation_stopped = line.speculation_stopped
+            if line.end is not None:
+                recording.finish(line.end, line.stats)
 
 
 # The rounds in a line: compressed columns of numbers, in base64
 
 
-_ORIGINS = tuple(origin.value for origin in Origin)
+_ORIGINS, _PARTS = tuple(Origin), (Part.ANSWER, Part.REASONING, None)
 _REASONS = {reason.value for reason in AutoReason}
-_PARTS = (Part.ANSWER.value, Part.REASONING.value, None)
-_TIMES = {name for name in RoundTimings.__struct_fields__ if name != "total_ms"}
+_TIMES = [name for name in RoundTimings.__struct_fields__ if name != "total_ms"]
 _TIME_STEPS, _PROBABILITY_STEPS, _LIKELY_STEPS = 100, 250, 10_000
 _RAW_DEFLATE = -15
 _UNREPORTED, _UNREPORTED_PROBABILITY = -1, 255
@@ -260,7 +260,7 @@ _COLUMNS = (
 tokens; a text is cut into the tokens' `lengths`; `draft_ids` and `draft_lengths` are None where the
 token is the one emitted at this place of the round; `parents` are minus those of a chain; `auto`
 has the reason, and the milliseconds that were lost and that may be."""
-_LATER_COLUMNS = {
+_LATER_COLUMNS: dict[str, Any] = {
     "likely": (), "unused": (), "trees": (),
     "names_of_times": ("draft_ms", "verify_ms", "process_ms", "sample_ms"), "plain_checks": (),
 }  # fmt: skip
@@ -274,121 +274,102 @@ def _unpacked(data: str, answer: str, reasoning: str) -> list[Round]:
     try:
         inflated = zlib.decompress(base64.b64decode(data, validate=True), wbits=_RAW_DEFLATE)
         values = msgspec.msgpack.decode(inflated)
-        known = dict(zip((*_COLUMNS, *_LATER_COLUMNS), values, strict=False))
-        columns = SimpleNamespace(**{**dict.fromkeys(_COLUMNS), **_LATER_COLUMNS, **known})
-        rounds = msgspec.convert([*_records(columns, answer, reasoning)], list[Round])
+        known = zip((*_COLUMNS, *_LATER_COLUMNS), values, strict=False)
+        columns = SimpleNamespace(**{**_LATER_COLUMNS, **dict(known)})
+        records = msgspec.to_builtins([*_rounds(columns, answer, reasoning)])
+        rounds = msgspec.convert(records, list[Round])
         is_whole = all(
             text_in(rounds, part) == text
             for part, text in ((Part.REASONING, reasoning), (Part.ANSWER, answer))
         )
-    except (ValueError, zlib.error, LookupError, TypeError):
+    except (ValueError, zlib.error, LookupError, TypeError, AttributeError):
         is_whole = False
     return rounds if is_whole else [text_alone(answer, reasoning)]
 
 
-def _records(columns: Any, answer: str, reasoning: str) -> Iterator[dict[str, Any]]:
-    """The rounds, each as the fields of a `Round`."""
-    tokens, drafts = _tokens(columns, answer, reasoning), _drafts(columns)
+def _rounds(columns: Any, answer: str, reasoning: str) -> Iterator[Round]:
+    """The rounds, of values that nothing has checked."""
+    tokens, drafts = _tokens(columns, (answer, reasoning, columns.markers)), _drafts(columns)
     given, likely = dict(columns.given), dict(columns.likely)
     n_past, names = columns.n_past, columns.names_of_times
     for index, n_tokens in enumerate(columns.n_tokens):
-        emitted = [*islice(tokens, n_tokens)]
+        emitted = tuple(islice(tokens, n_tokens))
         n_past += columns.moved[index - 1] + n_tokens if index else 0
-        drafted = [*islice(drafts, columns.n_drafted[index])]
-        for place, draft in enumerate(drafted):
-            draft["parent"] += place - 1
-            for field in ("id", "text"):
-                if draft[field] is _AS_EMITTED:
-                    draft[field] = emitted[place][field]
         steps = columns.times[len(names) * index : len(names) * (index + 1)]
         times = {
             name: None if step is None else step / _TIME_STEPS
             for name, step in zip(names, steps, strict=True)
         }
         total = sum(step or 0 for step in steps) + columns.other_times[index]
-        yield {
-            "index": columns.first + index,
-            "n_draft_max": columns.n_draft_max[index],
-            "drafted": drafted,
-            "n_tested": columns.n_tested[index],
-            "n_accepted": columns.n_accepted[index],
-            "tokens": emitted,
-            "n_past": n_past,
-            "timings": {**dict.fromkeys(_TIMES), **times, "total_ms": total / _TIME_STEPS},
-            "auto": _auto(columns, index),
-            "given": given.get(index, ()),
-            "likely": [
-                [
-                    {
-                        "id": id,
-                        "text": text,
-                        "probability": probability / _LIKELY_STEPS,
-                        "chance": chance / _LIKELY_STEPS,
-                    }
+        drafted = enumerate(islice(drafts, columns.n_drafted[index]))
+        yield Round(
+            columns.first + index,
+            columns.n_draft_max[index],
+            tuple(_in_place(place, draft, emitted) for place, draft in drafted),
+            columns.n_tested[index],
+            columns.n_accepted[index],
+            emitted,
+            n_past,
+            RoundTimings(**{**dict.fromkeys(_TIMES), **times, "total_ms": total / _TIME_STEPS}),
+            auto=_auto(columns, index),
+            given=given.get(index, ()),
+            likely=tuple(
+                tuple(
+                    Likely(id, text, probability / _LIKELY_STEPS, chance / _LIKELY_STEPS)
                     for id, text, probability, chance in place
-                ]
+                )
                 for place in likely.get(index, ())
-            ],
-            "is_plain_check": index in columns.plain_checks,
-        }
+            ),
+            is_plain_check=index in columns.plain_checks,
+        )
 
 
-def _tokens(columns: Any, answer: str, reasoning: str) -> Iterator[dict[str, Any]]:
-    """All emitted tokens."""
-    ends = [0, 0, 0]
-    texts = answer, reasoning, columns.markers
+def _tokens(columns: Any, texts: tuple[str, ...]) -> Iterator[Token]:
+    """All emitted tokens, of texts that are in the order of `_PARTS`."""
+    ends = [0] * len(texts)
     about = zip(
         columns.ids, columns.lengths, columns.origins, columns.emitted_by, columns.parts,
         strict=True,
     )  # fmt: skip
     for id, length, origin, by, part in about:
-        start = ends[part]
-        ends[part] = start + length
-        yield {
-            "id": None if id == _UNREPORTED else id,
-            "text": texts[part][start : ends[part]],
-            "origin": _ORIGINS[origin],
-            "drafter": columns.drafters[by] or None,
-            "part": _PARTS[part],
-        }
+        start, ends[part] = ends[part], ends[part] + length
+        known, drafter = None if id == _UNREPORTED else id, columns.drafters[by] or None
+        yield Token(known, texts[part][start : ends[part]], _ORIGINS[origin], drafter, _PARTS[part])
 
 
-_AS_EMITTED = object()
+def _drafts(columns: Any) -> Iterator[tuple[Any, ...]]:
+    """All drafted tokens: id, length of the text, text, and the other fields of a `DraftToken`."""
+    lengths = columns.draft_lengths
+    texts = cut(columns.draft_text, [max(length or 0, 0) for length in lengths])
+    drafters = (columns.drafters[by] for by in columns.drafted_by)
+    of_all = columns.draft_ids, lengths, texts, columns.probabilities, columns.parents, drafters
+    return zip(*of_all, strict=True)
 
 
-def _drafts(columns: Any) -> Iterator[dict[str, Any]]:
-    """All drafted tokens, with `_AS_EMITTED` for what the emitted token at their place has."""
-    end = 0
-    about = zip(
-        columns.draft_ids, columns.draft_lengths, columns.probabilities, columns.parents,
-        columns.drafted_by, strict=True,
-    )  # fmt: skip
-    for id, length, probability, parent, by in about:
-        text = _AS_EMITTED if length is None else None
-        if length is not None and length != _UNREPORTED:
-            text, end = columns.draft_text[end : end + length], end + length
-        is_known = probability != _UNREPORTED_PROBABILITY
-        yield {
-            "id": _AS_EMITTED if id is None else None if id == _UNREPORTED else id,
-            "text": text,
-            "probability": probability / _PROBABILITY_STEPS if is_known else None,
-            "parent": parent,
-            "drafter": columns.drafters[by],
-        }
+def _in_place(place: int, draft: tuple[Any, ...], emitted: Sequence[Token]) -> DraftToken:
+    """A drafted token; `place` is its index in the round, which emitted these tokens."""
+    id, length, text, probability, parent, drafter = draft
+    return DraftToken(
+        emitted[place].id if id is None else None if id == _UNREPORTED else id,
+        emitted[place].text if length is None else None if length == _UNREPORTED else text,
+        None if probability == _UNREPORTED_PROBABILITY else probability / _PROBABILITY_STEPS,
+        parent + place - 1,
+        drafter,
+    )
 
 
-def _auto(columns: Any, index: int) -> dict[str, Any] | None:
-    cells = columns.auto[index]
-    if cells is None or cells[0] not in _REASONS:
+def _auto(columns: Any, index: int) -> AutoDraft | None:
+    reason, lost_ms, allowed_ms = columns.auto[index] or (None, 0.0, 0.0)
+    if reason not in _REASONS:
         return None
     # Only the last round of a line has what was expected of each length.
     is_last = index == len(columns.auto) - 1
-    return {
-        "n": columns.n_draft_max[index],
-        "reason": cells[0],
-        "tokens_per_second": columns.expected if is_last else (),
-        "plain_error": columns.plain_error if is_last else 0.0,
-        "lost_ms": cells[1],
-        "allowed_ms": cells[2],
-        "shape": "tree" if index in columns.trees else "chain",
-    }
+    return AutoDraft(
+        columns.n_draft_max[index],
+        reason,
+        columns.expected if is_last else (),
+        columns.plain_error if is_last else 0.0,
+        lost_ms,
+        allowed_ms,
+        "tree" if index in columns.trees else "chain",
+    )

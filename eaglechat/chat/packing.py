@@ -81,20 +81,20 @@ def _values(column: list[Any]) -> list[Any]:
         rows = zip(*map(_values, columns.values()), strict=True)
         values = [dict(zip(columns, row, strict=True)) for row in rows]
     elif kind == "lists":
-        values = _cut(_values(values), _values(parts[0]))
+        values = cut(_values(values), _values(parts[0]))
     elif kind == "steps":
         values = [step / STEPS for step in values]
     # The other kinds are in chats that were written before: zlib needs no help with those values.
     elif kind == "few":
         values = [parts[0][place] for place in values]
     elif kind == "texts":
-        values = _cut(values, parts[0])
+        values = cut(values, parts[0])
     elif kind == "rising":
         values = [*accumulate(values)]
     return values
 
 
-def _cut(joined: Any, lengths: list[int]) -> list[Any]:
+def cut(joined: Any, lengths: list[int]) -> list[Any]:
     """Slices of these lengths."""
     ends = [0, *accumulate(lengths)]
     return [joined[start:end] for start, end in pairwise(ends)]
