@@ -10,10 +10,9 @@ import datetime
 import json
 import sqlite3
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,15 +24,13 @@ from eaglechat.chat.saved_chat import SavedChat, name_at, title_of
 from eaglechat.chat.store import ChatStore, ReplyRecord, release, transaction
 from eaglechat.chat.turns import Reply, Turn, TurnId
 from eaglechat.chat.writing.question import QuestionParts
-from eaglechat.wire.records import Part, Round
+from eaglechat.wire.records import Part
 
 if TYPE_CHECKING:
     from filelock import FileLock
 
 NotSaved = Callable[[Path, OSError], None]
 """Called once when a chat cannot be written."""
-_SHORT = 2000
-"""Characters up to which the prompt is written each second while it is typed."""
 _ROUNDS_OF_A_PIECE = 256
 """Rounds are packed by so many: while a reply is written, only the last piece is packed again."""
 
@@ -62,13 +59,11 @@ class ChatRecorder:
                 self._claim()
 
     def _take(self, chat: SavedChat) -> None:
-        self.chat, self._typed = chat, chat.unsent
+        self.chat = chat
         self._columns = _columns(chat, None) if chat.revision else None
         """Of the chat's row, when the chat was read or written; None if it was never written."""
-        self._kept: dict[TurnId, Sequence[Round] | None] = {
-            id: None if is_whole else () for id, is_whole in chat.kept.items()
-        }
-        """The turns that were read or written; of a reply that is not whole there, the rounds."""
+        self._kept = chat.kept
+        """What was read or written of each turn, in the form of `_there`."""
 
     @property
     def name(self) -> str:
@@ -90,17 +85,13 @@ class ChatRecorder:
         self.keep()
 
     def save(self, unsent: QuestionParts) -> None:
-        """`unsent` is in the prompt; to be called about once a second. A long text is written once
-        it has not changed since the last call."""
-        if sum(len(part.text) for part in unsent) <= _SHORT or unsent == self._typed:
-            self.chat.unsent = unsent
-        self._typed = unsent
+        """`unsent` is in the prompt; to be called about once a second."""
+        self.chat.unsent = unsent
         self.keep()
 
     def left(self, unsent: QuestionParts) -> None:
         """The chat was left with this in the prompt."""
-        self.chat.unsent = unsent
-        self.keep()
+        self.save(unsent)
         if self._db is not None and self.chat.revision:
             with suppress(OSError), self._store.translated():
                 with transaction(self._db):
@@ -113,7 +104,10 @@ class ChatRecorder:
 
     def keep(self) -> None:
         """Write what the store does not have."""
-        if not self._is_lacking():
+        columns, there = _columns(self.chat, self.running), self._there()
+        if self._columns is None and not _is_listed(columns) and not self.is_behind:
+            return
+        if self._columns == columns and self._kept == there and not self.is_behind:
             return
         try:
             with self._store.translated():
@@ -129,34 +123,15 @@ class ChatRecorder:
             return
         self.is_behind = False
         self.chat.revision += 1
-        turns = self.chat.turns
-        self._has_removed |= any(id not in turns for id in self._kept)
-        self._columns = _columns(self.chat, self.running)
-        self._kept = {turn.id: None for turn in turns}
+        self._has_removed |= not self._kept.keys() <= there.keys()
+        self._columns, self._kept = columns, there
+
+    def _there(self) -> dict[TurnId, int | None]:
+        """None for each turn that will not change; of the running reply, its number of rounds."""
+        there: dict[TurnId, int | None] = dict.fromkeys(turn.id for turn in self.chat.turns)
         if self.running is not None:
-            self._kept[self.running.id] = [*self.running.recording.rounds]
-
-    def _is_lacking(self) -> bool:
-        """Whether the store lacks some of the chat."""
-        turns, columns = self.chat.turns, _columns(self.chat, self.running)
-        if self.is_behind:
-            return True
-        if self._columns is None:
-            return _is_listed(columns)
-        return (
-            self._columns != columns
-            or any(id not in turns for id in self._kept)
-            or any(map(self._lacks, turns))
-        )
-
-    def _lacks(self, turn: Turn) -> bool:
-        """Whether the store lacks the turn, or some of it."""
-        if turn.id not in self._kept:
-            return True
-        rounds = self._kept[turn.id]
-        if turn is not self.running:
-            return rounds is not None
-        return rounds is None or len(rounds) != len(self.running.recording.rounds)
+            there[self.running.id] = len(self.running.recording.rounds)
+        return there
 
     # Who has it open
 
@@ -240,11 +215,12 @@ class ChatRecorder:
             columns,
         )
         (key,) = db.execute("SELECT key FROM chat WHERE name = ?", (self.name,)).fetchone()
-        for id in self._kept:
-            if id not in self.chat.turns:
-                db.execute("DELETE FROM turn WHERE chat = ? AND id = ?", (key, id))
-        for turn in filter(self._lacks, self.chat.turns):
-            self._write_turn(db, key, turn)
+        there = self._there()
+        for id in self._kept.keys() - there.keys():
+            db.execute("DELETE FROM turn WHERE chat = ? AND id = ?", (key, id))
+        for turn in self.chat.turns:
+            if turn.id not in self._kept or self._kept[turn.id] != there[turn.id]:
+                self._write_turn(db, key, turn)
 
     def _write_turn(self, db: sqlite3.Connection, chat: int, turn: Turn) -> None:
         row: dict[str, object] = {"chat": chat, "id": turn.id, "parent": turn.parent}
@@ -267,7 +243,7 @@ class ChatRecorder:
         if isinstance(turn, Reply):
             found = "SELECT key FROM turn WHERE chat = :chat AND id = :id"
             (key,) = db.execute(found, row).fetchone()
-            _write_rounds(db, key, turn.recording, self._kept.get(turn.id) or ())
+            _write_rounds(db, key, turn.recording, self._kept.get(turn.id) or 0)
 
 
 def _columns(chat: SavedChat, running: Reply | None) -> dict[str, Any]:
@@ -304,17 +280,13 @@ def _record(reply: Reply) -> ReplyRecord:
     )
 
 
-def _write_rounds(
-    db: sqlite3.Connection, turn: int, recording: Recording, kept: Sequence[Round]
-) -> None:
+def _write_rounds(db: sqlite3.Connection, turn: int, recording: Recording, kept: int) -> None:
     """Write the rounds of a reply behind those that are kept, and those of the last piece again."""
     if recording.packed:
         first, pieces = 0, [*enumerate(recording.packed)]
     else:
         rounds, size = recording.rounds, _ROUNDS_OF_A_PIECE
-        # An engine may tell rounds again in another way.
-        told = takewhile(lambda both: both[0] is both[1], zip(kept, rounds, strict=False))
-        first = sum(1 for _ in told) // size
+        first = 0 if recording.is_settled else kept // size
         starts = range(first * size, len(rounds), size)
         pieces = [(start // size, pack(rounds[start : start + size])) for start in starts]
     db.execute("DELETE FROM rounds WHERE turn = ? AND place >= ?", (turn, first))

@@ -50,9 +50,9 @@ class SavedChat:
     pinned: bool = False
     opened_at: Passage | None = None
     """Where to open it; None: at its end."""
-    kept: dict[TurnId, bool] = field(default_factory=dict)
-    """Turns that the store had when the chat was read, and whether it had all of each: of what a
-    killed program was writing it has the rounds alone."""
+    kept: dict[TurnId, int | None] = field(default_factory=dict)
+    """The turns that the store had when the chat was read: None if it had all of a turn; 0 if a
+    killed program was writing it, so that it has the rounds alone."""
     revision: int = 0
     """Grows whenever the store's chat changes; 0 if the store never had it."""
 

@@ -495,7 +495,7 @@ def _chat(db: sqlite3.Connection, row: sqlite3.Row) -> SavedChat:
         role=row["role"],
         title=row["title"],
         pinned=bool(row["pinned"]),
-        kept={turn["id"]: True for turn in rows},
+        kept=dict.fromkeys(turn["id"] for turn in rows),
         revision=row["revision"],
     )
     for turn in rows:
@@ -504,8 +504,8 @@ def _chat(db: sqlite3.Connection, row: sqlite3.Row) -> SavedChat:
             if turn["reply"] is not None:
                 recording = _recording(db, turn)
                 chat.turns.add(Reply(turn["id"], turn["parent"], recording))
-                is_whole = recording.end is not None or turn["said"] or turn["thought"]
-                chat.kept[turn["id"]] = bool(is_whole)
+                if recording.end is None and not (turn["said"] or turn["thought"]):
+                    chat.kept[turn["id"]] = 0
                 continue
             parts = typed(turn["said"])
             if turn["parts"] is not None:
