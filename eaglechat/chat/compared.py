@@ -30,13 +30,13 @@ FEWEST_HEATS = 4
 
 @dataclass(frozen=True)
 class Fork:
-    """The first token at which two replies differ: its index, and its text in both, or its id if it
-    has no text. None: that reply ended before it."""
+    """The first token at which two replies differ: its index, and its text in both. None: that
+    reply ended before it."""
 
     prompt: str
     index: int
-    ours: str | int | None
-    plain: str | int | None
+    ours: str | None
+    plain: str | None
     before: str
     """The reply up to there."""
     ours_after: str
@@ -280,40 +280,32 @@ def _error(values: Sequence[tuple[float, float]], level: float | None) -> float 
 
 
 def first_fork(heat: Heat, name: str, base: str) -> Fork | None:
-    """The first token at which what `name` wrote differs from what `base` wrote; None if there is
-    none. They are compared by the ids of their tokens, or by text if the engine reports no ids: it
-    may then send several tokens as one.
+    """Where the text that `name` wrote first differs from what `base` wrote; None if it does not.
 
     The end of a leg that was cut off (cancelled, or the length or context was used up) is not a
     difference: it says nothing about the next token.
     """
     reply, plain = heat.legs[name].recording, heat.legs[base].recording
-    (ours, our_text), (theirs, their_text) = ((_tokens(r), text_of(r)) for r in (reply, plain))
-    has_ids = all(token.id is not None for token in (*ours, *theirs))
-    one: Sequence[object] = [token.id for token in ours] if has_ids else our_text
-    other: Sequence[object] = [token.id for token in theirs] if has_ids else their_text
-    if one == other:
+    ours, theirs = text_of(reply), text_of(plain)
+    if ours == theirs:
         return None
-    pairs = enumerate(zip(one, other, strict=False))
-    shared = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
-    for written, recording in (one, reply), (other, plain):
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    shared = next((place for place, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
+    for text, recording in (ours, reply), (theirs, plain):
         end = recording.end
         is_whole = end is not None and end.finish_reason is FinishReason.STOP
-        if shared == len(written) and not is_whole:
+        if shared == len(text) and not is_whole:
             return None
-    index, tokens = shared, (_named(ours, shared), _named(theirs, shared))
-    begin = sum(len(token.text) for token in ours[:shared])
-    if not has_ids:
-        index, begin, end_of_ours = _token_at(ours, shared)
-        _, _, end_of_theirs = _token_at(theirs, shared)
-        tokens = our_text[begin:end_of_ours] or None, their_text[begin:end_of_theirs] or None
+    index, begin, end_of_ours = _token_at(_tokens(reply), shared)
+    _, _, end_of_theirs = _token_at(_tokens(plain), shared)
     return Fork(
         heat.prompt,
         heat.start + index,
-        *tokens,
-        before=heat.before + our_text[:begin],
-        ours_after=our_text[begin:],
-        plain_after=their_text[begin:],
+        ours[begin:end_of_ours] or None,
+        theirs[begin:end_of_theirs] or None,
+        before=heat.before + ours[:begin],
+        ours_after=ours[begin:],
+        plain_after=theirs[begin:],
     )
 
 
@@ -333,7 +325,3 @@ def _tokens(recording: Recording) -> list[Token]:
 
 def text_of(recording: Recording) -> str:
     return "".join(token.text for token in _tokens(recording))
-
-
-def _named(tokens: Sequence[Token], index: int) -> str | int | None:
-    return tokens[index].text or tokens[index].id if index < len(tokens) else None

@@ -153,10 +153,5 @@ def both_texts(best: Score) -> str:
     return f"{best.fork.before}▌\n\n{ends}"
 
 
-def _token(named: str | int | None) -> str:
-    """`named` is its text, or its id if it has no text."""
-    if named is None:
-        return "the end of the reply"
-    if isinstance(named, int):
-        return f"token {named} (no text)"
-    return f"“{visible(named)[:_FORK_EXCERPT]}”"
+def _token(text: str | None) -> str:
+    return "the end of the reply" if text is None else f"“{visible(text)[:_FORK_EXCERPT]}”"
