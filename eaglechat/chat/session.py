@@ -31,7 +31,7 @@ from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.saved_chat import SavedChat, new_chat
 from eaglechat.chat.store import ChatStore
 from eaglechat.chat.turns import Question, Reply, TurnId, Turns
-from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, shown
+from eaglechat.chat.writing.question import QuestionParts, composed, parts_of
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds, setup_of
@@ -48,7 +48,6 @@ STAND_IN = "hi"
 
 
 Severity = Literal["information", "warning", "error"]
-NoticeKind = Severity | Literal["question"]
 
 
 @dataclass(frozen=True)
@@ -66,13 +65,12 @@ News = str | Opened | Died
 
 @dataclass(frozen=True)
 class Notice:
-    """News after a turn, shown while the chat is open. The kind "question" is a question that was
-    given back."""
+    """News after a turn, shown while the chat is open."""
 
     id: int
     after: TurnId | None
     news: News
-    kind: NoticeKind
+    kind: Severity
 
 
 class Engine(Protocol):
@@ -372,18 +370,6 @@ class ChatSession:
         self._path_changed()
         return True
 
-    def forget_given_back(self) -> bool:
-        """Forget the question that was given back last, with what was said of it; False if none
-        stands after the last turn."""
-        behind = [notice for notice in self.notices if notice.after == self._last_id]
-        given_back = [notice.id for notice in behind if notice.kind == "question"]
-        if self.running is not None or not given_back:
-            return False
-        gone = [notice for notice in behind if notice.id >= given_back[-1]]
-        self.notices = [notice for notice in self.notices if notice not in gone]
-        self._touch()
-        return True
-
     def undo_delete(self) -> TurnId | None:
         """Restore what was deleted last since the chat was opened; return its root, or None."""
         if self._is_busy():
@@ -645,13 +631,12 @@ class ChatSession:
         """Take an unanswered question out: two in a row break most chat templates."""
         gone = self.turns.delete(turn.id)
         self.recorder.keep()
-        moved = [notice for notice in self.notices if notice.after in (turn.id, gone.id)]
-        self.notices = [notice for notice in self.notices if notice not in moved]
-        if isinstance(gone, Question):
-            self._note(shown(gone.parts), "question")
+        self.notices = [
+            replace(one, after=self._last_id) if one.after in (turn.id, gone.id) else one
+            for one in self.notices
+        ]
         if turn.recording.end is not None:
             self._note(refusals.STOPPED_EMPTY)
-        self.notices += [replace(notice, after=self._last_id) for notice in moved]
         if not isinstance(gone, Question):
             return ()
         others = self.turns.beside(gone)
@@ -680,7 +665,7 @@ class ChatSession:
 
     # Telling the view
 
-    def _note(self, news: News, kind: NoticeKind = "information") -> None:
+    def _note(self, news: News, kind: Severity = "information") -> None:
         self.version += 1
         self.notices.append(Notice(next(self._notice_ids), self._last_id, news, kind))
 

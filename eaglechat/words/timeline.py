@@ -11,7 +11,7 @@ from eaglechat.chat import refusals
 from eaglechat.chat.headline import headline_of
 from eaglechat.chat.measured import MeasuredPart
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.session import ChatSession, Notice, NoticeKind, Opened, Running
+from eaglechat.chat.session import ChatSession, Notice, Opened, Running, Severity
 from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import shown
 from eaglechat.hub.local.pair import Pair
@@ -24,7 +24,7 @@ from eaglechat.words.headline import in_short
 from eaglechat.words.statistics import ENDINGS
 from eaglechat.words.wording import percent, plural, tokens_per_second, two_decimals
 
-Kind = NoticeKind | Literal["reply", "thought", "window"]
+Kind = Severity | Literal["question", "reply", "thought", "window"]
 
 
 @dataclass(frozen=True)

@@ -447,8 +447,6 @@ class ChatScreen(PromptScreen[None]):
             self.transcript.selected = None
 
     def action_delete_turn(self) -> None:
-        if self.transcript.selected is None and self.session.forget_given_back():
-            return
         if (id := self._turn_to_change()) is not None:
             self.session.delete(id)
 
