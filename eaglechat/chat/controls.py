@@ -22,7 +22,7 @@ from eaglechat.wire.protocol import (
     EFFORTS,
     NO_REASONING,
     TOP_DEFAULT,
-    Hello,
+    Capabilities,
     Reasoning,
     RecommendedSampling,
     Speculation,
@@ -144,13 +144,11 @@ def without(names: Iterable[str], before: Controls, after: Controls) -> Controls
     return replace(after, **{name: getattr(before, name) for name in names})
 
 
-def not_followed(hello: Hello | None) -> frozenset[str]:
-    """Names of the controls that have no effect on an engine's drafting."""
-    if hello is None:
-        return frozenset()
-    if not hello.can.draft_length:
+def not_followed(can: Capabilities) -> frozenset[str]:
+    """Names of the controls that have no effect on the drafting of an engine that can do this."""
+    if not can.draft_length:
         return _DRAFTING
-    return _DRAFTING - STARTED_WITH if hello.can.restarts else frozenset()
+    return _DRAFTING - STARTED_WITH if can.restarts else frozenset()
 
 
 def terms_of(

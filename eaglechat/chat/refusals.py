@@ -6,14 +6,12 @@ for the key of that command: the screen fills it in. `hello` is None while no en
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from eaglechat.chat.controls import STARTED_WITH, Controls, not_followed
+from eaglechat.chat.controls import Controls
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.turns import Reply, TurnId, Turns
-from eaglechat.wire.protocol import AUTO, Hello, PairInfo, Reasoning
+from eaglechat.wire.protocol import OWN_ENGINE, Capabilities, Hello, PairInfo, Reasoning
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import DrafterStats
 
@@ -108,29 +106,22 @@ def not_saved(file: Path, error: OSError) -> str:
     return f"This chat cannot be saved to {file}: {error.strerror or error}. Retrying every second."
 
 
-# What an engine cannot do, or does only later.
+# What an engine cannot do
 
 
 def no_comparison(hello: Hello | None) -> str | None:
     """Why a reply cannot be written again without speculation."""
-    if hello is None or hello.can.plain:
+    if can_of(hello).plain:
         return None
     return (
-        f"{_subject(hello)} drafts the way it was started. To compare, name the same model without "
+        f"{subject(hello)} drafts the way it was started. To compare, name the same model without "
         "a draft as plain_model in its entry in config.toml."
     )
 
 
-def no_prompt(hello: Hello | None) -> str | None:
-    """Why the prompt cannot be shown."""
-    if hello is None or hello.can.prompt:
-        return None
-    return f"{_subject(hello)} does not show prompts."
-
-
 def cannot_continue(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None) -> str | None:
     """Why a turn cannot be continued with these terms."""
-    reply = turns.find(id)
+    reply, can = turns.find(id), can_of(hello)
     if not isinstance(reply, Reply):
         return "There is no reply to continue yet."
     if turns.is_followed(id):
@@ -140,44 +131,18 @@ def cannot_continue(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None)
         return "The reply is complete: there is nothing to continue."
     if reply.recording.terms.target != terms.target:
         return "Another model wrote the reply: answer the question again instead."
-    if hello is not None and not (hello.can.own or hello.can.goes_on_from_text):
-        return f"{_subject(hello)} cannot continue a reply."
-    is_known = (hello is not None and hello.can.goes_on_from_text) or reply.recording.ids
+    if not (can.own or can.goes_on_from_text):
+        return f"{subject(hello)} cannot continue a reply."
+    is_known = can.goes_on_from_text or reply.recording.ids
     return None if is_known else "The tokens of the reply are not known, so it cannot be continued."
 
 
-def no_drafting(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
-    """Why a change of these controls has no effect on the drafting."""
-    if hello is None or not not_followed(hello) & change.keys():
-        return None
-    if hello.can.draft_length:
-        return f"{_subject(hello)} drafts only chains, without n-grams."
-    return f"{_subject(hello)} drafts the way it was started; eaglechat cannot change that."
+def can_of(hello: Hello | None) -> Capabilities:
+    """What an engine can do: all that eaglechat's own can while none runs."""
+    return OWN_ENGINE if hello is None else hello.can
 
 
-def no_auto(hello: Hello | None, controls: Controls) -> str | None:
-    """Why the draft length cannot be auto."""
-    if hello is None or not hello.can.draft_length:
-        return None
-    if controls.n_draft_max != AUTO or hello.can.own:
-        return None
-    return f"{_subject(hello)} cannot choose the draft length itself: set one by hand."
-
-
-def restart(hello: Hello | None, change: Mapping[str, Any]) -> str | None:
-    """That a change of these controls restarts the engine's program."""
-    if hello is None or not hello.can.restarts or not STARTED_WITH & change.keys():
-        return None
-    return f"{_subject(hello)} restarts with this before the next reply."
-
-
-def not_yet(hello: Hello | None) -> str | None:
-    """That a change has no effect on the reply that is being written."""
-    if hello is None or hello.can.own:
-        return None
-    return f"{_subject(hello)} applies this from the next reply on."
-
-
-def _subject(hello: Hello) -> str:
+def subject(hello: Hello | None) -> str:
     """The engine at the beginning of a sentence."""
-    return "This server" if hello.engine == "this server" else hello.engine
+    name = "eaglechat" if hello is None else hello.engine
+    return "This server" if name == "this server" else name

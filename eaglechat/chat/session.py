@@ -15,6 +15,7 @@ from eaglechat.chat.comparing import Asked
 from eaglechat.chat.controls import (
     FIRST_BY_HAND,
     N_DRAFT_MAX,
+    STARTED_WITH,
     Controls,
     differences,
     first_controls,
@@ -56,7 +57,7 @@ class Opened:
 
     pair: Pair
     info: protocol.PairInfo
-    hello: protocol.Hello | None
+    can: protocol.Capabilities
 
 
 News = str | Opened | Died
@@ -131,7 +132,7 @@ class ChatSession:
         self._settings, self._store = settings, store
         self.pair, self.info = pair, info
         self.controls = first_controls(settings(), pair, self.recommended)
-        if engine.hello is not None and not engine.hello.can.draft_length:
+        if not self.can.draft_length:
             # It drafts as it was started to.
             self.controls = msgspec.structs.replace(
                 self.controls, enabled=True, n_draft_max=protocol.AUTO, drafter=protocol.AUTO
@@ -175,7 +176,7 @@ class ChatSession:
         elif not self.turns and not self._is_greeted:
             self._is_greeted = True
             pair = replace(self.pair, n_draft_max=self.controls.n_draft_max)
-            self._note(Opened(pair, self.info, self.hello))
+            self._note(Opened(pair, self.info, self.can))
             if self.controls.shape == "tree" and (no_trees := refusals.chains_only(self.info)):
                 self._note(no_trees)
         if self.recorder.is_copy:
@@ -253,7 +254,7 @@ class ChatSession:
         terms = msgspec.structs.replace(
             self.terms, system_prompt=before.system_prompt, thinking=before.thinking
         )
-        if self.hello is not None and self.hello.can.goes_on_from_text:
+        if self.can.goes_on_from_text:
             chat = terms.to_chat(self.turns.messages_to(id))
         else:
             chat = terms.to_chat(self.turns.messages_to(reply.parent), recording.ids or ())
@@ -308,8 +309,8 @@ class ChatSession:
         """Ask the engine which prompt the model would read if this were sent; `then` gets it."""
         if self._refuses():
             return
-        if (reason := refusals.no_prompt(self.hello)) is not None:
-            self._view.say(reason)
+        if not self.can.prompt:
+            self._view.say(f"{refusals.subject(self.hello)} does not show prompts.")
             return
         last = self.turns.last
         before = self.turns.messages_to(last.id) if last else ()
@@ -391,24 +392,28 @@ class ChatSession:
 
     def change_controls(self, controls: Controls) -> None:
         """Apply controls, to a running reply from its next round on."""
-        if reason := refusals.no_drafting(self.hello, differences(self.controls, controls)):
-            self._view.say(reason)
-            controls = without(not_followed(self.hello), self.controls, controls)
+        can, engine = self.can, refusals.subject(self.hello)
+        if not_followed(can) & differences(self.controls, controls).keys():
+            how = "the way it was started; eaglechat cannot change that"
+            self._view.say(
+                f"{engine} drafts {'only chains, without n-grams' if can.draft_length else how}."
+            )
+            controls = without(not_followed(can), self.controls, controls)
         if missing := refusals.no_drafter(self.info, controls):
             self._view.say(missing)
             controls = without(["drafter"], self.controls, controls)
-        if reason := refusals.no_auto(self.hello, controls):
-            self._view.say(reason)
+        if can.draft_length and not can.own and controls.n_draft_max == protocol.AUTO:
+            self._view.say(f"{engine} cannot choose the draft length itself: set one by hand.")
             controls = turned(controls, N_DRAFT_MAX, self._length_in_force())
         change = differences(self.controls, controls)
         self.controls = controls
-        if when := refusals.restart(self.hello, change):
-            self._view.say(when)
+        if can.restarts and STARTED_WITH & change.keys():
+            self._view.say(f"{engine} restarts with this before the next reply.")
         elif change and self.running is not None:
-            if when := refusals.not_yet(self.hello):
-                self._view.say(when)
-            else:
+            if can.own:
                 self.running.turn.recording.changed.update(change)
+            else:
+                self._view.say(f"{engine} applies this from the next reply on.")
             self._engine.send(protocol.Set(**change))
         self._touch()
 
@@ -489,6 +494,11 @@ class ChatSession:
     def hello(self) -> protocol.Hello | None:
         """What the engine is and can do; None while none is ready."""
         return self._engine.hello
+
+    @property
+    def can(self) -> protocol.Capabilities:
+        """What the engine can do: all that eaglechat's own can while none is ready."""
+        return refusals.can_of(self.hello)
 
     @property
     def n_ctx(self) -> int:

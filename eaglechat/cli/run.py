@@ -259,7 +259,7 @@ class FinishedReply:
 
     def _speculation(self) -> dict[str, Any]:
         """What was asked for, None where the engine drafts as it was started to; and the counts."""
-        asked, fixed = self.recording.terms.speculation, not_followed(self.hello)
+        asked, fixed = self.recording.terms.speculation, not_followed(self.hello.can)
         n_draft_max = asked.n_draft_max if self.hello.can.draft_length else None
         is_off = self.info.speculation_off is not None or not asked.enabled
         shape = "chain" if self.info.chains_only else asked.shape

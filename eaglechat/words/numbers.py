@@ -111,13 +111,13 @@ def numbers_of(session: ChatSession) -> Numbers:
         unreported=wording.not_reported(session.hello, "origins"),
         engine=(shown.terms if shown else session.terms).engine,
         without_effect=(
-            not_followed(session.hello)
+            not_followed(session.can)
             | ({one.name for one in _OF_A_DRAFTER} if only_ngrams else set())
             | (set() if session.reasoning.on_off else {THINKING.name})
             | (set() if session.reasoning.efforts else {EFFORT.name})
         ),
         only_ngrams=only_ngrams,
-        drafts_as_asked=session.hello is None or session.hello.can.draft_length,
+        drafts_as_asked=session.can.draft_length,
         recommended=session.recommended,
         drafters=tuple(word for word in DRAFTER.words if word in kinds),
         longest=max(usable, default=N_DRAFT_MAX_LIMIT),

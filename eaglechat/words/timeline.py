@@ -16,7 +16,7 @@ from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import shown
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.crashes import without
-from eaglechat.wire.protocol import Hello, Loading, PairInfo
+from eaglechat.wire.protocol import Capabilities, Loading, PairInfo
 from eaglechat.wire.records import FinishReason, Part, Prefill
 from eaglechat.wire.worker import Died
 from eaglechat.words import wording
@@ -99,15 +99,15 @@ def _notices(session: ChatSession, after: int | None) -> Iterator[Entry]:
 
 def _text_of(notice: Notice) -> str:
     match notice.news:
-        case Opened(pair, info, hello):
-            return _greeting(info, pair, hello)
+        case Opened(pair, info, can):
+            return _greeting(info, pair, can)
         case Died():
             return wording.died_in_chat(notice.news)
         case text:
             return wording.sentence(text) if notice.kind == "error" else text
 
 
-def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
+def _greeting(info: PairInfo, pair: Pair, can: Capabilities) -> str:
     """The first lines of a new chat: the loaded pair, and what its draft does."""
     where = ", ".join(info.devices) or "the CPU"
     without_it = f", {without(info.left_out)}" if info.left_out else ""
@@ -127,8 +127,7 @@ def _greeting(info: PairInfo, pair: Pair, hello: Hello | None) -> str:
             f"followed before, and the target checks the guesses all at once. {pair.note}"
         ).rstrip()
     last, length = pair.note, pair.n_draft_max
-    has_auto = hello is None or hello.can.own
-    if has_auto and pair.source == "built-in" and isinstance(length, int) and length:
+    if can.own and pair.source == "built-in" and isinstance(length, int) and length:
         last = (
             f"{pair.note} It drafts {plural(length, 'token')} per round; {{chat.auto}} "
             "lets measurement choose the length."

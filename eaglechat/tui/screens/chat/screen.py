@@ -30,7 +30,7 @@ from eaglechat.chat.controls import (
     turned,
 )
 from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.refusals import TURN_GONE, cannot_continue, chains_only, no_prompt, not_yet
+from eaglechat.chat.refusals import TURN_GONE, cannot_continue, chains_only
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.search import parse
 from eaglechat.chat.session import ChatSession, Severity
@@ -353,7 +353,7 @@ class ChatScreen(PromptScreen[None]):
         elif control.name in numbers.without_effect:
             self.say(without_effect(control, only_ngrams=numbers.only_ngrams))
         elif not self._has_in_sight(control):
-            is_live = session.running is not None and not_yet(session.hello) is None
+            is_live = session.running is not None and session.can.own
             since = "round" if is_live and control in CONTROLS else "reply"
             self.say(in_force(control, self.controls, since))
 
@@ -611,7 +611,7 @@ class ChatScreen(PromptScreen[None]):
             send = key_of("prompt.send")
             self.notify(f"{warning} {send} again sends it.", severity="warning")
 
-        if no_prompt(self.session.hello) is None:
+        if self.session.can.prompt:
             # The length is an estimate. The engine knows it, and says why the prompt is too long.
             self.session.show_prompt(text_of(self.prompt.marks.parts(text)).strip(), warn)
         else:
