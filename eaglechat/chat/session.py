@@ -25,7 +25,6 @@ from eaglechat.chat.controls import (
     turned,
     without,
 )
-from eaglechat.chat.headline import Headline, headline_of
 from eaglechat.chat.inspecting import recorded_terms
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms
@@ -471,16 +470,6 @@ class ChatSession:
         reply = self.turns.last_reply
         return reply.recording if reply else None
 
-    @property
-    def headline(self) -> Headline:
-        """What `shown` is worth: its speed against plain decoding."""
-        shown = self.shown
-        if shown is None:
-            return Headline()
-        # Another pair may have written it.
-        is_of_pair = shown.terms.pair == self.pair.name
-        return headline_of(shown, self.info if is_of_pair else None, is_over=self.running is None)
-
     def is_writing(self, turn: Reply) -> bool:
         """Whether this is being written now."""
         return self.running is not None and self.running.turn is turn
@@ -630,7 +619,7 @@ class ChatSession:
     def _note_speeds(self, turn: Reply) -> None:
         """Add up what drafting gained in this reply, if that can be told of it."""
         recording = turn.recording
-        gain, speculation = headline_of(recording).gain, recording.terms.speculation
+        gain, speculation = recording.stretch.gain, recording.terms.speculation
         if gain is not None and not recording.changed:
             taken_ms = recording.stretch.ms
             setup = setup_of(self.pair, self._settings().engine, speculation.drafter)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import Round, per_second, summed
 from eaglechat.wire.speed_up import SpeedUpFold
 from eaglechat.wire.stats import SpeculationStats
@@ -92,6 +93,19 @@ class Stretch:
         """None while there are few rounds."""
         stats = self.stats
         return per_second(stats.tokens, self.ms) if stats.rounds >= FEWEST_ROUNDS else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing was to be drafted."""
+        return self.plain_rounds == self.stats.rounds and not self.is_auto
+
+    @property
+    def gain(self) -> MeasuredGain | None:
+        """Against plain decoding; None where it cannot be told."""
+        if self.is_plain or self.tokens_per_second is None or self.repeats_itself:
+            return None
+        known = self.speed_up.speed_up()
+        return known.gain if known else None
 
     @property
     def means(self) -> RoundMeans | None:

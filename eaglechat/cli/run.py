@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, TextIO
 import msgspec
 
 from eaglechat.chat.controls import not_followed
-from eaglechat.chat.headline import headline_of
 from eaglechat.chat.measured import Measured
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.cli import options
@@ -246,7 +245,7 @@ class FinishedReply:
             "left_out": info.left_out,
             "context": {"size": info.n_ctx or None, "used": recording.n_past or None},
             "speculation": self._speculation() if self._counts_drafts else None,
-            "against_plain": headline.in_json(headline_of(recording)),
+            "against_plain": headline.in_json(headline.headline_of(recording)),
             "parts": {
                 part.value: {"tokens": own.written, **part_in_json(own)}
                 for part, own in recording.by_part.items()

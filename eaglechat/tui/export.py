@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from eaglechat import paths
-from eaglechat.chat.headline import headline_of
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat
 from eaglechat.chat.turns import Question, Reply, Turns
@@ -315,7 +314,7 @@ def _recorded(chat: ExportedChat, turn: Reply) -> dict[str, Any]:
         "terms": msgspec.to_builtins(recording.terms),
         "end": msgspec.to_builtins(end),
         "stats": all_in_json(recording.measured),
-        "against_plain": headline.in_json(headline_of(recording)),
+        "against_plain": headline.in_json(headline.headline_of(recording)),
         "rounds": [msgspec.to_builtins(round_) for round_ in rounds if round_ is not None],
     }
 

@@ -15,7 +15,6 @@ from eaglechat.chat.controls import (
     Controls,
     not_followed,
 )
-from eaglechat.chat.headline import Headline
 from eaglechat.chat.refusals import speculation_off
 from eaglechat.chat.session import ChatSession
 from eaglechat.chat.stretch import RoundMeans
@@ -23,6 +22,7 @@ from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, Round
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.words import wording
+from eaglechat.words.headline import Headline, headline_of
 
 _MOST_ROUNDS = 512
 """The most rounds that the panel draws."""
@@ -98,7 +98,7 @@ def numbers_of(session: ChatSession) -> Numbers:
     usable = (one.longest for one in drafters if controls.drafter in (AUTO, one.kind))
     only_ngrams = session.info is not None and not (session.info.drafters or session.info.server)
     return Numbers(
-        headline=session.headline,
+        headline=_headline(session),
         reply=shown.stats if shown else SpeculationStats(),
         stretch=shown.stretch.stats if shown else SpeculationStats(),
         means=shown.stretch.means if shown else None,
@@ -123,6 +123,15 @@ def numbers_of(session: ChatSession) -> Numbers:
         longest=max(usable, default=N_DRAFT_MAX_LIMIT),
         auto=rounds[-1].auto if rounds and controls.n_draft_max == AUTO else None,
     )
+
+
+def _headline(session: ChatSession) -> Headline:
+    shown = session.shown
+    if shown is None:
+        return Headline()
+    # Another pair may have written it.
+    info = session.info if shown.terms.pair == session.pair.name else None
+    return headline_of(shown, info, is_over=session.running is None)
 
 
 # Controls in words

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eaglechat.chat import refusals
-from eaglechat.chat.headline import headline_of
 from eaglechat.chat.measured import MeasuredPart
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.session import ChatSession, Notice, Opened, Running, Severity
@@ -20,7 +19,7 @@ from eaglechat.wire.protocol import Capabilities, Loading, PairInfo
 from eaglechat.wire.records import FinishReason, Part, Prefill
 from eaglechat.wire.worker import Died
 from eaglechat.words import wording
-from eaglechat.words.headline import in_short
+from eaglechat.words.headline import headline_of, in_short
 from eaglechat.words.statistics import ENDINGS
 from eaglechat.words.wording import percent, plural, tokens_per_second, two_decimals
 

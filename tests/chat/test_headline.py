@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from eaglechat.chat import session
-from eaglechat.chat.headline import Headline, headline_of
+from eaglechat.chat.stretch import Stretch
 from eaglechat.hub.local.speeds import FEWEST_REPLIES, setup_of
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason, Round
 from eaglechat.words import headline as words
+from eaglechat.words.headline import Headline, headline_of
 from eaglechat.words.numbers import numbers_of
 from tests.chat.headless import Headless, reopened
 from tests.chat.records import TERMS, recorded, round_of, with_checks
@@ -124,16 +124,15 @@ def test_replies_add_up_what_was_measured_in_them(
 ) -> None:
     chat = Headless(tmp_path)
     setup = setup_of(chat.pair, EngineSettings())
-    told = Headline("told", 150.0, MeasuredGain(1.5, 0.1), 100.0)
-    silent = [Headline("repeats", 150.0, None, 100.0), Headline("not measured", 150.0)]
-    for headline in (told, silent[0], told, silent[1], *[told] * (FEWEST_REPLIES - 2)):
+    told = MeasuredGain(1.5, 0.1)
+    for gain in (told, None, told, None, *[told] * (FEWEST_REPLIES - 2)):
         assert chat.speeds.gain(setup, 3) is None
-        monkeypatch.setattr(session, "headline_of", lambda *_, said=headline, **_more: said)
+        monkeypatch.setattr(Stretch, "gain", gain)
         chat.ask("again")
-    gain = chat.speeds.gain(setup, 3)
-    assert gain is not None
-    assert (gain.by, gain.replies) == ("replies", FEWEST_REPLIES)
-    assert gain.speed_up == pytest.approx(1.5)
+    known = chat.speeds.gain(setup, 3)
+    assert known is not None
+    assert (known.by, known.replies) == ("replies", FEWEST_REPLIES)
+    assert known.speed_up == pytest.approx(1.5)
 
 
 def test_a_chat_has_the_same_headline_everywhere_and_when_it_is_opened_again(
@@ -143,7 +142,7 @@ def test_a_chat_has_the_same_headline_everywhere_and_when_it_is_opened_again(
     chat.engine.plays_checks = True
     chat.engine.reply = " ".join(f"word{index}" for index in range(300))
     chat.ask("drafted")
-    headline = chat.session.headline
+    headline = numbers_of(chat.session).headline
     assert headline.verdict == "faster"
     assert headline.of
     note = chat.entries[-1].below()
@@ -152,7 +151,7 @@ def test_a_chat_has_the_same_headline_everywhere_and_when_it_is_opened_again(
     assert note.startswith(said)
     numbers = numbers_of(chat.session)
     again = reopened(chat)
-    now = again.session.headline
+    now = numbers_of(again.session).headline
     assert now.verdict == headline.verdict
     assert now.gain is not None
     assert headline.gain is not None

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from math import hypot, sqrt
 from statistics import fmean, stdev
 
-from eaglechat.chat.headline import headline_of
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting
 from eaglechat.cli.run import write_reply
@@ -24,7 +23,7 @@ from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.gain import student_t
-from eaglechat.words.headline import in_short
+from eaglechat.words.headline import headline_of, in_short
 
 _AROUND = 2
 """Plain replies before a reply, and after it."""

@@ -12,7 +12,6 @@ from textual.content import Content
 from textual.geometry import Region
 
 from eaglechat.chat.controls import TEMPERATURE
-from eaglechat.chat.headline import Headline
 from eaglechat.chat.stretch import RoundMeans
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import (
@@ -28,6 +27,7 @@ from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason
 from eaglechat.wire.stats import SpeculationStats, stats_of
 from eaglechat.words.bars import bar, round_glyph
+from eaglechat.words.headline import Headline
 from tests.chat.records import round_of
 from tests.tui.widgets.transcript_app import until
 

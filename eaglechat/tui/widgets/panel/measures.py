@@ -10,7 +10,6 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from eaglechat.chat.headline import Headline
 from eaglechat.chat.refusals import SWITCHED_OFF
 from eaglechat.chat.stretch import RoundMeans
 from eaglechat.tui.commands.keys import with_keys
@@ -148,7 +147,7 @@ def _said(numbers: Numbers) -> str:
     return "No draft model: n-grams only" if numbers.only_ngrams else ""
 
 
-def speed_rows(known: Headline, width: int, *, is_begun: bool) -> list[Content]:
+def speed_rows(known: words.Headline, width: int, *, is_begun: bool) -> list[Content]:
     """The speed-up, large if it is a number and fits, and beside it the speeds that it is made of:
     three rows. `is_begun` says whether there is a reply."""
     times = words.times(known)
@@ -171,7 +170,7 @@ def _in_large(text: str, row: str) -> str:
     return "".join(row[3 * _KEYS.index(one) : 3 * _KEYS.index(one) + 3] for one in text)
 
 
-def chart_rows(rounds: Sequence[Round], known: Headline, width: int) -> list[Content]:
+def chart_rows(rounds: Sequence[Round], known: words.Headline, width: int) -> list[Content]:
     """Tokens per second over the reply in three rows, oldest at the left. The lowest row is full
     where the reply was as fast as plain decoding; what is above it was gained, and the line there
     is plain."""

@@ -160,19 +160,6 @@ async def test_a_turn_is_deleted_and_comes_back(drive: Drive) -> None:
         await user.until(lambda: questions(user) == ["one", "two"], "two questions")
 
 
-async def test_deleting_after_a_refused_question_takes_that_and_no_turn(drive: Drive) -> None:
-    async with drive(size=(80, 24)) as user:
-        await asked(user, "one")
-        user.engine.chat_error = ("prompt", "the template refuses this")
-        await user.ask("what it refuses")
-        await user.sees("The template refuses this.")
-        await user.command("chat.delete_turn")
-        await user.until(lambda: "The template refuses" not in user.text, "the chat as before")
-        assert (questions(user), user.prompt.text) == (["one"], "what it refuses")
-        await user.command("chat.delete_turn")
-        await user.until(lambda: not questions(user), "no question")
-
-
 async def test_escape_selects_nothing_first_and_then_stops_the_reply(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await asked(user, "one")
