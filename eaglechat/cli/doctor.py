@@ -195,6 +195,7 @@ class Doctor:
             return
         try:
             known = probe_program(chosen or "llama-server")
+            gpus = known.gpus()
         except ProgramError as error:
             yield "cannot be used" if chosen else f"on the PATH, but cannot be used: {error}"
             if chosen:
@@ -204,9 +205,9 @@ class Doctor:
                 )
             return
         yield f"{known.path}: {known.version}"
-        for gpu in known.gpus:
+        for gpu in gpus:
             yield f"{gpu.description}: {_free(gpu.memory_free, gpu.memory_total)}"
-        if not known.gpus:
+        if not gpus:
             yield "no GPU: it computes on the CPU"
         if known.drafts_with:
             yield f"drafts with {_listed(known.drafts_with)}"

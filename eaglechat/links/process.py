@@ -25,7 +25,7 @@ from eaglechat.wire.lines import ProtocolError, decode_event, encode
 from eaglechat.wire.protocol import AnyRequest, Error, Shutdown
 from eaglechat.wire.worker import Died, Say
 
-LOG_TAIL_LINES = 8
+_LOG_TAIL_LINES = 8
 _LOG_TAIL_BYTES = 32_768
 _LOGGED_BYTES = 500
 _LONGEST_LINE = 2**26
@@ -85,7 +85,7 @@ class ProcessLink(Link):
 
     def log_tail(self) -> tuple[str, ...]:
         running = self._running
-        return super().log_tail() if running is None or running.log.closed else _tail(running.log)
+        return super().log_tail() if running is None or running.log.closed else tail(running.log)
 
     def end_engine(self, patience_s: float) -> None:
         running, self._running = self._running, None
@@ -150,10 +150,10 @@ def _read(running: _Running, say: Say) -> None:
         exit_status = wait_or_kill(running.process, SILENT_S)
     finally:
         running.lines.put(None)
-        tail = _tail(running.log)
-        why = _RPC_GONE if any(_RPC_CRASHED in line for line in tail) else ""
+        last = tail(running.log)
+        why = _RPC_GONE if any(_RPC_CRASHED in line for line in last) else ""
         kept = _keep(running.log) if crash(exit_status) else ""
-        say(Died(None if why else exit_status, tail, why, kept))
+        say(Died(None if why else exit_status, last, why, kept))
         running.log.close()
 
 
@@ -189,12 +189,11 @@ def wait_or_kill(process: subprocess.Popen[bytes], patience_s: float) -> int:
         return process.wait()
 
 
-def _tail(log: BinaryIO) -> tuple[str, ...]:
-    """The last lines of a log."""
+def tail(log: BinaryIO, n_lines: int = _LOG_TAIL_LINES, start: int = 0) -> tuple[str, ...]:
+    """The last lines of a log, none from before its byte `start`; none of a log that is closed."""
     try:
-        log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+        log.seek(max(start, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
         text = log.read(_LOG_TAIL_BYTES).decode("utf-8", errors="replace")
     except (OSError, ValueError):
-        # ValueError: `_read` has closed the log meanwhile.
         return ()
-    return tuple(text.splitlines()[-LOG_TAIL_LINES:])
+    return tuple(text.splitlines()[-n_lines:])

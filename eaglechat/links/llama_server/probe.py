@@ -39,7 +39,13 @@ class ProbedProgram:
     spec_types: frozenset[str]
     """Those words of `DRAFTERS` that it knows."""
     has_rpc: bool
-    gpus: tuple[Gpu, ...]
+
+    def gpus(self) -> list[Gpu]:
+        """The GPUs that it can use, with the memory that is free now. Raises ProgramError."""
+        return [
+            Gpu(name, int(total) * 2**20, int(free) * 2**20)
+            for name, total, free in _GPU.findall(_answer(self.path, "--list-devices"))
+        ]
 
     @property
     def drafts_with(self) -> tuple[str, ...]:
@@ -88,16 +94,6 @@ def probe_program(program: str) -> ProbedProgram:
         # Among others, in one list: none,draft-simple,draft-eagle3,...
         spec_types=frozenset(_NAMES.keys() & set(re.findall(r"[\w-]+", options))),
         has_rpc="--rpc " in options,
-        gpus=gpus_of(path),
-    )
-
-
-def gpus_of(path: str) -> tuple[Gpu, ...]:
-    """The GPUs that a llama-server can use, with the memory that is free now. Raises
-    ProgramError."""
-    return tuple(
-        Gpu(name, int(total) * 2**20, int(free) * 2**20)
-        for name, total, free in _GPU.findall(_answer(path, "--list-devices"))
     )
 
 

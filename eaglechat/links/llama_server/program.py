@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import BinaryIO
 import httpx2
 
 from eaglechat.links.crashes import how_it_ended
-from eaglechat.links.process import wait_or_kill
+from eaglechat.links.process import tail, wait_or_kill
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import ModelLoadError
 
@@ -38,23 +37,21 @@ class Program:
     """One run of the program, on a free loopback port and with a random key."""
 
     def __init__(self, command: Sequence[str], log: BinaryIO) -> None:
-        """`command` is the program and its options; what it writes goes to `log`. Raises
-        ModelLoadError."""
-        self._log = log
+        """`command` is the program and its options; what it writes goes to `log`, as of `open_log`.
+        Raises ModelLoadError."""
+        self._log, self._log_start = log, log.seek(0, os.SEEK_END)
         self.name = Path(command[0]).name
         self.key = secrets.token_urlsafe(24)
         with socket.create_server(("127.0.0.1", 0)) as free:
             port: int = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
-        """The end of what it has written."""
         self._was_asked_to_end = False
         address = ("--host", "127.0.0.1", "--port", str(port))
         try:
             self._process = subprocess.Popen(
                 [*_ends_with_this_process(), *command, *address],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 # Ctrl+C in the terminal is for the client, which may only want to end a reply.
                 start_new_session=True,
@@ -66,15 +63,12 @@ class Program:
         except OSError as error:
             raise ModelLoadError(f"{command[0]} cannot be started: {error.strerror}") from error
         atexit.register(self._process.kill)
-        self._reader = threading.Thread(target=self._pass_on, name="llama-server", daemon=True)
-        self._reader.start()
 
     def wait_until_ready(self) -> None:
         """Return once it serves. Raises Cancelled, ModelLoadError if the program ends."""
         with httpx2.Client(timeout=_HEALTH_S, trust_env=False) as client:
             while not self._is_ready(client):
                 if (status := self._process.poll()) is not None:
-                    self._reader.join(1.0)
                     why = "" if status == _KILLED else f": {self._complaint()}"
                     raise ModelLoadError(f"the models did not load: {self.how_it_ended}{why}")
                 check()
@@ -85,8 +79,6 @@ class Program:
 
         def wait() -> None:
             self._process.wait()
-            # The log's tail is complete then.
-            self._reader.join(1.0)
             if not self._was_asked_to_end:
                 on_end(self.how_it_ended)
 
@@ -113,29 +105,22 @@ class Program:
         self._process.terminate()
         wait_or_kill(self._process, _END_S)
         atexit.unregister(self._process.kill)
-        self._reader.join(1.0)
 
     def _is_ready(self, client: httpx2.Client) -> bool:
         try:
             answer = client.get(f"{self.url}/health")
         except httpx2.RemoteProtocolError as error:
-            self.last_lines.append(f"{self.url} does not speak HTTP: {error}")
+            with suppress(OSError):
+                self._log.write(f"{self.url} does not speak HTTP: {error}\n".encode())
             return False
         except httpx2.HTTPError:
             return False
         return answer.status_code == 200
 
-    def _pass_on(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as output:
-            for line in output:
-                self.last_lines.append(line.decode("utf-8", errors="replace").rstrip())
-                with suppress(OSError, ValueError):
-                    self._log.write(line)
-
     def _complaint(self) -> str:
         """The last of its lines that sounds like an error, or just the last one."""
-        lines = [line for line in self.last_lines if line.strip()]
+        last = tail(self._log, _LAST_LINES, self._log_start)
+        lines = [line for line in last if line.strip()]
         if not lines:
             return "it said nothing"
         complaints = [line for line in lines if any(m in line.lower() for m in _ERROR_MARKS)]

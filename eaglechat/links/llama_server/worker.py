@@ -28,9 +28,9 @@ from eaglechat.links.llama_server.arguments import (
     chosen_drafter,
     server_options,
 )
-from eaglechat.links.llama_server.probe import Gpu, ProbedProgram, gpus_of, probe_program
+from eaglechat.links.llama_server.probe import Gpu, ProbedProgram, probe_program
 from eaglechat.links.llama_server.program import Program
-from eaglechat.links.process import LOG_TAIL_LINES, open_log
+from eaglechat.links.process import open_log, tail
 from eaglechat.machine import choose_threads, memory
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.cancelling import check
@@ -126,17 +126,17 @@ class ProgramWorker(ServerWorker):
         self._name, self._check_pair = program, check_pair
         self._log = open_log(log)
         self._program: Program | None = None
-        """The program that was started last, whose lines are kept after its end."""
+        """The program that was started last."""
         self._options: list[str] | None = None
         """Those of the program that runs; None if none does."""
         self._pair: _Pair | None = None
 
     def begin(self) -> None:
-        known = None
+        known, gpus = None, list[Gpu]()
         # What is wrong with the program is said at each load.
         with suppress(ProgramError):
             known = probe_program(self._name)
-        gpus = known.gpus if known else ()
+            gpus = known.gpus()
         gpu_memory = sum(gpu.memory_total for gpu in gpus)
         is_unified = gpu_memory > 0 and sys.platform == "darwin"
         self.say(
@@ -166,7 +166,7 @@ class ProgramWorker(ServerWorker):
         self._log.close()
 
     def log_tail(self) -> tuple[str, ...]:
-        return tuple(self._program.last_lines)[-LOG_TAIL_LINES:] if self._program else ()
+        return tail(self._log)
 
     def _start_for(self, request: Load) -> None:
         check()
@@ -182,12 +182,10 @@ class ProgramWorker(ServerWorker):
             )
         drafters, undrafted = _drafters(known, files, request)
         self._pair = None
-        if self._options is not None:
-            self._stop()
-            # More of the GPUs' memory is free now.
-            known = replace(known, gpus=gpus_of(known.path))
-        given = request.options
-        free = _free_memory(given, known.gpus)
+        # More of the GPUs' memory is free then.
+        self._stop()
+        given, gpus = request.options, known.gpus()
+        free = _free_memory(given, gpus)
         n_ctx = given.n_ctx or default_context(
             files.target, draft, free, given.kv_type, given.draft_kv_type
         )
@@ -207,7 +205,7 @@ class ProgramWorker(ServerWorker):
             pair = replace(pair, drafters=(), undrafted=undrafted)
             served = self._start(request.id, pair, speculation)
         self._pair = pair
-        on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in known.gpus)])
+        on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in gpus)])
         off = "no draft is loaded" if files.no_heads else pair.undrafted.get("mtp")
         info = msgspec.structs.replace(
             served,
