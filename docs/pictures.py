@@ -35,7 +35,7 @@ from eaglechat.settings import Settings  # noqa: E402
 from eaglechat.tui.app import EagleApp  # noqa: E402
 from eaglechat.tui.commands.keys import keys_of  # noqa: E402
 from eaglechat.tui.screens.chat.screen import ChatScreen  # noqa: E402
-from eaglechat.wire.protocol import Reasoning, RecommendedSampling  # noqa: E402
+from eaglechat.wire.protocol import Reasoning  # noqa: E402
 from eaglechat.wire.records import Round  # noqa: E402
 from tests.tui.driving import pressed  # noqa: E402
 from tests.tui.scripted import ScriptedEngine  # noqa: E402
@@ -237,7 +237,7 @@ async def reasoning() -> None:
     engine = ScriptedEngine()
     engine.dialect = tagged("<think>", "</think>")
     engine.reasoning = Reasoning(marked=True, on_off=True, can_end=True)
-    engine.sampling = RecommendedSampling(temperature=0.6, top_k=20, top_p=0.95)
+    engine.sampling = {"temperature": 0.6, "top_k": 20, "top_p": 0.95}
     engine.wrong_guesses = (" is", " of", " the", " a", " then", " number", " and", " which")
     engine.plain_ms_per_token = 95.0
     async with running((120, 48), engine=engine, own_temperature=True) as camera:

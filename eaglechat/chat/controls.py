@@ -24,7 +24,7 @@ from eaglechat.wire.protocol import (
     TOP_DEFAULT,
     Capabilities,
     Reasoning,
-    RecommendedSampling,
+    Recommended,
     Speculation,
     Thinking,
 )
@@ -124,7 +124,7 @@ def control_named(name: str) -> Control:
 
 
 def first_controls(
-    settings: Settings, pair: Pair, recommended: RecommendedSampling | None = None
+    settings: Settings, pair: Pair, recommended: Recommended | None = None
 ) -> Controls:
     """The controls of a new chat: the settings, and where nobody set one, the target's
     recommendation. A pair may have its own n_draft_max."""
@@ -155,7 +155,7 @@ def terms_of(
     settings: Settings,
     controls: Controls,
     pair: Pair,
-    recommended: RecommendedSampling | None = None,
+    recommended: Recommended | None = None,
     reasoning: Reasoning = NO_REASONING,
 ) -> Terms:
     """The terms of the next reply: the settings, overridden by the controls."""
@@ -189,17 +189,17 @@ def follow_settings(
     controls: Controls,
     before: Settings,
     after: Settings,
-    recommended: RecommendedSampling | None = None,
+    recommended: Recommended | None = None,
 ) -> Controls:
     """The controls with those values that changed between these settings."""
     old, new = (asdict(_of_settings(one, recommended)) for one in (before, after))
     return replace(controls, **{name: new[name] for name in new if new[name] != old[name]})
 
 
-def _of_settings(settings: Settings, recommended: RecommendedSampling | None) -> Controls:
+def _of_settings(settings: Settings, recommended: Recommended | None) -> Controls:
     generation = settings.generation
     return Controls(
-        **asdict(settings.to_speculation()),
+        **asdict(settings.speculation),
         temperature=settings.to_sampling(recommended).temperature,
         thinking=generation.thinking,
         effort=generation.effort if generation.effort in EFFORTS else AUTO,

@@ -449,9 +449,9 @@ class ChatSession:
         self.change_controls(follow_settings(self.controls, before, after, self.recommended))
 
     @property
-    def recommended(self) -> protocol.RecommendedSampling | None:
-        """What the target's file recommends; None if nothing is loaded."""
-        return self.info.sampling if self.info else None
+    def recommended(self) -> protocol.Recommended:
+        """What the target's file recommends; nothing if none is loaded."""
+        return self.info.sampling if self.info else {}
 
     def _length_in_force(self) -> int:
         """The draft length that is set, or the one auto chose in the latest round."""

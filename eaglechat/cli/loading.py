@@ -146,7 +146,7 @@ class CommandEngine:
             target=self._target(pair),
             draft=draft,
             options=self._settings.to_load_options(),
-            speculation=self._settings.to_speculation(),
+            speculation=self._settings.speculation,
         )
         *_, loaded = self.ask(load)
         assert isinstance(loaded, Loaded)

@@ -109,7 +109,7 @@ def _reply(
         terms = Terms(
             system_prompt=settings.generation.system_prompt,
             sampling=settings.to_sampling(info.sampling),
-            speculation=settings.to_speculation(),
+            speculation=settings.speculation,
             thinking=settings.to_thinking(),
             max_tokens=settings.generation.max_tokens or None,
             top=args.top,

@@ -10,4 +10,3 @@ from eaglechat.settings.model import TABLES as TABLES
 from eaglechat.settings.model import GenerationSettings as GenerationSettings
 from eaglechat.settings.model import InterfaceSettings as InterfaceSettings
 from eaglechat.settings.model import Settings as Settings
-from eaglechat.settings.model import SpeculationSettings as SpeculationSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from eaglechat.settings.model import Settings
 from eaglechat.wire.load_options import TENSOR_SPLIT_REFUSED
-from eaglechat.wire.protocol import RecommendedSampling
+from eaglechat.wire.protocol import Sampling
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class SettingDoc:
 def describe() -> tuple[SettingDoc, ...]:
     """Every setting, in the order of the model."""
     return tuple(
-        doc
+        replace(doc, default=getattr(table.default, doc.key))
         for table in msgspec.structs.fields(Settings)
         if isinstance(table.default, msgspec.Struct)
         for doc in docs_of(type(table.default), table.name)
@@ -154,7 +154,7 @@ def _doc(table: str, key: str, hint: Any, default: Any) -> SettingDoc:
         example=next((tuple(m.examples[0]) for m in metas if m.examples), None),
         most_items=next((m.max_length for m in metas if m.max_length is not None), None),
         extra=extra,
-        follows_model=table == "generation" and key in RecommendedSampling.__struct_fields__,
+        follows_model=table == "generation" and key in Sampling.__struct_fields__ and key != "seed",
     )
 
 

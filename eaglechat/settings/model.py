@@ -21,11 +21,8 @@ from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (
     AUTO,
     SEED_LIMIT,
-    NDraftMax,
-    NGram,
-    RecommendedSampling,
+    Recommended,
     Sampling,
-    ShapeOption,
     Speculation,
     Thinking,
 )
@@ -73,14 +70,6 @@ class GenerationSettings(Sampling, frozen=True, kw_only=True):
         str,
         Meta(description="The role of new chats: its file's name without .toml; empty means none."),
     ] = ""
-
-
-class SpeculationSettings(Speculation, frozen=True, kw_only=True):
-    """How much the draft drafts."""
-
-    n_draft_max: NDraftMax = AUTO
-    shape: ShapeOption = AUTO
-    ngram: NGram = True
 
 
 class EngineSettings(LoadOptions, frozen=True, kw_only=True):
@@ -179,7 +168,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings, by the tables of config.toml."""
 
     generation: GenerationSettings = GenerationSettings()
-    speculation: SpeculationSettings = SpeculationSettings()
+    speculation: Speculation = Speculation(n_draft_max=AUTO, shape=AUTO, ngram=True)
     engine: EngineSettings = EngineSettings()
     library: LibrarySettings = LibrarySettings()
     interface: InterfaceSettings = InterfaceSettings()
@@ -209,21 +198,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         changed = self.with_value(table, key, default)
         return msgspec.structs.replace(changed, given=self.given - {name})
 
-    def to_sampling(self, recommended: RecommendedSampling | None = None) -> Sampling:
+    def to_sampling(self, recommended: Recommended | None = None) -> Sampling:
         """The sampling of a reply, for the engine. The recommended values apply to the settings
         that the user has not set."""
         values = {key: getattr(self.generation, key) for key in Sampling.__struct_fields__}
         if values["seed"] == -1:
             values["seed"] = None
-        of_model = msgspec.structs.asdict(recommended) if recommended else {}
-        for key, value in of_model.items():
-            if value is not None and f"generation.{key}" not in self.given:
+        for key, value in (recommended or {}).items():
+            if value is not None and key in values and f"generation.{key}" not in self.given:
                 values[key] = value
         return Sampling(**values)
-
-    def to_speculation(self) -> Speculation:
-        """The settings of speculation, for the engine."""
-        return msgspec.convert(self.speculation, Speculation, from_attributes=True)
 
     def to_thinking(self) -> Thinking:
         """The settings of reasoning, for the engine."""

@@ -39,28 +39,7 @@ N_DRAFT_MAX_DEFAULT = 3
 Auto = Literal["auto"]
 AUTO: Auto = "auto"
 """A draft length, or shape, that the engine chooses by measurement."""
-NDraftMax = Annotated[
-    DraftLength | Auto,
-    Meta(
-        description='Most tokens drafted per round; 0 is plain decoding, "auto" lets measurement '
-        "choose."
-    ),
-]
 Shape = Literal["chain", "tree", "auto"]
-ShapeOption = Annotated[
-    Shape,
-    Meta(
-        description='Draft a chain or a tree of n_draft_max tokens; "auto" lets measurement choose.'
-    ),
-]
-NGram = Annotated[
-    bool,
-    Meta(
-        description="Find the latest tokens earlier in the chat and propose what followed; needs "
-        "no draft.",
-        extra={"flag": "--no-ngram", "flag_help": "Draft without n-grams."},
-    ),
-]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 Temperature = Annotated[
     float,
@@ -68,22 +47,6 @@ Temperature = Annotated[
         ge=0.0,
         le=5.0,
         description="Randomness of sampling; 0 always takes the likeliest token.",
-    ),
-]
-TopK = Annotated[int, Meta(ge=0, description="Sample among the k likeliest tokens; 0 means all.")]
-TopP = Annotated[
-    Probability,
-    Meta(description="Sample among the likeliest tokens that add up to this probability."),
-]
-MinP = Annotated[
-    Probability, Meta(description="Drop tokens less likely than this share of the likeliest.")
-]
-RepeatPenalty = Annotated[
-    float,
-    Meta(
-        gt=0.0,
-        le=4.0,
-        description="Make recent tokens less likely by this factor; 1 is off.",
     ),
 ]
 
@@ -119,10 +82,24 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """How the target's tokens are sampled. With seed None the engine draws a seed."""
 
     temperature: Temperature = 0.7
-    top_k: TopK = 40
-    top_p: TopP = 0.95
-    min_p: MinP = 0.05
-    repeat_penalty: RepeatPenalty = 1.0
+    top_k: Annotated[
+        int, Meta(ge=0, description="Sample among the k likeliest tokens; 0 means all.")
+    ] = 40
+    top_p: Annotated[
+        Probability,
+        Meta(description="Sample among the likeliest tokens that add up to this probability."),
+    ] = 0.95
+    min_p: Annotated[
+        Probability, Meta(description="Drop tokens less likely than this share of the likeliest.")
+    ] = 0.05
+    repeat_penalty: Annotated[
+        float,
+        Meta(
+            gt=0.0,
+            le=4.0,
+            description="Make recent tokens less likely by this factor; 1 is off.",
+        ),
+    ] = 1.0
     seed: Annotated[int, Meta(ge=0, le=SEED_LIMIT)] | None = None
 
     def draw_seed(self) -> int:
@@ -130,14 +107,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
         return secrets.randbelow(SEED_LIMIT + 1) if self.seed is None else self.seed
 
 
-class RecommendedSampling(msgspec.Struct, frozen=True, kw_only=True):
-    """The sampling that the model's file recommends. None: the file does not name this value."""
-
-    temperature: Temperature | None = None
-    top_k: TopK | None = None
-    top_p: TopP | None = None
-    min_p: MinP | None = None
-    repeat_penalty: RepeatPenalty | None = None
+Recommended = dict[str, int | float | None]
+"""What a model's file recommends, by the fields of Sampling; nothing, or null, for the others."""
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,13 +125,32 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
             },
         ),
     ] = True
-    n_draft_max: NDraftMax = N_DRAFT_MAX_DEFAULT
+    n_draft_max: Annotated[
+        DraftLength | Auto,
+        Meta(
+            description='Most tokens drafted per round; 0 is plain decoding, "auto" lets '
+            "measurement choose."
+        ),
+    ] = N_DRAFT_MAX_DEFAULT
     n_min: Annotated[DraftLength, Meta(description="Drop drafts shorter than this.")] = 0
     p_min: Annotated[
         Probability, Meta(description="Stop drafting at a token less probable than this.")
     ] = 0.0
-    shape: ShapeOption = "chain"
-    ngram: NGram = False
+    shape: Annotated[
+        Shape,
+        Meta(
+            description='Draft a chain or a tree of n_draft_max tokens; "auto" lets '
+            "measurement choose."
+        ),
+    ] = "chain"
+    ngram: Annotated[
+        bool,
+        Meta(
+            description="Find the latest tokens earlier in the chat and propose what followed; "
+            "needs no draft.",
+            extra={"flag": "--no-ngram", "flag_help": "Draft without n-grams."},
+        ),
+    ] = False
     drafter: Annotated[
         DrafterChoice,
         Meta(
@@ -339,7 +329,7 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     untemplated: str | None = None
     """What is done because the target's file has no chat template; None if it has one."""
     reasoning: Reasoning = NO_REASONING
-    sampling: RecommendedSampling = RecommendedSampling()
+    sampling: Recommended = {}
     server: str = ""
     """The address of the external server that runs the pair; empty if the engine runs it."""
     left_out: tuple[LeaveOut, ...] = ()

@@ -18,7 +18,7 @@ from eaglechat.chat.controls import (
 from eaglechat.chat.refusals import speculation_off
 from eaglechat.chat.session import ChatSession
 from eaglechat.chat.stretch import RoundMeans
-from eaglechat.wire.protocol import AUTO, Reasoning, RecommendedSampling
+from eaglechat.wire.protocol import AUTO, Reasoning, Recommended
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, Round
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.words import wording
@@ -70,7 +70,7 @@ class Numbers:
     """Whether the pair has no drafter."""
     drafts_as_asked: bool
     """Whether the engine follows the controls of drafting."""
-    recommended: RecommendedSampling | None
+    recommended: Recommended
     """The sampling that the target's file recommends."""
     drafters: tuple[str, ...]
     """The choices of the drafter that the pair has."""

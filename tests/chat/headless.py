@@ -30,7 +30,7 @@ class Headless:
         folder: Path,
         saved: SavedChat | None = None,
         settings: Settings | None = None,
-        recommended: protocol.RecommendedSampling | None = None,
+        recommended: protocol.Recommended | None = None,
         roles: Path | None = None,
     ) -> None:
         self.said: list[str] = []

@@ -209,7 +209,7 @@ def test_controls_reach_a_running_reply_and_the_next_one(chat: Headless) -> None
 
 
 def test_what_the_models_maker_recommends_holds_until_somebody_sets_it(tmp_path: Path) -> None:
-    recommended = protocol.RecommendedSampling(temperature=0.2, top_k=7)
+    recommended = {"temperature": 0.2, "top_k": 7}
     settings = Settings().with_value("generation", "top_k", 9)
     chat = Headless(tmp_path, settings=settings, recommended=recommended)
     assert chat.session.controls.temperature == 0.2

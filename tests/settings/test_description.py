@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import msgspec
 import pytest
 
@@ -97,14 +99,14 @@ def test_the_engine_gets_what_the_settings_say() -> None:
 
     assert defaults.to_sampling().seed is None
     assert type(defaults.to_load_options()) is LoadOptions
-    assert defaults.with_value("speculation", "n_draft_max", 5).to_speculation().n_draft_max == 5
+    assert defaults.with_value("speculation", "n_draft_max", 5).speculation.n_draft_max == 5
 
 
 @pytest.mark.parametrize(
     ("table", "wire", "convert"),
     [
         ("generation", Sampling, Settings.to_sampling),
-        ("speculation", Speculation, Settings.to_speculation),
+        ("speculation", Speculation, attrgetter("speculation")),
         ("engine", LoadOptions, Settings.to_load_options),
     ],
 )

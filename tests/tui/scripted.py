@@ -102,7 +102,7 @@ class ScriptedEngine(Link):
         self.accepted_of_each_round = ACCEPTED_OF_EACH_ROUND
         self.dialect = ANSWER_ONLY
         self.reasoning = protocol.NO_REASONING
-        self.sampling = protocol.RecommendedSampling()
+        self.sampling = {}
         self.auto_shape: DraftShape = "chain"
         self.chains_only: str | None = None
         self.starts = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.settings import Settings, SpeculationSettings, load
+from eaglechat.settings import Settings, load
 from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import Measures
@@ -147,7 +147,7 @@ async def test_a_target_that_stays_with_chains_says_why_when_a_tree_is_asked_for
 
 
 async def test_a_tree_that_is_asked_for_from_the_start_is_refused_there(drive: Drive) -> None:
-    trees = Settings(speculation=SpeculationSettings(shape="tree"))
+    trees = Settings().with_value("speculation", "shape", "tree")
     async with drive(settings=trees) as user:
         user.engine.chains_only = "the target is a hybrid model"
         await user.open_chat()

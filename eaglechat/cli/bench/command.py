@@ -197,7 +197,7 @@ def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt
                 fewest_repeats=FEWEST_REPEATS if args.card else 1,
                 minutes=args.minutes,
             ),
-            _contenders(args, info, hello, settings.to_speculation()),
+            _contenders(args, info, hello, settings.speculation),
             changed=lambda: None,
         )
         _measure(comparison, engine, interrupt)

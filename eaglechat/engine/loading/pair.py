@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any
 
 import msgspec
 
@@ -34,7 +33,14 @@ from eaglechat.wire.cancelling import asked, check
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import ModelLoadError, SettingsError
 from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
-from eaglechat.wire.protocol import Bandwidth, DrafterInfo, ModelInfo, PairInfo, RecommendedSampling
+from eaglechat.wire.protocol import (
+    Bandwidth,
+    DrafterInfo,
+    ModelInfo,
+    PairInfo,
+    Recommended,
+    Sampling,
+)
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 N_ROLLBACK = 8
@@ -353,13 +359,13 @@ _SAMPLING_KEYS = {
 """Our names -> the keys below `general.sampling` in a GGUF."""
 
 
-def recommended_sampling(model: Model) -> RecommendedSampling:
+def recommended_sampling(model: Model) -> Recommended:
     """The sampling that a model's file recommends, without values that are out of range."""
-    found: dict[str, Any] = {}
+    found: Recommended = {}
     for name, key in _SAMPLING_KEYS.items():
         text = model.metadata(f"general.sampling.{key}")
         if text is not None:
             with suppress(msgspec.ValidationError):
-                value = msgspec.convert({name: text}, RecommendedSampling, strict=False)
+                value = msgspec.convert({name: text}, Sampling, strict=False)
                 found[name] = getattr(value, name)
-    return RecommendedSampling(**found)
+    return found

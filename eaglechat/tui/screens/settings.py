@@ -115,7 +115,7 @@ class SettingsScreen(ListDialog[None, SettingDoc]):
         """What stands for an empty value: that in force where the model decides."""
         if not doc.follows_model:
             return "empty"
-        recommended = getattr(self._loaded.sampling, doc.key, None) if self._loaded else None
+        recommended = self._loaded.sampling.get(doc.key) if self._loaded else None
         if recommended is None:
             return f"{written(doc.default)} (default)"
         return f"{written(recommended)} (model's)"

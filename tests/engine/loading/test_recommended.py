@@ -9,7 +9,6 @@ import pytest
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import recommended_sampling
 from eaglechat.settings import Settings
-from eaglechat.wire.protocol import RecommendedSampling
 
 
 class _Metadata:
@@ -23,23 +22,23 @@ class _Metadata:
 @pytest.mark.parametrize(
     ("values", "found"),
     [
-        ({}, RecommendedSampling()),
+        ({}, {}),
         (
             {"temp": "0.600000", "top_k": "20", "top_p": "0.95", "min_p": "0", "xtc": "1"},
-            RecommendedSampling(temperature=0.6, top_k=20, top_p=0.95, min_p=0.0),
+            {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.0},
         ),
         (
             {"temp": "hot", "top_k": "-3", "top_p": "1.7", "penalty_repeat": "1.05"},
-            RecommendedSampling(repeat_penalty=1.05),
+            {"repeat_penalty": 1.05},
         ),
     ],
 )
-def test_what_makes_sense_of_it_is_read(values: dict[str, str], found: RecommendedSampling) -> None:
+def test_what_makes_sense_of_it_is_read(values: dict[str, str], found: dict[str, float]) -> None:
     assert recommended_sampling(cast(Model, _Metadata(**values))) == found
 
 
 def test_what_somebody_has_set_wins_over_what_is_recommended() -> None:
-    recommended = RecommendedSampling(temperature=0.6, top_k=20)
+    recommended = {"temperature": 0.6, "top_k": 20}
     same_as_default = Settings().with_value("generation", "top_k", 40)
 
     assert Settings().to_sampling().temperature == 0.7

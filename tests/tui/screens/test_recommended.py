@@ -21,7 +21,7 @@ Drive = Callable[..., Driver]
 @pytest.fixture
 def engine() -> ScriptedEngine:
     engine = ScriptedEngine()
-    engine.sampling = protocol.RecommendedSampling(temperature=0.6, top_k=20)
+    engine.sampling = {"temperature": 0.6, "top_k": 20}
     return engine
 
 

@@ -180,7 +180,7 @@ async def test_thinking_and_effort_are_controls_for_the_next_reply(drive: Drive)
 
 
 async def test_a_dialog_has_the_numbers_of_both_parts(drive: Drive, engine: ScriptedEngine) -> None:
-    engine.sampling = protocol.RecommendedSampling(top_k=20, top_p=0.9)
+    engine.sampling = {"top_k": 20, "top_p": 0.9}
     async with drive(size=(200, 50)) as user:
         await user.open_chat()
         await user.ask("Which colour?")

@@ -108,7 +108,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             self.knob(choice).show(choice.words, getattr(controls, choice.name))
         for number in (TEMPERATURE, P_MIN):
             value = getattr(controls, number.name)
-            is_own = value == getattr(numbers.recommended, number.name, None)
+            is_own = value == numbers.recommended.get(number.name)
             note = "model's" if is_own else ""
             self.knob(number).show(number.steps(value), number.word(value), note=note)
         self.knob(DRAFTER).show(numbers.drafters, controls.drafter)
