@@ -10,8 +10,8 @@ from pathlib import Path
 from eaglechat.chat.store import ChatStore
 from eaglechat.cli.chats import chat_store
 from eaglechat.cli.status import OK, CommandError
-from eaglechat.tui.export import exported, render, write
 from eaglechat.words import wording
+from eaglechat.words.export import exported, render, write
 
 _FORMATS = ("markdown", "json", "html")
 

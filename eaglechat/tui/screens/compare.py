@@ -22,7 +22,6 @@ from eaglechat.hub.units import format_seconds
 from eaglechat.links.base import ENGINE_DIED
 from eaglechat.paths import write_atomically
 from eaglechat.tui.commands.keys import ENTER, bindings_of, moves, with_keys
-from eaglechat.tui.export import free_file
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.services.engine import FramePace
 from eaglechat.tui.services.services import Services
@@ -33,6 +32,7 @@ from eaglechat.wire.protocol import AUTO, PLAINLY, Hello, PairInfo, Speculation
 from eaglechat.words import comparing, wording
 from eaglechat.words.bars import bar
 from eaglechat.words.card import card, shipped_with, why_no_card, why_not
+from eaglechat.words.export import free_file
 from eaglechat.words.gain import at_most, figure
 from eaglechat.words.timeline import before_writing
 from eaglechat.words.wording import percent, plural

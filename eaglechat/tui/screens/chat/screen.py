@@ -45,7 +45,6 @@ from eaglechat.settings.model import PanelPlace, View
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.keys import bindings_of, key_of, moves, name_of, short_key_of, with_keys
 from eaglechat.tui.commands.table import BY_ID, Command
-from eaglechat.tui.export import Format
 from eaglechat.tui.screens.base import Notices, TitleBar, TooSmall
 from eaglechat.tui.screens.chat.completing import Completer
 from eaglechat.tui.screens.chat.inside import InsideScreen
@@ -68,6 +67,7 @@ from eaglechat.wire import protocol
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words import context, wording
 from eaglechat.words.addresses import cannot_open, shown_address
+from eaglechat.words.export import Format
 from eaglechat.words.numbers import in_force, numbers_of, without_effect
 from eaglechat.words.timeline import Entry, entries, entries_of, progress
 

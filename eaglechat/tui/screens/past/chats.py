@@ -15,12 +15,12 @@ from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.store import KEPT_DAYS, ChatInUseError, ChatSummary, Hit
 from eaglechat.tui.commands.keys import bindings_of, with_keys
-from eaglechat.tui.export import Format
 from eaglechat.tui.screens.dialogs import Ask, ListDialog
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.words import wording
+from eaglechat.words.export import Format
 
 LOOKS_PER_SECOND = 5
 ROWS_AT_ONCE = 100

@@ -14,13 +14,13 @@ from textual.widgets import Input, Static
 
 from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.tui.commands.keys import ENTER, TAB
-from eaglechat.tui.export import Format, exported, free_file, render, write
 from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.services import desktop
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words import wording
+from eaglechat.words.export import Format, exported, free_file, render, write
 
 
 class _Choice(NamedTuple):

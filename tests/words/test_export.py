@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.saved_chat import ChatHeader
 from eaglechat.chat.turns import Reply, Turns
-from eaglechat.tui.export import (
+from eaglechat.wire.records import Origin, Part, Round, Token
+from eaglechat.words.export import (
     SUFFIXES,
     ExportedChat,
     closed,
@@ -29,7 +30,6 @@ from eaglechat.tui.export import (
     render,
     tree,
 )
-from eaglechat.wire.records import Origin, Part, Round, Token
 from tests.chat.headless import Headless, saved_chats
 from tests.chat.records import recorded, round_of, thinking
 
