@@ -108,10 +108,14 @@ async def test_the_last_question_is_measured_and_what_was_fastest_used(
         user.engine.accepted_of_each_round = (1,)
         user.engine.budget = None
         await user.press("c", to=ContendersDialog)
-        ticked = user.text.count("▐X▌")
-        await user.press(*["down"] * 7, "space")
-        await user.until(lambda: user.text.count("▐X▌") == ticked + 1, "one more tick")
-        assert user.text.count("▐ ▌") > ticked
+        ticked = user.text.count("[X]")
+        await user.click_text("[ ] length 8")
+        await user.sees("[X] length 8")
+        await user.press("up", "space", "space", "space", "down", "space", "space")
+        await user.sees("[X] length 6")
+        assert user.text.count("[X]") == ticked + 2 < user.text.count("[ ]")
+        await user.press("up", "space")
+        await user.sees("[ ] length 6")
         await user.press("enter")
         await user.sees("length 8")
         await user.sees("as fast as plain with length 3. Of")

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import SelectionList, Static
+from textual.widgets import Static
 
 from eaglechat import paths
 from eaglechat.chat.compared import Result
@@ -22,12 +22,12 @@ from eaglechat.hub.units import format_seconds
 from eaglechat.links.base import ENGINE_DIED
 from eaglechat.paths import write_atomically
 from eaglechat.tui.commands.keys import ENTER, bindings_of, moves, with_keys
-from eaglechat.tui.screens.base import EagleModal, EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
+from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.services.engine import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import MUTED, Line
-from eaglechat.tui.widgets.tick_list import TickList
 from eaglechat.wire.protocol import AUTO, PLAINLY, Hello, PairInfo, Speculation
 from eaglechat.words import comparing, wording
 from eaglechat.words.bars import bar
@@ -169,17 +169,17 @@ class CompareScreen(EagleScreen[Speculation]):
         self.refresh_bindings()
 
     def action_choose(self) -> None:
-        def compare(chosen: tuple[bool, tuple[str, ...]]) -> None:
-            is_of_shipped, who = chosen
-            self._is_of_question = not is_of_shipped
-            self._who = list(who)
+        prompts = f"with {len(builtin_prompts())} prompts, not your last question"
+        prompts = prompts if self._asked.prompts else ""
+
+        def compare(chosen: Sequence[str]) -> None:
+            self._is_of_question = bool(prompts) and prompts not in chosen
+            self._who = [row for row in chosen if row != prompts]
             self._comparison = self._new()
             self._start()
 
-        can_choose = bool(self._asked.prompts)
-        self.open(
-            ContendersDialog([*self._all], self._who, self._is_of_question, can_choose), compare
-        )
+        ticked = self._who if self._is_of_question else [*self._who, prompts]
+        self.open(ContendersDialog([*self._all], prompts, ticked), compare)
 
     def action_card(self) -> None:
         """Write a card of the result to a new file, or say why there is none."""
@@ -315,47 +315,41 @@ class CompareScreen(EagleScreen[Speculation]):
             yield Content.assemble(f"  {name:{cells}}  {gain}", (f"  with {best.name}", MUTED))
 
 
-class ContendersDialog(EagleModal[tuple[bool, tuple[str, ...]]]):
-    """Chooses the prompts, and who is compared with plain decoding. Dismisses with whether the
-    prompts are those of the program."""
+class ContendersDialog(ListDialog[Sequence[str], str]):
+    """Ticks who is compared with plain decoding, and whether on the prompts of the program, which
+    is the row `prompts` if that is not empty. Dismisses with the ticked rows."""
 
-    BINDINGS = moves({"enter": "measure"}, priority=True)
     HEADING = "What is compared with plain decoding?"
     KEYS = f"Space chooses, {ENTER} measures, {{dialog.back}} back"
+    PLACEHOLDER = ""
+    BINDINGS = moves({"space": "tick", "enter": "measure"}, priority=True)
 
-    def __init__(
-        self,
-        who: Sequence[str],
-        chosen: Sequence[str],
-        is_of_question: bool,
-        can_choose: bool,
-    ) -> None:
+    def __init__(self, who: Sequence[str], prompts: str, ticked: Sequence[str]) -> None:
         super().__init__()
-        self._who, self._chosen = who, chosen
-        self._is_of_question, self._can_choose = is_of_question, can_choose
-
-    def content(self) -> ComposeResult:
-        rows = [(who, i, who in self._chosen) for i, who in enumerate(self._who)]
-        if self._can_choose:
-            prompts = f"with {len(builtin_prompts())} prompts, not your last question"
-            rows.append((prompts, _SHIPPED, not self._is_of_question))
-        yield TickList(*rows, id="contenders", compact=True)
+        self._who, self._prompts, self._ticked = who, prompts, {*ticked}
 
     def on_mount(self) -> None:
-        self.query_one("#contenders").focus()
+        self._list()
 
-    @property
-    def _ticked(self) -> tuple[bool, tuple[str, ...]]:
-        ticked = sorted(self.query_one("#contenders", SelectionList).selected)
-        is_of_shipped = _SHIPPED in ticked or not self._can_choose
-        return is_of_shipped, tuple(self._who[i] for i in ticked if i != _SHIPPED)
+    def _list(self) -> None:
+        rows = filter(None, (*self._who, self._prompts))
+        # It reads without colour.
+        marks = {True: "[X]", False: "[ ]"}
+        self.fill(
+            ((row, Content(f"{marks[row in self._ticked]} {row}")) for row in rows),
+            self.highlighted,
+        )
+
+    def choose(self, thing: str | None) -> None:
+        if thing is not None:
+            self._ticked ^= {thing}
+            self._list()
+
+    def action_tick(self) -> None:
+        self.choose(self.highlighted)
 
     def action_measure(self) -> None:
-        if self._ticked[1]:
-            self.dismiss(self._ticked)
+        if self._ticked - {self._prompts}:
+            self.dismiss([row for row in (*self._who, self._prompts) if row in self._ticked])
         else:
             self.notify("Choose at least one to compare with plain decoding.")
-
-
-_SHIPPED = -1
-"""The row of the prompts that come with the program."""
