@@ -259,8 +259,26 @@ def open_screen(
     app.push_screen(screen, closed)
 
 
+_CORNERS = 6
+"""Cells of a border beside what stands in it."""
+
+
 class Frame(Vertical):
     """The titles in its border are not read as markup: they may be names that others chose."""
+
+    _keys = ""
+
+    def offer(self, keys: str) -> None:
+        """Name on the border what can be done, as `clickable` does. Where that has no room, the way
+        back stands behind the first ones: keys that are cut in the middle say nothing."""
+        self._keys, parts = keys, keys.split(", ")
+        room = self.outer_size.width - _CORNERS
+        while room > 0 and len(parts) > 2 and len(with_keys(", ".join(parts))) > room:
+            del parts[-2]
+        self.border_subtitle = clickable(", ".join(parts))
+
+    def on_resize(self) -> None:
+        self.offer(self._keys)
 
     def render_str(self, text_content: str | Content) -> Content:
         return Content(text_content) if isinstance(text_content, str) else text_content
@@ -290,7 +308,7 @@ class EagleModal(ModalScreen[Result], EagleScreen[Result]):
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog") as frame:
             frame.border_title = self.HEADING
-            frame.border_subtitle = clickable(self.KEYS)
+            frame.offer(self.KEYS)
             yield from self.content()
         yield TooSmall()
 
@@ -304,7 +322,7 @@ class EagleModal(ModalScreen[Result], EagleScreen[Result]):
 
     def offer(self, keys: str) -> None:
         """Name other keys on the border."""
-        self.query_one(Frame).border_subtitle = clickable(keys)
+        self.query_one(Frame).offer(keys)
 
     def action_back(self) -> None:
         self.dismiss()

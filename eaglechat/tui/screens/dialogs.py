@@ -7,14 +7,14 @@ from typing import ClassVar, Generic, TypeVar
 
 from rich.table import Table
 from rich.text import Text
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.tui.commands.keys import ENTER, bindings_of, moves
+from eaglechat.tui.commands.keys import ENTER, bindings_of, moves, run_own_key
 from eaglechat.tui.screens.base import EagleModal, Result
 from eaglechat.tui.widgets.filter import Field, Filter, Rows
 
@@ -133,7 +133,13 @@ class ListDialog(EagleModal[Result], Generic[Result, Thing]):
         return self.query_one(Rows)
 
     def on_mount(self) -> None:
-        (self.words if self.PLACEHOLDER else self.rows).focus()
+        self.set_focus(self.words if self.PLACEHOLDER else self.rows)
+
+    async def typed(self, event: events.Key) -> None:
+        if self.PLACEHOLDER:
+            await super().typed(event)
+        elif self.focused is self.rows:
+            await run_own_key(self.rows, event)
 
     def say(self, text: str, *, bad: bool = False) -> None:
         said = self.query_one("#said", Static)

@@ -20,6 +20,7 @@ from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.find_bar import FindBar
 from tests.tui.driving import Driver, pressed
+from tests.tui.scripted_desk import Halting, ScriptedDesk, entry, on_its_way
 
 Drive = Callable[..., Driver]
 
@@ -84,6 +85,21 @@ async def test_what_is_typed_behind_enter_goes_to_what_it_opens(drive: Drive) ->
         words = user.app.screen.query_one("#filter", Input)
         await user.until(lambda: words.value == "theme", "the words in the filter")
         assert user.prompt.text == ""
+
+
+async def test_keys_for_a_list_that_is_being_opened_move_in_it(drive: Drive) -> None:
+    desk = ScriptedDesk()
+    desk.moving = [on_its_way(entry(name)) for name in ("one", "two", "three")]
+    desk.downloads = halting = Halting(desk)
+    async with drive(desk=desk) as user:
+        await user.on(MenuScreen)
+        at_once(user, *keys("app.downloads"), "end", "up", "space")
+        await user.until(lambda: halting.asked == [("pause", "two")], "the second is paused")
+        await user.press("escape", to=MenuScreen)
+        await user.open_chat()
+        await user.ask("a fox")
+        at_once(user, *keys("chat.export"), "end", "enter")
+        await user.until(lambda: "a fox" in user.app.clipboard, "the last choice")
 
 
 def current(user: Driver) -> Settings:

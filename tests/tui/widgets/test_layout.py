@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -259,19 +260,38 @@ async def test_the_menu_with_thirty_pairs_by_keyboard_and_mouse_at_80x24(
         await user.on(ChatScreen)
 
 
-async def test_dialogs_fit_80x24(drive: Drive) -> None:
-    async with drive(size=(80, 24)) as user:
+KEY = re.compile("Enter|Esc")
+
+
+def border_of(user: Driver) -> str:
+    """What stands in the lower border of the dialog on top."""
+    dialog = user.app.screen.query_one(".dialog").region
+    return user.text.splitlines()[dialog.bottom - 1][dialog.x : dialog.right]
+
+
+@pytest.mark.parametrize("size", [(44, 24), (80, 24)])
+async def test_dialogs_fit_with_whole_keys_in_their_borders(
+    drive: Drive, size: tuple[int, int]
+) -> None:
+    async with drive(size=size) as user:
         user.engine.hold_load = True
         for id, kind in DIALOGS:
             await user.on(MenuScreen)
             await user.command(id)
             await user.on(kind)
+            await user.until(lambda: KEY.search(border_of(user)), "what can be done")
+            assert "…" not in border_of(user)
             assert user.inside(user.app.screen.query_one(".dialog").region)
             await user.press("escape")
         await user.on(MenuScreen)
         await user.sees("● smollm2-135m")
+        user.engine.load_error = ("load", "llama.cpp refused the model")
+        user.engine.hold_load = False
         await user.press("enter")
         await user.on(LoadingScreen)
+        await user.until(lambda: "tries again" in border_of(user), "what can be done")
+        assert ("Ctrl+G B without draft" in border_of(user)) == (size[0] == 80)
+        assert border_of(user).endswith("Esc menu ─╯")
         assert user.inside(user.app.screen.query_one(".dialog").region)
 
 
