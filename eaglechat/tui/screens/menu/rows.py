@@ -17,7 +17,7 @@ from textual.visual import RenderOptions, Visual
 
 from eaglechat.hub.fit import Fit
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.screens.menu.gathering import Known, served
+from eaglechat.tui.screens.menu.known import Known, served
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words import drafting, wording
 

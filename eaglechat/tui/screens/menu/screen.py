@@ -4,7 +4,8 @@ had and that servers have."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -13,18 +14,28 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.hub.errors import OfflineError
+from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import BUILTIN_NAME, OfferedPair, inspect
+from eaglechat.hub.local.pairs import (
+    BUILTIN_NAME,
+    CataloguePair,
+    InspectedPair,
+    OfferedPair,
+    inspect,
+    offers,
+)
+from eaglechat.links.base import Lifecycle
 from eaglechat.tui.commands.keys import TAB, bindings_of, moves, with_keys
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu import files, rows
-from eaglechat.tui.screens.menu.gathering import Gathering
+from eaglechat.tui.screens.menu.known import Known, ServerNews, ask, pairs_of
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.key_line import KeyLine
 from eaglechat.tui.widgets.readouts import MUTED, Line, Part
+from eaglechat.wire.protocol import Hello
 from eaglechat.words import wording
 from eaglechat.words.gain import measured_here
 
@@ -32,7 +43,11 @@ if TYPE_CHECKING:
     from eaglechat.chat.saved_chat import SavedChat
     from eaglechat.chat.store import ChatSummary
     from eaglechat.hub.catalogue import CatalogueEntry
+    from eaglechat.hub.downloads.queue import Install
+    from eaglechat.hub.local.model import LocalModel
 
+CHATS = 3
+"""Of the last ones that can be resumed."""
 ASKED_EVERY_S = 20.0
 """Servers, and the Hub while it does not answer."""
 _NEW = f"New here? {{list.choose}} starts {BUILTIN_NAME}; ↓ goes to larger models to download."
@@ -47,9 +62,25 @@ class MenuScreen(EagleScreen[None]):
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
-        self._gathered = Gathering(
-            self, services, list_anew=self._list_anew, draw=self._draw, say=self._say
-        )
+        self._offers: dict[str, OfferedPair] = {}
+        """The rows that are models, by their keys."""
+        self._chats: list[ChatSummary] | None = None
+        self._catalogue: list[CataloguePair] | None = None
+        self._here: list[tuple[str, Pair]] | None = None
+        """None until the files on this machine have been looked at."""
+        self._statuses: dict[tuple[str, str | None], InspectedPair] = {}
+        self._moving: dict[str, Install] = {}
+        self._notices_said = False
+        self._news: dict[str, ServerNews] = {}
+        """The last answer of each server, by its name."""
+        self._being_asked: set[str] = set()
+        self._facts: dict[str, Facts] = {}
+        self._troubles: dict[str, str] = {}
+        """Why the Hub has no facts of a pair, by its name."""
+        self._offline: HubError | None = None
+        self._is_asking_hub = False
+        self._answered: set[tuple[str, int]] = set()
+        """Pairs and context sizes of which the Hub has said something in this session."""
         self._places: list[files.Place] | None = None
         """What completes a typed path; None while none is typed."""
 
@@ -66,45 +97,45 @@ class MenuScreen(EagleScreen[None]):
         yield TooSmall()
 
     def on_mount(self) -> None:
-        self._services.models_changed.subscribe(self, self._gathered.models_changed)
+        self._services.models_changed.subscribe(self, self._models_changed)
         self._list_anew()
         self.query_one(Filter).focus()
-        self._unwatch = self._services.engine.watch(self._gathered.follow_engine)
+        self._unwatch = self._services.engine.watch(self._follow_engine)
         self.set_interval(1.0, self._draw_moving)
-        self.set_interval(ASKED_EVERY_S, self._gathered.ask_again)
+        self.set_interval(ASKED_EVERY_S, self._ask_again)
         # The first rows are painted before anything else is read.
         self.call_after_refresh(self._services.engine.warm)
-        self.call_after_refresh(self._gathered.find_models)
+        self.call_after_refresh(self._find_models)
 
     def on_unmount(self) -> None:
         self._unwatch()
 
     def on_screen_resume(self) -> None:
         self._services.away.show("")
-        self.call_after_refresh(self._gathered.look_again)
+        self.call_after_refresh(self._look_again)
 
     def _say(self) -> None:
         """Above the list: what was measured of the highlighted row, and what blocks; at the first
         start, what to press."""
-        gathered, offer = self._gathered, self._highlighted_offer()
-        gain = gathered.known(offer).gain if offer is not None else None
+        offer = self._highlighted_offer()
+        gain = self._known(offer).gain if offer is not None else None
         said: list[Part] = []
         if gain is not None:
             said.append((measured_here(gain, time.time()), MUTED))
-        if gathered.offline is not None:
-            is_away = isinstance(gathered.offline, OfflineError)
+        if self._offline is not None:
+            is_away = isinstance(self._offline, OfflineError)
             hub = "offline" if is_away else "not answering"
             said.append(f"Hub {hub}: sizes as in the built-in list")
-        if gathered.here is None:
+        if self._here is None:
             said.append("Looking for models on this machine…")
         lines = (Content.assemble(one) for one in said)
         self.query_one("#banner", Static).update(Content(" · ").join(lines))
         hint = ""
         builtin = self._services.pairs.pairs()[0]
-        status = gathered.statuses.get(builtin.to_load)
-        runnable = sum(offer.pair is not None for offer in gathered.offers.values())
-        is_read = None not in (gathered.chats, gathered.catalogue, gathered.here)
-        if is_read and not gathered.chats and runnable == 1 and status is not None:
+        status = self._statuses.get(builtin.to_load)
+        runnable = sum(offer.pair is not None for offer in self._offers.values())
+        is_read = None not in (self._chats, self._catalogue, self._here)
+        if is_read and not self._chats and runnable == 1 and status is not None:
             hint = _NEW_WITHOUT if status.problem else with_keys(_NEW)
         line = self.query_one("#hint", Line)
         line.show(hint)
@@ -137,23 +168,24 @@ class MenuScreen(EagleScreen[None]):
             self._places = places
             self._list_anew(is_filtered_anew=True)
         pairs = [place.pair for place in places if place.pair is not None]
-        statuses = self._gathered.statuses
-        self._gathered.inspect_all([pair for pair in pairs if pair.to_load not in statuses])
+        self._inspect_all([pair for pair in pairs if pair.to_load not in self._statuses])
 
     def _list_anew(self, *, is_filtered_anew: bool = False) -> None:
         """Build the list, and highlight what was highlighted, or what matches the filter best."""
         options = self.query_one("#pairs", OptionList)
         before, place = options.highlighted_option, options.highlighted or 0
-        typed, gathered = self.query_one(Filter).value, self._gathered
+        typed = self.query_one(Filter).value
         if self._places is None:
-            listed = gathered.listed()
+            served = pairs_of(self._services.settings.current.server, self._news)
+            known = self._services.pairs.pairs()
+            listed = offers(known, self._catalogue or [], served, self._here or [])
         else:
             pairs = (place.pair for place in self._places)
             listed = [_offered(pair) for pair in pairs if pair is not None]
-        gathered.offers = {offer.key: offer for offer in listed}
-        models = map(gathered.known, gathered.offers.values())
+        self._offers = {offer.key: offer for offer in listed}
+        models = map(self._known, self._offers.values())
         if self._places is None:
-            lines = rows.lines(typed, gathered.chats or (), models)
+            lines = rows.lines(typed, self._chats or (), models)
         else:
             directories = [place.name for place in self._places if place.pair is None]
             lines = rows.lines_of_path(directories, models)
@@ -166,24 +198,22 @@ class MenuScreen(EagleScreen[None]):
         if best is not None and before is not None and not is_filtered_anew:
             best = min(ranks, key=lambda index: (lines[index].id != before.id, abs(index - place)))
         options.highlighted = best
+        self._say()
 
-    def _draw(self, known: Sequence[OfferedPair]) -> None:
+    def _draw(self, has_changed: Callable[[OfferedPair], object]) -> None:
         """Draw the rows of some offers again."""
         options = self.query_one("#pairs", OptionList)
-        shown = {option.id for option in options.options}
-        for offer in known:
-            if offer.key in shown:
-                row = rows.model_row(self._gathered.known(offer))
-                options.replace_option_prompt(offer.key, row)
+        for option in options.options:
+            offer = self._offers.get(option.id or "")
+            if offer is not None and has_changed(offer):
+                options.replace_option_prompt(offer.key, rows.model_row(self._known(offer)))
 
     def _draw_moving(self) -> None:
         """Draw the rows of installations that move, and of those that have just ended."""
-        gathered, snapshots = self._gathered, self._services.desk.snapshots()
-        before = gathered.moving
-        gathered.moving = {one.name: one for one in snapshots if one.pair is None}
-        changed = before.keys() | gathered.moving.keys()
-        if changed:
-            self._draw([offer for offer in gathered.offers.values() if offer.name in changed])
+        before, snapshots = self._moving, self._services.desk.snapshots()
+        self._moving = {one.name: one for one in snapshots if one.pair is None}
+        if changed := before.keys() | self._moving.keys():
+            self._draw(lambda offer: offer.name in changed)
 
     @on(OptionList.OptionHighlighted)
     def _follow_highlight(self) -> None:
@@ -199,11 +229,199 @@ class MenuScreen(EagleScreen[None]):
         return option.id if option else None
 
     def _highlighted_offer(self) -> OfferedPair | None:
-        return self._gathered.offers.get(self._looked_at or "")
+        return self._offers.get(self._looked_at or "")
 
     def _highlighted_chat(self) -> ChatSummary | None:
-        chats = {f"chat:{chat.name}": chat for chat in self._gathered.chats or ()}
+        chats = {f"chat:{chat.name}": chat for chat in self._chats or ()}
         return chats.get(self._looked_at or "")
+
+    def _known(self, offer: OfferedPair) -> Known:
+        pair, settings = offer.pair, self._services.settings.current.engine
+        return Known(
+            offer=offer,
+            machine=lambda: self._services.engine.machine,
+            n_ctx=settings.n_ctx,
+            kv_types=(settings.kv_type, settings.draft_kv_type),
+            status=self._statuses.get(pair.to_load) if pair else None,
+            facts=self._facts.get(offer.name),
+            trouble=self._troubles.get(offer.name),
+            moving=self._moving.get(offer.name),
+            news=self._news.get(pair.server.name) if pair and pair.server else None,
+            gain=self._services.gain(pair) if pair and self._catalogue is not None else None,
+        )
+
+    # On this machine
+
+    def _look_again(self) -> None:
+        self._read_catalogue()
+        self._ask_servers()
+        self._read_chats()
+
+    def _follow_engine(self, news: Lifecycle) -> None:
+        if isinstance(news, Hello):
+            # Now it is known how much memory there is.
+            self._list_anew()
+            self._ask_facts()
+
+    def _read_catalogue(self) -> None:
+        self._list_anew()
+        desk, services = self._services.desk, self._services
+
+        def read() -> tuple[list[CataloguePair], list[str], list[str]]:
+            # Reads the file of what was measured: the rows ask it in the app's thread.
+            services.gain(services.pairs.pairs()[0])
+            catalogue, problems = desk.catalogue()
+            return catalogue, [*map(str, problems)], [pair.name for pair in desk.unfinished()]
+
+        self.in_background(read, lambda found: self._take_catalogue(*found))
+
+    def _models_changed(self, _: object) -> None:
+        self._read_catalogue()
+        self._find_models()
+
+    def _find_models(self) -> None:
+        """Look for what is here beside the catalogue's pairs, such as other programs' models."""
+        folders = self._services.settings.current.library.folders
+        self.in_background(lambda: self._services.desk.targets(folders), self._take_models)
+
+    def _take_models(self, found: list[tuple[LocalModel, InspectedPair]]) -> None:
+        self._here = [(model.short_name, status.pair) for model, status in found]
+        for _, status in found:
+            self._statuses[status.pair.to_load] = status
+        self._list_anew()
+
+    def _take_catalogue(
+        self,
+        catalogue: list[CataloguePair],
+        problems: list[str],
+        unfinished: list[str],
+    ) -> None:
+        self._catalogue = catalogue
+        if not self._notices_said:
+            self._notices_said = True
+            self._say_notices(problems, unfinished)
+        self._list_anew()
+        pairs = [offer.pair for offer in self._offers.values() if offer.state != "here"]
+        self._inspect_all([pair for pair in pairs if pair is not None and pair.server is None])
+        self._ask_facts()
+
+    def _say_notices(self, problems: list[str], unfinished: list[str]) -> None:
+        """Once a session: entries that were left out, and downloads that were not finished."""
+        if problems:
+            text = "\n".join(problems)
+            self.notify(text, title="Left out of the catalogue", severity="warning")
+        if unfinished:
+            names = ", ".join(unfinished)
+            resume = with_keys("{app.downloads} resumes.")
+            self.notify(f"Unfinished: {names}. {resume}", timeout=10)
+
+    def _inspect_all(self, pairs: list[Pair]) -> None:
+        def inspect_all() -> None:
+            for pair in pairs:
+                self.later(self._take_status, inspect(pair))
+
+        self.in_background(inspect_all)
+
+    def _take_status(self, status: InspectedPair) -> None:
+        key = status.pair.to_load
+        self._statuses[key] = status
+        self._say()
+        self._draw(lambda offer: offer.pair and offer.pair.to_load == key)
+
+    def _read_chats(self) -> None:
+        chats, older = self._services.chats, self._services.older_chats
+
+        def read() -> list[ChatSummary]:
+            self.later(self._take_chats, chats.latest(CHATS))
+            older.wait()
+            return chats.latest(CHATS)
+
+        self.in_background(read, self._take_chats)
+
+    def _take_chats(self, chats: list[ChatSummary]) -> None:
+        if chats != self._chats:
+            self._chats = chats
+            self._list_anew()
+
+    # Servers
+
+    def _ask_again(self) -> None:
+        self._ask_servers()
+        if self.is_current and self._offline is not None:
+            self._ask_facts()
+
+    def _ask_servers(self) -> None:
+        """Ask each server in a thread of its own, unless it has not answered yet; and the RPC
+        servers."""
+        if not self.is_current:
+            return
+        for server in self._services.settings.current.server:
+            if server.name not in self._being_asked:
+                self._being_asked.add(server.name)
+                self.in_background(partial(ask, server), self._take_news)
+        rpc_servers = self._services.settings.current.engine.rpc_servers
+        if ask_lent := self._services.engine.ask_lent(rpc_servers):
+            self.in_background(ask_lent, self._take_lent)
+
+    def _take_news(self, news: ServerNews) -> None:
+        self._being_asked.discard(news.server.name)
+        self._news[news.server.name] = news
+        self._list_anew()
+
+    def _take_lent(self, free_bytes: int) -> None:
+        """What the RPC servers have free together."""
+        self._services.engine.lent = free_bytes
+        self._list_anew()
+
+    # The Hub
+
+    def _ask_facts(self) -> None:
+        """Ask the Hub, once a session at most, about each pair that is not here and of which
+        nothing fresh is known."""
+        desk, n_ctx = self._services.desk, self._services.settings.current.engine.n_ctx
+        wanted = []
+        for offer in self._offers.values():
+            if offer.pair is not None or offer.entry is None:
+                continue
+            kept = desk.known_facts(offer.entry, n_ctx)
+            if kept is not None:
+                self._take_facts(offer.name, kept.facts)
+            is_fresh = kept is not None and kept.is_fresh
+            if not is_fresh and (offer.name, n_ctx) not in self._answered:
+                wanted.append(offer.entry)
+        if wanted and not self._is_asking_hub:
+            self._is_asking_hub = True
+            self.in_background(partial(self._ask_hub, wanted, n_ctx), self._asked_hub)
+
+    def _ask_hub(self, entries: Sequence[CatalogueEntry], n_ctx: int) -> HubError | None:
+        """Returns why the Hub does not answer, if it does not."""
+        for entry in entries:
+            try:
+                facts = self._services.desk.ask_facts(entry, n_ctx)
+                self.later(self._take_facts, entry.name, facts)
+            except (HubError, ValueError) as error:
+                is_away = isinstance(error, OfflineError)
+                if isinstance(error, HubError) and (error.transient or is_away):
+                    return error
+                self.later(self._take_trouble, entry.name, str(error))
+            self._answered.add((entry.name, n_ctx))
+        return None
+
+    def _asked_hub(self, offline: HubError | None) -> None:
+        self._is_asking_hub, self._offline = False, offline
+        self._say()
+        if offline is None:
+            # The list may be another one by now.
+            self._ask_facts()
+
+    def _take_facts(self, name: str, facts: Facts) -> None:
+        self._facts[name] = facts
+        self._troubles.pop(name, None)
+        self._draw(lambda offer: offer.name == name)
+
+    def _take_trouble(self, name: str, trouble: str) -> None:
+        self._troubles[name] = trouble
+        self._draw(lambda offer: offer.name == name)
 
     # What the keys do
 
@@ -218,7 +436,7 @@ class MenuScreen(EagleScreen[None]):
         if self._places is not None:
             # They may still be those of the text before.
             self._find_places(self.query_one(Filter).value, then_choose=True)
-        elif offer is not None and offer.name in self._gathered.moving:
+        elif offer is not None and offer.name in self._moving:
             self._show_downloads()
         elif offer is None:
             if self._looked_at is not None:
@@ -248,7 +466,7 @@ class MenuScreen(EagleScreen[None]):
             self.action_complete()
 
     def _choose_pair(self, offer: OfferedPair, pair: Pair) -> None:
-        known = self._gathered.known(offer)
+        known = self._known(offer)
         problem = (known.status or inspect(pair)).problem
         title = f"{pair.name} cannot run here"
         if problem:
@@ -269,7 +487,7 @@ class MenuScreen(EagleScreen[None]):
         def fail(error: Exception) -> None:
             said = f"“{row.title}” cannot be read: {wording.why(error)}."
             self.notify(said, severity="error")
-            self._gathered.read_chats()
+            self._read_chats()
 
         self.in_background(lambda: self._services.chats.read(row.name), self._resume_read, fail)
 
