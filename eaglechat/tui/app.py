@@ -473,7 +473,7 @@ class EagleApp(App[None]):
     def _announce_installs(self) -> None:
         """Say which pairs were installed, or failed to, since the last call."""
         for install in self.services.desk.snapshots():
-            name, stage = install.name, install.stage.value
+            name, stage = install.name, install.stage
             if self._stages.get(name) == stage:
                 continue
             self._stages[name] = stage

@@ -13,16 +13,20 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.find_drafts import Target, Way
 
 _NAMES = {
-    "BUILT_IN": "Its own {}",
-    "N_GRAMS": "n-grams",
-    "TRAINING": "A draft trained for it",
+    "built_in": "Its own {}",
+    "n_grams": "n-grams",
+    "training": "A draft trained for it",
 }
 _NOTES = {
-    "BUILT_IN": "in the same file: nothing more to download",
-    "N_GRAMS": "repeat what stood in the chat before: nothing more to download",
-    "TRAINING": "takes hours, and torch",
-    "HERE": "on this machine: nothing more to download",
-    "WITH_HEADS": "the same model with MTP heads of its own",
+    "built_in": "in the same file: nothing more to download",
+    "n_grams": "repeat what stood in the chat before: nothing more to download",
+    "training": "takes hours, and torch",
+    "here": "on this machine: nothing more to download",
+    "with_heads": "the same model with MTP heads of its own",
+    "beside": "fits; found beside the target",
+    "catalogue": "fits; found in the catalogue",
+    "base_model": "fits; found for the same base model",
+    "name": "fits; found by its name",
 }
 
 
@@ -30,7 +34,7 @@ def name(way: Way) -> str:
     """What it is; of a draft, its name here, or its repository and file; of a pair, its name."""
     if way.pair is not None:
         return way.pair.name
-    if (general := _NAMES.get(way.where.name)) is not None:
+    if (general := _NAMES.get(way.where)) is not None:
         return general.format(drafter(way.kind))
     if way.path is not None:
         return way.name
@@ -45,7 +49,7 @@ def facts(way: Way) -> str:
         if way.is_checkpoint:
             how = "checkpoint" if way.fits is False else "to convert"
     parts = [
-        drafter(way.kind) if way.kind and way.where.name != "BUILT_IN" else "",
+        drafter(way.kind) if way.kind and way.where != "built_in" else "",
         how,
         format_bytes(way.size_bytes) if way.size_bytes else "",
         way.licence or "",
@@ -56,8 +60,7 @@ def facts(way: Way) -> str:
 
 def judgement(way: Way) -> str:
     """Whether it fits, or why not."""
-    fits = _NOTES.get(way.where.name) or f"fits; found {way.where.value}"
-    return way.problem or "; ".join(filter(None, (way.warning or fits, way.note)))
+    return way.problem or "; ".join(filter(None, (way.warning or _NOTES[way.where], way.note)))
 
 
 def command(target: Target, way: Way) -> str:
@@ -66,10 +69,10 @@ def command(target: Target, way: Way) -> str:
         return ""
     model = shlex.quote(str(target.path or target.source))
     here = target.path is not None
-    if way.where.name == "TRAINING":
+    if way.where == "training":
         file = f"{target.name}-eagle3.gguf"
         return f"eaglechat train --target {model} -o {shlex.quote(file)}" if here else ""
-    if way.where.name == "WITH_HEADS":
+    if way.where == "with_heads":
         return f"eaglechat pull {shlex.quote(name(way))}"
     if way.needs_download:
         return f"eaglechat pull {model} --draft {shlex.quote(name(way))}"

@@ -21,7 +21,6 @@ from eaglechat.cli.hub import remove
 from eaglechat.cli.hub.pull import show_install
 from eaglechat.cli.progress import Progress
 from eaglechat.hub.downloads.client import RemoteFile
-from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.queue import Downloads, FileSnapshot, Install
 from eaglechat.hub.local.cache import RepoCache
 from eaglechat.hub.local.pair import Pair
@@ -343,7 +342,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 def a_file(done: int, path: str = "sub/model.gguf") -> FileSnapshot:
     return FileSnapshot(
         remote=RemoteFile("user/model", path, "0" * 40, 2000, None),
-        state=FileState.DOWNLOADING,
+        state="downloading",
         bytes_done=done,
         speed=500.0,
         note="",

@@ -14,7 +14,7 @@ from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.find_drafts import Where, find_drafts, pair_up
+from eaglechat.hub.downloads.find_drafts import find_drafts, pair_up
 from eaglechat.hub.local.installed import status
 from eaglechat.hub.local.library import find, look_at, scan, why_unfit
 from eaglechat.hub.local.model import LocalModel, ModelKind
@@ -209,7 +209,7 @@ def test_a_version_with_heads_is_a_way_if_it_has_them(
     fake.add("org/model", {**files, "model-Q4_K_M.gguf": (folder / "plain.gguf").read_bytes()})
     target = targets.of_repo(hub, hub.repo("org/model"), ModelFiles(("model-Q4_K_M.gguf",)))
     *_, found = find_drafts(hub, target)
-    its = [way for way in found.ways if way.where is Where.WITH_HEADS]
+    its = [way for way in found.ways if way.where == "with_heads"]
     assert [way.files for way in its] == [("model-MTP-Q4_K_M.gguf",)] * has_heads
     for way in its:
         assert ways.command(target, way) == "eaglechat pull org/model/model-MTP-Q4_K_M.gguf"
@@ -233,7 +233,7 @@ def test_the_same_model_with_heads_of_the_catalogue_is_a_way(
     )
     known = [status(entry, hub.cache_dir)]
     *_, found = find_drafts(hub, of_lab, known)
-    its = [way for way in found.ways if way.where is Where.WITH_HEADS]
+    its = [way for way in found.ways if way.where == "with_heads"]
     assert [pair_up(found.target, way, known) for way in its] == [entry] * named
     for way in its:
         said = (ways.name(way), ways.facts(way), ways.judgement(way), way.reported)
@@ -283,6 +283,6 @@ def test_heads_in_the_last_file_of_a_split_model_are_found(hub: Hub, fake: FakeH
     assert kind_of(target.header) is None
     *_, found = find_drafts(hub, target)
     assert [(way.where, way.kind) for way in found.ways if way.fits] == [
-        (Where.BUILT_IN, "mtp"),
-        (Where.N_GRAMS, None),
+        ("built_in", "mtp"),
+        ("n_grams", None),
     ]

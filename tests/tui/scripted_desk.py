@@ -136,10 +136,10 @@ class Halting:
         self._desk = desk
 
     def pause(self, name: str) -> None:
-        self._ask("pause", name, Stage.PAUSED)
+        self._ask("pause", name, "paused")
 
     def resume(self, name: str) -> None:
-        self._ask("resume", name, Stage.DOWNLOADING)
+        self._ask("resume", name, "downloading")
 
     def cancel(self, name: str) -> None:
         self.asked.append(("cancel", name))
@@ -156,7 +156,7 @@ def on_its_way(pair: CatalogueEntry) -> Install:
     """A download in mid-air, of fixed numbers."""
 
     def file(name: str, megabytes: float, of: float, state: FileState) -> FileSnapshot:
-        speed = 12.5 * MB if state is FileState.DOWNLOADING else None
+        speed = 12.5 * MB if state == "downloading" else None
         done = int(megabytes * MB)
         return FileSnapshot(
             remote=RemoteFile(pair.target.repo, name, "0" * 40, int(of * MB), None),
@@ -168,8 +168,8 @@ def on_its_way(pair: CatalogueEntry) -> Install:
         )
 
     files = (
-        file("Qwen3-4B-Q4_K_M.gguf", 1124.0, 2497, FileState.DOWNLOADING),
-        file("config.json", 0.306, 0.306, FileState.DONE),
-        file("model.safetensors", 301.5, 437, FileState.DOWNLOADING),
+        file("Qwen3-4B-Q4_K_M.gguf", 1124.0, 2497, "downloading"),
+        file("config.json", 0.306, 0.306, "done"),
+        file("model.safetensors", 301.5, 437, "downloading"),
     )
     return Install(pair.name, files)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from textual import events
 
-from eaglechat.hub.downloads.queue import Stage
 from eaglechat.hub.errors import OfflineError
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pairs import pair_of_files
@@ -79,7 +78,7 @@ class Chance:
         pair, app = pair_of_files(self.other, None), self.user.app
         size = self.random.choice([(80, 24), (44, 12), (20, 5), (120, 40)])
         moving = on_its_way(entry("moving"))
-        arrived = replace(moving, stage=Stage.INSTALLED, pair=pair)
+        arrived = replace(moving, stage="installed", pair=pair)
         name, deed = self.random.choice(
             [
                 ("a download goes on", lambda: setattr(self.desk, "moving", [moving])),

@@ -15,7 +15,6 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.widgets import Input, OptionList
 
-from eaglechat.hub.downloads.queue import Stage
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.hub.local.pairs import pair_of_files
@@ -77,7 +76,7 @@ def desk(tmp_path: Path) -> ScriptedDesk:
     desk.offer(entry("away"))
     desk.answers["away"] = HubError(HOSTILE)
     desk.plans["evil"] = HubError(HOSTILE)
-    failed = replace(on_its_way(entry("away")), name=NAME, stage=Stage.FAILED, error=HOSTILE)
+    failed = replace(on_its_way(entry("away")), name=NAME, stage="failed", error=HOSTILE)
     desk.moving = [failed, replace(on_its_way(evil), step=HOSTILE)]
     broken = tmp_path / "broken.gguf"
     desk.on_disk = [

@@ -68,8 +68,8 @@ def _document(found: Found) -> dict[str, Any]:
 
 def _way(target: Target, way: Way) -> dict[str, Any]:
     return {
-        "where": way.where.name.lower(),
-        "drafter": "ngram" if way.where.name == "N_GRAMS" else way.kind,
+        "where": way.where,
+        "drafter": "ngram" if way.where == "n_grams" else way.kind,
         "fits": way.fits,
         "problem": way.problem,
         "warning": way.warning,

@@ -25,9 +25,9 @@ from eaglechat.hub import catalogue, fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads import install, quantisations, targets
 from eaglechat.hub.downloads.client import Hub, RemoteRepo
-from eaglechat.hub.downloads.download import FileSnapshot, FileState
+from eaglechat.hub.downloads.download import FileSnapshot
 from eaglechat.hub.downloads.find_drafts import checkpoint_files, pair_up
-from eaglechat.hub.downloads.queue import Downloads, Install, Stage
+from eaglechat.hub.downloads.queue import Downloads, Install
 from eaglechat.hub.errors import OfflineError
 from eaglechat.hub.fit import Machine
 from eaglechat.hub.local import installed, library
@@ -257,16 +257,16 @@ def _follow(downloads: Downloads, progress: Progress) -> Install:
 
 def show_install(progress: Progress, install: Install) -> None:
     """Its files, then its conversion."""
-    if install.stage is Stage.CONVERTING:
+    if install.stage == "converting":
         progress.show_bytes(install.step, install.bytes_done, install.bytes_total)
         return
     for file in install.files:
-        remote, done, state = file.remote, file.bytes_done, file.note or file.state.value
+        remote, done, state = file.remote, file.bytes_done, file.note or file.state
         name = remote.path.rpartition("/")[2]
-        if file.state is FileState.DOWNLOADING and not file.note:
+        if file.state == "downloading" and not file.note:
             progress.show_bytes(name, done, remote.size, _pace(file), key=remote, state=state)
             continue
-        text = f"done, {format_bytes(remote.size)}" if file.state is FileState.DONE else state
+        text = f"done, {format_bytes(remote.size)}" if file.state == "done" else state
         progress.show(name, done, remote.size, text, key=remote, state=state)
     if progress.live and len(install.files) > 1:
         progress.show_bytes("total", install.bytes_done, install.bytes_total, _pace(install))

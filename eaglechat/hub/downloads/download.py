@@ -17,13 +17,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum
 from functools import partial
 from importlib.util import find_spec
 from io import FileIO
 from pathlib import Path
 from queue import Empty, Queue
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from filelock import Timeout
 from huggingface_hub import constants
@@ -47,18 +46,11 @@ _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 Item = TypeVar("Item")
 
 
-class FileState(str, Enum):
-    """What is happening to a file that is to be downloaded."""
-
-    QUEUED = "queued"
-    CONNECTING = "connecting"
-    CHECKING = "checking"
-    DOWNLOADING = "downloading"
-    RETRYING = "retrying"
-    WAITING = "waiting"
-    PAUSED = "paused"
-    DONE = "done"
-    FAILED = "failed"
+FileState = Literal[
+    "queued", "connecting", "checking", "downloading", "retrying", "waiting", "paused", "done",
+    "failed",
+]  # fmt: skip
+"""What is happening to a file that is to be downloaded."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ class FileSnapshot:
     second is set while it downloads, `path` when it is here."""
 
     remote: RemoteFile
-    state: FileState = FileState.QUEUED
+    state: FileState = "queued"
     bytes_done: int = 0
     note: str = ""
     speed: float | None = None
@@ -174,11 +166,11 @@ class _Download:
                     raise
                 wait = self.policy.wait(failures, error.retry_after)
                 count = f"attempt {failures + 1} of {self.policy.attempts} in {wait:.0f} s"
-                self._report(FileState.RETRYING, f"{error} ({count})")
+                self._report("retrying", f"{error} ({count})")
                 self.stop.sleep(wait)
 
     def _attempt(self) -> Path:
-        self._report(FileState.CONNECTING)
+        self._report("connecting")
         file = self.file
         ask = partial(self.hub.metadata, file.repo, file.path, file.commit)
         with closing(_unless_stopped(self.stop, lambda: [ask()])) as answers:
@@ -197,7 +189,7 @@ class _Download:
             present = pointer if pointer.exists() else blob
             if present.exists() and present.stat().st_size != metadata.size:
                 # Another program left an incomplete file: only its size shows it.
-                self._report(FileState.CONNECTING, f"{path} here is damaged; downloading it again.")
+                self._report("connecting", f"{path} here is damaged; downloading it again.")
                 cache.delete(present)
             if not pointer.exists() and not blob.exists():
                 self._receive(metadata)
@@ -238,7 +230,7 @@ class _Download:
                         rest = rest[part.write(rest) :]
                     self.done += len(piece)
                     note = "" if piece else "it is sent from its start again"
-                self._report(FileState.DOWNLOADING, note)
+                self._report("downloading", note)
         if self.done < size:
             raise HubError(f"{name} ended early: try again to resume.", transient=True)
 
@@ -265,7 +257,7 @@ class _Download:
         with self.cache.partial(etag).open("rb") as file:
             while data := file.read(_HASHED_AT_ONCE):
                 self.stop.check()
-                self._report(FileState.CHECKING, "checking the download")
+                self._report("checking", "checking the download")
                 hasher.update(data)
         if hasher.hexdigest() == etag:
             return
@@ -307,7 +299,7 @@ class _Download:
             except Timeout:
                 self.stop.check()
                 self.done = self.cache.received(etag)
-                self._report(FileState.WAITING, "another program is downloading this file")
+                self._report("waiting", "another program is downloading this file")
 
     def _report(self, state: FileState, note: str = "") -> None:
         self.on_progress(FileSnapshot(self.file, state, self.done, note))

@@ -6,9 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from eaglechat.engine.drafters.pairing import (
     kind_of,
@@ -51,18 +50,13 @@ _PUBLISHERS_PATTERNS = (
 )  # fmt: skip
 
 
-class Where(str, Enum):
-    """Where a way to be fast comes from, the one to look at first being first."""
-
-    BUILT_IN = "in the target's file"
-    HERE = "on this machine"
-    BESIDE = "beside the target"
-    CATALOGUE = "in the catalogue"
-    BASE_MODEL = "for the same base model"
-    NAME = "by its name"
-    WITH_HEADS = "of the same model, with MTP heads"
-    N_GRAMS = "in the chat itself"
-    TRAINING = "trained here"
+Where = Literal[
+    "built_in", "here", "beside", "catalogue", "base_model", "name", "with_heads", "n_grams",
+    "training",
+]  # fmt: skip
+"""Where a way to be fast comes from, the one to look at first being first: the target's own file,
+this machine, the target's repository, the catalogue, a search by base model or by name, a version
+of the target with MTP heads, the chat itself, or training."""
 
 
 @dataclass(frozen=True)
@@ -220,29 +214,29 @@ class _Search:
         target = replace(self._target, base_models=self._bases)
         ways = [*self._here, *self._remote.values(), *_with_heads_in(self._entries, target)]
         for place, way in enumerate(ways):
-            if way.where is Where.BUILT_IN or (way.repo and way.where is not Where.WITH_HEADS):
+            if way.where == "built_in" or (way.repo and way.where != "with_heads"):
                 ways[place] = replace(way, reported=self._reported.get(way.repo, ""))
         return Found(target, tuple(sorted(ways, key=_rank)), asking, trouble)
 
     def questions(self, wanted: str) -> Iterator[str]:
         """Ask the Hub; before each question, what is asked. Raises HubError."""
         if wanted:
-            yield from self._ask(wanted, Where.NAME)
+            yield from self._ask(wanted, "name")
         if self._target.repo:
-            yield from self._ask(self._target.repo, Where.BESIDE)
+            yield from self._ask(self._target.repo, "beside")
         for repo in self._drafts:
-            yield from self._ask(repo, Where.CATALOGUE)
+            yield from self._ask(repo, "catalogue")
         for base in self._bases:
             yield f"Searching the Hub for drafts of {base}…"
             hits = self._hub.search(tags=(f"base_model:{base}",), limit=100)
-            yield from self._ask_all(hits, Where.BASE_MODEL)
+            yield from self._ask_all(hits, "base_model")
         name = self._target.repo.rpartition("/")[2] or self._target.name
         while (stem := _QUANTIZED.sub("", name)) != name:
             name = stem
         for pattern in _PUBLISHERS_PATTERNS if name else ():
             words = pattern.format(name)
             yield f"Searching the Hub for “{words}”…"
-            yield from self._ask_all(self._hub.search(words, limit=20), Where.NAME)
+            yield from self._ask_all(self._hub.search(words, limit=20), "name")
 
     def _ask_all(self, hits: list[RemoteRepo], where: Where) -> Iterator[str]:
         for hit in hits:
@@ -260,14 +254,14 @@ class _Search:
         self._remote.pop((repo, ()), None)
         try:
             listing = self._hub.repo(repo)
-            if where is Where.BESIDE:
+            if where == "beside":
                 self._bases = self._bases or listing.base_models
                 for way in _with_heads(self._hub, listing, self._target.name, header):
                     self._remote[repo, way.files] = way
         except OfflineError:
             raise
         except (HubError, GGUFError) as error:
-            if where is not Where.BESIDE:
+            if where != "beside":
                 self._remote[repo, ()] = Way(where, repo, fits=False, problem=str(error))
             return
         here = {(way.repo, way.files) for way in self._here}
@@ -290,7 +284,7 @@ def _with_heads(hub: Hub, repo: RemoteRepo, name: str, header: GGUFHeader) -> It
     quantization = name.rpartition("-")[2]
     other = next((other for other in named if other.name.endswith(quantization)), named[0])
     if why_no_heads(hub.peek_model([repo.file(name) for name in other.files])) is None:
-        yield replace(_way(Where.WITH_HEADS, repo, other.files), fits=True, kind="mtp")
+        yield replace(_way("with_heads", repo, other.files), fits=True, kind="mtp")
 
 
 def _with_heads_in(entries: Sequence[CatalogueEntry], target: Target) -> Iterator[Way]:
@@ -301,7 +295,7 @@ def _with_heads_in(entries: Sequence[CatalogueEntry], target: Target) -> Iterato
         has_heads = entry.drafter == "mtp" and not entry.draft
         if has_heads and entry.target.repo and entry.base_model in target.base_models:
             yield Way(
-                Where.WITH_HEADS,
+                "with_heads",
                 entry.target.repo,
                 size_bytes=entry.size or 0,
                 licence=entry.licence or None,
@@ -335,7 +329,7 @@ def _is_for(entry: CatalogueEntry, target: Target) -> bool:
 def _not_asked(entry: CatalogueEntry) -> Way:
     """A draft of the catalogue, as long as the Hub has not been asked for it."""
     return Way(
-        Where.CATALOGUE,
+        "catalogue",
         entry.draft.of_hub,
         is_checkpoint=bool(entry.draft.checkpoint),
         size_bytes=entry.draft.size or 0,
@@ -351,7 +345,7 @@ def _ways_here(
     header = target.header
     if header is not None:
         for kind in kinds(header, None):
-            yield Way(Where.BUILT_IN, fits=True, kind=kind)
+            yield Way("built_in", fits=True, kind=kind)
         checkpoints = {one.draft: one.entry.draft.checkpoint for one in known}
         for model in models:
             draft = model.header
@@ -360,7 +354,7 @@ def _ways_here(
                 continue
             checkpoint = checkpoints.get(model.path, "")
             yield Way(
-                Where.HERE,
+                "here",
                 repo=checkpoint or model.repo or "",
                 files=model.in_repo,
                 path=model.path,
@@ -373,16 +367,16 @@ def _ways_here(
             )
         reads = header.architecture in TARGET_ARCHITECTURES
         problem = None if reads else f"no draft reads the layers of {header.architecture} models"
-        yield Way(Where.TRAINING, fits=reads, problem=problem, kind="eagle3")
-    yield Way(Where.N_GRAMS, fits=True)
+        yield Way("training", fits=reads, problem=problem, kind="eagle3")
+    yield Way("n_grams", fits=True)
 
 
 def _rank(way: Way) -> tuple[int, bool, bool, int]:
     """Those that fit come first, and among them those that are ready."""
     fits = {True: 0, None: 1, False: 2}[way.fits]
-    is_general = way.where in (Where.N_GRAMS, Where.TRAINING)
+    is_general = way.where in ("n_grams", "training")
     is_behind = way.warning is not None or way.kind == "model"
-    return fits, is_general, is_behind, list(Where).index(way.where)
+    return fits, is_general, is_behind, get_args(Where).index(way.where)
 
 
 def is_named_like_draft(hit: RemoteRepo) -> bool:
@@ -391,7 +385,7 @@ def is_named_like_draft(hit: RemoteRepo) -> bool:
 
 def _candidates(listing: RemoteRepo, where: Where) -> Iterator[Way]:
     """The GGUFs of a repository that may be drafts; if it has none, its checkpoint."""
-    beside = where is Where.BESIDE
+    beside = where == "beside"
     ggufs = [model for model in group_models(listing.paths) if not beside or model.is_draft]
     files = [model.files for model in ggufs] or ([] if beside else [checkpoint_files(listing)])
     for names in filter(None, files):
@@ -441,7 +435,7 @@ def pair_up(target: Target, way: Way, catalogue: Sequence[CataloguePair]) -> Cat
     if way.pair is not None:
         return way.pair
     draft = ModelSource()
-    if way.where is Where.WITH_HEADS:
+    if way.where == "with_heads":
         source = ModelSource(repo=way.repo, file=way.files[0])
         target = replace(target, name=ModelFiles(way.files).name, source=source, path=None)
     elif way.repo and way.is_checkpoint:

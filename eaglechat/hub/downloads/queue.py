@@ -11,8 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from eaglechat.hub.downloads import install as installing
 from eaglechat.hub.downloads.client import Hub, RemoteFile
@@ -32,14 +31,8 @@ from eaglechat.hub.local.pair import Pair
 _SPEED_WINDOW_S = 5.0
 
 
-class Stage(str, Enum):
-    """How far an install is."""
-
-    DOWNLOADING = "downloading"
-    PAUSED = "paused"
-    CONVERTING = "converting"
-    INSTALLED = "installed"
-    FAILED = "failed"
+Stage = Literal["downloading", "paused", "converting", "installed", "failed"]
+"""How far an install is."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +42,7 @@ class Install:
     name: str
     files: tuple[FileSnapshot, ...]
     plan: Plan | None = None
-    stage: Stage = Stage.DOWNLOADING
+    stage: Stage = "downloading"
     step: str = ""
     """Of the conversion."""
     converted: tuple[int, int] = (0, 0)
@@ -63,13 +56,13 @@ class Install:
     @property
     def bytes_done(self) -> int:
         """Of the files or, while converting, of the conversion's step."""
-        if self.stage is Stage.CONVERTING:
+        if self.stage == "converting":
             return self.converted[0]
         return sum(file.bytes_done for file in self.files)
 
     @property
     def bytes_total(self) -> int:
-        if self.stage is Stage.CONVERTING:
+        if self.stage == "converting":
             return self.converted[1]
         return sum(file.remote.size for file in self.files)
 
@@ -93,11 +86,11 @@ class Install:
 def _moved(file: FileSnapshot, stage: Stage) -> FileSnapshot:
     if file.path is not None and file.path.exists():
         return file
-    state = FileState.QUEUED
-    if stage is Stage.PAUSED:
-        state = FileState.PAUSED
-    elif stage is Stage.FAILED and file.state is not FileState.QUEUED:
-        state = FileState.FAILED
+    state: FileState = "queued"
+    if stage == "paused":
+        state = "paused"
+    elif stage == "failed" and file.state != "queued":
+        state = "failed"
     return FileSnapshot(file.remote, state, 0 if file.path else file.bytes_done)
 
 
@@ -157,16 +150,16 @@ class Downloads:
 
     def pause(self, name: str) -> None:
         with self._changed:
-            if self._installs[name].stage in (Stage.DOWNLOADING, Stage.CONVERTING):
+            if self._installs[name].stage in ("downloading", "converting"):
                 self._stop(name)
-                self._installs[name] = self._installs[name].moved(Stage.PAUSED)
+                self._installs[name] = self._installs[name].moved("paused")
             self._changed.notify_all()
 
     def resume(self, name: str) -> None:
         """Go on with an install that is paused or has failed."""
         with self._changed:
-            if self._installs[name].stage in (Stage.PAUSED, Stage.FAILED):
-                self._installs[name] = self._installs[name].moved(Stage.DOWNLOADING)
+            if self._installs[name].stage in ("paused", "failed"):
+                self._installs[name] = self._installs[name].moved("downloading")
             self._start_next()
 
     def cancel(self, name: str) -> None:
@@ -195,7 +188,7 @@ class Downloads:
 
         def is_settled() -> bool:
             stages = {install.stage for install in self._installs.values()}
-            return not stages & {Stage.DOWNLOADING, Stage.CONVERTING}
+            return not stages & {"downloading", "converting"}
 
         with self._changed:
             return self._changed.wait_for(is_settled, timeout)
@@ -205,7 +198,7 @@ class Downloads:
             self._stops[name].set()
 
     def _start_next(self) -> None:
-        waits = (one for one in self._installs.values() if one.stage is Stage.DOWNLOADING)
+        waits = (one for one in self._installs.values() if one.stage == "downloading")
         if not self._is_working and (install := next(waits, None)) is not None:
             self._is_working, stop = True, StopSignal()
             self._stops[install.name] = stop
@@ -242,7 +235,7 @@ class Downloads:
             with self._changed:
                 self._is_working = False
                 if not stop.is_set():
-                    stage = Stage.FAILED if error else Stage.INSTALLED
+                    stage: Stage = "failed" if error else "installed"
                     self._installs[name] = self._installs[name].moved(stage, error)
                 self._start_next()
 
@@ -250,7 +243,7 @@ class Downloads:
         meter = SpeedMeter()
 
         def show(now: FileSnapshot) -> None:
-            if now.state is FileState.DOWNLOADING:
+            if now.state == "downloading":
                 now = replace(now, speed=meter.speed(self._clock(), now.bytes_done))
             with self._changed:
                 stop.check()
@@ -258,14 +251,12 @@ class Downloads:
                 self._note(name, stop, files=(*files[:index], now, *files[index + 1 :]))
 
         path = download(self.hub, file.remote, on_progress=show, stop=stop, policy=self._policy)
-        show(FileSnapshot(file.remote, FileState.DONE, file.remote.size, path=path))
+        show(FileSnapshot(file.remote, "done", file.remote.size, path=path))
 
     def _finish(self, name: str, plan: Plan, stop: StopSignal) -> None:
         def on_progress(step: str, done: int, total: int) -> None:
             self._note(name, stop, step=step, converted=(done, total))
 
-        self._note(
-            name, stop, stage=Stage.CONVERTING, step="looking at the files", converted=(0, 0)
-        )
+        self._note(name, stop, stage="converting", step="looking at the files", converted=(0, 0))
         pair, notes = installing.finish(plan, self.hub.cache_dir, on_progress=on_progress)
         self._note(name, stop, pair=pair, notes=notes)

@@ -13,7 +13,6 @@ from eaglechat.hub.downloads.client import Hub, RemoteRepo
 from eaglechat.hub.downloads.find_drafts import (
     Target,
     Way,
-    Where,
     checkpoint_files,
     is_named_like_draft,
 )
@@ -168,7 +167,7 @@ def draft_of(listing: RemoteRepo, reference: ModelSource) -> Way:
     none. Raises InvalidReferenceError."""
     is_checkpoint = not group_models(listing.paths) and bool(checkpoint_files(listing))
     files = () if is_checkpoint else choose(reference, listing.paths).files
-    return Way(Where.NAME, listing.repo, files, is_checkpoint=is_checkpoint)
+    return Way("name", listing.repo, files, is_checkpoint=is_checkpoint)
 
 
 def is_draft(repo: RemoteRepo) -> bool:

@@ -15,7 +15,6 @@ from huggingface_hub import hf_hub_download, scan_cache_dir
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import (
     FileSnapshot,
-    FileState,
     RetryPolicy,
     StoppedError,
     StopSignal,
@@ -111,7 +110,7 @@ def test_server_errors_are_waited_out(hub: Hub, fake: FakeHub, server: str) -> N
     fake.fail(status=503, server=server, method="HEAD" if server == "hub" else "GET", times=3)
     notes: list[FileSnapshot] = []
     assert pull(hub, on_progress=notes.append).read_bytes() == DATA
-    waits = [p.note for p in notes if p.state is FileState.RETRYING]
+    waits = [p.note for p in notes if p.state == "retrying"]
     assert len(waits) == 3
     assert "HTTP 503" in waits[0]
     assert "attempt 2 of 4" in waits[0]
@@ -224,7 +223,7 @@ def test_a_version_that_comes_during_a_download_is_not_mixed_in(hub: Hub, fake: 
     fake.fail(close_after=100_000)
 
     def change(progress: FileSnapshot) -> None:
-        if progress.state is FileState.RETRYING:
+        if progress.state == "retrying":
             fake.add(REPO, {FILE: DATA[::-1]}, older=(fake.repos[REPO],))
 
     assert pull(hub, on_progress=change).read_bytes() == DATA

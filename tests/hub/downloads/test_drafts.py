@@ -13,7 +13,7 @@ from eaglechat.gguf.header import GGUFError
 from eaglechat.hub.catalogue import load
 from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.downloads.find_drafts import Found, Way, Where, find_drafts
+from eaglechat.hub.downloads.find_drafts import Found, Way, find_drafts
 from eaglechat.hub.errors import GatedError, HubError, OfflineError
 from eaglechat.hub.local.installed import status
 from eaglechat.hub.references import ModelSource, choose
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_gguf_is_said(hub: Hub, fake: FakeHub) -> None:
 
 def test_the_draft_beside_the_target_comes_first(hub: Hub, target: None) -> None:
     (first, *_) = candidates(hub).values()
-    assert (first.files, first.where) == (("eagle3-Base-Q8_0.gguf",), Where.BESIDE)
+    assert (first.files, first.where) == (("eagle3-Base-Q8_0.gguf",), "beside")
     assert (first.fits, first.problem, first.warning) == (True, None, None)
 
 
@@ -130,10 +130,10 @@ def test_drafts_are_sought_by_base_model_and_by_name(hub: Hub, fake: FakeHub, ta
     fake.add("lab/EAGLE3-Base", checkpoint(other))
     found = candidates(hub)
     by_base = found["lab/its-eagle3/config.json"]
-    assert by_base.where is Where.BASE_MODEL
+    assert by_base.where == "base_model"
     assert by_base.files == ("config.json", "model.safetensors")
     assert (by_base.is_checkpoint, by_base.fits, by_base.problem) == (True, True, None)
-    assert found["lab/Base_eagle3/config.json"].where is Where.NAME
+    assert found["lab/Base_eagle3/config.json"].where == "name"
     assert "lab/quantised/m.gguf" not in found
     unfit = found["lab/EAGLE3-Base/config.json"]
     assert unfit.fits is False
@@ -276,4 +276,4 @@ def test_what_was_reported_of_a_targets_heads_is_not_said_of_n_grams(
     target = targets.of_repo(hub, listing, choose(ModelSource(repo="me/plain"), listing.paths))
     *_, last = find_drafts(hub, target, [status(entry, hub.cache_dir)])
     assert entry.acceptance
-    assert [way.where for way in last.ways if way.reported] == [Where.WITH_HEADS]
+    assert [way.where for way in last.ways if way.reported] == ["with_heads"]

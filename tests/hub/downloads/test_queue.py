@@ -76,7 +76,7 @@ def look(downloads: Downloads, name: str) -> Install:
 
 def states(downloads: Downloads) -> dict[str, str]:
     """The state of the only file of each download; "running" whatever its thread is doing."""
-    found = {one.name: one.files[0].state.value for one in downloads.snapshots()}
+    found = {one.name: one.files[0].state for one in downloads.snapshots()}
     at_rest = ("queued", "paused", "done", "failed")
     return {name: state if state in at_rest else "running" for name, state in found.items()}
 
@@ -104,7 +104,7 @@ def test_one_after_the_other_until_all_are_there(downloads: Downloads, gate: Gat
     gate.opened.set()
     assert downloads.wait(timeout=PATIENCE_S)
     assert [content(downloads, f"m{i}") for i in range(4)] == list(FILES.values())
-    assert {one.stage for one in downloads.snapshots()} == {Stage.INSTALLED}
+    assert {one.stage for one in downloads.snapshots()} == {"installed"}
     assert {(one.bytes_done, one.bytes_total) for one in downloads.snapshots()} == {(SIZE, SIZE)}
 
 
@@ -119,7 +119,7 @@ def test_a_paused_download_frees_its_place_and_goes_on_from_its_byte(
     assert (held.bytes_done, held.bytes_total, held.speed) == (HALF, SIZE, None)
     gate.opened.set()
     assert downloads.wait(timeout=PATIENCE_S)
-    assert look(downloads, "m0").stage is Stage.PAUSED
+    assert look(downloads, "m0").stage == "paused"
     downloads.resume("m0")
     assert downloads.wait(timeout=PATIENCE_S)
     assert content(downloads, "m0") == FILES["m0.gguf"]
@@ -156,7 +156,7 @@ def test_a_failure_is_told_in_its_words_and_can_be_tried_again(
     fetch(downloads, 0)
     assert downloads.wait(timeout=PATIENCE_S)
     failed = look(downloads, "m0")
-    assert failed.stage is Stage.FAILED
+    assert failed.stage == "failed"
     assert "user/model is gated" in (failed.error or "")
     fake.repos["user/model"].gated = False
     downloads.resume("m0")
@@ -220,7 +220,7 @@ def test_a_cancelled_pair_does_not_stop_another_that_needs_the_same_file(
     downloads.cancel("one")
     assert [one.name for one in downloads.snapshots()] == begun_pairs() == ["two"]
     gate.opened.set()
-    found = until_stage(downloads, "two", Stage.INSTALLED)
+    found = until_stage(downloads, "two", "installed")
     assert found.pair == status(TWO, hub.cache_dir).pair
     assert begun_pairs() == []
     (target,) = install.plan(hub, TWO).target
@@ -234,10 +234,10 @@ def test_a_pair_that_failed_is_resumed_by_installing_it_again(
     fake.fail(status=404)
     plan = install.plan(hub, ONE)
     downloads.install(plan)
-    failed = until_stage(downloads, "one", Stage.FAILED)
+    failed = until_stage(downloads, "one", "failed")
     assert "is not where the Hub says it is" in (failed.error or "")
     downloads.install(plan)
-    until_stage(downloads, "one", Stage.INSTALLED)
+    until_stage(downloads, "one", "installed")
 
 
 def test_a_conversion_is_paused_and_goes_on(
@@ -253,12 +253,12 @@ def test_a_conversion_is_paused_and_goes_on(
     downloads.install(install.plan(hub, ONE))
     until(lambda: look(downloads, "one").step == "converting")
     shown = look(downloads, "one")
-    assert (shown.stage, shown.bytes_done, shown.bytes_total) == (Stage.CONVERTING, 1, 2)
+    assert (shown.stage, shown.bytes_done, shown.bytes_total) == ("converting", 1, 2)
     downloads.pause("one")
-    assert look(downloads, "one").stage is Stage.PAUSED
+    assert look(downloads, "one").stage == "paused"
     monkeypatch.setattr(install, "finish", finish)
     downloads.resume("one")
-    until_stage(downloads, "one", Stage.INSTALLED)
+    until_stage(downloads, "one", "installed")
 
 
 def test_a_file_that_was_deleted_meanwhile_is_downloaded_again_on_resume(
@@ -274,10 +274,10 @@ def test_a_file_that_was_deleted_meanwhile_is_downloaded_again_on_resume(
 
     monkeypatch.setattr(install, "finish", finish_without_target)
     downloads.install(install.plan(hub, ONE))
-    failed = until_stage(downloads, "one", Stage.FAILED)
+    failed = until_stage(downloads, "one", "failed")
     assert failed.error == "A file of one has gone since it was downloaded: try again."
     downloads.resume("one")
-    until_stage(downloads, "one", Stage.INSTALLED)
+    until_stage(downloads, "one", "installed")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -289,7 +289,7 @@ def test_a_fault_of_the_program_ends_an_installation_too(
 
     monkeypatch.setattr(install, "finish", fail)
     downloads.install(install.plan(hub, ONE))
-    failed = until_stage(downloads, "one", Stage.FAILED)
+    failed = until_stage(downloads, "one", "failed")
     assert "eaglechat has a fault there" in (failed.error or "")
 
 
@@ -303,5 +303,5 @@ def test_what_was_under_way_at_the_end_is_known_at_the_next_start(
     gate.opened.set()
     again = Downloads(hub)
     again.install(install.plan(hub, ONE))
-    until_stage(again, "one", Stage.INSTALLED)
+    until_stage(again, "one", "installed")
     assert begun_pairs() == []

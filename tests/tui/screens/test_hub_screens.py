@@ -11,9 +11,7 @@ import pytest
 from textual.widgets import OptionList
 
 from eaglechat.hub.downloads.client import RemoteFile
-from eaglechat.hub.downloads.download import FileState
 from eaglechat.hub.downloads.install import Plan
-from eaglechat.hub.downloads.queue import Stage
 from eaglechat.hub.errors import GatedError
 from eaglechat.hub.local.pair import Pair
 from eaglechat.tui.screens.chat.screen import ChatScreen
@@ -166,16 +164,14 @@ async def test_chatting_goes_on_while_a_pair_arrives_and_one_key_loads_it(
         await user.ask("hello", rounds=2)
         await user.command("app.downloads", to=DownloadsScreen)
         await user.more_rounds(3)
-        desk.moving = [
-            replace(moving, stage=Stage.CONVERTING, step="converting", converted=(200, 999))
-        ]
+        desk.moving = [replace(moving, stage="converting", step="converting", converted=(200, 999))]
         await user.sees("converting the draft")
         await user.press("escape", to=ChatScreen)
 
         pair = Pair("qwen3-4b", models / "target.gguf", None, "catalogue")
         desk.install("qwen3-4b", pair)
         notes = ("norm_output is read as EAGLE-3.1",)
-        desk.moving = [replace(moving, stage=Stage.INSTALLED, pair=pair, notes=notes)]
+        desk.moving = [replace(moving, stage="installed", pair=pair, notes=notes)]
         await user.sees("qwen3-4b is installed.")
         await user.command("app.downloads", to=DownloadsScreen)
         await user.sees("note: norm_output is read as EAGLE-3.1")
@@ -190,8 +186,8 @@ async def test_a_failed_download_says_why_and_enter_tries_again(
 ) -> None:
     moving = on_its_way(entry("qwen3-4b"))
     sentence = "The disk is full: free some space and try again."
-    files = (replace(moving.files[0], state=FileState.FAILED), *moving.files[1:])
-    desk.moving = [replace(moving, files=files, stage=Stage.FAILED, error=sentence)]
+    files = (replace(moving.files[0], state="failed"), *moving.files[1:])
+    desk.moving = [replace(moving, files=files, stage="failed", error=sentence)]
     desk.downloads = halting = Halting(desk)  # type: ignore[assignment]
     async with drive(size=(120, 40), desk=desk) as user:
         await user.sees(sentence)

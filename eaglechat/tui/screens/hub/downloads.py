@@ -111,9 +111,9 @@ class DownloadsScreen(ListDialog[Pair, str]):
         if install is None or downloads is None:
             self.notify("There is nothing to pause here.")
             return
-        if install.stage.value == "paused":
+        if install.stage == "paused":
             downloads.resume(install.name)
-        elif install.stage.value == "downloading":
+        elif install.stage == "downloading":
             downloads.pause(install.name)
         else:
             self.notify("Only a download can be paused.")
@@ -122,7 +122,7 @@ class DownloadsScreen(ListDialog[Pair, str]):
     def action_remove(self) -> None:
         install, _ = self._chosen
         downloads = self._services.desk.downloads
-        if install is None or downloads is None or install.stage.value == "installed":
+        if install is None or downloads is None or install.stage == "installed":
             self.notify("There is nothing to cancel here.")
             return
         downloads.cancel(install.name)
@@ -140,15 +140,15 @@ class DownloadsScreen(ListDialog[Pair, str]):
             self.open(PlanScreen(self._services, unfinished))
         elif install is not None and install.pair is not None:
             self.dismiss(install.pair)
-        elif install is not None and install.stage.value == "failed" and downloads:
+        elif install is not None and install.stage == "failed" and downloads:
             downloads.resume(install.name)
-        elif install is not None and install.stage.value == "paused":
+        elif install is not None and install.stage == "paused":
             self.action_pause()
 
 
 def _row(install: Install, width: int) -> Content:
     """The lines, of `width` cells: the pair as a whole, then each of its files."""
-    stage = install.stage.value
+    stage = install.stage
     style = _STYLES[stage]
     parts: list[Part] = [(install.name, "bold"), (f"  {_state(install)}", style)]
     if stage == "installed":
@@ -164,7 +164,7 @@ def _row(install: Install, width: int) -> Content:
 
 
 def _state(install: Install) -> str:
-    stage = install.stage.value
+    stage = install.stage
     if stage == "converting":
         return f"{install.step} the draft" if install.bytes_total else str(install.step)
     how = {
@@ -183,7 +183,7 @@ def _pace(moving: Install | FileSnapshot) -> str:
 
 def _file(file: FileSnapshot, width: int) -> list[Part]:
     name = file.remote.path.rpartition("/")[2]
-    doing = file.state.value
+    doing = file.state
     said = _pace(file) if doing == "downloading" else f"{doing:>24}"
     lines = _meter(name, (file.bytes_done, file.remote.size), said, width, MUTED)
     if file.note:

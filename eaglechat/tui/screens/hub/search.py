@@ -319,7 +319,7 @@ class SearchScreen(ListDialog[Pair, int]):
         target = step.found.target
         if not way.fits:
             self.say(f"{ways.name(way)} cannot be taken: {way.problem}.", bad=True)
-        elif way.where.name == "TRAINING":
+        elif way.where == "training":
             command = ways.command(target, way)
             self.say(f"In a terminal: {command}" if command else "Download the model first.")
         elif target.path is not None and not way.needs_download:
@@ -363,7 +363,7 @@ def _repo_row(hit: RemoteRepo) -> Content:
 def _way_row(way: Way, width: int) -> Content:
     marks = {True: ("● ", "$text-success"), False: ("✗ ", "$text-error"), None: ("? ", MUTED)}
     # What has to be trained first is nothing that is ready.
-    mark = ("○ ", MUTED) if way.where.name == "TRAINING" else marks[way.fits]
+    mark = ("○ ", MUTED) if way.where == "training" else marks[way.fits]
     parts: list[Part] = [mark, (ways.name(way), "bold")]
     reported = f"reported: {way.reported}" if way.reported else ""
     style = "$text-warning" if way.warning else MUTED

@@ -276,7 +276,7 @@ def _brings(known: Known) -> tuple[str, str]:
     """How fast drafting makes it, in plain decoding's speed, and where that was measured."""
     if (moving := known.moving) is not None:
         share = moving.bytes_done / moving.bytes_total if moving.bytes_total else 0.0
-        return f"{moving.stage.value} {share:.0%}", "$text-accent"
+        return f"{moving.stage} {share:.0%}", "$text-accent"
     if (gain := known.gain) is not None:
         if gain.verdict == "same":
             return "same as plain", MUTED
