@@ -57,8 +57,8 @@ async def events_in(pieces: AsyncIterable[bytes]) -> AsyncIterator[Event]:
 
 
 class _Decoder:
-    """Beyond what the standard says, a line that is a whole object is an event at once, with or
-    without `data:`; and so is the rest, if it is one."""
+    """Beyond what the standard says, a line that is a whole object is an event, also without
+    `data:` or a blank line behind it; and so is the rest, if it is one."""
 
     def __init__(self) -> None:
         # Events are UTF-8, whatever a proxy or the server says of them; the bytes of a character
@@ -91,8 +91,8 @@ class _Decoder:
         yield from self.push(b"", is_last=True)
         if line := "".join(self._rest):
             yield from self._take(line)
-        # What breaks off is no event, but for an error's name.
-        yield from self._dispatch(only_whole=not self._name)
+        # What breaks off is no event, unless it is an error.
+        yield from self._dispatch(only_whole=self._name != "error")
         if self._odd and not self._has_events:
             raise ValueError(f"no events, but “{self._odd}”")
 
@@ -101,20 +101,19 @@ class _Decoder:
         value = value.removeprefix(" ")
         if self._is_bare or (not self._data and line.lstrip().startswith("{")):
             self._is_bare = True
-            yield from self._add(line)
+            self._data.append(line)
+            if len(self._data) == 1:
+                yield from self._dispatch(only_whole=True)
         elif name == "data":
-            yield from self._add(value)
+            if len(self._data) == 1:
+                yield from self._dispatch(only_whole=True)
+            self._data.append(value)
         elif not line:
             yield from self._dispatch()
         elif name == "event":
             self._name = value
         elif name not in ("", "id", "retry"):
             self._odd = self._odd or line.strip()
-
-    def _add(self, line: str) -> Iterator[Event]:
-        self._data.append(line)
-        if len(self._data) == 1:
-            yield from self._dispatch(only_whole=True)
 
     def _dispatch(self, *, only_whole: bool = False) -> Iterator[Event]:
         event = Event("\n".join(self._data), self._name, self._is_bare)

@@ -236,11 +236,16 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
         (raw(data({"error": {"code": 7}})), '{url} failed: {{"error": {{"code": 7}}}}'),
         (raw(data('{"error": {"message": "half \\ud800"}}')), "{url} failed: half ?"),
         (raw(b'event: error\ndata: {"message": "busy"}\n\n'), "{url} failed: busy"),
+        (raw(b'data: {"message": "busy"}\nevent: error\n\n'), "{url} failed: busy"),
         (raw(b"event: error\ndata: no room\n"), "{url} failed: no room"),
         (raw(said(content="one") + ended("error")), "{url} failed: no reason given"),
         (raw(said(content="one") + DONE[:-6]), "{url} broke off during the reply"),
         (raw(b"<html>Welcome</html>", kind="text/html"), "the answer of {url} is not understood"),
         (raw(LINES[:20]), "{url} broke off during the reply"),
+        (
+            raw(said(content="one") + b'event: message\ndata: {"choi'),
+            "{url} broke off during the reply",
+        ),
         (
             raw(said(content="one"), data({"error": {"message": "no room", "code": 500}})),
             "{url} failed: no room; the text received is kept",
@@ -254,8 +259,9 @@ def test_a_limit_of_the_server_s_own_is_not_the_end_of_the_context(
     ],
     ids=[
         "content filter", "an older vLLM's error", "an error with status 200", "a text", "a detail",
-        "errors", "a number", "half a character", "an event", "an event of text", "a reason",
-        "half of [DONE]", "a page", "half an object", "an error after text", "nothing", "no reply",
+        "errors", "a number", "half a character", "an event", "its name last", "an event of text",
+        "a reason", "half of [DONE]", "a page", "half an object", "half an event with a name",
+        "an error after text", "nothing", "no reply",
         "half an event", "odd choices", "deep garbage",
     ],
 )  # fmt: skip
