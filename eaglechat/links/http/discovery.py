@@ -114,8 +114,9 @@ class Found:
         return next((model for model in self.models if model.id == name), None)
 
 
-async def discover(client: ServerClient) -> Found:
-    """Find out what answers at the client's address. Raises ServerError."""
+async def discover(client: ServerClient, chosen: str = "") -> Found:
+    """Find out what answers at the client's address, and what llama-server says of the model that
+    it has loaded; of its router's models, of the `chosen` one. Raises ServerError."""
     try:
         models = tuple(await _list(client))
     except ServerError as error:
@@ -124,7 +125,7 @@ async def discover(client: ServerClient) -> Found:
         return Found(OpenAIServer(), (), unlisted=error)
     owners = [one.owner for one in models]
     if "llamacpp" in owners:
-        return await _llama_server(client, models)
+        return await _llama_server(client, models, chosen)
     kind = next((_KINDS[owner] for owner in owners if owner in _KINDS), OpenAIServer)
     return Found(kind(), models)
 
@@ -162,8 +163,10 @@ async def _models_at(client: ServerClient, url: str) -> list[ServedModel]:
     return [model for one in answer if (model := served(one)).id]
 
 
-async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -> Found:
-    root = client.address.root
+async def _llama_server(
+    client: ServerClient, models: tuple[ServedModel, ...], chosen: str
+) -> Found:
+    root, query = client.address.root, ""
     found = Found(LlamaServer(), models)
     try:
         props = await client.ask(f"{root}/props")
@@ -174,16 +177,15 @@ async def _llama_server(client: ServerClient, models: tuple[ServedModel, ...]) -
         return found
     found = replace(found, version=text(props, "build_info"))
     if text(props, "role") == "router":
-        return replace(found, on_demand=True)
-    return replace(await _described(client, found, props, f"{root}/slots"), pages=root)
-
-
-async def _described(client: ServerClient, found: Found, props: Any, slots_at: str) -> Found:
-    """What llama-server says of the model that it has loaded."""
+        found = replace(found, on_demand=True)
+        if not chosen:
+            return found
+        query = f"?model={quote(chosen, safe='')}"
+        props = await client.ask(f"{root}/props{query}")
     template, drafts = text(props, "chat_template"), None
     # Its slots are shown unless it was started with --no-slots.
     with suppress(ServerError):
-        if (slots := await client.ask(slots_at)) and isinstance(slots, list):
+        if (slots := await client.ask(f"{root}/slots{query}")) and isinstance(slots, list):
             drafts = any(at(slot, "speculative") is True for slot in slots)
     return replace(
         found,
@@ -193,6 +195,7 @@ async def _described(client: ServerClient, found: Found, props: Any, slots_at: s
             on_off=_THINKING in template,
             efforts=_EFFORTS if _EFFORT in template else (),
         ),
+        pages=root,
     )
 
 
@@ -207,10 +210,7 @@ async def made_ready(client: ServerClient, model: ServedModel, tell: Callable[[]
     if not model.is_ready:
         tell()
         await _load(client, model)
-    root, query = client.address.root, f"?model={quote(model.id, safe='')}"
-    found = replace(await discover(client), pages=root)
-    props = await client.ask(f"{root}/props{query}")
-    return await _described(client, found, props, f"{root}/slots{query}")
+    return await discover(client, model.id)
 
 
 async def _load(client: ServerClient, model: ServedModel) -> None:
