@@ -15,7 +15,6 @@ from eaglechat.links.http.reply import Reply, most_tokens
 from eaglechat.wire.part_stream import Segment
 from eaglechat.wire.protocol import AnyEvent, Capabilities, Chat, Progress
 from eaglechat.wire.records import DraftToken, Origin, Part, Prefill, ReplyTimings, Token
-from eaglechat.wire.stats import SpeculationStats, stats_of
 
 LONGEST_DRAFT = 1024
 """Most drafted tokens of one round; a higher count of a server is not believed."""
@@ -234,9 +233,6 @@ class CountedReply(Reply):
             reused_tokens=now.cache_n,
             generation_ms=_known_ms(now.predicted_ms),
         )
-
-    def _stats(self) -> SpeculationStats:
-        return stats_of(self._rounds) if self._has_counts else super()._stats()
 
 
 def _known_ms(ms: float) -> float:

@@ -147,9 +147,10 @@ class Reply:
         )
 
     def _stats(self) -> SpeculationStats:
-        """The statistics of the rounds, with what the server counted over the whole reply."""
+        """The statistics of the rounds, with what the server counted over the whole reply if it did
+        not count by the round."""
         of_rounds = stats_of(self._rounds)
-        if self._draft_counts is None:
+        if of_rounds.tested or self._draft_counts is None:
             return of_rounds
         kind, own = self._draft_counts
         # mlx-vlm also counts tokens that it accepted behind the end of the reply.
