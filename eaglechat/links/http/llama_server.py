@@ -59,14 +59,13 @@ class LlamaSwap(LlamaServer):
 
 @dataclass(frozen=True)
 class _CountedRound:
-    """A round as the server counts it: tokens `first` to `last` of the reply.
+    """A round as the server counts it: the accepted tokens and one that the target chose.
 
-    A round has the accepted tokens and one that the target chose. `is_known`: whether it is one
-    round, of which the counts are; else the origins of its tokens are unknown.
+    `is_known`: whether it is one round, of which the counts are; else nothing is known of its
+    tokens but how many there are.
     """
 
-    first: int
-    last: int
+    n_tokens: int
     n_drafted: int
     n_accepted: int
     ms: float
@@ -131,7 +130,7 @@ class CountedReply(Reply):
         """Take in the counts of the latest chunk."""
         n = min(max(now.predicted_n, self._n_tokens), self._most)
         if self._round is not None and _key(now) != _key(self._before):
-            self._close(min(self._round.last, n))
+            self._close(n)
         self._n_tokens, self._now = n, now
         self._begin()
         if self._pieces:
@@ -140,8 +139,8 @@ class CountedReply(Reply):
             self._pieces = []
         if self._reason:
             self.flush()
-        elif self._round is not None and n >= self._round.last:
-            self._close(self._round.last)
+        elif self._round is not None and n >= self._told + self._round.n_tokens:
+            self._close(n)
 
     def flush(self) -> None:
         """Also what is left of the last round: a stop or a limit may have cut it short."""
@@ -149,7 +148,7 @@ class CountedReply(Reply):
             super().flush()
             return
         while self._round is not None:
-            self._close(min(self._round.last, self._n_tokens))
+            self._close(self._n_tokens)
             self._begin()
         self._pieces += self._splitter.rest()
         left = [*(one for n in sorted(self._texts) for one in self._texts[n]), *self._pieces]
@@ -177,26 +176,26 @@ class CountedReply(Reply):
             is_full = came <= n_accepted + 1 and n_drafted == longest
             is_known = came == 1 or n_drafted == 0 or is_full
         n_rounds = 1 if is_known else math.ceil(n_drafted / (longest or 1))
-        first, n_tokens = self._told + 1, max(came, n_accepted + n_rounds)
-        ms = _known_ms(now.predicted_ms - before.predicted_ms)
-        last = first + n_tokens - 1
-        self._round = _CountedRound(first, last, n_drafted, n_accepted, ms, is_known)
-        self._is_lost, self._before = not is_known, now
+        n_tokens = max(came, n_accepted + n_rounds)
         if is_known:
             self._kind.n_draft_max = max(longest, n_drafted)
+        else:
+            n_drafted = n_accepted = 0
+        ms = _known_ms(now.predicted_ms - before.predicted_ms)
+        self._round = _CountedRound(n_tokens, n_drafted, n_accepted, ms, is_known)
+        self._is_lost, self._before = not is_known, now
 
     def _close(self, last: int) -> None:
-        """Tell the round up to token number `last`. Tokens that follow with the same counts, as
-        after the server replays a checkpoint, are plain tokens of the target."""
+        """Tell the round, at most up to token number `last`. Tokens that follow with the same
+        counts, as after the server replays a checkpoint, are plain tokens of the target."""
         round_, self._round = self._round, None
         assert round_ is not None
-        n = last - round_.first + 1
+        n, first = min(last - self._told, round_.n_tokens), self._told + 1
         if n <= 0:
             return
-        self._told = last
-        written = [self._texts.pop(round_.first + place, [(None, "")]) for place in range(n)]
-        n_drafted = round_.n_drafted if round_.is_known else 0
-        n_accepted = min(round_.n_accepted, n, n_drafted)
+        self._told += n
+        written = [self._texts.pop(first + place, [(None, "")]) for place in range(n)]
+        n_accepted = min(round_.n_accepted, n)
         texts = ["".join(text for _, text in pieces) for pieces in written[:n_accepted]]
         self._tell(
             tuple(
@@ -208,10 +207,10 @@ class CountedReply(Reply):
             round_.ms,
             tuple(
                 DraftToken(None, text, None, parent=place - 1, drafter=self._kind.drafter)
-                for place, text in enumerate([*texts, *[None] * (n_drafted - n_accepted)])
+                for place, text in enumerate([*texts, *[None] * (round_.n_drafted - n_accepted)])
             ),
             n_draft_max=self._kind.n_draft_max,
-            n_tested=min(n, n_drafted),
+            n_tested=min(n, round_.n_drafted),
             n_accepted=n_accepted,
         )
 
