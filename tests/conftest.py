@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from tests import environment
 
 HOMES = environment.isolate()
+LONG_ONES = {"terminal", "train", "downloads", "auto", "commands", "llama_server"}
 
 import only_this_machine  # noqa: E402
 
@@ -28,6 +29,11 @@ settings.load_profile("same")
 
 def pytest_unconfigure() -> None:
     shutil.rmtree(HOMES, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with long tests come first: at the end no process waits for another's last file."""
+    items.sort(key=lambda item: item.path.parent.name not in LONG_ONES)
 
 
 def pytest_collection_finish() -> None:

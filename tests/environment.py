@@ -14,7 +14,8 @@ OFFLINE = Path(__file__).parent / "offline"
 _VARIABLE = "TESTS_STARTED_WITH"
 _OF_THE_USER = re.compile(
     r"(EAGLECHAT|HF|HUGGING|LLAMA|OLLAMA|OPENAI|XDG|SSH|SSL)_.*|TEXTUAL_(?!SNAPSHOT_).*|.*_PROXY"
-    r"|PYTHONPATH"
+    # Where bytecode is not written, each process that a test starts compiles the whole program.
+    r"|PYTHON(PATH|DONTWRITEBYTECODE)"
     r"|(WAYLAND_)?DISPLAY|TMUX|WSL_DISTRO_NAME|EDITOR|VISUAL|PAGER|NO_COLOR|FORCE_COLOR|COLORTERM"
     r"|COLUMNS|LINES|CLICOLOR(_FORCE)?|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE",
     re.IGNORECASE,

@@ -2,24 +2,8 @@
 
 from __future__ import annotations
 
-from tests.chat.headless import Headless, reopened
+from tests.chat.headless import Headless
 from tests.tui.scripted import REPLY
-
-
-def test_a_deletion_is_undone_even_after_another_and_on_disk(chat: Headless) -> None:
-    chat.ask("one")
-    chat.ask("two")
-    before = chat.shown
-    first, second = chat.session.turns.path[0].id, chat.session.turns.path[2].id
-    chat.session.delete(second)
-    chat.session.delete(first)
-    assert chat.texts == []
-    assert "{chat.undo_delete} restores it" in chat.said[-1]
-    assert chat.session.undo_delete() == first
-    assert chat.session.undo_delete() == second
-    assert chat.shown[-len(before) + 1 :] == before[1:]
-    assert chat.session.undo_delete() is None
-    assert reopened(chat).texts == ["one", REPLY, "two", REPLY]
 
 
 def test_there_is_no_sibling_beyond_the_last(chat: Headless) -> None:

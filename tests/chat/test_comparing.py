@@ -88,7 +88,7 @@ def test_noise_is_no_gain(times: Sequence[tuple[float, float]], drafted: int, sa
 
 
 @pytest.mark.parametrize("truth", [1.0, 1.04, 1.2])
-def test_of_1000_comparisons_at_most_one_in_20_ends_with_a_false_verdict(truth: float) -> None:
+def test_of_200_comparisons_at_most_one_in_20_ends_with_a_false_verdict(truth: float) -> None:
     """Heats of a second, whose texts differ in what drafts gain, on a machine that drifts, is half
     as fast for a minute, and is disturbed for moments."""
     rng = random.Random(1)
@@ -116,11 +116,11 @@ def test_of_1000_comparisons_at_most_one_in_20_ends_with_a_false_verdict(truth: 
                 return so_far.scores[1].verdict
         return result_of(heats, who, looks.last()).scores[1].verdict
 
-    verdicts = Counter(verdict(heats_of(80)) for _ in range(1000))
+    verdicts = Counter(verdict(heats_of(80)) for _ in range(200))
     right = {"faster": truth > 1.0, "slower": truth < 1.0, "same": 0.95 <= truth <= 1.05}
-    assert sum(count for one, count in verdicts.items() if not right.get(one, True)) <= 50, verdicts
+    assert sum(count for one, count in verdicts.items() if not right.get(one, True)) <= 10, verdicts
     if abs(truth - 1.0) > 0.15:
-        assert verdicts["faster"] > 800
+        assert verdicts["faster"] > 160
 
 
 def comparison(chat: Headless, *who: Speculation, asked: Asked | None = None) -> Comparison:

@@ -11,7 +11,6 @@ import pytest
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.session import Running
 from eaglechat.chat.turns import Reply
-from eaglechat.chat.writing.question import text_of
 from eaglechat.links.base import Link
 from eaglechat.settings import GenerationSettings, Settings
 from eaglechat.wire import protocol
@@ -19,7 +18,7 @@ from eaglechat.wire.protocol import AUTO, Message
 from eaglechat.wire.records import FinishReason, Prefill
 from eaglechat.words.numbers import numbers_of
 from eaglechat.words.timeline import progress
-from tests.chat.headless import Headless, reopened, saved_chats
+from tests.chat.headless import Headless, reopened
 from tests.chat.records import TERMS
 from tests.tui.scripted import REPLY
 
@@ -271,21 +270,6 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     assert replace(shown, controls=numbers.controls) == numbers
     again.ask("three")
     assert [m.content for m in again.last_request.messages][::2] == ["one", "two", "three"]
-
-
-def test_a_question_without_an_answer_outlives_leaving(chat: Headless) -> None:
-    chat.engine.budget = 0
-    chat.session.ask("why?")
-    assert reopened(chat).session.chat.unsent[0].text == "why?"
-
-
-def test_what_was_given_back_is_unsent_in_the_file(chat: Headless) -> None:
-    chat.engine.budget = 0
-    chat.session.ask("why?")
-    chat.session.stop()
-    chat.pump_until(lambda: chat.session.running is None)
-    (saved,) = saved_chats(chat.folder)
-    assert (len(saved.turns), text_of(saved.unsent)) == (0, "why?")
 
 
 def test_a_chat_whose_models_are_gone_can_be_read(chat: Headless) -> None:

@@ -77,16 +77,6 @@ def test_a_chat_that_no_list_would_show_is_not_in_the_file(
         assert not db.execute("SELECT name FROM chat").fetchall()
 
 
-def test_a_chat_that_loses_all_that_a_list_would_show_is_gone(
-    store: ChatStore, tmp_path: Path
-) -> None:
-    chat = Headless(tmp_path)
-    chat.session.recorder.rename("only named")
-    chat.session.leave("")
-    store.rename(chat.session.recorder.name, "")
-    assert not store.listed()
-
-
 def test_half_characters_are_kept_as_question_marks(store: ChatStore, tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     chat.ask("\ud800 first")

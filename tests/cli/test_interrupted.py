@@ -26,7 +26,7 @@ runpy.run_module("eaglechat", run_name="__main__")
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent otherwise there")
 @pytest.mark.parametrize(
     "module",
-    ["eaglechat.cli", "eaglechat.cli.hub.models", "eaglechat.settings", "eaglechat.hub.catalogue"],
+    ["eaglechat.cli", "eaglechat.hub.catalogue"],
 )
 def test_ctrl_c_while_the_program_is_read_is_no_traceback(module: str) -> None:
     done = subprocess.run(

@@ -23,7 +23,6 @@ from tests.waiting import PATIENCE_S, until
     ("as_json", "number"),
     [
         pytest.param(False, signal.SIGINT, id="text"),
-        pytest.param(True, signal.SIGINT, id="json", marks=pytest.mark.slow),
         pytest.param(True, signal.SIGTERM, id="terminated"),
     ],
 )

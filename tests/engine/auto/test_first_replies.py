@@ -44,7 +44,7 @@ def best_ms(kind: str, rate: float, seed: int) -> float:
 
 
 @pytest.mark.parametrize(
-    "seeds", [SEEDS[:2], pytest.param(SEEDS, marks=pytest.mark.slow)], ids=["two", "eight"]
+    "seeds", [SEEDS[:2], pytest.param(SEEDS[2:], marks=pytest.mark.slow)], ids=["two", "six"]
 )
 def test_first_replies_are_nearly_as_fast_as_with_the_best_length_and_later_ones_are(
     seeds: range,
@@ -125,7 +125,7 @@ def test_what_no_longer_holds_costs_little(
 ) -> None:
     """The kernels, and how often the target accepts, are others by now."""
     shares = []
-    for seed in SEEDS:
+    for seed in SEEDS[:4]:
         replies = chat(*now, seed, new(*now, seed, learnt(*then, seed, certainty)))
         assert sum(r.plain_ms for r in replies) >= 0.975 * sum(r.ms for r in replies)
         shares.append(best_ms(*now, seed) / replies[0].ms)
