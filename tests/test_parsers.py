@@ -1,10 +1,10 @@
-"""What comes from outside is read, or refused with the parser's own error: never another one."""
+"""What comes from outside is read, or refused with the parser's own error: never another one. Model
+files are changed in tests/hub/local/test_hostile_files.py."""
 
 from __future__ import annotations
 
 import tempfile
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -13,17 +13,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eaglechat.engine.bench.prompts import parse_prompts
-from eaglechat.engine.drafters.pairing import check_headers
 from eaglechat.engine.llama import workarounds
-from eaglechat.gguf.header import GGUFError, parse_beginning, parse_header, read_header
-from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import shard_of
 from eaglechat.hub import catalogue
 from eaglechat.hub.references import InvalidReferenceError, parse
 from eaglechat.links.http.address import AddressError, parse_address, same_server
 from eaglechat.links.http.faults import message_in
 from eaglechat.wire.lines import ProtocolError, decode_event, decode_request
-from tests import tiny
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12),
@@ -32,37 +28,6 @@ JSON = st.recursive(
 ).map(msgspec.json.encode)
 DEEP = b'{"a":' + b"[" * 100_000
 BYTES = st.binary(max_size=60) | JSON
-
-
-@cache
-def gguf() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        return tiny.write_draft(Path(folder, "draft.gguf")).read_bytes()
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=6),
-    st.integers(0, 4000) | st.none(),
-)
-def test_a_gguf(changes: list[tuple[int, int]], end: int | None) -> None:
-    data = bytearray(gguf())
-    for place, value in changes:
-        data[place] = value
-    with suppress(GGUFError, PreflightError):
-        header = parse_header(bytes(data[:end]), Path("m.gguf"), len(data))
-        assert header.n_embd >= 0
-        assert header.n_layers >= 0
-        check_headers(header, header)
-    parse_beginning(bytes(data[:end]), Path("m.gguf"), len(data))
-
-
-@given(st.binary(max_size=200))
-def test_a_file_that_is_no_gguf(content: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "m.gguf")
-        path.write_bytes(content)
-        with pytest.raises(GGUFError):
-            read_header(path)
 
 
 @given(BYTES)

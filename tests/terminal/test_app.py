@@ -79,6 +79,8 @@ def test_a_first_chat_from_the_menu_to_quitting(wide: Terminal) -> None:
     wide.keys("C-g", "q")
     wide.wait_for(r"prompt +\d+ tokens read, [1-9]\d+ cached")
     wide.keys("Escape")
+    # With what follows at once, Escape is a key of its own.
+    wide.wait_for(lambda screen: "tokens read" not in screen)
 
     # Quitting in mid-reply.
     wide.type(LONG_PROMPT)

@@ -63,7 +63,7 @@ def test_a_target_without_a_draft_gains_from_copies_alone() -> None:
 )
 def test_text_that_only_seems_to_repeat_costs_next_to_nothing(name: str) -> None:
     shares = []
-    for seed in SEEDS:
+    for seed in SEEDS[:4]:
         pair = replace(PAIRS[name], seed=seed, copies=lambda _position: 0)
         without = replace(pair, copies=None)
         replies = chat(pair, Controller(calibrated(pair)))
