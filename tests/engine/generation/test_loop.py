@@ -73,15 +73,6 @@ def test_the_tiny_pair_takes_every_path(rig: Rig, prompt: tuple[int, ...]) -> No
     }
 
 
-def test_a_seed_gives_the_same_reply_and_another_seed_another(
-    rig: Rig, prompt: tuple[int, ...]
-) -> None:
-    replies = [rig.reply(prompt, sampling=HOT, seed=seed, max_tokens=40) for seed in (5, 5, 6)]
-
-    assert replies[0].tokens == replies[1].tokens != replies[2].tokens
-    assert [reply.end.seed for reply in replies] == [5, 5, 6]
-
-
 # --- how a reply ends ---
 
 

@@ -12,8 +12,7 @@ from eaglechat.engine.loop import Live
 from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message, Set, Speculation
 from eaglechat.wire.records import Round
-from tests.engine.rig import Reply, Rig, check_bookkeeping, drafts_of, fresh_reply, plainly
-from tests.engine.ties import same_unless_tie
+from tests.engine.rig import Reply, Rig, check_bookkeeping, drafts_of, fresh_reply
 
 TEXT = "the cat sat on the mat"
 
@@ -32,21 +31,6 @@ def changed_at(
     """A reply during which settings change after the rounds of these numbers."""
     live = Live(Speculation(n_draft_max=3), 0.0)
     return rig.reply(prompt, live=live, changes=changes, max_tokens=max_tokens)
-
-
-def test_n_draft_max_changes_from_the_next_round_on(
-    rig: Rig, tiny_models: tuple[Model, Model], prompt: tuple[int, ...]
-) -> None:
-    plain = rig.reply(prompt, live=plainly(), max_tokens=60)
-
-    reply = changed_at(
-        rig, prompt, {2: Set(n_draft_max=8), 4: Set(n_draft_max=0), 6: Set(n_draft_max=1)}
-    )
-
-    assert [round_.n_draft_max for round_ in reply.rounds[:9]] == [3, 3, 3, 8, 8, 0, 0, 1, 1]
-    assert [len(draft) for draft in drafts_of(reply)[:9]] == [3, 3, 3, 8, 8, 0, 0, 1, 1]
-    same_unless_tie(tiny_models[0], prompt, plain.tokens, reply.tokens)
-    check_bookkeeping(reply, prompt)
 
 
 def test_a_change_that_comes_during_a_round_waits_for_the_next(

@@ -280,8 +280,7 @@ async def test_a_key_that_is_shown_does_something_or_says_why_not(
                     user.engine.budget, user.engine.hold_load = None, False
                     await PLACES[place](user)
                     chat = chat_of(user)
-                await at_rest(user)
-                start = look(user)
+                start = await at_rest(user)
                 before = start, len(exits)
                 await user.press(*pressed(key))
                 await user.until(
@@ -343,16 +342,17 @@ def chat_of(user: Driver) -> object:
     return id(screen), kinds, screen.session.running is None, type(screen.focused)
 
 
-async def at_rest(user: Driver) -> None:
-    """All that the key before has begun is on the screen."""
+async def at_rest(user: Driver) -> tuple[object, ...]:
+    """The look once all that the key before has begun is on the screen."""
     await user.until(lambda: not user.engine.is_rendering, "the prompt that was asked for")
-    looks = [()]
+    looks: list[tuple[object, ...]] = [()]
 
     def unchanged() -> bool:
         looks.append(look(user))
         return looks[-1] == looks[-2]
 
     await user.until(unchanged, "a screen at rest")
+    return looks[-1]
 
 
 async def tidied(user: Driver, chat: object) -> bool:
