@@ -62,7 +62,7 @@ def test_speculation_writes_the_text_of_plain_decoding_up_to_a_tie(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", ["DC"], indirect=True)
+@pytest.mark.parametrize("run", ["Pythagoras"], indirect=True)
 def test_a_fork_that_is_no_tie_is_noticed(run: Run, real_models: tuple[Model, Model]) -> None:
     """Forks made by hand at one token: with the runner-up, and with a token out of the blue."""
     model, plain = real_models[0], run.plain.tokens[:50]
