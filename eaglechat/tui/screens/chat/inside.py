@@ -3,9 +3,7 @@ tokens it sampled."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from itertools import accumulate
 
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
@@ -48,92 +46,60 @@ class InsideScreen(TextDialog[None]):
         """`answer_again` writes the reply once more, with the target's candidates recorded; None if
         it cannot be done now."""
         super().__init__()
-        self._session, self._recording, self._index = session, recording, index
+        self._session, self._recording, self._wanted = session, recording, index
         self._answer_again = answer_again
         self._unreported = not_reported(session.hello, "own")
-        self._awaited: int | None = None
-        """The token of the reply being written whose round is shown as soon as it is there."""
-        self._drawn: object = None
+        self._drawn: tuple[Recording, int, int, bool] | None = None
 
     def on_mount(self) -> None:
         self.scroll.focus()
-        self._show(self._index)
-        self.set_interval(1 / LOOKS_PER_SECOND, self._follow)
+        self._look()
+        self.set_interval(1 / LOOKS_PER_SECOND, self._look)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "record":
-            return self._awaited is None and self._can_record
+            rounds = self._recording.rounds
+            return self._unreported is None and bool(rounds) and not rounds[self._index].likely
         return super().check_action(action, parameters)
 
     def action_go(self, by: int) -> None:
-        self._show(self._index + by)
+        self._wanted = max(self._index + by, 0)
+        self._look()
 
     def action_first(self) -> None:
-        self._show(0)
+        self.action_go(-self._index)
 
     def action_last(self) -> None:
-        self._show(len(self._recording.rounds) - 1)
+        self.action_go(len(self._recording.rounds))
 
     def action_record(self) -> None:
-        before = self._recording.rounds[: self._index]
         again = self._answer_again(self._recording)
         if again is not None:
-            self._recording, self._awaited = again, sum(len(one.tokens) for one in before)
-            self._follow()
+            self._recording = again
+            self._look()
 
     @property
-    def _can_record(self) -> bool:
-        rounds = self._recording.rounds
-        return self._unreported is None and bool(rounds) and not rounds[self._index].likely
+    def _index(self) -> int:
+        """That of the round that is shown."""
+        return min(self._wanted, len(self._recording.rounds) - 1)
 
-    @property
-    def _is_written(self) -> bool:
-        """Whether the reply is being written now."""
-        running = self._session.running
-        return running is not None and running.turn.recording is self._recording
-
-    def _follow(self) -> None:
-        """Show what a reply that is being written has more of."""
-        rounds, is_written = self._recording.rounds, self._is_written
-        state = (self._recording, len(rounds), is_written)
-        if state == self._drawn:
-            return
-        self._drawn = state
-        if not rounds and not is_written:
-            # It failed; the chat says why.
-            self.dismiss()
-            return
-        if self._awaited is None:
-            if self._index < len(rounds):
-                self._show_title()
-            else:
-                # There were more before the engine told the final ones.
-                self._show(self._index)
-            return
-        ends = [*accumulate(len(one.tokens) for one in rounds)]
-        if is_written and (not ends or ends[-1] <= self._awaited):
-            self.head("Inside a round")
-            self.show(
-                f"Answering again, with the target's candidates: {ends[-1] if ends else 0:,} of "
-                f"{self._awaited + 1:,} tokens to this round."
-            )
-            return
-        index, self._awaited = bisect_right(ends, self._awaited), None
-        self._show(index)
-
-    def _show(self, index: int) -> None:
-        rounds = self._recording.rounds
-        if self._awaited is not None or not rounds:
-            return
-        self._index = min(max(index, 0), len(rounds) - 1)
-        self._show_title()
-        self.show(self._drawn_round(rounds[self._index]))
-        self.scroll.scroll_home(animate=False)
-        self.refresh_bindings()
-
-    def _show_title(self) -> None:
-        so_far = " so far" * self._is_written
-        self.head(f"Round {self._index + 1:,} of {len(self._recording.rounds):,}{so_far}")
+    def _look(self) -> None:
+        """Show the round; of a reply that is being written, the last one before it so far."""
+        rounds, running, index = self._recording.rounds, self._session.running, self._index
+        is_written = running is not None and running.turn.recording is self._recording
+        state = (self._recording, index, len(rounds), is_written)
+        if not rounds:
+            if not is_written:
+                # It failed; the chat says why.
+                self.dismiss()
+        elif state != self._drawn:
+            is_another = self._drawn is None or self._drawn[:2] != state[:2]
+            self._drawn = state
+            self.head(f"Round {index + 1:,} of {len(rounds):,}{' so far' * is_written}")
+            if is_another:
+                self.show(self._drawn_round(rounds[index]))
+                self.scroll.scroll_home(animate=False)
+                self.refresh_bindings()
 
     def _drawn_round(self, round_: Round) -> Content:
         inside = look_inside(round_)

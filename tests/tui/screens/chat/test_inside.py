@@ -60,7 +60,7 @@ async def test_without_a_record_i_answers_again_with_one_and_shows_the_same_roun
         assert "parasol" not in user.text
         user.engine.budget = 1
         await user.command("inside.record")
-        await user.sees("4 of 5 tokens to this round")
+        await user.sees("Round 1 of 1 so far")
         user.engine.budget = None
         await user.sees("Round 2 of")
         await user.sees("parasol")
