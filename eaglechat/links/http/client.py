@@ -142,7 +142,7 @@ class ServerClient:
             if message_in(event.data):
                 raise self.failed(event.data)
             raise not_understood(self.where, "it is no reply")
-        raise ServerError(f"{self.where} broke off during the reply", code=CUT, is_passing=True)
+        raise ServerError(f"{self.where} broke off during the reply", code=CUT)
 
     def failed(self, said: str) -> ServerError:
         """The error for a failure that the server tells in an answer with status 200."""

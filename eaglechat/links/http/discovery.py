@@ -149,7 +149,7 @@ async def _list(client: ServerClient) -> list[ServedModel]:
 
 def _has_no_list(error: ServerError) -> bool:
     """Whether the server answers, but not with a list of its models."""
-    return not error.is_passing and error.code in _NO_LIST
+    return error.code in _NO_LIST
 
 
 async def _models_at(client: ServerClient, url: str) -> list[ServedModel]:

@@ -17,7 +17,6 @@ from eaglechat.wire.errors import EngineError
 
 _MOST_SAID, _MOST_ERRORS = 300, 5
 _MESSAGES = ("message", "error", "errors", "detail", "msg", "error_description", "title")
-_LOADING = "Loading model"
 _TOO_LONG = re.compile("context (length|window|size)|exceed_context_size|context_length_exceeded")
 _NO_ROOM = re.compile(r"max_(completion_)?tokens\W.{0,40}too large")
 # Codes of errors
@@ -27,12 +26,14 @@ FORBIDDEN = "forbidden"  # a page that the key does not open; others it may
 MISSING = "missing"  # a page or a model that the server does not have
 NOT_UNDERSTOOD = "protocol"  # an answer that no OpenAI-compatible server would give
 CUT = "cut"  # a connection that ended before the reply did
+LOADING = "loading"  # a server that is still loading its model
+_UNREACHABLE, _BUSY, _AWAY = "unreachable", "busy", "away"
+_PASSING = (CUT, LOADING, _UNREACHABLE, _BUSY, _AWAY)
 
 
 class ServerError(EngineError):
-    """A request to a server failed. `is_passing`: asking again may help. `is_loading`: the server
-    is still loading its model. `wait_s`: seconds that the server asks to wait. `said`: what the
-    server says of a request that it refuses."""
+    """A request to a server failed. `wait_s`: seconds that the server asks to wait. `said`: what
+    the server says of a request that it refuses."""
 
     code = "server"
 
@@ -41,14 +42,16 @@ class ServerError(EngineError):
         message: str,
         *,
         code: str = "server",
-        is_passing: bool = False,
-        is_loading: bool = False,
         wait_s: float | None = None,
         said: str = "",
     ) -> None:
         super().__init__(message)
-        self.code, self.said = code, said
-        self.is_passing, self.is_loading, self.wait_s = is_passing, is_loading, wait_s
+        self.code, self.wait_s, self.said = code, wait_s, said
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether asking again may help."""
+        return self.code in _PASSING
 
     def after_text(self) -> ServerError:
         """The same error, after some of the reply has come."""
@@ -88,12 +91,12 @@ def transport_fault(
     if isinstance(error, httpx2.ProxyError):
         return _unreachable(f"the proxy refuses to connect to {where}: {error}")
     if isinstance(error, httpx2.TransportError):
-        return ServerError(f"the connection to {where} broke", code=CUT, is_passing=True)
+        return ServerError(f"the connection to {where} broke", code=CUT)
     return not_understood(where, str(error))
 
 
 def _unreachable(message: str) -> ServerError:
-    return ServerError(message, code="unreachable", is_passing=True)
+    return ServerError(message, code=_UNREACHABLE)
 
 
 def _why_no_connection(error: Exception, where: str, connect_s: float) -> str:
@@ -157,16 +160,12 @@ def status_fault(
     wait_s = retry_after.seconds_of(response.headers.get("Retry-After", ""))
     if status == 429:
         asks = f"asks to wait {_duration(wait_s)}" if wait_s else "has had too many requests"
-        return ServerError(
-            f"{where} {asks} (HTTP 429{because})", code="busy", is_passing=True, wait_s=wait_s
-        )
+        return ServerError(f"{where} {asks} (HTTP 429{because})", code=_BUSY, wait_s=wait_s)
     if status >= 500:
-        return ServerError(
-            f"{where} failed (HTTP {status}){because}",
-            is_passing=status in (502, 503, 504),
-            is_loading=status == 503 and _LOADING in said,
-            wait_s=wait_s,
-        )
+        code = _AWAY if status in (502, 503, 504) else ServerError.code
+        if status == 503 and "Loading model" in said:
+            code = LOADING
+        return ServerError(f"{where} failed (HTTP {status}){because}", code=code, wait_s=wait_s)
     what, code, advice = "this request", REFUSED, ""
     if status in (400, 422) and _NO_ROOM.search(text):
         what, code = "to write as much as max_tokens", TOO_LONG

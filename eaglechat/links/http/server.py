@@ -24,6 +24,7 @@ from eaglechat.links.http.discovery import Found, ServedModel, discover, made_re
 from eaglechat.links.http.events import Event
 from eaglechat.links.http.faults import (
     CUT,
+    LOADING,
     MISSING,
     NOT_UNDERSTOOD,
     REFUSED,
@@ -179,7 +180,7 @@ class ServerWorker(Worker):
             try:
                 return await discover(self._client)
             except ServerError as error:
-                if not error.is_loading:
+                if error.code != LOADING:
                     raise
                 await asyncio.sleep(LOADING_WAIT_S)
 
@@ -262,7 +263,7 @@ class ServerWorker(Worker):
                     self._client.address = address.other()
                     continue
                 # A server that is loading its model is asked until it has.
-                wait_s = LOADING_WAIT_S if error.is_loading else next(retry_waits_s, None)
+                wait_s = LOADING_WAIT_S if error.code == LOADING else next(retry_waits_s, None)
                 if not error.is_passing or wait_s is None:
                     raise
                 wait_s = error.wait_s or wait_s
