@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -100,17 +100,15 @@ class _Pair:
     """A load as the program can run it."""
 
     program: str
-    files: CheckedPair
+    target: Path
     options: LoadOptions
     """With the context and the threads that were chosen."""
     drafters: tuple[Pairing, ...]
-    undrafted: Mapping[DrafterKind, str]
-    """Why it has no drafter of a kind."""
 
     def server_options(self, speculation: Speculation) -> list[str]:
         """With which the program is started to draft as a request asks for."""
         drafter = chosen_drafter(speculation, self.drafters)
-        return server_options(self.files.target.path, drafter, speculation, self.options)
+        return server_options(self.target, drafter, speculation, self.options)
 
 
 def program_link(program: str, log: Path | None, check_pair: CheckPair) -> LocalLink:
@@ -191,7 +189,7 @@ class ProgramWorker(ServerWorker):
         )
         n_threads = given.n_threads or choose_threads().count
         options = msgspec.structs.replace(given, n_ctx=n_ctx, n_threads=n_threads)
-        pair = _Pair(known.path, files, options, drafters, undrafted)
+        pair = _Pair(known.path, files.target.path, options, drafters)
         began = time.perf_counter()
         speculation = request.speculation
         try:
@@ -201,17 +199,17 @@ class ProgramWorker(ServerWorker):
             if heads is None or heads.file or speculation.drafter != AUTO:
                 raise
             # Nobody has chosen the MTP heads: the target runs without them.
-            undrafted = {**undrafted, heads.kind: f"with MTP heads, {error}"}
-            pair = replace(pair, drafters=(), undrafted=undrafted)
+            undrafted[heads.kind] = f"with MTP heads, {error}"
+            pair = replace(pair, drafters=())
             served = self._start(request.id, pair, speculation)
         self._pair = pair
         on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in gpus)])
-        off = "no draft is loaded" if files.no_heads else pair.undrafted.get("mtp")
+        off = "no draft is loaded" if files.no_heads else undrafted.get("mtp")
         info = msgspec.structs.replace(
             served,
             target=model_info(files.target),
             drafters=tuple(map(_info, pair.drafters)),
-            undrafted=dict(pair.undrafted),
+            undrafted=undrafted,
             # To the client this is an engine of its own, not a server.
             server="",
             devices=(f"{NAME} with {on}" if on else NAME,),
