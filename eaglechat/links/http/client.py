@@ -111,7 +111,7 @@ class ServerClient:
         try:
             return read_json(response.content)
         except ValueError as error:
-            raise not_understood(self.where, str(error)) from None
+            raise self.odd(str(error)) from None
 
     @asynccontextmanager
     async def stream(
@@ -137,12 +137,16 @@ class ServerClient:
                     n_events += 1
                     yield event
             except ValueError as error:
-                raise not_understood(self.where, str(error)) from None
+                raise self.odd(str(error)) from None
         if event is not None and event.is_bare and n_events == 1:
             if message_in(event.data):
                 raise self.failed(event.data)
-            raise not_understood(self.where, "it is no reply")
+            raise self.odd("it is no reply")
         raise ServerError(f"{self.where} broke off during the reply", code=CUT)
+
+    def odd(self, why: str) -> ServerError:
+        """The error for an answer that no OpenAI-compatible server would give."""
+        return self.without_key(not_understood(self.where, why))
 
     def failed(self, said: str) -> ServerError:
         """The error for a failure that the server tells in an answer with status 200."""

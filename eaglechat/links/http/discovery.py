@@ -21,7 +21,6 @@ from eaglechat.links.http.faults import (
     NOT_UNDERSTOOD,
     REFUSED,
     ServerError,
-    not_understood,
 )
 from eaglechat.links.http.llama_server import LlamaServer, LlamaSwap
 from eaglechat.links.http.openai import VLLM, OpenAIServer, SGLang
@@ -159,7 +158,7 @@ async def _models_at(client: ServerClient, url: str) -> list[ServedModel]:
         lists = (answer.get(name) for name in ("data", "models"))
         answer = next((one for one in lists if isinstance(one, list)), [])
     if not isinstance(answer, list):
-        raise not_understood(client.where, "it is no list of models")
+        raise client.odd("it is no list of models")
     return [model for one in answer if (model := served(one)).id]
 
 

@@ -30,7 +30,6 @@ from eaglechat.links.http.faults import (
     REFUSED,
     TOO_LONG,
     ServerError,
-    not_understood,
 )
 from eaglechat.links.http.openai import OpenAIServer, refused_fields, without
 from eaglechat.links.http.reply import Reply
@@ -277,14 +276,14 @@ class ServerWorker(Worker):
         if event.name == "error":
             raise self._client.failed(event.data)
         if event.value is None:
-            raise not_understood(self._client.where, f"it is no JSON object: {event.data}")
+            raise self._client.odd(f"it is no JSON object: {event.data}")
         try:
             chunk = Chunk(event.value)
             if chunk.is_error:
                 raise self._client.failed(event.data)
             reply.take(chunk)
         except (ValueError, RecursionError) as error:
-            raise not_understood(self._client.where, str(error)) from None
+            raise self._client.odd(str(error)) from None
         if chunk.reason == "content_filter":
             raise ServerError(f"the content filter of {self._client.where} ended the reply")
         if chunk.reason == "error":
@@ -311,7 +310,7 @@ class ServerWorker(Worker):
             content["model"] = body["model"]
         tokens = at(await self._client.ask(f"{pages}/tokenize", content), "tokens")
         if not (isinstance(text, str) and isinstance(tokens, list)):
-            raise not_understood(self._client.where, "it shows no prompt")
+            raise self._client.odd("it shows no prompt")
         return Rendered(
             id=request.id,
             runs=(PromptRun(text),),
