@@ -79,7 +79,7 @@ class OnPrompt:
     """A contender on one prompt, or on several together."""
 
     tokens: int
-    """Of the text that all wrote."""
+    """Those that were timed, of the text that all wrote."""
     ms: float
     """In which the contender would have written as many: a last draft may exceed them."""
     speeds: tuple[float, ...]
@@ -210,7 +210,7 @@ def result_of(
     each = None if level is None else level / max(n_drafting, 1)
     return Result(
         tuple(_score(name, who[name], base, of_prompts, each) for name in who),
-        sum(heat.legs[base].tokens for heat in heats),
+        sum(heat.legs[base].recording.stats.tokens for heat in heats),
         len(heats),
     )
 

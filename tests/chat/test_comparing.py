@@ -238,6 +238,15 @@ def test_a_comparison_that_is_stopped_keeps_the_heats_that_ended(tmp_path: Path)
     assert running.so_far().is_certain
 
 
+def test_what_it_takes_to_switch_to_a_contender_counts_for_none(tmp_path: Path) -> None:
+    chat = Headless(tmp_path)
+    chat.ask("why?")
+    chat.engine.switching_ms = 50.0
+    running = comparison(chat, THREE)
+    chat.pump_until(lambda: running.is_over)
+    assert running.so_far().scores[0].tokens_per_second == pytest.approx(1000 / 12)
+
+
 def test_a_comparison_that_cannot_tell_goes_on_until_its_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,8 @@ from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from eaglechat.engine.bench.prompts import Prompt, builtin_prompts
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama import backend
@@ -105,7 +107,8 @@ def _checks(pair: Pair, args: argparse.Namespace) -> Iterator[Check]:
             yield offload_check(log)
         counts = _count(loaded, prompts, args.max_tokens)
     # Without a GPU, one thread stands in for the other device, so that the comparison runs at all.
-    there = LoadOptions(n_ctx=args.ctx, n_gpu_layers=0, n_threads=1 if args.cpu else None)
+    there = LoadOptions(n_ctx=args.ctx, n_gpu_layers=0)
+    there = msgspec.structs.replace(there, n_threads=1) if args.cpu else there
     with _loaded(pair, there) as (loaded, _):
         again = _count(loaded, prompts, args.max_tokens)
     yield acceptance_check(counts, again, "one thread" if args.cpu else "the CPU")

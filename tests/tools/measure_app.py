@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -75,8 +76,9 @@ def _share_of_a_core(size: str, n: str, rate: str, seconds: float) -> tuple[floa
         took, after = time.monotonic() - began, process.cpu_times()
         spent = after.user + after.system - before.user - before.system
         terminal.keys("Escape")
-        screen = terminal.says(r"tokens, [\d.]+ tok/s")
-        tokens = int(re.search(r"([\d,]+) tokens,", screen)[1].replace(",", ""))
+        screen = terminal.says(r"tokens, [\d.]+\s")
+        (count,) = re.findall(r"([\d,]+) tokens,", screen)
+        tokens = int(count.replace(",", ""))
         return spent / took, tokens / (took + SETTLE_S)
 
 
@@ -98,8 +100,10 @@ def _app_speed(size: str, options: list[str]) -> float:
     with _home("") as home, _app(home, size, *options) as terminal:
         _ask(terminal)
         # Every look at the pane costs the models a little; few looks.
-        screen = terminal.says(r"tokens, [\d.]+ tok/s", LOADING_S, every=2.0)
-        return float(re.search(r"tokens, ([\d.]+) tok/s", screen)[1])
+        # Where the line is long, the unit is on the next one.
+        wanted = r"tokens, ([\d.]+)\s"
+        (speed,) = re.findall(wanted, terminal.says(wanted, LOADING_S, every=2.0))
+        return float(speed)
 
 
 def _run_speed(options: list[str]) -> float:
@@ -130,7 +134,8 @@ def start(args: argparse.Namespace) -> None:
 def _fill(store: Path, n: int) -> None:
     tensors = [(f"blk.{i}.weight", (8,)) for i in range(300)]
     for i in range(n):
-        data = target(tensors=tensors, **{"general.name": f"Model {i}"})
+        name: dict[str, Any] = {"general.name": f"Model {i}"}
+        data = target(tensors=tensors, **name)
         ollama_store.put(store, f"a{i:04}/latest", data)
 
 

@@ -16,7 +16,7 @@ from math import hypot, sqrt
 from statistics import fmean, stdev
 
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.cli.loading import CommandEngine, Interrupt, Waiting
+from eaglechat.cli.loading import CommandEngine, Interrupt
 from eaglechat.cli.run import write_reply
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.hub.local.pairs import builtin_pair
@@ -91,7 +91,7 @@ def _reply(
     )
     message = p.Message(role="user", content=prompts[turn % len(prompts)].text)
     recording = Recording(terms)
-    answers = engine.ask(terms.to_chat((message,)), Waiting())
+    answers = engine.ask(terms.to_chat((message,)))
     write_reply(answers, recording, trace=None, written={})
     return recording
 

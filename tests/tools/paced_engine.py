@@ -14,6 +14,7 @@ import time
 from eaglechat.wire import protocol
 from eaglechat.wire.lines import decode_request, encode
 from eaglechat.wire.records import Round
+from eaglechat.wire.worker import Died
 from tests.tui.scripted import REPLY, ScriptedEngine
 
 PARAGRAPHS = 400
@@ -26,7 +27,7 @@ def main() -> None:
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     engine = ScriptedEngine()
     engine.reply = "\n\n".join([REPLY] * PARAGRAPHS)
-    events: list[protocol.AnyEvent] = []
+    events: list[protocol.AnyEvent | Died] = []
     engine.open_engine(events.append)
     due = time.monotonic()
     while True:
@@ -38,6 +39,7 @@ def main() -> None:
             due = time.monotonic()
         engine.work()
         for event in events:
+            assert not isinstance(event, Died)
             sys.stdout.buffer.write(encode(event))
         sys.stdout.buffer.flush()
         steps = [event.step for event in events if isinstance(event, protocol.Progress)]

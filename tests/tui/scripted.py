@@ -86,6 +86,7 @@ class ScriptedEngine(Link):
         self.budget: int | None = None
         self.reply = REPLY
         self.plain_ms_per_token = 12.0
+        self.switching_ms = 0.0  # more for the first round of a reply
         self.plays_checks = False
         self.plain_fork_at: int | None = None
         self.hold_load = False
@@ -412,6 +413,7 @@ class _Reply:
             tokens.append(Token(ids[i], text, origin, drafter, part))
         draft_ms = 1.0 * n_drafted
         verify_ms = self.engine.plain_ms_per_token + 2.0 * n_drafted
+        verify_ms += self.engine.switching_ms if self._index == 0 else 0.0
         self._times[0] += draft_ms + verify_ms
         self._times[1] += draft_ms
         self._times[2] += verify_ms
