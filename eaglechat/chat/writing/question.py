@@ -8,8 +8,9 @@ the open chat finds are places in the text with marks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from eaglechat.chat.recording import TurnPart
 from eaglechat.hub.units import format_bytes
@@ -78,39 +79,33 @@ def shown(parts: Sequence[TurnPart]) -> str:
 
 
 def composed(written: Sequence[TurnPart]) -> QuestionParts:
-    """The parts as they are asked: without space around them, and with empty lines around files."""
-    parts: list[TurnPart] = []
-    for part in written:
-        if part.source == "typed" and parts and parts[-1].source == "typed":
-            parts[-1] = TurnPart(parts[-1].text + part.text)
-        elif part.text:
-            parts.append(part)
+    """The parts as they are asked: without space around them, and with an empty line between a file
+    and what stands beside it."""
+    parts = _joined(written)
+    sources = ["file", *(part.source for part in parts), "file"]
+    asked: list[TurnPart] = []
     for place, part in enumerate(parts):
-        if part.source != "typed":
-            continue
         text = part.text
-        if place == 0:
-            text = text.lstrip()
-        elif parts[place - 1].source == "file" and not text.startswith("\n"):
-            text = f"\n\n{text.lstrip()}"
-        if place == len(parts) - 1:
-            text = text.rstrip()
-        elif parts[place + 1].source == "file" and text and not text.endswith("\n"):
-            text = f"{text.rstrip(' ')}\n\n"
-        parts[place] = TurnPart(text)
-    return tuple(_apart([part for part in parts if part.text]))
+        if part.source == "typed":
+            text = text.lstrip() if sources[place] == "file" else text
+            text = text.rstrip() if sources[place + 2] == "file" else text
+        if not text:
+            continue
+        if asked and "file" in (asked[-1].source, part.source):
+            asked.append(TurnPart("\n\n"))
+        asked.append(replace(part, text=text))
+    return tuple(_joined(asked))
 
 
-def _apart(parts: Sequence[TurnPart]) -> Iterator[TurnPart]:
-    """The parts, with an empty line between a file and another part that was not typed."""
-    before: TurnPart | None = None
+def _joined(parts: Sequence[TurnPart]) -> list[TurnPart]:
+    """The parts that have text, with neighbours that were typed as one."""
+    joined: list[TurnPart] = []
     for part in parts:
-        kinds: set[Literal["typed", "paste", "file"]] = {part.source}
-        kinds |= {before.source} if before is not None else set()
-        if before is not None and "file" in kinds and "typed" not in kinds:
-            yield TurnPart("\n\n")
-        yield part
-        before = part
+        if joined and part.source == joined[-1].source == "typed":
+            joined[-1] = TurnPart(joined[-1].text + part.text)
+        elif part.text:
+            joined.append(part)
+    return joined
 
 
 class Marks:
