@@ -136,7 +136,6 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     data: str = ""
     end: ReplyEnd | None = None
     stats: SpeculationStats | None = None
-    changed: tuple[str, ...] = ()
     speculation_stopped: str | None = None
     settled: str | None = None
     role: str = ""
@@ -234,7 +233,6 @@ def _take_of_reply(recording: Recording, line: _Line) -> None:
             if line.settled:
                 texts = recording.written(Part.ANSWER), recording.written(Part.REASONING)
                 recording.settle(_unpacked(line.settled, *texts))
-            recording.changed.update(line.changed)
             recording.speculation_stopped = line.speculation_stopped
             if line.end is not None:
                 recording.finish(line.end, line.stats)

@@ -275,7 +275,6 @@ def _record(reply: Reply) -> ReplyRecord:
         n_past=recording.n_past,
         end=recording.end,
         stats=recording.stats if recording.end else None,
-        changed=tuple(sorted(recording.changed)),
         speculation_stopped=recording.speculation_stopped,
     )
 

@@ -48,16 +48,6 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     engine: str = ""
     """Name of the engine; empty for eaglechat's own."""
 
-    def differences(self, other: Terms) -> set[str]:
-        """Names of the sampling and speculation terms that differ, but for the seed."""
-        both = ((self.sampling, other.sampling), (self.speculation, other.speculation))
-        return {
-            name
-            for ours, theirs in both
-            for name in ours.__struct_fields__
-            if name != "seed" and getattr(ours, name) != getattr(theirs, name)
-        }
-
     def to_chat(self, messages: Sequence[Message], begun: tuple[int, ...] = ()) -> Chat:
         """The request for a reply to these messages. `begun` are the first tokens of a reply that
         is continued."""
@@ -85,8 +75,6 @@ class Recording:
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
-        self.changed: set[str] = set()
-        """Names of controls that were changed while it was written."""
         self.speculation_stopped: str | None = None
         """Why the engine switched speculation off, if it did."""
         self.end: ReplyEnd | None = None

@@ -106,6 +106,8 @@ class Running:
     loading: protocol.Loading | None = None
     prefill: Prefill | None = None
     window: Window | None = None
+    is_as_asked: bool = True
+    """No control was changed meanwhile."""
 
 
 class ChatSession:
@@ -257,7 +259,6 @@ class ChatSession:
             chat = terms.to_chat(self.turns.messages_to(id))
         else:
             chat = terms.to_chat(self.turns.messages_to(reply.parent), recording.ids or ())
-        recording.changed |= before.differences(terms)
         recording.go_on()
         self._send(reply, chat)
         return True
@@ -410,7 +411,7 @@ class ChatSession:
             self._view.say(f"{engine} restarts with this before the next reply.")
         elif change and self.running is not None:
             if can.own:
-                self.running.turn.recording.changed.update(change)
+                self.running.is_as_asked = False
             else:
                 self._view.say(f"{engine} applies this from the next reply on.")
             self._engine.send(protocol.Set(**change))
@@ -603,7 +604,7 @@ class ChatSession:
         """The running request has ended: keep what it wrote, or take it back if that is nothing.
         Return the question that is given back."""
         assert self.running is not None
-        turn = self.running.turn
+        running, turn = self.running, self.running.turn
         self.running, self.recorder.running, self.is_stopping = None, None, False
         turn.recording.stand_still()
         self.version += 1
@@ -611,16 +612,17 @@ class ChatSession:
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
         if was_answered or turn.recording.text or turn.recording.reasoning:
             self.recorder.keep()
-            self._note_speeds(turn)
+            if running.is_as_asked:
+                self._note_speeds(turn.recording)
             self._judge_draft(turn.recording.rounds[turn.recording.n_before :])
             return ()
         return self._take_back(turn)
 
-    def _note_speeds(self, turn: Reply) -> None:
-        """Add up what drafting gained in this reply, if that can be told of it."""
-        recording = turn.recording
+    def _note_speeds(self, recording: Recording) -> None:
+        """Add up what drafting gained in a reply, if that can be told of it. One that was continued
+        may have been asked for in several ways."""
         gain, speculation = recording.stretch.gain, recording.terms.speculation
-        if gain is not None and not recording.changed:
+        if gain is not None and not recording.n_before:
             taken_ms = recording.stretch.ms
             setup = setup_of(self.pair, self._settings().engine, speculation.drafter)
             plain_ms = taken_ms * gain.speed_up

@@ -116,7 +116,6 @@ class ReplyRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     end: ReplyEnd | None = None
     """None if it was cut off."""
     stats: SpeculationStats | None = None
-    changed: tuple[str, ...] = ()
     speculation_stopped: str | None = None
 
 
@@ -522,7 +521,6 @@ def _recording(db: sqlite3.Connection, turn: sqlite3.Row) -> Recording:
     pieces = tuple(packed for (packed,) in db.execute(query, (turn["key"],)))
     recording = Recording(record.terms)
     recording.hold(pieces, turn["said"], turn["thought"], record.n_past)
-    recording.changed.update(record.changed)
     recording.speculation_stopped = record.speculation_stopped
     if record.end is not None:
         recording.finish(record.end, record.stats)

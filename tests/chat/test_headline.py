@@ -125,7 +125,19 @@ def test_replies_add_up_what_was_measured_in_them(
     chat = Headless(tmp_path)
     setup = setup_of(chat.pair, EngineSettings())
     told = MeasuredGain(1.5, 0.1)
-    for gain in (told, None, told, None, *[told] * (FEWEST_REPLIES - 2)):
+    monkeypatch.setattr(Stretch, "gain", told)
+    chat.session.ask("stopped, which counts, and continued, which does not")
+    chat.rounds(2)
+    chat.session.stop()
+    chat.finish()
+    assert chat.session.continue_reply(chat.session.turns.path[-1].id)
+    chat.finish()
+    chat.session.ask("not as it was asked for")
+    chat.rounds(1)
+    for by in (1, -1):
+        chat.session.change_draft_length(by)
+    chat.finish()
+    for gain in (told, None, *[told] * (FEWEST_REPLIES - 2)):
         assert chat.speeds.gain(setup, 3) is None
         monkeypatch.setattr(Stretch, "gain", gain)
         chat.ask("again")

@@ -179,7 +179,7 @@ PACKED = (
 )
 """`ROUNDS`, as the first version with a store packed them: in all kinds of columns it wrote."""
 RECORD = (
-    b'{"terms":{"pair":"p","target":"/t.gguf"},"n_past":7,"end":{"finish_reason":"stop","seed":7,'
+    b'{"terms":{"pair":"p","target":"/t.gguf"},"n_past":7,"changed":["p_min"],"end":{"finish_reason":"stop","seed":7,'
     b'"tokens":24,"tail":"","timings":{"prefill_ms":5.0,"prefill_tokens":33,"reused_tokens":0,'
     b'"generation_ms":2611.7,"draft_ms":412.3,"verify_ms":2169.3,"process_ms":22.4,"sample_ms":1.8},'
     b'"tail_part":null},"stats":{"rounds":12,"verify_steps":11,"tokens":24,"drafted":54,"tested":23,'
