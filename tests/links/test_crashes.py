@@ -225,7 +225,8 @@ def test_a_signal_from_outside_in_a_load_is_no_crash_of_the_pair(
     """SIGINT is the client's, and ends nothing."""
     client = start("hang", "load", "gpu")
     asked = client.ask(load(tiny_files))
-    until((tmp_path / "loads").exists, "the load")
+    loaded = tmp_path / "loads"
+    until(lambda: loaded.exists() and loaded.stat().st_size, "the load")
     client.process.send_signal(number)
     if number is signal.SIGINT:
         client.process.terminate()
