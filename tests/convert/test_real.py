@@ -1,4 +1,5 @@
-"""Drafts of a real shape: the shipped one taken apart and converted again, K-quants, drafting."""
+"""The shipped draft: taken apart and converted again, to K-quants too, drafting. Every feature of a
+draft is in tests/convert/test_dialects.py and tests/train/test_agreement.py."""
 
 from __future__ import annotations
 
@@ -16,10 +17,7 @@ from gguf import GGMLQuantizationType as Type
 
 from eaglechat.hub.convert import ConversionError, convert
 from eaglechat.hub.convert.writer import QUANTISED_TYPES
-from tests.convert.checkpoints import LLAMA3_SCALING, draft
-from tests.convert.shipped import HEAD_DIM, SHIPPED, save_shipped_draft
-
-WINDOW = ["sliding_attention"]
+from tests.convert.shipped import SHIPPED, save_shipped_draft
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -102,28 +100,3 @@ def speculation(draft: Path) -> dict[str, Any]:
 def test_a_quantised_draft_is_accepted(checkpoint: Path, tmp_path: Path) -> None:
     path = convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q4_k_m").path
     assert speculation(path)["accepted"] > 0
-
-
-@pytest.mark.parametrize(
-    "features",
-    [
-        {"embeddings": True},
-        {"full_vocabulary": True, "lm_head": False},
-        {"rope_scaling": LLAMA3_SCALING, "head_dim": 32},
-        {"norm_before_fc": True, "norm_before_residual": True},
-        {"norm_before_fc": True, "norm_output": True, "sliding_window": 64, "layer_types": WINDOW},
-        {"fc_norm": True, "norm_output": True},
-    ],
-    ids="+".join,
-)
-def test_every_feature_loads_and_drafts(features: dict[str, Any], tmp_path: Path) -> None:
-    sizes = {"hidden": 576, "heads": 9, "kv_heads": 3, "vocab": 49152, "draft_vocab": 8192}
-    variant = draft(**sizes, **{"head_dim": HEAD_DIM, **features})
-    if features.get("norm_before_fc"):
-        variant.put("input_norm.weight", 3 * 576)
-    if features.get("fc_norm"):
-        for third in range(3):
-            variant.put(f"fc_norm.{third}.weight", 576)
-    checkpoint = variant.save(tmp_path / "draft")
-    path = convert(checkpoint, smollm2(), tmp_path / "draft.gguf", "q8_0").path
-    assert speculation(path)["drafted"] > 0

@@ -65,7 +65,7 @@ def test_trees_leave_plain_decoding_only_where_two_tokens_nearly_tie(
     """A decode of a tree adds numbers up in another order than a decode of one token."""
     with open_rig(*real_models, shape="tree", n_ctx=1024) as rig:
         accepted = 0
-        for prompt in builtin_prompts()[:4]:
+        for prompt in builtin_prompts()[:2]:
             ids = rig.prompt(prompt.text)
             live = Live(Speculation(n_draft_max=8, shape="tree"), 0.0)
             tree = rig.reply(ids, live=live, max_tokens=64)
@@ -78,7 +78,7 @@ def test_trees_leave_plain_decoding_only_where_two_tokens_nearly_tie(
             taken = next(other for other in others if other.id == tree.tokens[same])
             gap = log(first.probability / taken.probability)
             assert gap < _NEARLY, f"{prompt.name}: {first.text!r}, {taken.text!r} at token {same}"
-        assert accepted > 20
+        assert accepted > 10
 
 
 _NEARLY = 0.5
