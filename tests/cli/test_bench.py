@@ -190,7 +190,8 @@ def test_a_bench_of_sampled_replies_says_so_everywhere(
     results = tmp_path / "results.json"
     # The figures that the menu shows are those of the prompts that come with the program.
     own = arguments[: arguments.index("--prompts")]
-    how = ["--ctx", "8192", "--max-tokens", "24", "--temperature", "0.7", "--json", str(results)]
+    how = ["--n", "2", "--ctx", "8192", "--max-tokens", "24", "--temperature", "0.7"]
+    how += ["--json", str(results)]
 
     assert main([*own, *how, "--card"]) == 0
     said = capsys.readouterr().out
