@@ -184,6 +184,9 @@ class ServerClient:
         given = [value.split()[-1] for value in self.server.headers.values() if value.strip()]
         for secret in (self._key, *(value for value in given if len(value) >= _SHORTEST_KEY)):
             text = text.replace(secret, "…") if secret else text
+            # Its first characters may be the last ones of a message that was shortened.
+            for end in range(len(secret) - 1, 3, -1):
+                text = text.replace(f"{secret[:end]}…", "…")
         error.args = (text,)
         return error
 

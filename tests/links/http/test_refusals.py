@@ -118,6 +118,10 @@ def test_a_key_among_the_headers_is_not_quoted_either(
         raw(b"no wrong-key for me\n"),
     ):
         assert "no … for me" in why(connect(headers=headers).answer(chat()))
+    # A long message is shortened: none of a key is left at its end.
+    for before in range(290, 302):
+        server.chat = says({"error": f"{before * 'x'}wrong-key is none"}, 500)
+        assert "wron" not in why(connect(headers=headers).answer(chat()))
 
 
 def test_reasoning_is_not_sent_to_those_who_would_refuse_it(
