@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import TypeVar
@@ -44,8 +44,6 @@ class Calibration:
     draft: float | None = None
     """A draft of `CALIBRATED_DRAFT` tokens, or `longest` if that is fewer, after a round that
     accepted one."""
-    longest_draft: float | None = None
-    """A draft of `longest` tokens, if one pass drafts them."""
     longest: int = N_DRAFT_MAX_LIMIT
     """The most tokens that the drafter proposes."""
     in_one_pass: bool = False
@@ -89,7 +87,6 @@ class _Stopwatch:
         self._deadline = time.perf_counter() + BUDGET_S - (first + rounds[0][0]) / 1000.0
         ms = {1: min([first, *self._repeated(self._plain, 2.0 * first)])}
         drafts: list[float] = []
-        whole = None
         for width in CALIBRATED_WIDTHS[1:]:
             wider = [known for other, known in ms.items() if other > width]
             # Twice as many rows take at most twice as long.
@@ -102,18 +99,10 @@ class _Stopwatch:
             drafts += [draft_ms for _, draft_ms in rounds if draft_ms is not None]
             if not again:
                 break
-            if width > N_DRAFT_MAX_LIMIT and self._model is not None:
-                whole = self._longest_draft(self._model, median(drafts))
-        seen = Calibration(tuple(sorted(ms.items())))
+        verify = tuple(sorted(ms.items()))
         if self._model is None:
-            return seen
-        return replace(
-            seen,
-            draft=median(drafts),
-            longest_draft=whole,
-            longest=self._model.longest,
-            in_one_pass=self._model.in_one_pass,
-        )
+            return Calibration(verify)
+        return Calibration(verify, median(drafts), self._model.longest, self._model.in_one_pass)
 
     def _repeated(self, measure: Callable[[], _T], expected_ms: float) -> Iterator[_T]:
         """Up to `_REPEATS` measurements, each only if there is time for one that takes
@@ -142,30 +131,11 @@ class _Stopwatch:
         verify_ms = self._verify(width)
         if self._model is None:
             return verify_ms, None
-        return verify_ms, self._draft(self._model, CALIBRATED_DRAFT)
-
-    def _draft(self, model: Drafter, n: int) -> float:
-        """Milliseconds of a draft of `n` tokens behind the first two rows of the batch just
-        verified."""
-        model.resume((self._token,) * 2)
+        self._model.resume((self._token,) * 2)
         self._target.forget(0, 2)
         started = time.perf_counter()
-        model.propose(2, self._token, Limits(n))
-        return ms_since(started)
-
-    def _longest_draft(self, model: Drafter, draft_ms: float) -> float | None:
-        """Milliseconds of the longest draft, if one of `CALIBRATED_DRAFT` tokens takes `draft_ms`;
-        None if it is no longer than that, if each of its tokens takes a pass, or without time."""
-        longest = model.longest
-        if longest <= CALIBRATED_DRAFT or not model.in_one_pass:
-            return None
-
-        def fill() -> float:
-            self._verify(2)
-            return self._draft(model, longest)
-
-        times = [*self._repeated(fill, draft_ms * longest / CALIBRATED_DRAFT)]
-        return median(times) if times else None
+        self._model.propose(2, self._token, Limits(CALIBRATED_DRAFT))
+        return verify_ms, ms_since(started)
 
     def _verify(self, width: int, n_past: int = 0) -> float:
         """Milliseconds of decoding `width` tokens and reading their logits."""

@@ -87,10 +87,16 @@ class Costs:
         self._contexts: dict[int, _Filter] = {}
         self._left_at: dict[int, int] = {}
         self._bucket = self._rounds = 0
-        begin, step, share = _draft_times(calibration, _GUESS * self._table[0])
-        row, sibling = _ROW * share, _SIBLING * share
-        doubted = np.diag(np.array([begin, max(step, share), row, sibling]) ** 2)
-        parts = np.array([begin, step, row, sibling])
+        longest, in_one_pass = calibration.longest, calibration.in_one_pass
+        n_timed = min(CALIBRATED_DRAFT, longest)
+        draft = calibration.draft or (n_timed + 1) * _GUESS * self._table[0]
+        # Beginning a draft is assumed to take as long as a step.
+        step = draft / ((longest if in_one_pass else n_timed) + 1)
+        parts = step * np.array([1.0, 1.0, _ROW, _SIBLING])
+        doubted = np.diag(parts**2)
+        if in_one_pass:
+            # A row costs nothing until rounds have shown what it does.
+            parts[:2], doubted[0, 0] = (draft, 0.0), draft**2
         self._draft = _Filter(parts, _DOUBT**2 * doubted, _DRIFT**2 * doubted)
         if learnt is not None:
             self._recall(learnt, [width - 1 for width, _ in calibration.verify])
@@ -178,22 +184,6 @@ def _doubts(covariance: Array) -> Array:
     variance = np.diag(covariance) + covariance[0, 0] - 2.0 * covariance[0]
     doubts: Array = np.sqrt(np.maximum(variance, 0.0))
     return doubts
-
-
-def _draft_times(calibration: Calibration, guess: float) -> tuple[float, float, float]:
-    """Milliseconds (start, step, mean step) of a draft; `guess` if none was timed. Starting a draft
-    of several decodes is assumed to take as long as one step.
-
-    In a draft of one pass, a row costs what the longest takes more than a short one, or nothing if
-    the longest was not timed."""
-    n, longest = min(CALIBRATED_DRAFT, calibration.longest), calibration.longest
-    step = (calibration.draft or 0.0) / (n + 1) or guess
-    if not calibration.in_one_pass:
-        return step, step, step
-    draft = step * (n + 1)
-    whole = calibration.longest_draft or draft
-    row = min(max(0.0, whole - draft) / max(1, longest - n), draft / n)
-    return draft - n * row, row, whole / (longest + 1)
 
 
 def _table(verify: tuple[tuple[int, float], ...]) -> Array:

@@ -182,16 +182,13 @@ def calibrated(
 ) -> Calibration:
     """The calibration of this pair, its times multiplied by these factors."""
 
-    def draft_ms(n: int) -> float:
-        return pair.draft_base + n * pair.draft_step
-
+    n_timed = min(CALIBRATED_DRAFT, pair.longest)
     return Calibration(
         verify=tuple(
             (width, pair.verify(width, 0) * (plain if width == 1 else wider))
             for width in sorted(CALIBRATED_WIDTHS)
         ),
-        draft=draft_ms(min(CALIBRATED_DRAFT, pair.longest)) * drafts,
-        longest_draft=draft_ms(pair.longest) * drafts if pair.in_one_pass else None,
+        draft=(pair.draft_base + n_timed * pair.draft_step) * drafts,
         longest=pair.longest,
         in_one_pass=pair.in_one_pass,
     )

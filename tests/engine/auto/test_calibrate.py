@@ -149,29 +149,29 @@ def opened(target: Path, draft: Path | None = None) -> Iterator[tuple[Context, D
 @pytest.mark.parametrize(
     ("variant", "block_size", "lengths"),
     [
-        ("dflash", 8, [3, 7]),
-        ("dflash", 3, [2]),
-        ("dspark", 8, [3, 8]),
-        ("dspark-bonus", 8, [3, 7]),
-        ("dflash2", 8, [3, 7]),
+        ("dflash", 8, (3, 7)),
+        ("dflash", 3, (2, 2)),
+        ("dspark", 8, (3, 8)),
+        ("dspark-bonus", 8, (3, 7)),
+        ("dflash2", 8, (3, 7)),
     ],
 )
-def test_a_block_drafter_is_timed_at_its_longest_too(
+def test_a_block_drafter_is_timed_at_what_it_can_draft(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     variant: tiny_kinds.Variant,
     block_size: int,
-    lengths: list[int],
+    lengths: tuple[int, int],
 ) -> None:
+    """That is the length of the drafts, and that of the longest."""
     target = tiny_kinds.write_llama(tmp_path / "target.gguf")
     draft = tiny_kinds.write_dflash(tmp_path / "draft.gguf", variant=variant, block_size=block_size)
     with opened(target, draft) as (context, drafter):
         drafted = lengths_drafted(drafter, monkeypatch)
         seen = calibrate(context, drafter)
         assert drafter.known == 0
-    assert sorted(set(drafted)) == lengths
-    assert (seen.longest, seen.in_one_pass) == (lengths[-1], True)
-    assert (seen.longest_draft is not None) is (len(lengths) > 1)
+    assert (*set(drafted), seen.longest) == lengths
+    assert seen.in_one_pass
     assert (seen.draft or 0.0) > 0.0
 
 
@@ -197,20 +197,8 @@ def test_mtp_heads_are_timed_at_what_they_can_draft(
         seen = calibrate(context, drafter)
         assert drafter.known == 0
     assert set(drafted) == {n}
-    assert (seen.longest, seen.in_one_pass, seen.longest_draft) == (longest, False, None)
+    assert (seen.longest, seen.in_one_pass) == (longest, False)
     assert (seen.draft or 0.0) > 0.0
-
-
-def test_on_a_slow_machine_the_longest_block_is_not_timed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calibration, "BUDGET_S", 0.0)
-    target = tiny_kinds.write_llama(tmp_path / "target.gguf")
-    with opened(target, tiny_kinds.write_dflash(tmp_path / "draft.gguf")) as (context, drafter):
-        drafted = lengths_drafted(drafter, monkeypatch)
-        seen = calibrate(context, drafter)
-    assert drafted == [3]
-    assert (seen.longest, seen.in_one_pass, seen.longest_draft) == (7, True, None)
 
 
 def lengths_drafted(drafter: Drafter, monkeypatch: pytest.MonkeyPatch) -> list[int]:

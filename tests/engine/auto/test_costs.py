@@ -114,29 +114,11 @@ def test_a_tree_s_levels_and_what_stands_beside_are_told_apart() -> None:
     assert costs.of_draft(3, 2, 5) == pytest.approx(1.5 + 1.8 + 0.75, rel=0.1)
 
 
-def of_block(longest_draft: float | None = None, longest: int = 15) -> Costs:
-    """A drafter of blocks, of which 3 tokens take 2 ms."""
-    verify = tuple(TRUE.items())
-    return Costs(
-        Calibration(
-            verify, draft=2.0, longest_draft=longest_draft, longest=longest, in_one_pass=True
-        )
-    )
-
-
-def test_a_block_costs_what_two_lengths_of_it_took() -> None:
-    draft = of_block(longest_draft=3.2).draft(CHAIN)
-    assert draft[[1, 3, 9, 15]] == pytest.approx([1.8, 2.0, 2.6, 3.2])
-
-
-@pytest.mark.parametrize("longest_draft", [None, 1.9])
-def test_a_block_is_not_cheaper_the_longer_it_is(longest_draft: float | None) -> None:
-    draft = of_block(longest_draft).draft(CHAIN)
-    assert draft[[1, 3, 15]] == pytest.approx([2.0, 2.0, 2.0])
-
-
 def test_a_block_that_was_timed_at_one_length_learns_what_a_row_costs() -> None:
-    costs, clock = of_block(), random.Random(4)
+    """Of a block drafter, 3 tokens took 2 ms."""
+    costs = Costs(Calibration(tuple(TRUE.items()), draft=2.0, longest=15, in_one_pass=True))
+    assert costs.draft(CHAIN)[[1, 3, 15]] == pytest.approx([2.0, 2.0, 2.0])
+    clock = random.Random(4)
     for _ in range(200):
         n = clock.randint(1, 15)
         costs.see_draft(n, 2, 1.4 + 0.2 * n)
