@@ -8,7 +8,6 @@ machine falls on all of them.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,11 +17,10 @@ from statistics import fmean
 
 import msgspec
 
-from eaglechat import own_python
+from eaglechat.engine.apart import end_with_parent, run_apart
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama import backend
-from eaglechat.engine.llama.quantise import end_with_parent
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
 from eaglechat.wire import cancelling
@@ -33,7 +31,6 @@ from eaglechat.wire.records import Round
 
 _BUDGET_S = 3.0
 """Seconds of the whole measurement, loading included."""
-_POLL_S = 0.1
 _TURN_TOKENS, _MOST_TURNS = 16, 8
 _N_CTX = 1024
 
@@ -63,27 +60,15 @@ def measure_apart(
 ) -> FormSpeeds | None:
     """`measure` in a process of its own, whose crash is an error here.
 
-    `on_progress` gets a fraction several times a second; if it raises, the child is killed and the
-    exception goes on. Raises EngineError.
+    `on_progress` gets a fraction several times a second; if it raises, the measurement is stopped
+    and the exception goes on. Raises ApartError.
     """
-    command = own_python.command(__name__, msgspec.json.encode(wanted).decode())
-    pipe = subprocess.PIPE
     began = time.monotonic()
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as child:
-        try:
-            while child.poll() is None:
-                with suppress(subprocess.TimeoutExpired):
-                    child.wait(_POLL_S)
-                on_progress(min(1.0, (time.monotonic() - began) / _BUDGET_S))
-        except BaseException:
-            child.kill()
-            raise
-        assert child.stdout is not None
-        assert child.stderr is not None
-        answer, log = child.stdout.read(), child.stderr.read().decode(errors="replace")
-    if child.returncode != 0:
-        last = (log.strip().splitlines() or ["its log is empty"])[-1]
-        raise EngineError(f"measuring ended with status {child.returncode}: {last}")
+
+    def watch(_log: str) -> None:
+        on_progress(min(1.0, (time.monotonic() - began) / _BUDGET_S))
+
+    answer = run_apart(__name__, msgspec.json.encode(wanted).decode(), watch=watch)
     return msgspec.json.decode(answer, type=FormSpeeds | None)
 
 

@@ -4,13 +4,16 @@ right."""
 from __future__ import annotations
 
 import re
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from eaglechat import paths
+from eaglechat import own_python, paths
 from eaglechat.engine.bench import forms as measuring
 from eaglechat.engine.bench.forms import FormSpeeds, FormsToMeasure
 from eaglechat.engine.llama.quantise import QuantiseError, quantise
@@ -62,6 +65,21 @@ def test_the_forms_are_really_measured_by_replies(pair: Pair) -> None:
     assert re.fullmatch(r"Drafted [\d,]+ tok/s in .+ at [\d,]+ tok/s\..*", found.note or "")
     assert fractions == sorted(fractions)
     assert len(list(paths.reencoded_dir().glob("*.gguf"))) <= 1
+
+
+def test_a_measurement_that_says_much_is_heard_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a pipe holds that nobody reads."""
+    speeds = FormSpeeds(1.0, {"a": 2.0})
+    answer = msgspec.json.encode(speeds).decode()
+    talks = f"import sys; print('word ' * 100_000, file=sys.stderr); print({answer!r})"
+    monkeypatch.setattr(own_python, "command", lambda *_: [sys.executable, "-c", talks])
+    wanted = FormsToMeasure((), "", 3, LoadOptions(), Sampling())
+    fails_at = time.monotonic() + 60.0
+
+    def follow(_fraction: float) -> None:
+        assert time.monotonic() < fails_at
+
+    assert measuring.measure_apart(wanted, follow) == speeds
 
 
 def test_no_time_to_begin_a_reply_is_no_speed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
