@@ -112,14 +112,6 @@ class CacheState:
         """Whether the draft model has not seen all that the target holds."""
         return self._drafters.is_behind(len(self.tokens))
 
-    def n_again(self, tokens: Sequence[int], known: int) -> int:
-        """How many of `tokens` that are held have to be decoded again for a drafter that has seen
-        the first `known`: with a recurrent state, which cannot be rewound, all of them."""
-        held = common_prefix(self.tokens, tokens)
-        if known >= held:
-            return 0
-        return held - known if self._target.n_rollback is None else held
-
     def resume(self, tokens: Sequence[int]) -> int:
         """Prepare to hold `tokens`: keep their beginning as far as it is held, drop the rest, and
         return how many are kept."""

@@ -14,7 +14,6 @@ import time
 from collections.abc import Generator as Stream
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from types import MappingProxyType
 
 import msgspec
@@ -97,7 +96,7 @@ class Generator:
         checkpoint_bytes: int = CHECKPOINTS_MIB << 20,
         kept: Kept | None = None,
     ) -> None:
-        """The first of `models` drafts until another is faster or asked for. `calibrations` are by
+        """The first of `models` drafts unless another is asked for. `calibrations` are by
         their names; empty stands for n-grams alone. `kept` has what auto learnt in earlier starts.
         """
         self._target = target
@@ -301,8 +300,7 @@ class Generator:
         before = window.fit(reply.tokens_left, cache.first_turn, cache.tokens)
         kv_kept = before is window.tokens or cache.shift(before, window.tokens)
         cache.first_turn = window.first_turn
-        n_again = partial(cache.n_again, window.tokens)
-        self._planner.new_reply(want, len(window.tokens), n_again, goes_on=goes_on)
+        self._planner.new_reply(want, goes_on=goes_on)
         if window.first_turn > 0:
             yield Window(window.first_turn, window.tokens_dropped, kv_kept)
         _check_fits(window.tokens, self._target.n_ctx)

@@ -11,7 +11,8 @@ from typing import Literal
 
 DrafterKind = Literal["eagle3", "eagle4", "mtp", "dflash", "dspark", "dflash2", "model"]
 DrafterChoice = Literal["auto", DrafterKind, "ngram", "none"]
-"""auto is the fastest that the pair has, ngram n-grams alone, none plain decoding."""
+"""auto is the draft file, or else what the target's file has; ngram n-grams alone; none plain
+decoding."""
 
 
 @dataclass(frozen=True)

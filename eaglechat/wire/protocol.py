@@ -155,7 +155,7 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
         DrafterChoice,
         Meta(
             description='Who drafts behind n-grams: one that the pair has, "ngram" for n-grams '
-            'alone, or "none"; "auto" takes the fastest.'
+            'alone, or "none"; "auto" takes the draft file, or else what the target\'s file has.'
         ),
     ] = AUTO
 

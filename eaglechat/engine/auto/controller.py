@@ -13,7 +13,6 @@ lead to the same choices.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -43,9 +42,9 @@ one lost that: else one rejected draft would end drafting until the reply is lon
 _UNSURE = 0.0025
 """The ledger holds estimates, which may be wrong by this share of the reply's plain decoding
 time."""
-CLEARLY = 1.03
-"""Another arm, or another draft model, replaces the one in use if it is expected to be this many
-times as fast: less is noise."""
+_CLEARLY = 1.03
+"""Another arm replaces the one in use if it is expected to be this many times as fast: less is
+noise."""
 _TRIAL_SHARE, _TRIAL_CREDIT = 0.005, 1.5
 """The time that trials may lose: this share of the time of all replies, plus a starting credit of
 this many plain tokens."""
@@ -62,9 +61,6 @@ decoding is the fastest, it is kept four times as long."""
 _WORTH_KEEPING = 32
 """After so many rounds, what was learnt is kept on disk again."""
 _PLAIN = Arm(CHAIN, 0)
-_USUAL_REPLY = 256
-"""An assumption: over so many tokens of a reply, reading a conversation again for another draft
-model has to pay."""
 
 
 class Controller:
@@ -75,7 +71,7 @@ class Controller:
     ) -> None:
         """`learnt` is from an earlier start. Raises ValueError if it is of other drafts."""
         self._costs = Costs(calibration, learnt) if calibration.verify else None
-        self._longest, self._in_one_pass = calibration.longest, calibration.in_one_pass
+        self._in_one_pass = calibration.in_one_pass
         self._of_draft, self._of_lookups = AcceptanceByProbability(), AcceptanceByProbability()
         chain = ChainAcceptance()
         tree = TreeAcceptance(chain)
@@ -85,8 +81,6 @@ class Controller:
             for counts, (sums, tries) in zip(self._counts, learnt.counts, strict=True):
                 counts.recall(sums, tries)
                 counts.scale(learnt.certainty)
-        self._is_new = learnt is None
-        """Whether nothing is known of this drafter."""
         self._rounds = 0
         """Rounds since what was learnt was last asked for."""
         self._arm = _PLAIN
@@ -113,23 +107,6 @@ class Controller:
         verify, doubts, draft = map(_rounded, self._costs.learnt())
         counts = tuple((_rounded(one.sums), _rounded(one.tries)) for one in self._counts)
         return Learnt(counts, verify, doubts, draft)
-
-    def hoped_ms(self, n_past: int, n_again: int, shapes: Sequence[int]) -> float:
-        """Milliseconds of a reply of usual length behind `n_past` tokens, if `n_again` of them have
-        to be read again first; infinite while no time is known. Draft models are compared by it.
-
-        Of a draft model that has not been tried, it hopes that tokens are accepted one standard
-        error more often than is usual, so it is tried unless another leads by much.
-        """
-        if self._costs is None:
-            return math.inf
-        self._forecast(self._costs, context_bucket(n_past), shapes)
-        hope = 1.0 if self._is_new else 0.0
-        speeds = _speeds([of.chances(deviations=hope) for of in self._in_play], self._times)
-        best = float(speeds[list(shapes), : self._longest + 1].max())
-        # A row of the widest batch that is timed: those of a prompt take no longer.
-        per_row = float(self._verify[-1]) / len(self._verify)
-        return _USUAL_REPLY / best + n_again * per_row + self._costs.catch_up(n_again)
 
     def choose(self, n_past: int, n_waiting: int, allowed: Allowed) -> Plan:
         """The plan of the next round, behind `n_past` tokens. The draft model has yet to take in
@@ -189,7 +166,7 @@ class Controller:
         best, current = max(arms, key=rates.__getitem__), self._arm
         if current not in arms:
             current = arms[0]
-        if rates[best] <= CLEARLY * rates[current]:
+        if rates[best] <= _CLEARLY * rates[current]:
             best = current
         self._arm = best
         begins, self._begins = self._begins, False
@@ -205,7 +182,7 @@ class Controller:
             return trial, AutoReason.EXPLORING
         for n in range(best.n, 0, -1):
             arm = best._replace(n=n)
-            pays = arm == best or (arm in arms and rates[arm] > CLEARLY * rates[_PLAIN])
+            pays = arm == best or (arm in arms and rates[arm] > _CLEARLY * rates[_PLAIN])
             if pays and self._bears(arm, allowed, catch_up):
                 return arm, AutoReason.BEST if arm == best else AutoReason.LEDGER
         return _PLAIN, AutoReason.BEST if best.n == 0 else AutoReason.LEDGER
@@ -222,7 +199,7 @@ class Controller:
         full = np.ones(N_DRAFT_MAX_LIMIT)
         times = np.stack([_times(verify, drafting, full) for drafting in self._drafting])
         hoped = _speeds([of.chances(deviations=1.0) for of in self._in_play], times)
-        bar = CLEARLY * self._rates[best]
+        bar = _CLEARLY * self._rates[best]
         better = [arm for arm in arms if arm != best and arm.n > 0 and hoped[arm] > bar]
         if better and best.n == 0:
             return better[0]
@@ -267,7 +244,7 @@ class Controller:
         tokens = 1.0 + np.cumsum(np.cumprod(rates))
         speeds = tokens / self._verify[1 : len(rates) + 1]
         n = int(speeds.argmax()) + 1
-        pays = speeds[n - 1] > CLEARLY * self._rates[plan.arm]
+        pays = speeds[n - 1] > _CLEARLY * self._rates[plan.arm]
         if not pays or not self._bears_loss(float(self._verify[n] - self._verify[0])):
             return None
         state = msgspec.structs.replace(plan.state, n=n, shape="chain", reason=AutoReason.LOOKED_UP)
@@ -314,7 +291,7 @@ class Controller:
             took += costs.of_draft(steps, seen.n_waiting, n_siblings)
         as_plain = (n_tokens + rounds - 1) * float(verify[0])
         self._all_ms += as_plain
-        self._is_new, self._rounds = False, self._rounds + rounds
+        self._rounds += rounds
         if plan.is_trial:
             self._tried_ms += max(0.0, took - n_tokens / float(self._rates[self._arm]))
         if plan.state is not None:

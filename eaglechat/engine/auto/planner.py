@@ -2,18 +2,16 @@
 
 Who chooses the length: the settings, if they name one. If they say "auto", `controller` does; a
 fault in it makes the rest of the reply plain, never ends it, and the next reply has a fresh one.
-Each draft model has a controller, and `new_reply` compares them.
+Each draft model has a controller.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TypeVar
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
-from eaglechat.engine.auto.controller import CLEARLY, Controller
+from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.auto.kept import Kept
 from eaglechat.engine.auto.plain_checks import PlainChecks
 from eaglechat.engine.auto.plan import Allowed, Plan, Seen, shapes_open
@@ -41,46 +39,18 @@ class Planner:
         self._kept, self._recalls = kept, kept is not None
         self._controllers: dict[str, Controller] = {}
         """What auto has learnt, by the name of the draft model in use."""
-        self._fastest = ""
-        """The draft model that auto chose last; empty for the first."""
         self._checks = PlainChecks()
         self._has_failed = False
 
-    def new_reply(
-        self, want: Speculation, n_past: int, n_again: Callable[[int], int], *, goes_on: bool
-    ) -> None:
-        """A reply to a prompt of `n_past` tokens begins, or goes on and keeps its ledger.
-        `n_again(known)`: prompt tokens that the target has to decode again for a draft model that
-        knows the first `known` positions."""
+    def new_reply(self, want: Speculation, *, goes_on: bool) -> None:
+        """A reply begins, or goes on and keeps its ledger."""
         self._has_failed = False
         # What an earlier reply has not told is not of this one.
         self._drafters.failure()
         self._checks = PlainChecks(goes_on=goes_on)
-        self._drafters.new_reply(want, self._fastest_model(want, n_past, n_again))
+        self._drafters.new_reply(want)
         if not goes_on:
             self._ask(Controller.new_reply, None)
-
-    def _fastest_model(self, want: Speculation, n_past: int, n_again: Callable[[int], int]) -> str:
-        """The draft model that auto chooses; empty for the first. A model that has to catch up is
-        chosen if it is faster nevertheless. With a length that is set, nothing is learnt that could
-        be compared, so the latest choice stands."""
-        models = self._drafters.working
-        if self._fastest not in [model.name for model in models]:
-            self._fastest = ""
-        is_open = want.drafter == want.n_draft_max == AUTO
-        if not is_open or len(models) < 2:
-            return self._fastest
-        ms: dict[str, float] = {}
-        for model in models:
-            shapes = shapes_open(want.shape, model.grows_trees)
-            hoped = partial(
-                Controller.hoped_ms, n_past=n_past, n_again=n_again(model.known), shapes=shapes
-            )
-            ms[model.name] = self._ask(hoped, math.inf, of=model.name)
-        fastest = min(ms, key=ms.__getitem__)
-        if ms[fastest] * CLEARLY < ms.get(self._fastest or models[0].name, math.inf):
-            self._fastest = fastest
-        return self._fastest
 
     def look_up_limits(self, want: Speculation, room: int) -> Limits:
         """Bounds of what n-grams may propose, if there is room for `room` tokens."""
@@ -134,12 +104,12 @@ class Planner:
         if self._kept is not None and learnt is not None:
             self._kept.keep(self._drafters.model_name, learnt)
 
-    def _ask(self, question: Callable[[Controller], T], otherwise: T, of: str | None = None) -> T:
-        """What the controller of a draft model answers, by default of the one in use; `otherwise`
-        once one has failed in this reply."""
+    def _ask(self, question: Callable[[Controller], T], otherwise: T) -> T:
+        """What the controller of the draft model in use answers; `otherwise` once one has failed in
+        this reply."""
         if self._has_failed:
             return otherwise
-        name = self._drafters.model_name if of is None else of
+        name = self._drafters.model_name
         try:
             if name not in self._controllers:
                 calibration = self._calibrations.get(name, NOT_CALIBRATED)

@@ -43,16 +43,15 @@ class GuardedDrafters:
         return self._model.name if self._model is not None else ""
 
     @property
-    def working(self) -> list[Drafter]:
+    def _working(self) -> list[Drafter]:
         """Those that have not failed."""
         return [model for model in self._models if model.name not in self._failed]
 
-    def new_reply(self, want: Speculation, fastest: str = "") -> None:
-        """A reply begins. Where the settings leave the draft model to auto, it is `fastest`, or
-        the first that works if that is empty."""
-        wanted = fastest if want.drafter == AUTO else want.drafter
-        named = [model for model in self._models if wanted in ("", model.name)]
-        works = [model for model in named if model in self.working]
+    def new_reply(self, want: Speculation) -> None:
+        """A reply begins. Where the settings leave the draft model to auto, it is the first that
+        works."""
+        named = [model for model in self._models if want.drafter in (AUTO, model.name)]
+        works = [model for model in named if model in self._working]
         chosen = next(iter([*works, *named]), None)
         if chosen is not self._model:
             self._try(lambda model: model.set_export(False), None)
@@ -96,7 +95,7 @@ class GuardedDrafters:
 
     def forget(self, tokens: Sequence[int]) -> None:
         """The target holds these tokens, and nothing behind them."""
-        for model in self.working:
+        for model in self._working:
             if model.known > len(tokens):
                 self._try(lambda one: one.resume(tokens), 0, model)
 
@@ -113,7 +112,7 @@ class GuardedDrafters:
             self._try(lambda model: model.restore(length, mark), None)
 
     def shift(self, start: int, end: int) -> None:
-        for model in self.working:
+        for model in self._working:
             self._try(lambda one: one.shift(start, end), None, model)
 
     # --- a round ---

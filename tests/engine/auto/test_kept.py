@@ -117,7 +117,7 @@ def test_counts_of_other_drafts_make_one_reply_plain(learnt: Learnt) -> None:
     planner = Planner(drafters, {"": calibrated(PAIR)}, Kept("a"))
     asked, states, failures = Speculation(n_draft_max=AUTO), [], []
     for _ in range(2):
-        planner.new_reply(asked, 8, lambda _known: 0, goes_on=False)
+        planner.new_reply(asked, goes_on=False)
         states.append(planner.choose(asked, Proposal(), 8, 9).state)
         failures.append(drafters.failure())
     assert [state is None for state in states] == [True, False]

@@ -29,7 +29,7 @@ def planned(
     """The plan of a round behind `REPEATS` and 4, with n-grams and no draft model."""
     asked = Speculation(**{"ngram": True, **speculation})
     planner = Planner(GuardedDrafters((), can_draft=True), {"": calibration})
-    planner.new_reply(asked, len(REPEATS), lambda _known: 0, goes_on=False)
+    planner.new_reply(asked, goes_on=False)
 
     def plan(room: int) -> Plan:
         found = look_up(REPEATS, 4, planner.look_up_limits(asked, room))
@@ -60,7 +60,7 @@ def test_only_a_reply_that_begins_is_first_decoded_plainly_to_time_that() -> Non
     planner = Planner(GuardedDrafters((), can_draft=True), {"": FLAT})
     reasons = []
     for goes_on in (False, True, False):
-        planner.new_reply(asked, 8, lambda _known: 0, goes_on=goes_on)
+        planner.new_reply(asked, goes_on=goes_on)
         state = planner.choose(asked, Proposal(), 8, 9).state
         assert state is not None
         reasons.append(state.reason)
