@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
+from eaglechat.engine.drafters.eagle3 import Eagle3Drafter, draft_window, norms_of
+from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context
-from eaglechat.gguf.preflight import EXTRACT_LAYERS
-from eaglechat.wire.errors import Eagle3SessionError, InitError, ProcessError
+from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
+from eaglechat.wire.errors import Eagle3SessionError, InitError, ModelLoadError, ProcessError
+from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 
@@ -81,24 +83,20 @@ class Eagle3Session:
                     f"the session wants {config.n_seq} sequences, "
                     f"the {name} context was made for {context.n_seq}"
                 )
-        layers = draft.model.target_layers
-        hidden = int(draft.model.metadata("eagle3.target_hidden_size") or 0)
-        for what, own, its in (
-            ("{} extract layers", len(layers), EXTRACT_LAYERS),
-            ("a target of hidden size {}", hidden, target.model.n_embd),
-            ("a vocabulary of {} tokens", draft.model.n_vocab, target.model.n_vocab),
-        ):
-            if own != its:
-                raise InitError(f"the draft has {what.format(own)}, it should be {its}")
-        if max(layers) > target.model.n_layers:
-            raise InitError(
-                f"the draft reads layer {max(layers)}, the target has {target.model.n_layers}"
-            )
+        try:
+            _, header = check_pair(target.model.path, draft.model.path)
+            assert header is not None
+            if header.architecture != DRAFT_ARCHITECTURE:
+                raise InitError(f"{header.path} is no EAGLE-3 draft, it is {header.architecture}")
+            window, norms = draft_window(header, LoadOptions(draft_window=0)), norms_of(header)
+        except (PreflightError, ModelLoadError) as error:
+            raise InitError(str(error)) from error
         self.n_draft_max = config.n_draft_max
         """Most tokens `draft` proposes, 0 for none; may be set between any two rounds."""
         self._config, self._stats = config, SessionStats()
         self._drafters = [
-            Eagle3Drafter(target, draft, seq_id=seq_id) for seq_id in range(config.n_seq)
+            Eagle3Drafter(target, draft, window=window, norms=norms, seq_id=seq_id)
+            for seq_id in range(config.n_seq)
         ]
         self._drafted = [0] * config.n_seq
         """By sequence: the length of a draft that waits for `accept`."""

@@ -76,6 +76,7 @@ class Model(Owned):
         Raises ModelLoadError.
         """
         self._pointer = None
+        self.path = path
         self.left_out: tuple[LeaveOut, ...] = ()
         if not vocabulary_only:
             chosen = placement.leave_out

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from eaglechat.engine.drafters.eagle3 import norms_of
 from eaglechat.engine.eagle3_session import (
     BadSeqIdError,
     Eagle3Session,
@@ -17,9 +18,11 @@ from eaglechat.engine.eagle3_session import (
     InvalidConfigError,
 )
 from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.gguf.header import read_header
+from eaglechat.gguf.preflight import NORM_OUTPUT
 from eaglechat.wire.errors import InitError, ProcessError
 from tests import tiny
-from tests.engine.drafters.by_hand import Models, prompt_of, verified
+from tests.engine.drafters.by_hand import Models, by_hand, prompt_of, verified
 from tests.engine.rig import decode, open_contexts
 
 PROMPTS = (
@@ -97,13 +100,13 @@ def test_a_parameter_out_of_range_is_named(change: dict[str, float], message: st
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (None, "the draft has 0 extract layers, it should be 3"),
-        ({"target_hidden_size": 64}, "a target of hidden size 64, it should be 32"),
-        ({"layers": (1, 2, 5)}, "reads layer 5, the target has 4"),
-        ({"n_tokens": 33}, "a vocabulary of 33 tokens, it should be 32"),
+        (None, "draft.gguf is no EAGLE-3 draft, it is llama"),
+        ({"target_hidden_size": 64}, "for a target with hidden size 64, .* has 32"),
+        ({"layers": (1, 2, 5)}, "the input of layer 5 of its target, .* layers 0 to 3"),
+        ({"n_tokens": 33}, "a vocabulary of 33 tokens, .* has 32"),
     ],
 )
-def test_contexts_that_make_no_pair_are_refused_with_both_values(
+def test_contexts_that_make_no_pair_are_refused_as_a_load_refuses_them(
     tiny_models: Models,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -132,6 +135,19 @@ def test_contexts_with_too_few_sequences_are_refused(tiny_models: Models) -> Non
         pytest.raises(InitError, match="wants 2 sequences, the target context was made for 1"),
     ):
         Eagle3Session(*contexts, Eagle3SessionConfig(n_seq=2, n_draft_max=3))
+
+
+def test_the_norms_of_a_draft_are_those_that_the_loop_reads(
+    tiny_models: Models, tmp_path: Path
+) -> None:
+    path = tiny.write_draft(tmp_path / "draft.gguf", flags=[NORM_OUTPUT])
+    prompt = prompt_of(tiny_models[0], "the cat sat on the mat " + "and the dog " * 12)
+    with Model(path) as draft:
+        models, norms = (tiny_models[0], draft), norms_of(read_header(path))
+        with by_hand(models, norms=norms) as driver, conversations(models) as (one,):
+            driver.prefill(prompt)
+            one.prefill(prompt)
+            assert [one.round() for _ in range(12)] == [driver.round() for _ in range(12)]
 
 
 def test_n_draft_max_may_be_set_between_rounds(one: Conversation) -> None:
