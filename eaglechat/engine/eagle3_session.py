@@ -6,10 +6,12 @@ eaglechat's own loop for each sequence, with checks and counts.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter, draft_window, norms_of
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.drafters.proposal import Limits
@@ -131,8 +133,10 @@ class Eagle3Session:
         """Propose tokens to follow `id_last`, which stands at `n_past`. Raises ProcessError,
         InvalidConfigError for an `n_draft_max` that was set out of its range."""
         _check("n_draft_max", self.n_draft_max, 0, N_DRAFT_MAX_LIMIT)
-        limits = Limits(self.n_draft_max, p_min=self._config.p_min)
-        ids = [*self._drafter(seq_id).propose(n_past, id_last, limits).ids]
+        limits, drafter = Limits(self.n_draft_max, p_min=self._config.p_min), self._drafter(seq_id)
+        started, process_ms = time.perf_counter(), drafter.process_ms
+        ids = [*drafter.propose(n_past, id_last, limits).ids]
+        self._stats.draft_ms += ms_since(started) - (drafter.process_ms - process_ms)
         if len(ids) < self._config.n_min:
             ids = []
         self._drafted[seq_id] = len(ids)
@@ -155,8 +159,7 @@ class Eagle3Session:
         self._drafted[seq_id] = 0
 
     def stats(self) -> SessionStats:
-        process_ms, draft_ms = map(sum, zip(*(one.spent for one in self._drafters), strict=True))
-        return replace(self._stats, process_ms=process_ms, draft_ms=draft_ms)
+        return replace(self._stats, process_ms=sum(one.process_ms for one in self._drafters))
 
     def _drafter(self, seq_id: int) -> Eagle3Drafter:
         if not 0 <= seq_id < len(self._drafters):

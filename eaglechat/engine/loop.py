@@ -226,7 +226,7 @@ class Generator:
         """One pass: look up, choose, draft, verify, accept, learn. `began` is when the round before
         ended, as `time.perf_counter` has it."""
         cache, drafters, planner = self._cache, self._drafters, self._planner
-        started, spent = time.perf_counter(), drafters.spent
+        started = time.perf_counter()
         length = want.n_draft_max if drafters.on else 0
         if length == AUTO and drafters.waiting > MOST_WAITING:
             # Plain rounds leave rows that the draft model has not taken in.
@@ -238,8 +238,12 @@ class Generator:
         found = look_up(cache.tokens, id_last, bounds)
         look_up_ms = ms_since(looking_up) if bounds.n_max > 0 else 0.0
         plan = planner.choose(want, found, n_past, room)
-        proposal = plan.taken or drafters.draft(n_past, id_last, plan.limits(want, reply.noise))
-        proposed_ms, proposed = ms_since(started), drafters.spent
+        proposal, draft_ms = plan.taken, look_up_ms
+        if plan.n > 0 and not proposal:
+            drafting, process_ms = time.perf_counter(), drafters.process_ms
+            proposal = drafters.draft(n_past, id_last, plan.limits(want, reply.noise))
+            draft_ms += ms_since(drafting) - (drafters.process_ms - process_ms)
+        proposed_ms, process_ms = ms_since(started), drafters.process_ms
 
         verify_ms = cache.decode(id_last, proposal)
         sampling_began = time.perf_counter()
@@ -248,8 +252,6 @@ class Generator:
         cache.accept(path)
         total_ms = ms_since(began)
 
-        spent_now = drafters.spent
-        planning_ms = proposed_ms - (sum(proposed) - sum(spent)) - look_up_ms
         round_ = Round(
             index=index,
             n_draft_max=plan.n if length == AUTO else length,
@@ -259,11 +261,12 @@ class Generator:
             tokens=tuple(tokens),
             n_past=len(cache.tokens),
             timings=RoundTimings(
-                draft_ms=spent_now.draft_ms - spent.draft_ms + look_up_ms,
+                draft_ms=draft_ms,
                 verify_ms=verify_ms,
-                process_ms=spent_now.process_ms
-                - spent.process_ms
-                + planning_ms
+                # Planning the round is part of it.
+                process_ms=proposed_ms
+                - draft_ms
+                + (drafters.process_ms - process_ms)
                 + self._learning_ms,
                 sample_ms=sample_ms,
                 total_ms=total_ms,

@@ -63,15 +63,6 @@ class Opening:
         )
 
 
-class Spent(NamedTuple):
-    """Milliseconds that a drafter has taken since it was made."""
-
-    process_ms: float = 0.0
-    """Reading what the target computed: for EAGLE-3, copying features and running the encoder."""
-    draft_ms: float = 0.0
-    """Everything else."""
-
-
 class PendingRow(NamedTuple):
     """The last row, paired with whatever token follows it."""
 
@@ -173,7 +164,7 @@ class Drafter(ABC):
         self._taken = 0
         self._batch_start = 0
         """Index among the waiting rows of the first row of the batch last seen."""
-        self._process_s = self._draft_s = 0.0
+        self._process_s = 0.0
         self._is_closed = False
 
     def close(self) -> None:
@@ -210,8 +201,10 @@ class Drafter(ABC):
         return len(self._rows) - self._batch_start - 1
 
     @property
-    def spent(self) -> Spent:
-        return Spent(self._process_s * 1000.0, self._draft_s * 1000.0)
+    def process_ms(self) -> float:
+        """Milliseconds since it was made that went by reading what the target computed: for
+        EAGLE-3, copying features and running the encoder."""
+        return self._process_s * 1000.0
 
     # --- what the target holds ---
 
@@ -261,7 +254,7 @@ class Drafter(ABC):
     def see(self, batch: Batch, first: int = 0, last: int | None = None) -> None:
         """Take note of a batch that the target has just decoded, or of its rows `first` to `last` -
         1. Raises ProcessError if positions are missing before it, DecodeError."""
-        started, spent = time.perf_counter(), self._process_s
+        started, process_s = time.perf_counter(), self._process_s
         last = len(batch) if last is None else last
         if batch.positions[first] != self.known:
             raise ProcessError(
@@ -273,7 +266,7 @@ class Drafter(ABC):
         self._batch_start = len(self._rows)
         self._keep(batch, first, last)
         # Set, not added to: `take_in` may have counted its own time.
-        self._process_s = spent + time.perf_counter() - started
+        self._process_s = process_s + time.perf_counter() - started
 
     def _keep(self, batch: Batch, first: int, last: int) -> None:
         """Add what these rows of the batch exported to the waiting rows."""
@@ -294,11 +287,7 @@ class Drafter(ABC):
                 f"the draft saw {self.known} positions, drafting after position {n_past} needs "
                 f"{n_past}"
             )
-        started, process_before = time.perf_counter(), self._process_s
-        proposal = self._draft(n_past, id_last, limits)
-        in_process = self._process_s - process_before
-        self._draft_s += time.perf_counter() - started - in_process
-        return proposal
+        return self._draft(n_past, id_last, limits)
 
     @abstractmethod
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal: ...

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from eaglechat.engine.drafters.base import Drafter, Spent
+from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama.objects import Batch
 from eaglechat.wire.errors import EngineError
@@ -118,8 +118,8 @@ class GuardedDrafters:
     # --- a round ---
 
     @property
-    def spent(self) -> Spent:
-        return self._model.spent if self._model is not None else Spent()
+    def process_ms(self) -> float:
+        return self._model.process_ms if self._model is not None else 0.0
 
     @property
     def longest(self) -> int:
