@@ -114,8 +114,8 @@ def _shown(
             prompter = Prompter(model, template)
             asked = prompter.conversation(messages, thinking)
             prompt, parts = asked.text, asked.parts.stream
-            if prompter.untemplated:
-                complain(prompter.untemplated)
+            if prompter.template.untemplated:
+                complain(prompter.template.untemplated)
     shown = {"prompt": prompt}
     if reply is not None:
         segments = [*parts.push(reply), *parts.flush()]

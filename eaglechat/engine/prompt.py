@@ -16,7 +16,7 @@ from eaglechat.engine.sequences import common_prefix, cut_starts
 from eaglechat.engine.templates.dialect import ReplyParts
 from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.wire.errors import PromptError
-from eaglechat.wire.protocol import AS_IT_IS, Message, PromptRun, Reasoning, Thinking
+from eaglechat.wire.protocol import AS_IT_IS, Message, PromptRun, Thinking
 
 _REMEMBERED = 8
 _OPEN, _CLOSE = "\ufdd0", "\ufdd1"
@@ -36,7 +36,7 @@ class Prompter:
         """`template` replaces the model's own chat template."""
         self.model = model
         self._bos = _control_text(model, model.bos)
-        self._template = ChatTemplate(
+        self.template = ChatTemplate(
             template or model.metadata("tokenizer.chat_template"),
             bos=self._bos,
             eos=_control_text(model, model.eos),
@@ -68,7 +68,7 @@ class Prompter:
             else msgspec.structs.replace(one, content=self._quote(one.content))
             for one in messages
         ]
-        text = self._template.render(quoted, thinking)
+        text = self.template.render(quoted, thinking)
         # The tokeniser adds the BOS token; some templates write it too.
         return text.removeprefix(self._bos) if self.model.adds_bos else text
 
@@ -121,8 +121,8 @@ class Prompter:
 
     def parts(self, thinking: Thinking = AS_IT_IS, begun: Sequence[int] = ()) -> ReplyParts:
         """How the reply to a prompt is divided into reasoning and answer."""
-        closing = self.tokenize(self._template.dialect.answers, bos=False)
-        return ReplyParts(self._template.parts(thinking), self.written, closing, tuple(begun))
+        closing = self.tokenize(self.template.dialect.answers, bos=False)
+        return ReplyParts(self.template.parts(thinking), self.written, closing, tuple(begun))
 
     def written(self, token: int) -> bytes:
         """The bytes of a token, including control tokens that are markers of the template."""
@@ -132,19 +132,9 @@ class Prompter:
         spelled = self.model.spelled(token)
         return spelled if any(spelled in marker for marker in self._markers) else b""
 
-    @property
-    def reasoning(self) -> Reasoning:
-        """What the chat template supports of reasoning."""
-        return self._template.reasoning
-
-    @property
-    def untemplated(self) -> str | None:
-        """What is done because the model's file has no chat template; None if it has one."""
-        return self._template.untemplated
-
     @cached_property
     def _markers(self) -> tuple[bytes, ...]:
-        return tuple(marker.encode() for marker in self._template.dialect.markers)
+        return tuple(marker.encode() for marker in self.template.dialect.markers)
 
     def remember(self, text: str, tokens: tuple[int, ...]) -> None:
         """Prompts that begin with this quoted text begin with these tokens from now on."""

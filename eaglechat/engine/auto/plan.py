@@ -87,10 +87,7 @@ class Allowed:
 
     def includes(self, plan: Plan) -> bool:
         """Whether a plan that was made for an earlier round is still allowed."""
-        if (plan.state is not None) is not self.plain:
-            return False
-        fits = max(self.n_min, 1) <= plan.n <= self.n_most and plan.shape in self.shapes
-        return fits or (plan.n == 0 and self.plain)
+        return (plan.state is not None) is self.plain and plan.arm in self.arms
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,8 @@ class Model(Owned):
         self.path = path
         self.left_out: tuple[LeaveOut, ...] = ()
         if not vocabulary_only:
-            chosen = placement.leave_out
-            self.left_out = workarounds.for_every_model() if chosen is None else chosen
+            left_out = (*workarounds.for_every_model(), *placement.leave_out)
+            self.left_out = tuple(dict.fromkeys(left_out))
         self._pointer = bindings.load_model(
             str(path),
             placement,

@@ -45,8 +45,8 @@ class Placement:
     """Each GPU's share; empty for shares by free memory."""
     devices: tuple[int, ...] = ()
     """Handles of the GPUs to use; empty for those that llama.cpp finds itself."""
-    leave_out: tuple[LeaveOut, ...] | None = None
-    """What llama.cpp does without; None for what this process leaves out."""
+    leave_out: tuple[LeaveOut, ...] = ()
+    """What llama.cpp does without, beside what it does without in every load."""
 
 
 ALL_LAYERS = Placement()
@@ -69,11 +69,11 @@ def offload_devices(devices: Sequence[Device]) -> list[Device]:
 
 
 def target_placement(
-    options: LoadOptions, devices: Sequence[Device], leave_out: tuple[LeaveOut, ...] | None = None
+    options: LoadOptions, devices: Sequence[Device], leave_out: tuple[LeaveOut, ...] = ()
 ) -> Placement:
     """Where the target goes. Raises ModelLoadError if these devices cannot do it."""
     gpus = offload_devices(devices)
-    if gpus and options.n_gpu_layers != 0 and "gpu" not in (leave_out or ()):
+    if gpus and options.n_gpu_layers != 0 and "gpu" not in leave_out:
         _check(options, gpus)
     return Placement(
         n_gpu_layers=options.n_gpu_layers,

@@ -61,13 +61,11 @@ def for_every_model() -> tuple[LeaveOut, ...]:
 
 
 def for_models(files: Sequence[Path]) -> tuple[LeaveOut, ...]:
-    """What a load of these files leaves out: the target, then the draft."""
-    left_out = for_every_model()
+    """What a load of these files, the target and then the draft, leaves out beside that."""
     if VARIABLE in os.environ:
-        return left_out
+        return ()
     names = tuple(map(str, files))
-    known = next((one.left_out for one in remembered() if one.files == names), ())
-    return (*left_out, *(one for one in known if one not in left_out))
+    return next((one.left_out for one in remembered() if one.files == names), ())
 
 
 def compiler_that_breaks_amx() -> str | None:

@@ -66,14 +66,14 @@ class LoadedPair:
         headers: tuple[GGUFHeader, GGUFHeader | None],
         options: LoadOptions,
         on_progress: OnProgress = lambda _stage, _fraction: None,
-        leave_out: tuple[LeaveOut, ...] | None = None,
+        leave_out: tuple[LeaveOut, ...] = (),
         *,
         calibrates: bool = True,
     ) -> None:
         """Load the models of these headers, which `pairing.check_pair` has accepted.
 
-        `leave_out` is what llama.cpp does without; None for what this process leaves out. Without
-        `calibrates`, nothing is timed for the automatic draft length.
+        `leave_out` is what llama.cpp does without, beside what it does without in every load.
+        Without `calibrates`, nothing is timed for the automatic draft length.
 
         Raises ModelLoadError, Cancelled, PromptError (no valid template).
         """
@@ -89,7 +89,7 @@ class LoadedPair:
         owned: ExitStack,
         headers: tuple[GGUFHeader, GGUFHeader | None],
         options: LoadOptions,
-        leave_out: tuple[LeaveOut, ...] | None,
+        leave_out: tuple[LeaveOut, ...],
         report: _Progress,
         *,
         calibrates: bool,
@@ -202,8 +202,8 @@ class LoadedPair:
             bandwidth=_bandwidth(verify_ms, target_header, options, devices),
             speculation_off=off,
             chains_only=chains_only,
-            reasoning=self.prompter.reasoning,
-            untemplated=self.prompter.untemplated,
+            reasoning=self.prompter.template.reasoning,
+            untemplated=self.prompter.template.untemplated,
             sampling=recommended_sampling(target),
             left_out=target.left_out,
         )
