@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Generator as Stream
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from types import MappingProxyType
 
 import msgspec
@@ -170,50 +169,49 @@ class Generator:
             parts=parts,
             top=top,
         )
-        with closing(reply):
-            try:
-                n_ctx, can_shift = self._target.n_ctx, self._cache.can_shift
-                window = ContextWindow(asked, n_ctx, can_shift=can_shift)
-                goes_on = parts is not None and bool(parts.begun)
-                yield from self._open(window, reply, live.speculation, goes_on=goes_on)
-                # A recurrent state cannot be rewound: it goes back to where it was saved.
-                saved = () if self._target.n_rollback is None else asked.boundaries()
-                ends = [end - window.tokens_dropped for end in saved]
-                for prefill in self._read(window.tokens[:-1], live.speculation, ends):
-                    yield prefill
-                prefill_ms = ms_since(began)
-                began = time.perf_counter()
-                while reply.finish is None:
-                    reading_ms = self._reading_ms
-                    # Read once: a change from another thread waits for the next round.
-                    want = live.speculation
-                    reply.follow_temperature(live.temperature)
-                    self._drafters.follow(want)
-                    yield from self._make_room(window, want)
-                    given = yield from self._end_reasoning(live, reply, want)
-                    if self._cache.is_behind:
-                        # Speculation was switched on: the drafter has yet to see these.
-                        yield from self._read([*self._cache.tokens], want)
-                    check()
-                    # Reading again in mid-reply is no generation; all else since the last round is.
-                    began += (self._reading_ms - reading_ms) / 1000.0
-                    round_ = self._round(reply, want, len(rounds), given, began)
-                    began += round_.timings.total_ms / 1000.0
-                    rounds.append(round_.timings)
-                    failure = self._drafters.failure()
-                    if failure is not None:
-                        yield SpeculationOff(failure)
-                    yield round_
-            except Cancelled:
-                reply.finish = FinishReason.CANCELLED
-            timings = ReplyTimings(
-                prefill_ms=ms_since(began) if prefill_ms is None else prefill_ms,
-                prefill_tokens=prefill.done - prefill.reused,
-                reused_tokens=prefill.reused,
-                generation_ms=sum(one.total_ms for one in rounds),
-                **sums(rounds),
-            )
-            yield reply.end(timings)
+        try:
+            n_ctx, can_shift = self._target.n_ctx, self._cache.can_shift
+            window = ContextWindow(asked, n_ctx, can_shift=can_shift)
+            goes_on = parts is not None and bool(parts.begun)
+            yield from self._open(window, reply, live.speculation, goes_on=goes_on)
+            # A recurrent state cannot be rewound: it goes back to where it was saved.
+            saved = () if self._target.n_rollback is None else asked.boundaries()
+            ends = [end - window.tokens_dropped for end in saved]
+            for prefill in self._read(window.tokens[:-1], live.speculation, ends):
+                yield prefill
+            prefill_ms = ms_since(began)
+            began = time.perf_counter()
+            while reply.finish is None:
+                reading_ms = self._reading_ms
+                # Read once: a change from another thread waits for the next round.
+                want = live.speculation
+                reply.follow_temperature(live.temperature)
+                self._drafters.follow(want)
+                yield from self._make_room(window, want)
+                given = yield from self._end_reasoning(live, reply, want)
+                if self._cache.is_behind:
+                    # Speculation was switched on: the drafter has yet to see these.
+                    yield from self._read([*self._cache.tokens], want)
+                check()
+                # Reading again in mid-reply is no generation; all else since the last round is.
+                began += (self._reading_ms - reading_ms) / 1000.0
+                round_ = self._round(reply, want, len(rounds), given, began)
+                began += round_.timings.total_ms / 1000.0
+                rounds.append(round_.timings)
+                failure = self._drafters.failure()
+                if failure is not None:
+                    yield SpeculationOff(failure)
+                yield round_
+        except Cancelled:
+            reply.finish = FinishReason.CANCELLED
+        timings = ReplyTimings(
+            prefill_ms=ms_since(began) if prefill_ms is None else prefill_ms,
+            prefill_tokens=prefill.done - prefill.reused,
+            reused_tokens=prefill.reused,
+            generation_ms=sum(one.total_ms for one in rounds),
+            **sums(rounds),
+        )
+        yield reply.end(timings)
 
     def _round(
         self,

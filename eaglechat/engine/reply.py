@@ -6,7 +6,6 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from eaglechat.engine.drafters.proposal import Proposal
@@ -105,7 +104,6 @@ class ReplyState:
         self.id_last = prompt[-1]
         self.finish: FinishReason | None = None
         self._target = target
-        self._sampling = sampling
         self._seed = seed
         self._max_tokens = max_tokens
         self._top = min(top, target.model.n_vocab)
@@ -115,10 +113,10 @@ class ReplyState:
         for token in parts.begun if parts else ():
             self._text.push(self._written(token))
         self._recent = list(prompt[-REPEAT_LAST_N:])
+        self._sampler = Sampler(sampling, seed, self._recent)
         self._n_prompt = len(prompt)
         self._n_tokens = 0
         self._tail: list[Segment] = []
-        self._sampler = self._make_sampler()
 
     @property
     def tokens_left(self) -> int:
@@ -127,11 +125,8 @@ class ReplyState:
         return limit - self._n_tokens
 
     def follow_temperature(self, temperature: float) -> None:
-        if temperature == self._sampling.temperature:
-            return
-        self._sampling = msgspec.structs.replace(self._sampling, temperature=temperature)
-        self._sampler.close()
-        self._sampler = self._make_sampler()
+        if temperature != self._sampler.sampling.temperature:
+            self._sampler.sampling = replace(self._sampler.sampling, temperature=temperature)
 
     @property
     def _place(self) -> int:
@@ -141,7 +136,7 @@ class ReplyState:
     @property
     def noise(self) -> Noise | None:
         """What the next tokens are drawn with; None at temperature 0."""
-        temperature = self._sampling.temperature
+        temperature = self._sampler.sampling.temperature
         return Noise(self._seed, self._place, temperature) if temperature > 0.0 else None
 
     def verify(
@@ -216,9 +211,6 @@ class ReplyState:
         (part, text), *self._tail = self._tail
         return replace(last, text=last.text + text, part=part)
 
-    def close(self) -> None:
-        self._sampler.close()
-
     def _write(self, id: int) -> tuple[str, Part | None]:
         """The text that a token adds, and its part. Sets `finish` if the reply ends with it."""
         self._n_tokens += 1
@@ -232,21 +224,6 @@ class ReplyState:
         elif self.tokens_left <= 0:
             self.finish = FinishReason.LENGTH
         return text, part
-
-    def _make_sampler(self) -> Sampler:
-        sampling = self._sampling
-        sampler = Sampler(
-            self._target.model,
-            temperature=sampling.temperature,
-            top_k=sampling.top_k,
-            top_p=sampling.top_p,
-            min_p=sampling.min_p,
-            repeat_penalty=sampling.repeat_penalty,
-            seed=self._seed,
-        )
-        for token in self._recent[-REPEAT_LAST_N:]:
-            sampler.accept(token)
-        return sampler
 
 
 def _origin(proposal: Proposal, children: Sequence[int], child: int | None) -> Origin:

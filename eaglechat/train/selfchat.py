@@ -36,8 +36,6 @@ _LONGEST_QUESTION = 256
 _SHORTEST_QUESTION = 2
 _CHATS_A_SEED = 10_000_019
 """More than a run writes, so that runs with two seeds share no sampler seed."""
-_SEEDS = (1 << 32) - 1
-"""Sampler seeds are below this number, which llama.cpp takes for a random seed."""
 
 
 class WrittenChat(TokenLine, omit_defaults=True, kw_only=True):
@@ -218,7 +216,6 @@ class ChatWriter:
                         raise PausedError
                     self._step(chats)
                     for chat in [chat for chat in chats if chat.ended]:
-                        chat.close()
                         self._context.forget(chat.seq_id, 0)
                         chats[chat.seq_id] = begin(chat.seq_id)
                         if not chat.has_reply:
@@ -231,7 +228,6 @@ class ChatWriter:
                         done.append(line)
         finally:
             for chat in chats:
-                chat.close()
                 self._context.forget(chat.seq_id, 0)
 
     def _step(self, chats: Sequence[_Chat]) -> None:
@@ -318,7 +314,6 @@ class _Chat:
                     return
                 self.tokens += after
                 self._reply_starts = len(self.tokens)
-                self._sampler.close()
                 self._sampler = self._make_sampler(Sampling(temperature=self._temperature))
                 return
         self.tokens.append(token)
@@ -335,16 +330,5 @@ class _Chat:
             n=self.number, t=self.tokens, a=self._reply_starts, temp=self._temperature
         )
 
-    def close(self) -> None:
-        self._sampler.close()
-
     def _make_sampler(self, sampling: Sampling) -> Sampler:
-        return Sampler(
-            self._model,
-            temperature=sampling.temperature,
-            top_k=sampling.top_k,
-            top_p=sampling.top_p,
-            min_p=sampling.min_p,
-            repeat_penalty=sampling.repeat_penalty,
-            seed=self._seed % _SEEDS,
-        )
+        return Sampler(sampling, self._seed)

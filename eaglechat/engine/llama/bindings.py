@@ -28,7 +28,6 @@ from eaglechat.wire.errors import NativeLibraryError
 REQUIREMENT = "llama-cpp-python >= 0.3.36, < 0.4"
 
 Floats = npt.NDArray[np.float32]
-Ids = npt.NDArray[np.integer[Any]]
 
 # libgomp's threads spin for milliseconds before they sleep. When other processes need the cores,
 # they spin for a thread that does not run. Plain tok/s of the built-in pair, two threads on two
@@ -476,24 +475,6 @@ def floats(address: int | None, shape: tuple[int, ...]) -> Floats | None:
     memory: Any = (ctypes.c_float * math.prod(shape)).from_address(address)
     view: Floats = np.frombuffer(memory, dtype=np.float32).reshape(shape)
     return view
-
-
-_CANDIDATE = np.dtype([("id", "i4"), ("logit", "f4"), ("p", "f4")])
-"""struct llama_token_data."""
-
-
-def apply_sampler(sampler: int, ids: Ids, logits: Floats, *, is_sorted: bool) -> tuple[Ids, Floats]:
-    """The tokens that a sampler leaves of `ids` [n] with `logits` [n], and their logits then. The
-    likeliest comes first if `is_sorted`."""
-    rows = np.zeros(len(ids), dtype=_CANDIDATE)
-    rows["id"], rows["logit"] = ids, logits
-    data = ctypes.cast(rows.__array_interface__["data"][0], api.llama_token_data_p)
-    array = api.llama_token_data_array(data, len(ids), -1, is_sorted)
-    api.llama_sampler_apply(sampler, ctypes.byref(array))
-    address: Any = ctypes.cast(array.data, ctypes.c_void_p).value
-    left: Any = (ctypes.c_char * (array.size * _CANDIDATE.itemsize)).from_address(address)
-    found = np.frombuffer(left, dtype=_CANDIDATE).copy()
-    return found["id"], found["logit"]
 
 
 def position_cell() -> tuple[Any, int]:

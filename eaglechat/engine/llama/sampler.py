@@ -1,96 +1,56 @@
-"""llama.cpp's samplers over the logits of a target."""
+"""Draws the target's tokens from its logits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from eaglechat.engine.llama.bindings import Floats, Ids, api, apply_sampler
-from eaglechat.engine.llama.objects import Context, Model, Owned
+from eaglechat.engine.llama.bindings import Floats
+from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.noise import gumbel
 from eaglechat.wire.errors import DecodeError
+from eaglechat.wire.protocol import Sampling
 from eaglechat.wire.records import Likely
 
 REPEAT_LAST_N = 64
 """How many tokens the repeat penalty looks back on."""
 _MOST_LISTED = 256
-"""To find more of the likeliest tokens than this, llama.cpp is faster."""
+"""To find more of the likeliest tokens than this, a partition of all is faster."""
 _GROUP = 64
 """`likeliest` first looks at the maximum of each group of so many logits."""
 
+_Ids = npt.NDArray[np.intp]
 
-class Sampler(Owned):
-    """A chain of llama.cpp's samplers, and a draw of what they leave."""
 
-    _free = staticmethod(api.llama_sampler_free)
+class Sampler:
+    """Penalty, top-k, top-p, min-p and temperature, which do what llama.cpp's samplers of these
+    names do, and a draw of what they leave; at temperature 0 penalty and argmax."""
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        temperature: float,
-        top_k: int,
-        top_p: float,
-        min_p: float,
-        repeat_penalty: float,
-        seed: int,
-    ) -> None:
-        """Penalty, top-k, top-p, min-p, temperature, draw; at temperature 0 penalty and argmax."""
-        params = api.llama_sampler_chain_default_params()
-        self._pointer = api.llama_sampler_chain_init(params)
-        self._seed = seed if temperature > 0.0 else None
-        # llama.cpp would first copy the vocabulary into candidates.
-        self._is_argmax = temperature <= 0.0 and repeat_penalty == 1.0
-        # The penalty lowers at most REPEAT_LAST_N of the likeliest tokens. The top_k after it are
-        # therefore among the top_k + REPEAT_LAST_N before it.
-        n_penalised = REPEAT_LAST_N if repeat_penalty > 1.0 else 0
-        can_list = top_k > 0 and repeat_penalty >= 1.0 and top_k + n_penalised <= _MOST_LISTED
-        self._n_listed = top_k + n_penalised if can_list else 0
-        stages = []
-        if repeat_penalty != 1.0:
-            stages.append(
-                api.llama_sampler_init_penalties(
-                    model.n_vocab, REPEAT_LAST_N, repeat_penalty, 0.0, 0.0
-                )
-            )
-        if temperature > 0.0:
-            stages += [
-                # llama.cpp takes it as 32 bits, which a larger number would overflow.
-                api.llama_sampler_init_top_k(min(top_k, model.n_vocab)),
-                api.llama_sampler_init_top_p(top_p, 1),
-                api.llama_sampler_init_min_p(min_p, 1),
-                api.llama_sampler_init_temp(temperature),
-            ]
-        for stage in stages:
-            api.llama_sampler_chain_add(self._pointer, stage)
+    def __init__(self, sampling: Sampling, seed: int, recent: Sequence[int] = ()) -> None:
+        """`recent` is the text so far, to which the caller adds what is drawn; the penalty is for
+        its last `REPEAT_LAST_N` tokens."""
+        self.sampling = sampling
+        """May be replaced between two tokens."""
+        self._seed, self._recent = seed, recent
 
     def sample(self, context: Context, row: int, place: int) -> int:
-        """Draw the token that follows an output row, which stands at a place of the text, and count
-        it for the penalty.
-
-        Raises DecodeError if the logits are not numbers.
-        """
-        if self._is_argmax:
-            logits = context.logits(row)
-            best = int(logits.argmax())
-            _check_number(logits[best])
-            return best
-        return self._draw(*self._left(context, row), place)
+        """Draw the token that follows an output row, which stands at a place of the text. Raises
+        DecodeError if the logits are not numbers."""
+        return self._draw(*self._left(context.logits(row)), place)
 
     def look(
         self, context: Context, row: int, place: int, top: int, drafted: Sequence[int]
     ) -> tuple[int, tuple[Likely, ...]]:
         """Like `sample`, and also returns the `top` likeliest tokens, the sampled and the drafted
         ones, the likeliest first. Raises DecodeError as it does."""
-        ids, left = self._left(context, row)
-        sampled = self._draw(ids, left, place)
-        chances = {sampled: 1.0}
-        if self._seed is not None:
-            chances = dict(zip(ids.tolist(), _softmax(left).tolist(), strict=True))
         logits = context.logits(row)
+        ids, left = self._left(logits)
+        sampled = self._draw(ids, left, place)
+        chances = dict(zip(ids.tolist(), _softmax(left).tolist(), strict=True))
         probabilities = _softmax(logits)
         best = np.argpartition(logits, -top)[-top:].tolist()
         seen = sorted({*best, sampled, *drafted}, key=lambda id: (-probabilities[id], id))
@@ -106,29 +66,49 @@ class Sampler(Owned):
             for id in seen
         )
 
-    def _left(self, context: Context, row: int) -> tuple[Ids, Floats]:
+    def _left(self, logits: Floats) -> tuple[_Ids, Floats]:
         """The tokens that penalty and filters leave, and their logits over the temperature. Raises
         DecodeError."""
-        logits = context.logits(row)
-        listed = likeliest(logits, self._n_listed) if self._n_listed else None
-        if listed is not None:
-            return apply_sampler(self.pointer, listed, logits[listed], is_sorted=True)
-        # llama.cpp would leave any token, or end the process.
-        _check_number(logits.max())
-        return apply_sampler(self.pointer, np.arange(len(logits)), logits, is_sorted=False)
+        sampling = self.sampling
+        logits, top_k = self._penalised(logits), sampling.top_k
+        if sampling.temperature <= 0.0:
+            best = np.array([logits.argmax()])
+            _check_number(logits[best[0]])
+            return best, logits[best]
+        ids = likeliest(logits, top_k) if 0 < top_k <= _MOST_LISTED else None
+        if ids is None:
+            _check_number(logits.max())
+            ids = np.arange(len(logits))
+            if 0 < top_k < len(logits):
+                ids = np.argpartition(-logits, top_k - 1)[:top_k]
+        left = logits[ids]
+        if sampling.top_p < 1.0:
+            shares = _softmax(left)
+            # The likeliest are sorted until they have `top_p`. All that are less likely than this
+            # have less than the rest together.
+            likely = np.flatnonzero(shares >= (1.0 - sampling.top_p) / len(shares))
+            order = likely[np.argsort(-shares[likely], kind="stable")]
+            order = order[: 1 + int(np.searchsorted(shares[order].cumsum(), sampling.top_p))]
+            ids, left = ids[order], left[order]
+        if sampling.min_p > 0.0:
+            kept = left >= left.max() + log(sampling.min_p)
+            ids, left = ids[kept], left[kept]
+        return ids, left / sampling.temperature
 
-    def _draw(self, ids: Ids, left: Floats, place: int) -> int:
-        """One of the tokens `ids`, which is counted for the penalty."""
-        if self._seed is None or len(ids) == 1:
-            token = int(ids[left.argmax()])
-        else:
-            token = int(ids[(left + gumbel(self._seed, place, ids)).argmax()])
-        self.accept(token)
-        return token
+    def _penalised(self, logits: Floats) -> Floats:
+        penalty = self.sampling.repeat_penalty
+        if penalty == 1.0 or not self._recent:
+            return logits
+        recent = np.unique(self._recent[-REPEAT_LAST_N:])
+        some = logits[recent]
+        penalised: Floats = logits.copy()
+        penalised[recent] = np.where(some > 0.0, some / penalty, some * penalty)
+        return penalised
 
-    def accept(self, token: int) -> None:
-        """Count a token of the prompt for the penalty."""
-        api.llama_sampler_accept(self.pointer, token)
+    def _draw(self, ids: _Ids, left: Floats, place: int) -> int:
+        if len(ids) == 1:
+            return int(ids[0])
+        return int(ids[(left + gumbel(self._seed, place, ids)).argmax()])
 
 
 def _softmax(logits: Floats) -> npt.NDArray[np.float64]:
@@ -147,7 +127,7 @@ def _check_number(largest: np.floating[Any]) -> None:
         )
 
 
-def likeliest(logits: Floats, count: int) -> npt.NDArray[np.intp] | None:
+def likeliest(logits: Floats, count: int) -> _Ids | None:
     """The tokens of the `count` largest logits, the largest first; None if there are too few
     logits for this method, or some are not numbers.
 

@@ -145,7 +145,6 @@ def verdict_on(
     reply = ReplyState(rig.target, [1, 2], GREEDY, seed=1, max_tokens=None, stop=())
     tokens, path, n_tested, _likely = reply.verify(proposal, context_left=100)
     assert reply.id_last == sampled[len(rows) - 1]
-    reply.close()
     return tokens, path, n_tested, rows
 
 

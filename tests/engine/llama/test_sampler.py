@@ -1,9 +1,11 @@
-"""Only the likeliest tokens are handed to llama.cpp's samplers: what is drawn is what would be from
-all."""
+"""What the filters leave is what llama.cpp's samplers leave, and what is drawn from the likeliest
+tokens alone is what would be from all."""
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eaglechat.engine.llama import sampler
+from eaglechat.engine.llama.bindings import api
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.llama.sampler import Sampler, likeliest
+from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler, likeliest
 from eaglechat.wire.errors import DecodeError
+from eaglechat.wire.protocol import Sampling
 from tests.engine.rig import decode
 from tests.tiny import write_model
 
@@ -31,7 +35,7 @@ def test_the_likeliest_are_those_of_a_sort(seed: int, count: int, n: int, some_n
         assert found.tolist() == np.argsort(-logits, kind="stable")[:count].tolist()
 
 
-def test_a_logit_that_is_no_number_leaves_the_choice_to_llama_cpp() -> None:
+def test_a_logit_that_is_no_number_leaves_the_choice_to_another_method() -> None:
     logits = np.full(4096, np.nan, dtype=np.float32)
     assert likeliest(logits, 40) is None
 
@@ -55,15 +59,14 @@ def test_logits_that_are_no_numbers_are_an_error(  # noqa: PLR0917
 ) -> None:
     """A token that the model never writes has -inf, which is right."""
     monkeypatch.setattr(sampler, "_MOST_LISTED", 256 if lists else 0)
-    settings = {
-        "temperature": temperature, "top_k": top_k, "top_p": 1.0, "min_p": 0.0,
-        "repeat_penalty": repeat_penalty, "seed": 1,
-    }  # fmt: skip
+    sampling = Sampling(
+        temperature=temperature, top_k=top_k, top_p=1.0, min_p=0.0, repeat_penalty=repeat_penalty
+    )
+    drawn = Sampler(sampling, 1, [5, 6])
     with (
         Model(large) as model,
         Context(model, n_ctx=256, n_batch=64, n_threads=1) as context,
         Batch(context) as batch,
-        Sampler(model, **settings) as drawn,
     ):
         decode(context, batch, [5, 6], 0)
         row = context.logits(1)
@@ -95,29 +98,64 @@ def test_the_same_tokens_are_drawn_as_from_the_whole_vocabulary(
     repeat_penalty: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with Model(large) as model, Context(model, n_ctx=256, n_batch=8, n_threads=1) as context:
-        settings = {
-            "temperature": temperature, "top_k": top_k, "top_p": 0.95, "min_p": 0.001,
-            "repeat_penalty": repeat_penalty, "seed": 7,
-        }  # fmt: skip
-        with Batch(context) as batch, Sampler(model, **settings) as listed:
-            monkeypatch.setattr(sampler, "_MOST_LISTED", 0)
-            with Sampler(model, **settings) as whole:
-                token = 1
-                for position in range(80):
-                    decode(context, batch, [token], position)
-                    token = listed.sample(context, 0, position)
-                    assert token == whole.sample(context, 0, position)
+    sampling = Sampling(
+        temperature=temperature, top_k=top_k, top_p=0.95, min_p=0.001, repeat_penalty=repeat_penalty
+    )
+    text = [1]
+    drawn = Sampler(sampling, 7, text)
+    with (
+        Model(large) as model,
+        Context(model, n_ctx=256, n_batch=8, n_threads=1) as context,
+        Batch(context) as batch,
+    ):
+        for position in range(80):
+            decode(context, batch, text[-1:], position)
+            with monkeypatch.context() as patched:
+                patched.setattr(sampler, "_MOST_LISTED", 0)
+                whole = drawn.sample(context, 0, position)
+            assert drawn.sample(context, 0, position) == whole
+            text.append(whole)
 
 
-def test_a_top_k_beyond_32_bits_is_the_whole_vocabulary(large: Path) -> None:
-    """As 32 bits 2**32 + 1 is 1, which would be greedy."""
-    settings = {"temperature": 5.0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0}
-    with Model(large) as model, Context(model, n_ctx=256, n_batch=8, n_threads=1) as context:
-        with Batch(context) as batch:
-            decode(context, batch, [1], 0)
-        drawn = set()
-        for seed in range(5):
-            with Sampler(model, top_k=2**32 + 1, seed=seed, **settings) as sampler:
-                drawn.add(sampler.sample(context, 0, 1))
-        assert len(drawn) > 1
+@pytest.mark.parametrize("seed", range(60))
+def test_the_filters_leave_what_llama_cpp_s_samplers_leave(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    n = int(random.choice([50, 5_000]))
+    logits = (random.standard_normal(n) * random.choice([0.5, 3.0, 10.0])).astype(np.float32)
+    logits[random.random(n) < 0.1] = -np.inf
+    text = random.integers(0, n, 100).tolist()
+    sampling = Sampling(
+        temperature=float(random.choice([0.3, 0.7, 1.5])),
+        top_k=int(random.choice([0, 1, 40, 300, 2**32 + 1])),
+        top_p=float(random.choice([0.0, 0.3, 0.95, 1.0])),
+        min_p=float(random.choice([0.0, 0.05, 1.0])),
+        repeat_penalty=float(random.choice([0.8, 1.0, 1.3])),
+    )
+    found = dict(zip(*Sampler(sampling, 1, text)._left(logits), strict=True))
+    expected = left_by_llama_cpp(sampling, text, logits)
+    assert found.keys() == expected.keys()
+    assert [*found.values()] == pytest.approx([expected[id] for id in found], rel=1e-5)
+
+
+def left_by_llama_cpp(sampling: Sampling, text: list[int], logits: np.ndarray) -> dict[int, float]:
+    """The tokens that a chain of llama.cpp's samplers leaves, and their logits then."""
+    n = len(logits)
+    chain = api.llama_sampler_chain_init(api.llama_sampler_chain_default_params())
+    for stage in (
+        api.llama_sampler_init_penalties(n, REPEAT_LAST_N, sampling.repeat_penalty, 0.0, 0.0),
+        api.llama_sampler_init_top_k(min(sampling.top_k, n)),
+        api.llama_sampler_init_top_p(sampling.top_p, 1),
+        api.llama_sampler_init_min_p(sampling.min_p, 1),
+        api.llama_sampler_init_temp(sampling.temperature),
+    ):
+        api.llama_sampler_chain_add(chain, stage)
+    for token in text:
+        api.llama_sampler_accept(chain, token)
+    rows: Any = (api.llama_token_data * n)()
+    for id, logit in enumerate(logits.tolist()):
+        rows[id].id, rows[id].logit = id, logit
+    array = api.llama_token_data_array(rows, n, -1, False)
+    api.llama_sampler_apply(chain, ctypes.byref(array))
+    left = {array.data[place].id: array.data[place].logit for place in range(array.size)}
+    api.llama_sampler_free(chain)
+    return left
