@@ -121,7 +121,7 @@ def measured(
         # Two prompts that differ are no evidence for others, however exact each of them is.
         ({"1": 7, "3": 5}, {"1": 12, "3": 17},
          "Can't tell: 1x ±18 as fast as plain with length 3. Code: 1.70x ±0.01 as fast as plain; "
-         "chat: slower than plain. Of 1,024 tokens of each, over 2 prompts; "),
+         "chat: slower than plain. Of 16 tokens of each, over 2 prompts; "),
         ({"1": 7, "3": 5}, {"1": 7, "3": 5}, "0.70x ±0.01 as fast as plain with length 1. Of"),
         ({"1": 10.05, "3": 9}, {"1": 10.05, "3": 8}, "Same as plain with length 1. Of"),
         ({"auto": 10.05, "3": 9}, {"auto": 10.05, "3": 8}, "Same as plain with auto. "),
