@@ -1,21 +1,25 @@
-"""What a comparison measured: its heats, and what they say of each contender.
+"""What a comparison measured: its heats, what they say of each contender, and how much each look at
+them may claim.
 
 Contenders have names; the first is the one that the others are compared with, plain decoding where
 the engine can decode plainly.
+
+Whoever looks again and again at noise sees a gain sooner or later. So all looks share an error
+probability of 5%: a quarter of it is the first one's, half as much each following one's, and the
+last one, when time is up or the user stops, has all that is left. Looks double what was measured.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import expm1, inf, log, sqrt
 from statistics import geometric_mean, stdev
 from typing import Literal
 
-from eaglechat.chat.looks import LEVEL
 from eaglechat.chat.recording import Recording
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Gain, Speeds, setup_of
@@ -26,6 +30,46 @@ from eaglechat.wire.records import FinishReason, Origin, Token, per_second
 from eaglechat.wire.stats import SpeculationStats
 
 FEWEST_HEATS = 4
+LEVEL = 0.05
+"""In so many of all measurements a verdict may be wrong."""
+
+
+@dataclass(frozen=True)
+class Leg:
+    """What one contender wrote in a heat, and the tokens and milliseconds that count."""
+
+    recording: Recording
+    tokens: int
+    ms: float
+
+    @cached_property
+    def written(self) -> tuple[Token, ...]:
+        return tuple(token for round_ in self.recording.rounds for token in round_.tokens)
+
+    @cached_property
+    def text(self) -> str:
+        return "".join(token.text for token in self.written)
+
+    @cached_property
+    def longest(self) -> float:
+        """The longest draft of a round, in tokens; infinite if the engine does not say what was
+        drafted."""
+        if any(token.origin is Origin.UNKNOWN for token in self.written):
+            return inf
+        return max((round_.depth for round_ in self.recording.rounds), default=0)
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A heat that all have finished. `start` is the place of its first token in the reply to the
+    prompt, and `before` the text up to there. Heats with the same `repeat` are one measurement: a
+    reply, if replies are whole."""
+
+    prompt: str
+    start: int
+    legs: Mapping[str, Leg]
+    repeat: int = 0
+    before: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,84 +89,62 @@ class Fork:
 
 
 @dataclass(frozen=True)
-class Leg:
-    """What one contender wrote in a heat, and the tokens and milliseconds that count."""
-
-    recording: Recording
-    tokens: int
-    ms: float
-
-    @cached_property
-    def longest(self) -> float:
-        """The longest draft of a round, in tokens; infinite if the engine does not say what was
-        drafted."""
-        if any(token.origin is Origin.UNKNOWN for token in _tokens(self.recording)):
-            return inf
-        return max((round_.depth for round_ in self.recording.rounds), default=0)
-
-
-@dataclass(frozen=True)
-class Heat:
-    """A heat that all have finished. `start` is the place of its first token in the reply to the
-    prompt, and `before` the text up to there. Heats with the same `repeat` are one measurement: a
-    reply, if replies are whole."""
-
-    prompt: str
-    start: int
-    legs: Mapping[str, Leg]
-    repeat: int = 0
-    before: str = ""
-
-
-@dataclass(frozen=True)
-class OnPrompt:
-    """A contender on one prompt, or on several together."""
-
-    tokens: int
-    """Those that were timed, of the text that all wrote."""
-    ms: float
-    """In which the contender would have written as many: a last draft may exceed them."""
-    speeds: tuple[float, ...]
-    """Tokens per second in each repeat; empty for several prompts."""
-    gain: MeasuredGain
-    stats: SpeculationStats
-
-    @property
-    def tokens_per_second(self) -> float:
-        return per_second(self.tokens, self.ms) or 0.0
-
-
-@dataclass(frozen=True)
 class Score:
-    """How fast a contender was over all heats."""
+    """How fast a contender was in some heats, of one prompt or of several."""
 
     name: str
     who: Speculation
-    gain: MeasuredGain
-    """Its error is None after too few heats, and while the comparison goes on."""
-    by_prompt: Mapping[str, OnPrompt]
-    longest: float = 0
-    """The longest draft of a round, in tokens; infinite if the engine does not report them."""
-    fork: Fork | None = None
-
-    def over(self, prompts: Iterable[str]) -> OnPrompt:
-        """On these prompts together, of which the error is not known."""
-        on = [self.by_prompt[prompt] for prompt in prompts]
-        return OnPrompt(
-            sum(one.tokens for one in on),
-            sum(one.ms for one in on),
-            (),
-            MeasuredGain(geometric_mean(one.gain.speed_up for one in on), None),
-            sum((one.stats for one in on), SpeculationStats()),
-        )
+    base: str
+    """The contender that it is compared with."""
+    heats: Sequence[Heat]
+    level: float | None = None
+    """The probability of a wrong claim; None while no claim is made."""
 
     @cached_property
-    def stats(self) -> SpeculationStats:
-        return self.over(self.by_prompt).stats
+    def by_prompt(self) -> dict[str, Score]:
+        prompts = dict.fromkeys(heat.prompt for heat in self.heats)
+        share = None if self.level is None else self.level / len(prompts)
+        return {prompt: replace(self.over([prompt]), level=share) for prompt in prompts}
+
+    def over(self, prompts: Collection[str]) -> Score:
+        """On these prompts together, without a claim."""
+        heats = [heat for heat in self.heats if heat.prompt in prompts]
+        return replace(self, heats=heats, level=None)
+
+    @cached_property
+    def _times(self) -> list[tuple[int, float, float]]:
+        """Of each heat: the tokens that the base was timed for, its milliseconds, and those in
+        which the contender would have written as many. A last draft may exceed them."""
+        legs = [(heat.legs[self.base], heat.legs[self.name]) for heat in self.heats]
+        return [(base.tokens, base.ms, own.ms * base.tokens / own.tokens) for base, own in legs]
 
     @property
     def tokens_per_second(self) -> float:
-        return self.over(self.by_prompt).tokens_per_second
+        return _speed(self._times)
+
+    @property
+    def speeds(self) -> list[float]:
+        """Tokens per second in each repeat."""
+        repeats: dict[int, list[tuple[int, float, float]]] = {}
+        for heat, times in zip(self.heats, self._times, strict=True):
+            repeats.setdefault(heat.repeat, []).append(times)
+        return [*map(_speed, repeats.values())]
+
+    @cached_property
+    def gain(self) -> MeasuredGain:
+        """Its error is None after too few heats, and while the comparison goes on. Over several
+        prompts it is how much they differ: more heats of one are no further prompts."""
+        if len(self.by_prompt) == 1:
+            times = [(base_ms, ms) for _, base_ms, ms in self._times]
+            ours, base_ms = sum(ms for _, ms in times), sum(base_ms for base_ms, _ in times)
+            return MeasuredGain(base_ms / (ours or 1.0), _error(times, self.level))
+        gains = [one.gain.speed_up for one in self.by_prompt.values()]
+        gain = geometric_mean(gains)
+        if self.level is None:
+            return MeasuredGain(gain, None)
+        deviation = stdev(map(log, gains)) / sqrt(len(gains))
+        reach = student_t(len(gains) - 1, 1.0 - self.level / 2.0) * deviation
+        return MeasuredGain(gain, gain * expm1(min(reach, 3.0)))
 
     @property
     def verdict(self) -> str:
@@ -131,6 +153,22 @@ class Score:
         if self.gain.error is None:
             return "early"
         return "plain" if self.longest == 0 else self.gain.verdict
+
+    @cached_property
+    def stats(self) -> SpeculationStats:
+        own = (heat.legs[self.name].recording.stats for heat in self.heats)
+        return sum(own, SpeculationStats())
+
+    @cached_property
+    def longest(self) -> float:
+        """The longest draft of a round, in tokens; infinite if the engine does not report them."""
+        return max(heat.legs[self.name].longest for heat in self.heats)
+
+    @cached_property
+    def fork(self) -> Fork | None:
+        """Where its text first differs from the base's."""
+        forks = (first_fork(heat, self.name, self.base) for heat in self.heats)
+        return next(filter(None, forks), None)
 
 
 @dataclass(frozen=True)
@@ -168,8 +206,9 @@ class Result:
         return max(drafting, key=rank, default=None)
 
     def best_on(self, prompt: str) -> Score:
-        """The contender that was fastest on a prompt."""
-        return max(self.scores[1:], key=lambda one: one.by_prompt[prompt].gain.speed_up)
+        """The score on a prompt of the contender that was fastest there."""
+        on = (score.by_prompt[prompt] for score in self.scores[1:])
+        return max(on, key=lambda one: one.gain.speed_up)
 
     @property
     def is_certain(self) -> bool:
@@ -195,6 +234,27 @@ class Result:
                 speeds.note(setup_of(pair, engine, who.drafter), known)
 
 
+class Looks:
+    """Counts the looks at one measurement."""
+
+    def __init__(self, first: int) -> None:
+        """`first`: after so many repetitions comes the first look, then after twice as many."""
+        self.next = first
+        """Repetitions after which the next look is due."""
+        self._level, self._left = LEVEL / 4, LEVEL
+
+    def take(self) -> float:
+        """The error probability of a look after which it may go on."""
+        self.next *= 2
+        level, self._level = self._level, self._level / 2
+        self._left -= level
+        return level
+
+    def last(self) -> float:
+        """That of the last look."""
+        return self._left
+
+
 def result_of(
     heats: Sequence[Heat], who: Mapping[str, Speculation], level: float | None = LEVEL
 ) -> Result:
@@ -203,67 +263,19 @@ def result_of(
     if not heats:
         return Result()
     base, *others = who
-    of_prompts: dict[str, list[Heat]] = defaultdict(list)
-    for heat in heats:
-        of_prompts[heat.prompt].append(heat)
     n_drafting = sum(not who[name].is_plain for name in others)
     each = None if level is None else level / max(n_drafting, 1)
+    # The base is as fast as itself: no claim is made of it.
+    levels = {base: None, **dict.fromkeys(others, each)}
     return Result(
-        tuple(_score(name, who[name], base, of_prompts, each) for name in who),
+        tuple(Score(name, who[name], base, (*heats,), own) for name, own in levels.items()),
         sum(heat.legs[base].recording.stats.tokens for heat in heats),
         len(heats),
     )
 
 
-def _score(
-    name: str,
-    who: Speculation,
-    base: str,
-    of_prompts: Mapping[str, Sequence[Heat]],
-    level: float | None,
-) -> Score:
-    share = None if level is None else level / len(of_prompts)
-    by_prompt = {
-        prompt: _on_prompt(name, base, heats, share) for prompt, heats in of_prompts.items()
-    }
-    gains = [on.gain for on in by_prompt.values()]
-    gain = gains[0] if len(gains) == 1 else _over_prompts([one.speed_up for one in gains], level)
-    if name == base:  # as fast as itself
-        gain = MeasuredGain(gain.speed_up, None)
-    heats = [heat for of_prompt in of_prompts.values() for heat in of_prompt]
-    longest = max(heat.legs[name].longest for heat in heats)
-    forks = (first_fork(heat, name, base) for heat in heats)
-    fork = next((fork for fork in forks if fork is not None), None)
-    return Score(name, who, gain, by_prompt, longest, fork)
-
-
-def _on_prompt(name: str, base: str, heats: Sequence[Heat], level: float | None) -> OnPrompt:
-    times, by_repeat = [], dict[int, tuple[int, float]]()
-    for heat in heats:
-        leg, plain = heat.legs[name], heat.legs[base]
-        ms = leg.ms * plain.tokens / leg.tokens
-        times.append((plain.ms, ms))
-        tokens, before = by_repeat.get(heat.repeat, (0, 0.0))
-        by_repeat[heat.repeat] = tokens + plain.tokens, before + ms
-    in_all, all_ms = sum(tokens for tokens, _ in by_repeat.values()), sum(ms for _, ms in times)
-    return OnPrompt(
-        in_all,
-        all_ms,
-        tuple(per_second(tokens, ms) or 0.0 for tokens, ms in by_repeat.values()),
-        MeasuredGain(sum(plain for plain, _ in times) / (all_ms or 1.0), _error(times, level)),
-        sum((heat.legs[name].recording.stats for heat in heats), SpeculationStats()),
-    )
-
-
-def _over_prompts(gains: Sequence[float], level: float | None) -> MeasuredGain:
-    """Over several prompts, with the error of how much they differ: more heats of one are no
-    further prompts."""
-    gain = geometric_mean(gains)
-    if level is None:
-        return MeasuredGain(gain, None)
-    deviation = stdev(map(log, gains)) / sqrt(len(gains))
-    reach = student_t(len(gains) - 1, 1.0 - level / 2.0) * deviation
-    return MeasuredGain(gain, gain * expm1(min(reach, 3.0)))
+def _speed(times: Sequence[tuple[int, float, float]]) -> float:
+    return per_second(sum(tokens for tokens, _, _ in times), sum(ms for _, _, ms in times)) or 0.0
 
 
 def _error(values: Sequence[tuple[float, float]], level: float | None) -> float | None:
@@ -285,27 +297,27 @@ def first_fork(heat: Heat, name: str, base: str) -> Fork | None:
     The end of a leg that was cut off (cancelled, or the length or context was used up) is not a
     difference: it says nothing about the next token.
     """
-    reply, plain = heat.legs[name].recording, heat.legs[base].recording
-    ours, theirs = text_of(reply), text_of(plain)
-    if ours == theirs:
+    ours, plain = heat.legs[name], heat.legs[base]
+    if ours.text == plain.text:
         return None
-    pairs = enumerate(zip(ours, theirs, strict=False))
-    shared = next((place for place, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
-    for text, recording in (ours, reply), (theirs, plain):
-        end = recording.end
+    pairs = enumerate(zip(ours.text, plain.text, strict=False))
+    least = min(len(ours.text), len(plain.text))
+    shared = next((place for place, (one, other) in pairs if one != other), least)
+    for leg in ours, plain:
+        end = leg.recording.end
         is_whole = end is not None and end.finish_reason is FinishReason.STOP
-        if shared == len(text) and not is_whole:
+        if shared == len(leg.text) and not is_whole:
             return None
-    index, begin, end_of_ours = _token_at(_tokens(reply), shared)
-    _, _, end_of_theirs = _token_at(_tokens(plain), shared)
+    index, begin, end_of_ours = _token_at(ours.written, shared)
+    _, _, end_of_theirs = _token_at(plain.written, shared)
     return Fork(
         heat.prompt,
         heat.start + index,
-        ours[begin:end_of_ours] or None,
-        theirs[begin:end_of_theirs] or None,
-        before=heat.before + ours[:begin],
-        ours_after=ours[begin:],
-        plain_after=theirs[begin:],
+        ours.text[begin:end_of_ours] or None,
+        plain.text[begin:end_of_theirs] or None,
+        before=heat.before + ours.text[:begin],
+        ours_after=ours.text[begin:],
+        plain_after=plain.text[begin:],
     )
 
 
@@ -317,11 +329,3 @@ def _token_at(tokens: Sequence[Token], place: int) -> tuple[int, int, int]:
             return index, begin, begin + len(token.text)
         begin += len(token.text)
     return len(tokens), begin, begin
-
-
-def _tokens(recording: Recording) -> list[Token]:
-    return [token for round_ in recording.rounds for token in round_.tokens]
-
-
-def text_of(recording: Recording) -> str:
-    return "".join(token.text for token in _tokens(recording))

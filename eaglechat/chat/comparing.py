@@ -13,18 +13,17 @@ is never cut short because a heat ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, cycle
+from itertools import count
 from math import ceil, inf
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from eaglechat.chat.compared import Heat, Leg, Result, result_of, text_of
-from eaglechat.chat.looks import Looks, minutes_for, order_of
+from eaglechat.chat.compared import Heat, Leg, Looks, Result, result_of
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.links.base import Listener
@@ -61,6 +60,7 @@ _MINUTES, _MINUTES_OF_SEVERAL, _MINUTES_OF_WHOLE_REPLIES = 2, 4, 10
 _REPEATS_ALONE = 2
 """Of a contender that nothing is compared with."""
 _LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,20 @@ def contenders(now: Speculation, info: PairInfo, hello: Hello) -> list[Speculati
     return list(dict.fromkeys(found))
 
 
+def minutes_for(tokens: int, plain_ms: float | None, least: int) -> int:
+    """Whole minutes, at least `least`, in which so many tokens are written twice. `plain_ms` is the
+    time of one, None if it is not known."""
+    return max(least, ceil(2 * tokens * (plain_ms or 0.0) / 60_000.0))
+
+
+def order_of(contenders: Sequence[T], turn: int) -> list[T]:
+    """The order of the contenders in a turn. It changes, so that none always follows the same other
+    one: a heavy one may slow the next."""
+    first = turn // 2 % len(contenders)
+    order = [*contenders[first:], *contenders[:first]]
+    return order if turn % 2 == 0 else order[::-1]
+
+
 class Comparison:
     """Runs the heats on an engine, one request after the other."""
 
@@ -133,44 +147,43 @@ class Comparison:
         """While it was measured; once it is over."""
         self.is_stopping = False
         self.failure: protocol.Error | None = None
-        self._seed = asked.terms.sampling.draw_seed()
         self._goes_on = hello.can.own
-        self._begun: dict[str, tuple[tuple[int, ...], str]] = {}
-        """Tokens and text of the reply to each prompt that all continue."""
 
         self.prompt, *others = asked.prompts
         """The name of the prompt of the running heat."""
+        self.written = ""
+        """What all continue in it."""
         limit = self._limit = asked.terms.max_tokens or 2**31
-        self.heat_tokens = min(HEAT_TOKENS if self._goes_on else _SERVER_TOKENS, limit)
+        self._in_a_row = HEATS_IN_A_ROW if others else 1
         if asked.whole_replies:
             parts = ceil(limit / _WHOLE_REPLY_HEAT_TOKENS) if self._goes_on else 1
-            self.heat_tokens = ceil(limit / parts)
-        self._in_a_row = HEATS_IN_A_ROW if others else 1
-        each = self._in_a_row * len(asked.prompts)
-        first = ceil((FIRST_LOOK if self._goes_on else _FIRST_LOOK_AT_SERVER) / each)
-        # As many heats of each prompt.
-        self._looks = Looks(asked.fewest_repeats if asked.whole_replies else first)
+            self.heat_tokens, first = ceil(limit / parts), asked.fewest_repeats
+            least, written = _MINUTES_OF_WHOLE_REPLIES, len(asked.prompts) * limit
+        else:
+            self.heat_tokens = min(HEAT_TOKENS if self._goes_on else _SERVER_TOKENS, limit)
+            # As many heats of each prompt.
+            each = self._in_a_row * len(asked.prompts)
+            first = ceil((FIRST_LOOK if self._goes_on else _FIRST_LOOK_AT_SERVER) / each)
+            least = _MINUTES_OF_SEVERAL if others else _MINUTES
+            written = first * each * self.heat_tokens
+        self._looks = Looks(first)
         self.minutes = asked.minutes or inf
         """It takes no longer than this."""
         if asked.minutes is None and asked.repeats is None:
-            least = _MINUTES_OF_SEVERAL if others else _MINUTES
-            written = self._looks.next * each * self.heat_tokens
-            if asked.whole_replies:
-                least, written = _MINUTES_OF_WHOLE_REPLIES, len(asked.prompts) * limit
             self.minutes = minutes_for(written * len(who), info.plain_ms, least)
         self._ends_at = 0.0
         self._prompts_over = 0
         """In all passes over them."""
 
-        self._base = self.running = next(iter(who))
+        self.running = next(iter(who))
         """The contender that writes."""
         self.leg = Recording(asked.terms)
         """What it has written."""
         self.loading: protocol.Loading | None = None
         self.prefill: Prefill | None = None
         self._request_id, self._is_full = 0, False
-        self._legs: dict[str, Leg] = {}
-        """Of the heat that is running."""
+        self._ended: Leg
+        """The latest one that has ended."""
         self._course = self._heats()
 
     def start(self) -> None:
@@ -200,11 +213,6 @@ class Comparison:
             return None
         return self._prompts_over / (self.asked.repeats * len(self.asked.prompts))
 
-    @property
-    def written(self) -> str:
-        """What all continue in the running heat."""
-        return self._begun.get(self.prompt, ((), ""))[1]
-
     def so_far(self) -> Result:
         """What was measured, without a claim while it goes on."""
         if self._so_far.n_heats < len(self.heats):
@@ -219,20 +227,36 @@ class Comparison:
 
     def _heats(self) -> Iterator[bool]:
         """Goes on when the leg that it requested has ended. Yields True."""
-        n_prompts, prompts = len(self.asked.prompts), cycle(self.asked.prompts)
-        for self.prompt in prompts:
-            for heat in count(1):
-                in_turn = order_of([*self.who], len(self.heats))
-                for self.running in in_turn:
-                    self._request()
-                    yield True
-                is_reply_over = self._heat_ended()
-                if is_reply_over if self.asked.whole_replies else heat == self._in_a_row:
-                    break
-            self._prompts_over += 1
-            passes, more = divmod(self._prompts_over, n_prompts)
-            if not more and self._is_enough(passes):
-                return
+        asked, base = self.asked, next(iter(self.who))
+        seed, passes = asked.terms.sampling.draw_seed(), 0
+        begun: dict[str, tuple[tuple[int, ...], str]] = {}
+        """Tokens and text of the reply to each prompt that all continue."""
+        while not self._is_enough(passes):
+            for self.prompt in asked.prompts:
+                for heat in count(1):
+                    tokens, self.written = begun.pop(self.prompt, ((), ""))
+                    legs, in_turn = dict[str, Leg](), order_of([*self.who], len(self.heats))
+                    for self.running in in_turn:
+                        self._request(tokens, (seed + len(self.heats)) % (SEED_LIMIT + 1))
+                        yield True
+                        legs[self.running] = self._ended
+                    repeat = passes if asked.whole_replies else len(self.heats)
+                    self.heats.append(Heat(self.prompt, len(tokens), legs, repeat, self.written))
+                    more = self._to_continue(legs[base], len(tokens))
+                    if more:
+                        begun[self.prompt] = (*tokens, *more), self.written + legs[base].text
+                    if not more if asked.whole_replies else heat == self._in_a_row:
+                        break
+                self._prompts_over += 1
+            passes += 1
+
+    def _to_continue(self, plain: Leg, n_before: int) -> tuple[int, ...]:
+        """The tokens of a leg behind which the next heat goes on; none if the reply is over, so
+        that the next heat begins it again."""
+        end = plain.recording.end
+        is_open = end is not None and end.finish_reason is FinishReason.LENGTH
+        is_room = n_before + 2 * self.heat_tokens <= self._limit
+        return plain.recording.ids or () if self._goes_on and is_open and is_room else ()
 
     def _is_enough(self, passes: int) -> bool:
         if self.asked.repeats or len(self.who) == 1:
@@ -244,9 +268,8 @@ class Comparison:
             self._end(result)
         return result.is_certain
 
-    def _request(self) -> None:
-        """Request the next leg."""
-        terms, seed = self.asked.terms, (self._seed + len(self.heats)) % (SEED_LIMIT + 1)
+    def _request(self, begun: tuple[int, ...], seed: int) -> None:
+        terms = self.asked.terms
         # Room for a whole draft behind the last token: it is stopped after it.
         spare = N_DRAFT_MAX_LIMIT + 1 if self._goes_on else 0
         self.leg = Recording(
@@ -259,7 +282,6 @@ class Comparison:
             )
         )
         self._is_full, self.loading, self.prefill = False, None, None
-        begun, _ = self._begun.get(self.prompt, ((), ""))
         self._request_id = self._engine.request(
             self.leg.terms.to_chat(self.asked.prompts[self.prompt], begun), self._heard
         )
@@ -318,24 +340,9 @@ class Comparison:
         if self._is_full and (written < end.tokens or end.finish_reason is FinishReason.CANCELLED):
             end = msgspec.structs.replace(end, finish_reason=FinishReason.LENGTH, tokens=written)
         leg.finish(end, None if self._goes_on else stats)
-        self._legs[self.running] = Leg(leg, tokens, ms)
+        self._ended = Leg(leg, tokens, ms)
         if not next(self._course, False):
             self._end()
-
-    def _heat_ended(self) -> bool:
-        """Whether the reply to the prompt is over: the next heat begins it again."""
-        (begun, before), plain = self._begun.get(self.prompt, ((), "")), self._legs[self._base]
-        passes = self._prompts_over // len(self.asked.prompts)
-        repeat = passes if self.asked.whole_replies else len(self.heats)
-        self.heats.append(Heat(self.prompt, len(begun), self._legs, repeat, before))
-        self._legs, end = {}, plain.recording.end
-        is_room = len(begun) + 2 * self.heat_tokens <= self._limit
-        is_open = end is not None and end.finish_reason is FinishReason.LENGTH
-        ids = plain.recording.ids if self._goes_on and is_open and is_room else None
-        self._begun[self.prompt] = (*begun, *(ids or ())), before + text_of(plain.recording)
-        if not ids:
-            del self._begun[self.prompt]
-        return not ids
 
     def _end(self, result: Result | None = None) -> None:
         if self.result is None:

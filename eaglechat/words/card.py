@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from eaglechat import paths
-from eaglechat.chat.compared import Result, Score
+from eaglechat.chat.compared import Result
 from eaglechat.chat.comparing import Comparison
 from eaglechat.chat.recording import Terms
 from eaglechat.hub.local import fingerprint
@@ -148,29 +148,21 @@ def _numbers(result: Result) -> Iterator[Sequence[str]]:
         "first difference from plain",
     )  # fmt: skip
     for place, score in enumerate(result.scores):
-        stats = score.stats
+        stats, fork = score.stats, score.fork
+        # On each prompt the spread of the repeats; of all, the mean.
+        spreads = (stdev(on.speeds) / fmean(on.speeds) for on in score.by_prompt.values())
+        difference = f"token {fork.index + 1} of {fork.prompt}" if fork else "none"
         yield (
             score.name,
             f"{score.tokens_per_second:.1f}",
-            wording.percent(_spread(score)),
+            wording.percent(fmean(spreads)),
             figure(score.gain.speed_up, score.gain.error) if place else "1",
             " ".join(f"{rate:.2f}" for rate in stats.per_position) or "-",
             wording.two_decimals(stats.mean_accepted_length),
             wording.two_decimals(stats.acceptance_rate),
             wording.two_decimals(stats.accepted / stats.drafted if stats.drafted else None),
-            _difference(score) if place else "-",
+            difference if place else "-",
         )
-
-
-def _spread(score: Score) -> float:
-    """Standard deviation over mean, of the speeds on one prompt: the mean over the prompts."""
-    return fmean(stdev(on.speeds) / fmean(on.speeds) for on in score.by_prompt.values())
-
-
-def _difference(score: Score) -> str:
-    if score.fork is None:
-        return "none"
-    return f"token {score.fork.index + 1} of {score.fork.prompt}"
 
 
 def _by_category(result: Result, categories: Mapping[str, str]) -> Iterator[str]:

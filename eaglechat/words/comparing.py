@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from eaglechat.chat.compared import FEWEST_HEATS, Fork, OnPrompt, Result, Score
+from eaglechat.chat.compared import FEWEST_HEATS, Fork, Result, Score
 from eaglechat.wire.protocol import AUTO, PLAINLY, Capabilities, Speculation
 from eaglechat.wire.records import NGRAM
 from eaglechat.words import wording
@@ -71,7 +71,7 @@ def sentence(result: Result) -> str:
 
 def _apart(result: Result, best: Score) -> str:
     """For which prompts the best contender of each gains or loses, where all together do not."""
-    own = {prompt: result.best_on(prompt).by_prompt[prompt].gain for prompt in result.prompts}
+    own = {prompt: result.best_on(prompt).gain for prompt in result.prompts}
     faster = [prompt for prompt, gain in own.items() if gain.verdict == "faster"]
     slower = [prompt for prompt, gain in own.items() if gain.verdict == "slower"]
     said = []
@@ -88,36 +88,34 @@ def _apart(result: Result, best: Score) -> str:
 def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
     """The figures of a result for `bench --json`. `categories` are those of the prompts by
     name."""
-    by_category = result.by_category(categories)
 
-    def figures(on: OnPrompt | Score) -> dict[str, Any]:
-        stats = on.stats
+    def figures(score: Score) -> dict[str, Any]:
+        stats = score.stats
         return {
-            "tokens_per_second": on.tokens_per_second,
-            "speed_up": on.gain.speed_up,
+            "tokens_per_second": score.tokens_per_second,
+            "speed_up": score.gain.speed_up,
             # Acceptance by both definitions that are in use.
             "accepted_of_drafted": stats.accepted / stats.drafted if stats.drafted else None,
             "accepted_of_tested": stats.acceptance_rate,
             "mean_accepted_length": stats.mean_accepted_length,
         }
 
-    def all_figures(on: OnPrompt | Score) -> dict[str, Any]:
-        return {**figures(on), "error": on.gain.error, "stats": on.stats}
-
-    def of_category(category: str, score: Score) -> dict[str, Any]:
-        return {
-            "category": category,
-            "setting": score.name,
-            "samples": len(by_category[category]),
-            **figures(score.over(by_category[category])),
-        }
+    def all_figures(score: Score) -> dict[str, Any]:
+        return {**figures(score), "error": score.gain.error, "stats": score.stats}
 
     return {
         "temperature": result.temperature,
         "tokens": result.tokens,
         "heats": result.n_heats,
         "summary": [
-            of_category(category, score) for category in by_category for score in result.scores
+            {
+                "category": category,
+                "setting": score.name,
+                "samples": len(prompts),
+                **figures(score.over(prompts)),
+            }
+            for category, prompts in result.by_category(categories).items()
+            for score in result.scores
         ],
         "settings": [
             {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 from collections import Counter
@@ -10,8 +9,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from eaglechat.chat.compared import Heat, Leg, Result, result_of
-from eaglechat.chat.looks import LEVEL, Looks, minutes_for, order_of
+from eaglechat.chat.compared import LEVEL, Heat, Leg, Looks, Result, result_of
+from eaglechat.chat.comparing import minutes_for, order_of
 from eaglechat.wire.protocol import AUTO, PLAINLY, Speculation
 from eaglechat.wire.records import FinishReason
 from eaglechat.words import comparing
@@ -23,7 +22,7 @@ PLAIN_RECORDING, DRAFTED = plainly(1, ms=1.0), recorded(round_of(1), reason=Fini
 
 def contenders(*lengths: str) -> dict[str, Speculation]:
     """By their lengths."""
-    whats = {one: one if one == AUTO else int(one) for one in lengths}
+    whats = {one: one if one == AUTO else int(one.removeprefix("length ")) for one in lengths}
     return {"plain": PLAINLY, **{one: Speculation(n_draft_max=n) for one, n in whats.items()}}
 
 
@@ -116,26 +115,25 @@ def measured(
 @pytest.mark.parametrize(
     ("chat", "code", "said"),
     [
-        ({"1": 14, "3": 17}, {"1": 14, "3": 17.2}, "1.7x ±0.3 as fast as plain with length 3. Of"),
-        ({"1": 13.9, "auto": 14}, {"1": 13.9, "auto": 14}, "as fast as plain with auto. Of"),
+        ((14, 17), (14, 17.2), "1.7x ±0.3 as fast as plain with length 3. Of"),
         # Two prompts that differ are no evidence for others, however exact each of them is.
-        ({"1": 7, "3": 5}, {"1": 12, "3": 17},
+        ((7, 5), (12, 17),
          "Can't tell: 1x ±18 as fast as plain with length 3. Code: 1.70x ±0.01 as fast as plain; "
          "chat: slower than plain. Of 16 tokens of each, over 2 prompts; "),
-        ({"1": 7, "3": 5}, {"1": 7, "3": 5}, "0.70x ±0.01 as fast as plain with length 1. Of"),
-        ({"1": 10.05, "3": 9}, {"1": 10.05, "3": 8}, "Same as plain with length 1. Of"),
-        ({"auto": 10.05, "3": 9}, {"auto": 10.05, "3": 8}, "Same as plain with auto. "),
+        ((7, 5), (7, 5), "0.70x ±0.01 as fast as plain with length 1. Of"),
+        ((10.05, 9), (10.05, 8), "Same as plain with length 1. Of"),
     ],
 )  # fmt: skip
 def test_the_sentence_claims_no_noise(
-    chat: dict[str, float], code: dict[str, float], said: str
+    chat: tuple[float, float], code: tuple[float, float], said: str
 ) -> None:
-    result = measured({"chat": {"plain": 10, **chat}, "code": {"plain": 10, **code}})
-    names = {name: f"length {name}" for name in ("1", "3")}
-    scores = tuple(
-        dataclasses.replace(one, name=names.get(one.name, one.name)) for one in result.scores
-    )
-    assert said in comparing.sentence(dataclasses.replace(result, scores=scores))
+    """The speeds of two lengths beside plain decoding of 10 tokens per second."""
+    speeds = {
+        prompt: {"plain": 10.0, "length 1": one, "length 3": three}
+        for prompt, (one, three) in (("chat", chat), ("code", code))
+    }
+    result = measured(speeds)
+    assert said in comparing.sentence(result)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.003, 0.1])

@@ -17,6 +17,7 @@ from eaglechat.chat.compared import (
     FEWEST_HEATS,
     Heat,
     Leg,
+    Looks,
     Result,
     first_fork,
     result_of,
@@ -29,7 +30,6 @@ from eaglechat.chat.comparing import (
     Comparison,
     contenders,
 )
-from eaglechat.chat.looks import Looks
 from eaglechat.chat.recording import Recording
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, OWN_ENGINE, PLAINLY, Capabilities, Speculation

@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import geometric_mean, median
 
-from eaglechat.chat.looks import order_of
+from eaglechat.chat.comparing import order_of
 from eaglechat.cli.loading import CommandEngine, Interrupt
 from eaglechat.engine.bench.prompts import Prompt, builtin_prompts
 from eaglechat.hub.local.pairs import builtin_pair

@@ -20,7 +20,7 @@ from eaglechat.hub.local import fingerprint, passes
 from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire import protocol
-from eaglechat.wire.gain import MeasuredGain, most
+from eaglechat.wire.gain import most
 from eaglechat.wire.protocol import OWN_ENGINE, Sampling
 from eaglechat.words import gain
 from eaglechat.words.card import card, why_no_card, why_not
@@ -206,8 +206,7 @@ def test_another_quantisation_that_was_timed_here_raises_what_can_be_gained(tmp_
     load("again.gguf", "Q4_1", {1: 7.2, 2: 9.0, 4: 12.0})
     assert "the same model in Q4_0" in gain.at_most(slow, tmp_path)
     # Timed while the machine was busier than later, when more than that was measured.
-    assert RESULT.best is not None
-    faster = replace(RESULT.best, gain=MeasuredGain(1.5, 0.1))
+    faster = measured({"chat": {"plain": 10.0, "2": 15.0}}).best
     assert gain.at_most(slow, tmp_path, RESULT.best) != "" == gain.at_most(slow, tmp_path, faster)
     (tmp_path / "q4_0.gguf").unlink()
     assert "the same model" not in gain.at_most(slow, tmp_path)

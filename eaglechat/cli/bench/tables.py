@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from eaglechat import paths
-from eaglechat.chat.compared import OnPrompt, Result, Score
+from eaglechat.chat.compared import Result, Score
 from eaglechat.links.crashes import without
 from eaglechat.wire.protocol import AUTO, Hello, PairInfo
 from eaglechat.wire.records import NGRAM
@@ -65,21 +65,20 @@ def _prompt_rows(result: Result) -> Iterator[Row]:
     ]
     for prompt in result.prompts:
         speeds = [_speed(score.by_prompt[prompt]) for score in scores]
-        drafted = [score for score in scores if score.by_prompt[prompt].stats.drafted]
+        drafted = [on for score in scores if (on := score.by_prompt[prompt]).stats.drafted]
         if not drafted:
             yield [prompt, *speeds, *([] if is_alone else ["none drafted", "-"]), "-", "-"]
             continue
-        best = max(drafted, key=lambda score: score.by_prompt[prompt].gain.speed_up)
-        on = best.by_prompt[prompt]
+        best = max(drafted, key=lambda on: on.gain.speed_up)
         yield [
             *(prompt, *speeds),
-            *([] if is_alone else [best.name, wording.times(on.gain.speed_up)]),
-            wording.percent(on.stats.acceptance_rate),
-            wording.two_decimals(on.stats.mean_accepted_length),
+            *([] if is_alone else [best.name, wording.times(best.gain.speed_up)]),
+            wording.percent(best.stats.acceptance_rate),
+            wording.two_decimals(best.stats.mean_accepted_length),
         ]
 
 
-def _speed(on: OnPrompt) -> str:
+def _speed(on: Score) -> str:
     spread = (max(on.speeds) - min(on.speeds)) / 2
     return f"{median(on.speeds):.1f}" + (f" ±{spread:.1f}" if len(on.speeds) > 1 else "")
 

@@ -311,7 +311,7 @@ class CompareScreen(EagleScreen[Speculation]):
         cells = max(map(cell_len, result.prompts))
         for name in result.prompts:
             best = result.best_on(name)
-            gain = figure(best.by_prompt[name].gain.speed_up, None)
+            gain = figure(best.gain.speed_up, None)
             yield Content.assemble(f"  {name:{cells}}  {gain}", (f"  with {best.name}", MUTED))
 
 
