@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from eaglechat.chat.turns import Question, Reply, TurnId, Turns
-from eaglechat.chat.writing.question import QuestionParts, shown
+from eaglechat.chat.writing.question import QuestionParts, shown, together
 from eaglechat.hub.local.pair import Pair
 
 _LONGEST_TITLE = 160
@@ -50,27 +50,30 @@ class SavedChat:
     pinned: bool = False
     opened_at: Passage | None = None
     """Where to open it; None: at its end."""
-    kept: dict[TurnId, int | None] = field(default_factory=dict)
-    """The turns that the store had when the chat was read: None if it had all of a turn; 0 if a
-    killed program was writing it, so that it has the rounds alone."""
     revision: int = 0
     """Grows whenever the store's chat changes; 0 if the store never had it."""
 
     @property
     def begins(self) -> str:
         """Its title if the user gave none: its first question, or what is in the prompt."""
-        first = self.turns.first
-        return title_of(shown(first.parts if first else self.unsent))
+        questions = (turn.parts for turn in self.turns.path if isinstance(turn, Question))
+        return title_of(shown(next(questions, self.unsent)))
+
+    @property
+    def heading(self) -> str:
+        """What it is called: by the user, or by its beginning."""
+        return self.title or self.begins or self.name
 
     def give_back_unanswered(self) -> None:
-        """Take out the questions that a crash left unanswered; the last returns to the prompt."""
+        """Take out the questions that a crash left unanswered; those that were chosen return to the
+        prompt, above what was typed since."""
         turns = self.turns
         for turn in reversed([*turns]):
-            if turn.id in turns and not turns.is_followed(turn.id) and _is_unanswered(turn):
+            if turn.id in turns and not turns.below(turn.id) and _is_unanswered(turn):
                 was_chosen = turns.is_chosen(turn.id)
                 question = turns.delete(turn.id)
                 if was_chosen and isinstance(question, Question):
-                    self.unsent = self.unsent or question.parts
+                    self.unsent = together(question.parts, self.unsent)
 
 
 def new_chat(pair: Pair) -> SavedChat:
@@ -88,7 +91,6 @@ def new_chat(pair: Pair) -> SavedChat:
 
 
 def name_at(now: datetime.datetime) -> str:
-    """The name of a chat that begins now."""
     return f"{now:%Y-%m-%d_%H%M%S.%f}"
 
 

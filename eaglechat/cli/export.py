@@ -10,8 +10,9 @@ from pathlib import Path
 from eaglechat.chat.store import ChatStore
 from eaglechat.cli.chats import chat_store
 from eaglechat.cli.status import OK, CommandError
+from eaglechat.paths import write_atomically
 from eaglechat.words import wording
-from eaglechat.words.export import exported, render, write
+from eaglechat.words.export import render
 
 _FORMATS = ("markdown", "json", "html")
 
@@ -44,16 +45,16 @@ def run(args: argparse.Namespace) -> int:
     store = chat_store()
     name = _name_of(args.chat, store)
     try:
-        chat = exported(store.read(name), with_reasoning=args.reasoning)
+        content = render(store.read(name), args.format, with_reasoning=args.reasoning)
     except OSError as error:
         raise CommandError(f"{args.chat} cannot be read: {wording.why(error)}") from error
     if args.output is None:
         sys.stdout.flush()
         with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stream:
-            stream.write(render(chat, args.format))
+            stream.write(content)
         return OK
     try:
-        write(args.output, chat, args.format)
+        write_atomically(args.output, content)
     except OSError as error:
         why = error.strerror or error
         raise CommandError(f"{args.output} cannot be written: {why}") from error

@@ -6,7 +6,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +15,8 @@ from msgspec.structs import replace
 
 from eaglechat import paths
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.saved_chat import ChatHeader, SavedChat
-from eaglechat.chat.turns import Question, Reply, Turns
-from eaglechat.paths import write_atomically
+from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.turns import Question, Reply, Turn
 from eaglechat.wire.records import DraftToken, Part, Round
 from eaglechat.words import headline
 from eaglechat.words.statistics import ENDINGS, all_in_json, summary
@@ -32,67 +30,16 @@ else:
 
 Format = Literal["markdown", "json", "html"]
 SUFFIXES: dict[Format, str] = {"markdown": ".md", "json": ".json", "html": ".html"}
+VERSION = 1
+"""Of the JSON format."""
 _LONGEST_NAME = 60
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)")
 
 
-@dataclass(frozen=True)
-class ExportedChat:
-    """A chat to be exported, with or without the reasoning before the answers."""
-
-    title: str
-    header: ChatHeader
-    turns: Turns
-    with_reasoning: bool = False
-
-    @property
-    def about(self) -> str:
-        """When the chat began, and with which pair."""
-        return f"{self.header.created[:16].replace('T', ' ')}, {self.header.pair}"
-
-    def writer_of(self, reply: Reply) -> str:
-        """The pair that wrote a reply."""
-        return reply.recording.terms.pair or self.header.pair
-
-    @property
-    def exchanges(self) -> Iterator[tuple[Question, Reply | None]]:
-        """The questions of the path, each with its answer if there is one."""
-        path = self.turns.path
-        for place, turn in enumerate(path):
-            if isinstance(turn, Question):
-                after = path[place + 1] if place + 1 < len(path) else None
-                yield turn, after if isinstance(after, Reply) else None
-
-    def place_of(self, turn: Question | Reply) -> str:
-        """The number of a turn among its siblings, such as `2 of 3`; empty if it has none."""
-        siblings = self.turns.siblings(turn.id)
-        return f"{siblings.index(turn.id) + 1} of {len(siblings)}" if len(siblings) > 1 else ""
-
-
-def exported(chat: SavedChat, *, with_reasoning: bool = False) -> ExportedChat:
-    """The saved chat as an export needs it."""
-    return ExportedChat(
-        chat.title or chat.begins or chat.name, chat.header, chat.turns, with_reasoning
-    )
-
-
-def numbers(recording: Recording) -> str:
-    """The numbers of a reply in one line; empty if only its text is known."""
-    end = recording.end
-    parts = summary(recording.measured, is_over=end is not None)
-    if end is not None and end.finish_reason in ENDINGS:
-        parts.append(ENDINGS[end.finish_reason])
-    return ", ".join(parts)
-
-
-def render(chat: ExportedChat, format: Format) -> bytes:
-    if format == "json":
-        text = tree(chat)
-    elif format == "html":
-        text = page(chat)
-    else:
-        text = markdown(chat)
-    return text.encode("utf-8", "replace")
+def render(chat: SavedChat, format: Format, *, with_reasoning: bool = False) -> bytes:
+    """A chat as the content of a file, with or without the reasoning before the answers."""
+    as_text = {"markdown": markdown, "json": tree, "html": page}[format]
+    return as_text(chat, with_reasoning).encode("utf-8", "replace")
 
 
 def file_name(title: str, format: Format) -> str:
@@ -112,40 +59,51 @@ def free_file(folder: Path, title: str, format: Format) -> Path:
     return file
 
 
-def write(file: Path, chat: ExportedChat, format: Format) -> None:
-    """Export a chat to a file and replace the file if it exists. Raises OSError."""
-    write_atomically(file, render(chat, format))
+# What all formats say
 
+
+def _about(chat: SavedChat) -> str:
+    return f"{chat.header.created[:16].replace('T', ' ')}, {chat.header.pair}"
+
+
+def _heading(chat: SavedChat, turn: Turn) -> tuple[str, str]:
+    """Who wrote a turn, and its number among its siblings: ` (2 of 3)`, empty if it has none."""
+    who = "You"
+    if isinstance(turn, Reply):
+        who = turn.recording.terms.pair or chat.header.pair
+    place = chat.turns.place(turn.id)
+    return who, f" ({place[0]} of {place[1]})" if place else ""
+
+
+def _numbers(turn: Turn) -> str:
+    """The numbers of a reply in one line; empty if only its text is known."""
+    if isinstance(turn, Question):
+        return ""
+    end = turn.recording.end
+    parts = summary(turn.recording.measured, is_over=end is not None)
+    if end is not None and end.finish_reason in ENDINGS:
+        parts.append(ENDINGS[end.finish_reason])
+    return ", ".join(parts)
+
+
+# Markdown
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
-def markdown(chat: ExportedChat) -> str:
-    return "\n\n".join(_blocks(chat)) + "\n"
-
-
-def _blocks(chat: ExportedChat) -> Iterator[str]:
-    yield f"# {chat.title}"
-    yield chat.about
-    for question, reply in chat.exchanges:
-        yield "---"
-        yield f"**You**{_place(chat.place_of(question))}"
-        yield closed(question.text)
-        if reply is not None:
-            yield from _answer(chat, reply)
-
-
-def _answer(chat: ExportedChat, reply: Reply) -> Iterator[str]:
-    yield f"**{chat.writer_of(reply)}**{_place(chat.place_of(reply))}"
-    if chat.with_reasoning and reply.reasoning:
-        yield f"<details><summary>Reasoning</summary>\n\n{closed(reply.reasoning)}\n\n</details>"
-    yield closed(reply.text)
-    if said := numbers(reply.recording):
-        yield f"*{said}*"
-
-
-def _place(place: str) -> str:
-    return f" ({place})" if place else ""
+def markdown(chat: SavedChat, with_reasoning: bool = False) -> str:
+    blocks = [f"# {chat.heading}", _about(chat)]
+    for turn in chat.turns.path:
+        who, place = _heading(chat, turn)
+        blocks += ["---"] if isinstance(turn, Question) else []
+        blocks.append(f"**{who}**{place}")
+        if with_reasoning and turn.reasoning:
+            thought = closed(turn.reasoning)
+            blocks.append(f"<details><summary>Reasoning</summary>\n\n{thought}\n\n</details>")
+        blocks.append(closed(turn.text))
+        if said := _numbers(turn):
+            blocks.append(f"*{said}*")
+    return "\n\n".join(blocks) + "\n"
 
 
 def closed(text: str) -> str:
@@ -163,6 +121,8 @@ def closed(text: str) -> str:
             fence = ""
     return f"{text.strip()}\n{fence}" if fence else text.strip()
 
+
+# HTML
 
 _STYLES = {
     "bold": "font-weight: bold",
@@ -196,14 +156,14 @@ body {{ font-family: sans-serif; line-height: 1.5 }}
 """
 
 
-def page(chat: ExportedChat) -> str:
+def page(chat: SavedChat, with_reasoning: bool = False) -> str:
     """One HTML file, light or dark as the reader's system asks: every token has the colour of its
     origin, and a checkbox shows the rejected ones. It loads nothing from the network and runs no
     script."""
     colours = _rules("eagle-light")
     colours += f"@media (prefers-color-scheme: dark) {{\n{_rules('eagle-dark')}}}\n"
-    head = _HEAD.format(title=_escaped(chat.title), colours=colours)
-    return head + "".join(_body(chat)) + "</main>\n</body>\n</html>\n"
+    head = _HEAD.format(title=_escaped(chat.heading), colours=colours)
+    return head + "".join(_body(chat, with_reasoning)) + "</main>\n</body>\n</html>\n"
 
 
 def _rules(theme: str) -> str:
@@ -220,32 +180,24 @@ def _rules(theme: str) -> str:
     return rules
 
 
-def _body(chat: ExportedChat) -> Iterator[str]:
-    yield f"<h1>{_escaped(chat.title)}</h1>\n"
-    yield f'<p class="about">{_escaped(chat.about)}</p>\n<ul class="about">\n'
+def _body(chat: SavedChat, with_reasoning: bool) -> Iterator[str]:
+    yield f"<h1>{_escaped(chat.heading)}</h1>\n"
+    yield f'<p class="about">{_escaped(_about(chat))}</p>\n<ul class="about">\n'
     for kind, meaning in KINDS_OF_TOKENS:
         yield f'<li><span class="{kind}">{kind}</span>: {meaning}</li>\n'
     yield '</ul>\n<input type="checkbox" id="rejected">'
     yield '<label for="rejected"> show rejected tokens</label>\n<main>\n'
-    for question, reply in chat.exchanges:
-        yield _heading("You", chat.place_of(question))
-        yield f'<div class="text you">{_escaped(question.text)}</div>\n'
-        if reply is not None:
-            yield from _answer_in_page(chat, reply)
-
-
-def _answer_in_page(chat: ExportedChat, reply: Reply) -> Iterator[str]:
-    recording = reply.recording
-    yield _heading(chat.writer_of(reply), chat.place_of(reply))
-    if chat.with_reasoning and reply.reasoning:
-        yield f"<details><summary>Reasoning</summary>{_text(recording, Part.REASONING)}</details>\n"
-    yield _text(recording, Part.ANSWER)
-    if said := numbers(recording):
-        yield f'<p class="numbers">{_escaped(said)}</p>\n'
-
-
-def _heading(who: str, place: str) -> str:
-    return f"<h2>{_escaped(who)}{f' ({place})' if place else ''}</h2>\n"
+    for turn in chat.turns.path:
+        yield f"<h2>{_escaped(''.join(_heading(chat, turn)))}</h2>\n"
+        if isinstance(turn, Question):
+            yield f'<div class="text you">{_escaped(turn.text)}</div>\n'
+            continue
+        if with_reasoning and turn.reasoning:
+            thought = _text(turn.recording, Part.REASONING)
+            yield f"<details><summary>Reasoning</summary>{thought}</details>\n"
+        yield _text(turn.recording, Part.ANSWER)
+        if said := _numbers(turn):
+            yield f'<p class="numbers">{_escaped(said)}</p>\n'
 
 
 def _text(recording: Recording, part: Part) -> str:
@@ -273,40 +225,39 @@ def _escaped(text: str) -> str:
     return escape(text).replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-VERSION = 1
+# JSON
 
 
-def tree(chat: ExportedChat) -> str:
+def tree(chat: SavedChat, with_reasoning: bool = False) -> str:
     """The JSON object that docs/chatting.md describes."""
     chosen = {turn.id for turn in chat.turns.path}
     header = chat.header
+    turns = []
+    for turn in chat.turns:
+        about = {"id": turn.id, "parent": turn.parent, "role": turn.role}
+        said: dict[str, Any] = {"text": turn.text}
+        if isinstance(turn, Reply):
+            said = _recorded(turn.recording, with_reasoning)
+        turns.append({**about, "chosen": turn.id in chosen, **said})
     document = {
         "format": "eaglechat",
         "version": VERSION,
-        "title": chat.title,
+        "title": chat.heading,
         "created": header.created,
         "pair": header.pair,
         "target": header.target,
         "draft": header.draft,
-        "turns": [_turn(chat, turn, turn.id in chosen) for turn in chat.turns],
+        "turns": turns,
     }
     # A lone UTF-16 surrogate cannot be encoded; escaped, JSON allows it.
     return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
 
 
-def _turn(chat: ExportedChat, turn: Question | Reply, is_chosen: bool) -> dict[str, Any]:
-    about = {"id": turn.id, "parent": turn.parent, "role": turn.role, "chosen": is_chosen}
-    if isinstance(turn, Question):
-        return {**about, "text": turn.text}
-    return {**about, **_recorded(chat, turn)}
-
-
-def _recorded(chat: ExportedChat, turn: Reply) -> dict[str, Any]:
-    recording = turn.recording
-    rounds = recording.rounds if chat.with_reasoning else map(_answered, recording.rounds)
-    thought = {"reasoning": recording.reasoning} if chat.with_reasoning else {}
+def _recorded(recording: Recording, with_reasoning: bool) -> dict[str, Any]:
+    rounds = recording.rounds if with_reasoning else map(_answered, recording.rounds)
+    thought = {"reasoning": recording.reasoning} if with_reasoning else {}
     end = recording.end
-    if end is not None and not chat.with_reasoning and end.tail_part is Part.REASONING:
+    if end is not None and not with_reasoning and end.tail_part is Part.REASONING:
         end = replace(end, tail="")
     return {
         "text": recording.text,

@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.saved_chat import ChatHeader
-from eaglechat.chat.turns import Reply, Turns
+from eaglechat.chat.saved_chat import ChatHeader, SavedChat
+from eaglechat.chat.turns import Reply
 from eaglechat.wire.records import Origin, Part, Round, Token
 from eaglechat.words.export import (
     SUFFIXES,
-    ExportedChat,
     closed,
-    exported,
     file_name,
     free_file,
     markdown,
@@ -36,10 +34,10 @@ from tests.chat.records import recorded, round_of, thinking
 HEADER = ChatHeader(created="2026-11-22T21:00:00+00:00", pair="a pair", target="/t.gguf")
 
 
-def chat_of(*rounds: Round, question: str = "why?", with_reasoning: bool = False) -> ExportedChat:
-    turns = Turns()
-    turns.answer(turns.ask([TurnPart(question)]).id, recorded(*rounds))
-    return ExportedChat("A title", HEADER, turns, with_reasoning)
+def chat_of(*rounds: Round, question: str = "why?") -> SavedChat:
+    chat = SavedChat("2026-11-22", HEADER, title="A title")
+    chat.turns.answer(chat.turns.ask([TurnPart(question)]).id, recorded(*rounds))
+    return chat
 
 
 def written(text: str) -> Round:
@@ -80,7 +78,7 @@ def test_markdown_has_the_path_with_the_numbers_and_no_reasoning(tmp_path: Path)
     chat.finish()
     chat.session.leave("")
     (saved,) = saved_chats(tmp_path)
-    text = markdown(exported(saved))
+    text = markdown(saved)
     assert text.startswith("# second?\n\n20")
     assert "**You** (2 of 2)\n\nsecond?\n\n**scripted**\n\nThe Pythagorean" in text
     assert "first?" not in text
@@ -93,7 +91,7 @@ def test_reasoning_is_exported_on_request_only() -> None:
         without = written(chat_of(*rounds))
         assert "secret" not in without
         assert "answer" in without
-        assert "secret" in written(chat_of(*rounds, with_reasoning=True))
+        assert "secret" in written(chat_of(*rounds), with_reasoning=True)
 
 
 def test_what_was_drafted_in_a_round_of_both_parts_does_not_tell_the_reasoning() -> None:
@@ -117,7 +115,7 @@ def test_json_has_every_branch_with_its_rounds(tmp_path: Path) -> None:
     chat.finish()
     chat.session.leave("")
     (saved,) = saved_chats(tmp_path)
-    document = json.loads(tree(exported(saved)))
+    document = json.loads(tree(saved))
     question, first, second = document["turns"]
     assert (question["role"], question["text"], question["parent"]) == ("user", "why?", None)
     assert [first["chosen"], second["chosen"]] == [False, True]
@@ -134,8 +132,7 @@ def test_the_page_shows_each_token_by_its_origin(tmp_path: Path) -> None:
     chat.ask("why?")
     reply = chat.session.turns.last_reply
     assert reply is not None
-    exported_chat = ExportedChat("t", HEADER, chat.session.turns)
-    shown = Page(page(exported_chat))
+    shown = Page(page(chat.session.chat))
     main = shown.texts[[text for _, text in shown.texts].index("You") :]
     origins = [origin.value for origin in Origin]
     assert "".join(text for kind, text in main if kind in {*origins, "text"}).strip() == reply.text

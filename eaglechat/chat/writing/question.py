@@ -25,13 +25,17 @@ QuestionParts = tuple[TurnPart, ...]
 
 
 def typed(text: str) -> QuestionParts:
-    """Typed text as parts."""
     return (TurnPart(text),) if text else ()
 
 
 def parts_of(written: str | Sequence[TurnPart]) -> QuestionParts:
     """Parts, from parts or from typed text."""
     return typed(written) if isinstance(written, str) else tuple(written)
+
+
+def together(one: QuestionParts, other: QuestionParts) -> QuestionParts:
+    """Both, with an empty line between them."""
+    return (*one, TurnPart("\n\n"), *other) if one and other else one or other
 
 
 def text_of(parts: Sequence[TurnPart]) -> str:
@@ -62,7 +66,6 @@ def tokens_about(text: str) -> int:
 
 
 def mark(part: TurnPart) -> str:
-    """The mark that stands for a part."""
     size = format_bytes(len(part.text.encode("utf-8", "replace")))
     tokens = f"~{tokens_about(part.text):,} tokens"
     if part.source == "file":
@@ -129,7 +132,6 @@ class Marks:
         return "".join(p.text if p.source == "typed" else self.hold(p) for p in parts)
 
     def parts(self, text: str) -> QuestionParts:
-        """The parts of a text with marks."""
         parts, end = [], 0
         for start, stop in self.spans(text):
             parts += [*typed(text[end:start]), self._parts[text[start:stop]]]

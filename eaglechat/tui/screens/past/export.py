@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.paths import write_atomically
 from eaglechat.tui.commands.keys import ENTER, TAB
 from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.services import desktop
@@ -20,7 +21,7 @@ from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words import wording
-from eaglechat.words.export import Format, exported, free_file, render, write
+from eaglechat.words.export import Format, free_file, render
 
 
 class _Choice(NamedTuple):
@@ -79,15 +80,16 @@ class ExportScreen(ListDialog[None, _Choice]):
 
         def export() -> str | Path:
             """Returns the text to copy, or the file."""
-            chat = exported(self._read(), with_reasoning=with_reasoning)
+            chat = self._read()
+            content = render(chat, choice.format, with_reasoning=with_reasoning)
             if choice.is_copied:
-                return neutralise(render(chat, choice.format).decode())
+                return neutralise(content.decode())
             try:
                 place = Path(folder).expanduser()
             except RuntimeError as error:
                 raise OSError(str(error)) from error
-            file = free_file(place, chat.title, choice.format)
-            write(file, chat, choice.format)
+            file = free_file(place, chat.heading, choice.format)
+            write_atomically(file, content)
             return file
 
         self.in_background(export, self._end, partial(self._fail, folder))
