@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -27,7 +27,7 @@ from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms, TurnPart, text_alone
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat
 from eaglechat.chat.store import ChatStore, transaction
-from eaglechat.chat.turns import Question, Reply, TurnError, TurnId
+from eaglechat.chat.turns import Question, Reply, TurnError
 from eaglechat.chat.writing.question import typed
 from eaglechat.wire.records import (
     AutoDraft,
@@ -79,20 +79,17 @@ def take_over(store: ChatStore) -> Iterator[Progress]:
             yield Progress(number, len(files))
             if problem := _take_over(store, file):
                 unreadable.append(f"{file.name} ({problem})")
-    if files:
-        store.say(_taken_over(len(files), unreadable, folder))
-        yield Progress(len(files), len(files))
-
-
-def _taken_over(total: int, unreadable: Sequence[str], folder: Path) -> str:
-    count = total - len(unreadable)
+    if not files:
+        return
+    count = len(files) - len(unreadable)
     said = f"Took over {count} {'chat' if count == 1 else 'chats'} of an earlier version. "
     said += f"You may delete {folder}: nothing reads it any more."
     if unreadable:
         more = len(unreadable) - _MOST_NAMED
         names = ", ".join(unreadable[:_MOST_NAMED]) + (f", and {more} more" if more > 0 else "")
         said += f" These cannot be read, and stay there: {names}."
-    return said
+    store.say(said)
+    yield Progress(len(files), len(files))
 
 
 def _take_over(store: ChatStore, file: Path) -> str:
@@ -169,12 +166,10 @@ def chat_in(name: str, raw: bytes) -> SavedChat:
         with suppress(TurnError):
             if line.type == "terms":
                 terms = line.terms
-            elif line.type == "reply":
-                _reply(chat, line, terms)
             elif line.of:
                 _take_of_reply(chat.turns.reply(line.of).recording, line)
             else:
-                _take_of_chat(chat, line)
+                _take_of_chat(chat, line, terms)
     chat.give_back_unanswered()
     return chat
 
@@ -187,39 +182,36 @@ def _decoded(raw: bytes) -> _Line | None:
         return None
 
 
-def _reply(chat: SavedChat, line: _Line, terms: Terms) -> None:
-    """Add a reply; with an empty question if its own was lost."""
-    question = line.parent or 0
-    if not isinstance(chat.turns.find(question), Question):
-        _ask(chat, question, question, ())
-    chat.turns.choose(chat.turns.add(Reply(line.id, question, Recording(terms))).id)
-
-
-def _take_of_chat(chat: SavedChat, line: _Line) -> None:
+def _take_of_chat(chat: SavedChat, line: _Line, terms: Terms) -> None:
+    turns = chat.turns
     match line.type:
         case "question":
-            _ask(chat, line.id, line.parent, line.parts)
+            parent = line.parent
+            if parent is not None and not isinstance(turns.find(parent), Reply):
+                # Its parent was lost.
+                parent = turns.last_reply.id if turns.last_reply else None
+            turns.choose(turns.add(Question(line.id, parent, line.parts)).id)
+            chat.unsent = ()
+        case "reply":
+            question = line.parent or 0
+            if not isinstance(turns.find(question), Question):
+                # Its question was lost.
+                parent = turns.last_reply.id if turns.last_reply else None
+                turns.add(Question(question, parent, ()))
+                chat.unsent = ()
+            turns.choose(turns.add(Reply(line.id, question, Recording(terms))).id)
         case "chosen":
-            chat.turns.choose(line.turn)
+            turns.choose(line.turn)
         case "deleted":
-            chat.turns.delete(line.turn)
+            turns.delete(line.turn)
         case "restored":
-            chat.turns.restore(line.turn)
+            turns.restore(line.turn)
         case "window":
             chat.first_question = line.question
         case "unsent":
             chat.unsent = line.parts or typed(line.text)
         case "role" | "title" | "pinned":
             setattr(chat, line.type, getattr(line, line.type))
-
-
-def _ask(chat: SavedChat, id: TurnId, parent: TurnId | None, parts: tuple[TurnPart, ...]) -> None:
-    """Add a question; after the last reply if its parent was lost."""
-    turns = chat.turns
-    if parent is not None and not isinstance(turns.find(parent), Reply):
-        parent = turns.last_reply.id if turns.last_reply else None
-    turns.choose(turns.add(Question(id, parent, parts)).id)
-    chat.unsent = ()
 
 
 def _take_of_reply(recording: Recording, line: _Line) -> None:
@@ -287,11 +279,38 @@ def _unpacked(data: str, answer: str, reasoning: str) -> list[Round]:
 
 def _rounds(columns: Any, answer: str, reasoning: str) -> Iterator[Round]:
     """The rounds, of values that nothing has checked."""
-    tokens, drafts = _tokens(columns, (answer, reasoning, columns.markers)), _drafts(columns)
-    given, likely = dict(columns.given), dict(columns.likely)
+    texts, ends = (answer, reasoning, columns.markers), [0] * len(_PARTS)
+    emitted = zip(
+        columns.ids, columns.lengths, columns.origins, columns.emitted_by, columns.parts,
+        strict=True,
+    )  # fmt: skip
+    lengths = [max(length or 0, 0) for length in columns.draft_lengths]
+    drafted = zip(
+        columns.draft_ids, columns.draft_lengths, cut(columns.draft_text, lengths),
+        columns.probabilities, columns.parents, columns.drafted_by,
+        strict=True,
+    )  # fmt: skip
+    given, likely, drafters = dict(columns.given), dict(columns.likely), columns.drafters
     n_past, names = columns.n_past, columns.names_of_times
     for index, n_tokens in enumerate(columns.n_tokens):
-        emitted = tuple(islice(tokens, n_tokens))
+        tokens, drafts = list[Token](), list[DraftToken]()
+        for id, length, origin, by, part in islice(emitted, n_tokens):
+            start, ends[part] = ends[part], ends[part] + length
+            known, text = None if id == _UNREPORTED else id, texts[part][start : ends[part]]
+            tokens.append(Token(known, text, _ORIGINS[origin], drafters[by] or None, _PARTS[part]))
+        of_round = islice(drafted, columns.n_drafted[index])
+        for place, (id, length, text, probability, parent, by) in enumerate(of_round):
+            drafts.append(
+                DraftToken(
+                    tokens[place].id if id is None else None if id == _UNREPORTED else id,
+                    tokens[place].text if length is None else None if length < 0 else text,
+                    None
+                    if probability == _UNREPORTED_PROBABILITY
+                    else probability / _PROBABILITY_STEPS,
+                    parent + place - 1,
+                    drafters[by],
+                )
+            )
         n_past += columns.moved[index - 1] + n_tokens if index else 0
         steps = columns.times[len(names) * index : len(names) * (index + 1)]
         times = {
@@ -299,14 +318,13 @@ def _rounds(columns: Any, answer: str, reasoning: str) -> Iterator[Round]:
             for name, step in zip(names, steps, strict=True)
         }
         total = sum(step or 0 for step in steps) + columns.other_times[index]
-        drafted = enumerate(islice(drafts, columns.n_drafted[index]))
         yield Round(
             columns.first + index,
             columns.n_draft_max[index],
-            tuple(_in_place(place, draft, emitted) for place, draft in drafted),
+            tuple(drafts),
             columns.n_tested[index],
             columns.n_accepted[index],
-            emitted,
+            tuple(tokens),
             n_past,
             RoundTimings(**{**dict.fromkeys(_TIMES), **times, "total_ms": total / _TIME_STEPS}),
             auto=_auto(columns, index),
@@ -320,40 +338,6 @@ def _rounds(columns: Any, answer: str, reasoning: str) -> Iterator[Round]:
             ),
             is_plain_check=index in columns.plain_checks,
         )
-
-
-def _tokens(columns: Any, texts: tuple[str, ...]) -> Iterator[Token]:
-    """All emitted tokens, of texts that are in the order of `_PARTS`."""
-    ends = [0] * len(texts)
-    about = zip(
-        columns.ids, columns.lengths, columns.origins, columns.emitted_by, columns.parts,
-        strict=True,
-    )  # fmt: skip
-    for id, length, origin, by, part in about:
-        start, ends[part] = ends[part], ends[part] + length
-        known, drafter = None if id == _UNREPORTED else id, columns.drafters[by] or None
-        yield Token(known, texts[part][start : ends[part]], _ORIGINS[origin], drafter, _PARTS[part])
-
-
-def _drafts(columns: Any) -> Iterator[tuple[Any, ...]]:
-    """All drafted tokens: id, length of the text, text, and the other fields of a `DraftToken`."""
-    lengths = columns.draft_lengths
-    texts = cut(columns.draft_text, [max(length or 0, 0) for length in lengths])
-    drafters = (columns.drafters[by] for by in columns.drafted_by)
-    of_all = columns.draft_ids, lengths, texts, columns.probabilities, columns.parents, drafters
-    return zip(*of_all, strict=True)
-
-
-def _in_place(place: int, draft: tuple[Any, ...], emitted: Sequence[Token]) -> DraftToken:
-    """A drafted token; `place` is its index in the round, which emitted these tokens."""
-    id, length, text, probability, parent, drafter = draft
-    return DraftToken(
-        emitted[place].id if id is None else None if id == _UNREPORTED else id,
-        emitted[place].text if length is None else None if length == _UNREPORTED else text,
-        None if probability == _UNREPORTED_PROBABILITY else probability / _PROBABILITY_STEPS,
-        parent + place - 1,
-        drafter,
-    )
 
 
 def _auto(columns: Any, index: int) -> AutoDraft | None:

@@ -22,7 +22,7 @@ from eaglechat.chat.packing import encodable, pack
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.saved_chat import SavedChat, name_at, title_of
 from eaglechat.chat.store import ChatStore, ReplyRecord, release, transaction
-from eaglechat.chat.turns import Reply, Turn, TurnId
+from eaglechat.chat.turns import Question, Reply, Turn
 from eaglechat.chat.writing.question import QuestionParts
 from eaglechat.wire.records import Part
 
@@ -41,7 +41,7 @@ class ChatRecorder:
     ) -> None:
         """`chat` is what is open; it may change meanwhile. One that was read from the store is
         opened for this program alone; if another program has it open, a copy is."""
-        self._store, self._not_saved = store, not_saved
+        self._store, self._not_saved, self.chat = store, not_saved, chat
         self._db: sqlite3.Connection | None = None
         self._owner = uuid.uuid4().hex
         self._lock: FileLock | None = None
@@ -52,18 +52,13 @@ class ChatRecorder:
         """Another program has the chat open: this is a new one, with the same beginning."""
         self.is_behind = False
         """Some of the chat could not be written: leaving it now loses that."""
-        self._take(chat)
+        self._kept: object = None
+        """The chat's `_state` when it was read or written."""
         if chat.revision:
+            self._kept = self._state()
             # An error is reported by the first call that writes.
             with suppress(OSError):
                 self._claim()
-
-    def _take(self, chat: SavedChat) -> None:
-        self.chat = chat
-        self._columns = _columns(chat, None) if chat.revision else None
-        """Of the chat's row, when the chat was read or written; None if it was never written."""
-        self._kept = chat.kept
-        """What was read or written of each turn, in the form of `_there`."""
 
     @property
     def name(self) -> str:
@@ -80,7 +75,6 @@ class ChatRecorder:
         self.keep()
 
     def pin(self, pinned: bool) -> None:
-        """Put the chat at the top of the list, or back among the others."""
         self.chat.pinned = pinned
         self.keep()
 
@@ -90,7 +84,6 @@ class ChatRecorder:
         self.keep()
 
     def left(self, unsent: QuestionParts) -> None:
-        """The chat was left with this in the prompt."""
         self.save(unsent)
         if self._db is not None and self.chat.revision:
             with suppress(OSError), self._store.translated():
@@ -104,10 +97,9 @@ class ChatRecorder:
 
     def keep(self) -> None:
         """Write what the store does not have."""
-        columns, there = _columns(self.chat, self.running), self._there()
-        if self._columns is None and not _is_listed(columns) and not self.is_behind:
-            return
-        if self._columns == columns and self._kept == there and not self.is_behind:
+        state = self._state()
+        is_new = not self.chat.revision and not _is_listed(_columns(self.chat, self.running))
+        if (is_new or state == self._kept) and not self.is_behind:
             return
         try:
             with self._store.translated():
@@ -123,15 +115,12 @@ class ChatRecorder:
             return
         self.is_behind = False
         self.chat.revision += 1
-        self._has_removed |= not self._kept.keys() <= there.keys()
-        self._columns, self._kept = columns, there
+        self._kept = state
 
-    def _there(self) -> dict[TurnId, int | None]:
-        """None for each turn that will not change; of the running reply, its number of rounds."""
-        there: dict[TurnId, int | None] = dict.fromkeys(turn.id for turn in self.chat.turns)
-        if self.running is not None:
-            there[self.running.id] = len(self.running.recording.rounds)
-        return there
+    def _state(self) -> object:
+        """What a change of the chat changes: of all turns, only the running reply does."""
+        n_rounds = len(self.running.recording.rounds) if self.running else None
+        return _columns(self.chat, self.running), [turn.id for turn in self.chat.turns], n_rounds
 
     # Who has it open
 
@@ -151,10 +140,12 @@ class ChatRecorder:
             else:
                 # Another program has written since the chat was read.
                 opened_at = self.chat.opened_at
-                self._take(self._store.read(self.name))
+                self.chat = self._store.read(self.name)
                 self.chat.opened_at = opened_at
+                self._kept = self._state()
             if row["owner"]:
                 # It did not let go: it was killed, in the middle of a reply and before a purge.
+                self._kept = None
                 self.keep()
                 self._store.purge(db, words=True)
 
@@ -199,10 +190,11 @@ class ChatRecorder:
             row = None
         if row is None:
             # It is new; or so is the file.
-            self.chat.revision, self._kept = 0, {}
+            self.chat.revision = 0
         columns = _columns(self.chat, self.running)
         if not _is_listed(columns):
             # No list would show it: a program that is killed now must not leave it behind.
+            self._has_removed |= row is not None
             db.execute("DELETE FROM chat WHERE name = ?", (self.name,))
             return
         columns |= {"name": self.name, "used": self._store.clock(), "owner": owner}
@@ -215,39 +207,39 @@ class ChatRecorder:
             columns,
         )
         (key,) = db.execute("SELECT key FROM chat WHERE name = ?", (self.name,)).fetchone()
-        there = self._there()
-        for id in self._kept.keys() - there.keys():
+        is_open = "reply IS NOT NULL AND said = '' AND thought = ''"
+        kept = dict(db.execute(f"SELECT id, {is_open} FROM turn WHERE chat = ?", (key,)).fetchall())
+        for id in kept.keys() - {turn.id for turn in self.chat.turns}:
+            self._has_removed = True
             db.execute("DELETE FROM turn WHERE chat = ? AND id = ?", (key, id))
         for turn in self.chat.turns:
-            if turn.id not in self._kept or self._kept[turn.id] != there[turn.id]:
+            if turn is self.running or kept.get(turn.id, True):
                 self._write_turn(db, key, turn)
 
     def _write_turn(self, db: sqlite3.Connection, chat: int, turn: Turn) -> None:
-        row: dict[str, object] = {"chat": chat, "id": turn.id, "parent": turn.parent}
-        if isinstance(turn, Reply):
-            # The words of a reply are indexed once, when it has ended.
-            written = turn.recording.written if turn is not self.running else lambda _part: ""
-            said, thought = written(Part.ANSWER), written(Part.REASONING)
-            row |= {"reply": _json(_record(turn)), "parts": None}
-        else:
-            said, thought = turn.text, ""
+        reply = parts = None
+        said, thought = turn.text, ""
+        if isinstance(turn, Question):
             is_typed = [part.source for part in turn.parts] in ([], ["typed"])
-            row |= {"reply": None, "parts": None if is_typed else _json(turn.parts)}
-        row |= {"said": encodable(said), "thought": encodable(thought)}
+            parts = None if is_typed else _json(turn.parts)
+        else:
+            recording, reply = turn.recording, _json(_record(turn.recording))
+            # The words of a reply are indexed once, when it has ended.
+            written = recording.written if turn is not self.running else lambda _part: ""
+            said, thought = written(Part.ANSWER), written(Part.REASONING)
         db.execute(
             "INSERT INTO turn (chat, id, parent, reply, parts, said, thought) "
-            "VALUES (:chat, :id, :parent, :reply, :parts, :said, :thought) "
-            "ON CONFLICT (chat, id) DO UPDATE SET reply = :reply, said = :said, thought = :thought",
-            row,
+            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (chat, id) DO UPDATE "
+            "SET reply = excluded.reply, said = excluded.said, thought = excluded.thought",
+            (chat, turn.id, turn.parent, reply, parts, encodable(said), encodable(thought)),
         )
         if isinstance(turn, Reply):
-            found = "SELECT key FROM turn WHERE chat = :chat AND id = :id"
-            (key,) = db.execute(found, row).fetchone()
-            _write_rounds(db, key, turn.recording, self._kept.get(turn.id) or 0)
+            found = "SELECT key FROM turn WHERE chat = ? AND id = ?"
+            (key,) = db.execute(found, (chat, turn.id)).fetchone()
+            _write_rounds(db, key, turn.recording)
 
 
 def _columns(chat: SavedChat, running: Reply | None) -> dict[str, Any]:
-    """What the row of a chat says of it."""
     is_unanswered = running is not None and not (
         running.recording.has_reasoning or running.recording.is_answering
     )
@@ -268,8 +260,7 @@ def _is_listed(columns: dict[str, Any]) -> bool:
     return bool(columns["messages"] or columns["title"] or columns["begins"])
 
 
-def _record(reply: Reply) -> ReplyRecord:
-    recording = reply.recording
+def _record(recording: Recording) -> ReplyRecord:
     return ReplyRecord(
         terms=recording.terms,
         n_past=recording.n_past,
@@ -279,13 +270,14 @@ def _record(reply: Reply) -> ReplyRecord:
     )
 
 
-def _write_rounds(db: sqlite3.Connection, turn: int, recording: Recording, kept: int) -> None:
+def _write_rounds(db: sqlite3.Connection, turn: int, recording: Recording) -> None:
     """Write the rounds of a reply behind those that are kept, and those of the last piece again."""
     if recording.packed:
         first, pieces = 0, [*enumerate(recording.packed)]
     else:
+        last = "SELECT ifnull(max(place), 0) FROM rounds WHERE turn = ?"
         rounds, size = recording.rounds, _ROUNDS_OF_A_PIECE
-        first = 0 if recording.is_settled else kept // size
+        first = 0 if recording.is_settled else db.execute(last, (turn,)).fetchone()[0]
         starts = range(first * size, len(rounds), size)
         pieces = [(start // size, pack(rounds[start : start + size])) for start in starts]
     db.execute("DELETE FROM rounds WHERE turn = ? AND place >= ?", (turn, first))

@@ -171,7 +171,6 @@ class ChatStore:
         return self._summaries("ORDER BY pinned DESC, used DESC")
 
     def latest(self, count: int) -> list[ChatSummary]:
-        """The chats used last."""
         return self._summaries(f"ORDER BY used DESC LIMIT {count}")
 
     def _summaries(self, order: str) -> list[ChatSummary]:
@@ -202,7 +201,7 @@ class ChatStore:
         if not self.file.exists():
             return []
         try:
-            with self._reading() as db:
+            with self.opened(to_read=True) as db:
                 return db.execute(query, values).fetchall()
         except OSError as error:
             self.say(f"The chats in {self.file} cannot be read: {error}.")
@@ -211,7 +210,7 @@ class ChatStore:
     # One chat
 
     def read(self, name: str) -> SavedChat:
-        with self._reading() as db, transaction(db, "DEFERRED"):
+        with self.opened(to_read=True) as db, transaction(db, "DEFERRED"):
             try:
                 return _chat(db, _row(db, name))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -230,7 +229,6 @@ class ChatStore:
         self._change(name, "title = ?", encodable(title_of(title)))
 
     def pin(self, name: str, pinned: bool) -> None:
-        """Put a chat at the top of the list, or back among the others."""
         self._change(name, "pinned = ?", pinned)
 
     def delete(self, name: str) -> None:
@@ -288,7 +286,6 @@ class ChatStore:
         return lock
 
     def is_held(self, owner: str) -> bool:
-        """Whether the owner of a chat lives."""
         lock = self._lock(owner)
         if not owner or not Path(lock.lock_file).exists():
             return False
@@ -321,19 +318,14 @@ class ChatStore:
     # The file
 
     @contextmanager
-    def opened(self) -> Iterator[sqlite3.Connection]:
-        """A connection for as long as the block runs. SQLite's errors become OSErrors."""
-        with self.translated(), closing(self.connect()) as db:
-            yield db
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        """As `opened`, also where nothing can be written."""
+    def opened(self, *, to_read: bool = False) -> Iterator[sqlite3.Connection]:
+        """A connection for as long as the block runs. SQLite's errors become OSErrors. `to_read`:
+        also where nothing can be written."""
         with self.translated():
             try:
                 db = self.connect()
             except (sqlite3.OperationalError, OSError) as error:
-                if "locked" in str(error):
+                if not to_read or "locked" in str(error):
                     raise
                 # SQLite needs to write beside a file that others may use.
                 db = sqlite3.connect(f"{self.file.absolute().as_uri()}?immutable=1", uri=True)
@@ -357,28 +349,11 @@ class ChatStore:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         try:
             return self._connected()
-        except (_NotOursError, sqlite3.DatabaseError) as error:
+        except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise
             self._mend(error)
         return self._connected()
-
-    def _mend(self, why: Exception) -> None:
-        """Move the file aside, unless only its index of words is damaged, or another program has
-        moved it meanwhile: then make the index anew."""
-        with self.alone("moving"):
-            try:
-                with closing(self._connected()) as db:
-                    is_sound = db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
-                    if is_sound:
-                        _index_anew(db)
-            except sqlite3.OperationalError:
-                return
-            except (_NotOursError, sqlite3.DatabaseError):
-                is_sound = False
-            if not is_sound:
-                kind = why.kind if isinstance(why, _NotOursError) else "damaged"
-                self._move_aside(kind, str(why))
 
     def _connected(self) -> sqlite3.Connection:
         db = sqlite3.connect(
@@ -395,11 +370,36 @@ class ChatStore:
             for pragma in _PRAGMAS:
                 db.execute(f"PRAGMA {pragma}").fetchall()
             if version < _VERSION:
-                _create(db)
+                with transaction(db, "EXCLUSIVE"):
+                    # Another program may have been faster.
+                    if not db.execute("PRAGMA user_version").fetchone()[0]:
+                        # `executescript` would commit before the first of them.
+                        for statement in re.split(r";\n(?=CREATE|PRAGMA)", _SCHEMA):
+                            db.execute(statement)
         except BaseException:
             db.close()
             raise
         return db
+
+    def _mend(self, why: Exception) -> None:
+        """Move the file aside, unless only its index of words is damaged, or another program has
+        moved it meanwhile: then make the index anew."""
+        with self.alone("moving"):
+            try:
+                with closing(self._connected()) as db:
+                    if db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
+                        with transaction(db):
+                            db.execute("INSERT INTO words(words) VALUES ('delete-all')")
+                            db.execute(
+                                "INSERT INTO words(rowid, said, thought) "
+                                "SELECT key, words_of(said), words_of(thought) FROM turn"
+                            )
+                        return
+            except sqlite3.OperationalError:
+                return
+            except sqlite3.DatabaseError:
+                pass
+            self._move_aside(getattr(why, "kind", "damaged"), str(why))
 
     def _move_aside(self, kind: str, why: str) -> None:
         now = datetime.datetime.now()
@@ -414,7 +414,7 @@ class ChatStore:
         )
 
 
-class _NotOursError(Exception):
+class _NotOursError(sqlite3.DatabaseError):
     """A sound file that this version cannot use."""
 
     def __init__(self, kind: str, why: str) -> None:
@@ -424,25 +424,7 @@ class _NotOursError(Exception):
 
 def _is_damage(error: Exception) -> bool:
     # SQLite's codes for a damaged file and for no database have no class of their own.
-    return isinstance(error, _NotOursError) or type(error) is sqlite3.DatabaseError
-
-
-def _create(db: sqlite3.Connection) -> None:
-    with transaction(db, "EXCLUSIVE"):
-        if db.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
-            return  # another program was faster
-        # `executescript` would commit before the first of them.
-        for statement in re.split(r";\n(?=CREATE|PRAGMA)", _SCHEMA):
-            db.execute(statement)
-
-
-def _index_anew(db: sqlite3.Connection) -> None:
-    with transaction(db):
-        db.execute("INSERT INTO words(words) VALUES ('delete-all')")
-        db.execute(
-            "INSERT INTO words(rowid, said, thought) "
-            "SELECT key, words_of(said), words_of(thought) FROM turn"
-        )
+    return type(error) in (sqlite3.DatabaseError, _NotOursError)
 
 
 @contextmanager
@@ -494,7 +476,6 @@ def _chat(db: sqlite3.Connection, row: sqlite3.Row) -> SavedChat:
         role=row["role"],
         title=row["title"],
         pinned=bool(row["pinned"]),
-        kept=dict.fromkeys(turn["id"] for turn in rows),
         revision=row["revision"],
     )
     for turn in rows:
@@ -503,8 +484,6 @@ def _chat(db: sqlite3.Connection, row: sqlite3.Row) -> SavedChat:
             if turn["reply"] is not None:
                 recording = _recording(db, turn)
                 chat.turns.add(Reply(turn["id"], turn["parent"], recording))
-                if recording.end is None and not (turn["said"] or turn["thought"]):
-                    chat.kept[turn["id"]] = 0
                 continue
             parts = typed(turn["said"])
             if turn["parts"] is not None:
