@@ -55,7 +55,6 @@ class Control:
 
     @cached_property
     def doc(self) -> SettingDoc:
-        """Its setting."""
         is_of_drafting = self.name in Speculation.__struct_fields__
         return find("speculation" if is_of_drafting else "generation", self.name)
 
@@ -174,7 +173,6 @@ def terms_of(
 
 
 def first_speculation(settings: Settings, pair: Pair) -> Speculation:
-    """The speculation terms of the first reply with this pair."""
     return terms_of(settings, first_controls(settings, pair), pair).speculation
 
 

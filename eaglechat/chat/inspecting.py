@@ -46,7 +46,6 @@ class Position:
 
     @property
     def rejected(self) -> CandidateToken | None:
-        """The first candidate that was drafted and rejected."""
         return next((one for one in self.candidates if one.fate == "rejected"), None)
 
 

@@ -1,14 +1,27 @@
-"""What was measured of a reply, of some of its rounds, or of a part of it."""
+"""What was measured of a reply, of a part of it, and of the rounds since its draft length was last
+set by hand. All figures that the screen shows together are of these rounds: how fast they were, and
+what was kept of their drafts."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from eaglechat.wire.records import Part, ReplyTimings, Round, per_second, sums
+from eaglechat.wire.gain import MeasuredGain
+from eaglechat.wire.records import Part, ReplyTimings, Round, per_second, summed, sums
+from eaglechat.wire.speed_up import SpeedUpFold
 from eaglechat.wire.stats import SpeculationStats, stats_of
+
+FEWEST_ROUNDS = 8
+"""The fewest rounds whose speed is told."""
+_GRAM = 8
+"""Tokens of a passage that may have occurred before."""
+_REPEATED = 0.5
+"""The share of passages that occurred before, from which on a text repeats itself."""
+_FEWEST_PASSAGES = 100
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -67,3 +80,100 @@ def by_part(rounds: Sequence[Round]) -> dict[Part, MeasuredPart]:
         for part, own in begun.items()
         if written[part]
     }
+
+
+@dataclass(frozen=True)
+class RoundMeans:
+    """One round, as the mean of those that drafted."""
+
+    draft_ms: float | None
+    """Drafting, and handing the target's features to the draft; None if it is not reported."""
+    check_ms: float
+    """The rest of the round: the target's pass, sampling, and what is between two rounds."""
+    tokens: float
+
+    @property
+    def ms(self) -> float:
+        return (self.draft_ms or 0.0) + self.check_ms
+
+
+class Stretch:
+    """Adds rounds one by one, at a cost that does not grow; begins anew where the length was
+    changed."""
+
+    def __init__(self) -> None:
+        self._length: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.plain_rounds = 0
+        self.ms = 0.0
+        self.is_auto = False
+        self.stats = SpeculationStats()
+        self.speed_up = SpeedUpFold()
+        self._drafted_tokens, self._drafted_ms = 0, 0.0
+        self._draft_ms: float | None = 0.0
+        self._passage: deque[int] = deque(maxlen=_GRAM)
+        self._passages: set[int] = set()
+        self._repeated = self._n_passages = 0
+
+    def add(self, round_: Round) -> None:
+        if self.stats.rounds and round_.length_by_hand != self._length:
+            self._begin()
+        self._length = round_.length_by_hand
+        times, tokens = round_.timings, len(round_.tokens)
+        self.ms += times.total_ms
+        self.is_auto = round_.auto is not None
+        self.plain_rounds += round_.is_plain
+        self.stats = self.stats.plus(round_)
+        self.speed_up.add(tokens, times.total_ms, round_.plain_ms)
+        if round_.drafted:
+            self._drafted_tokens += tokens
+            self._drafted_ms += times.total_ms
+            self._draft_ms = summed((self._draft_ms, times.draft_ms, times.process_ms))
+        for token in round_.tokens:
+            if token.id is not None:
+                self._read(token.id)
+
+    def _read(self, id: int) -> None:
+        self._passage.append(id)
+        if len(self._passage) == _GRAM:
+            passage = hash(tuple(self._passage))
+            self._n_passages += 1
+            self._repeated += passage in self._passages
+            self._passages.add(passage)
+
+    @property
+    def repeats_itself(self) -> bool:
+        """Whether most of the text occurred in it before. n-grams and drafts guess such text
+        nearly always, which says nothing of other replies."""
+        n = self._n_passages
+        return n >= _FEWEST_PASSAGES and self._repeated > _REPEATED * n
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """None while there are few rounds."""
+        stats = self.stats
+        return per_second(stats.tokens, self.ms) if stats.rounds >= FEWEST_ROUNDS else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing was to be drafted."""
+        return self.plain_rounds == self.stats.rounds and not self.is_auto
+
+    @property
+    def gain(self) -> MeasuredGain | None:
+        """Against plain decoding; None where it cannot be told."""
+        if self.is_plain or self.tokens_per_second is None or self.repeats_itself:
+            return None
+        known = self.speed_up.speed_up()
+        return known.gain if known else None
+
+    @property
+    def means(self) -> RoundMeans | None:
+        """None if nothing was drafted."""
+        n, draft_ms = self.stats.verify_steps, self._draft_ms
+        if not n:
+            return None
+        each = None if draft_ms is None else draft_ms / n
+        return RoundMeans(each, self._drafted_ms / n - (each or 0.0), self._drafted_tokens / n)

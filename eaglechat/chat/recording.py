@@ -8,9 +8,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from eaglechat.chat.measured import Measured, MeasuredPart, by_part, measured
+from eaglechat.chat.measured import Measured, MeasuredPart, Stretch, by_part, measured
 from eaglechat.chat.packing import unpack
-from eaglechat.chat.stretch import Stretch
 from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
 from eaglechat.wire.records import (
     Origin,
@@ -129,7 +128,6 @@ class Recording:
             self.end, self._stats = self._ended
 
     def add(self, round_: Round) -> None:
-        """Add the next round."""
         if self.n_before:
             round_ = replace(round_, index=self.n_before + round_.index)
         self._append(round_)
@@ -188,7 +186,6 @@ class Recording:
 
     @property
     def reasoning(self) -> str:
-        """The reasoning before the answer."""
         return self._text(Part.REASONING)
 
     @property
@@ -197,7 +194,6 @@ class Recording:
 
     @property
     def is_answering(self) -> bool:
-        """Whether the answer has begun."""
         return any(self._texts[Part.ANSWER])
 
     def written(self, part: Part) -> str:
@@ -224,7 +220,6 @@ class Recording:
 
     @property
     def by_part(self) -> dict[Part, MeasuredPart]:
-        """The statistics of each part of the reply that has tokens."""
         return by_part(self.rounds)
 
     @property

@@ -33,7 +33,6 @@ _FEWEST_ROUNDS, _LEAST_SHARE = 100, 0.05
 
 
 def cannot_answer_now(recording: Recording | None, reasoning: Reasoning) -> str | None:
-    """Why the reasoning cannot be ended."""
     if recording is None or not recording.has_reasoning or recording.is_answering:
         return "The model is not thinking now."
     if not reasoning.can_end:
@@ -64,18 +63,15 @@ def only_read(target: Path) -> str:
 
 
 def off(why: str) -> str:
-    """That nothing is drafted, for this reason."""
     return f"Speculation is off: {why}."
 
 
 def no_drafter(pair: PairInfo | None, controls: Controls) -> str | None:
-    """Why the drafter that these controls name cannot draft."""
     why = pair.no_drafter(controls.drafter) if pair is not None else None
     return f"The drafter {controls.drafter} cannot draft: {why}." if why else None
 
 
 def chains_only(pair: PairInfo | None) -> str | None:
-    """Why a pair cannot draft trees."""
     why = pair.chains_only if pair is not None else None
     return f"This pair cannot draft trees: {why}." if why else None
 
@@ -110,7 +106,6 @@ def not_saved(file: Path, error: OSError) -> str:
 
 
 def no_comparison(hello: Hello | None) -> str | None:
-    """Why a reply cannot be written again without speculation."""
     if can_of(hello).plain:
         return None
     return (
@@ -120,11 +115,10 @@ def no_comparison(hello: Hello | None) -> str | None:
 
 
 def cannot_continue(turns: Turns, id: TurnId, terms: Terms, hello: Hello | None) -> str | None:
-    """Why a turn cannot be continued with these terms."""
     reply, can = turns.find(id), can_of(hello)
     if not isinstance(reply, Reply):
         return "There is no reply to continue yet."
-    if turns.is_followed(id):
+    if turns.below(id):
         return "Only the last reply of a chat can be continued."
     end = reply.recording.end
     if end is not None and end.finish_reason is FinishReason.STOP:

@@ -40,7 +40,6 @@ class Query:
     """What each term finds in a folded text, as a regular expression."""
 
     def is_in(self, text: str) -> bool:
-        """Whether all terms stand in a text."""
         plain = folded(text)
         return all(re.search(pattern, plain) for pattern in self.patterns)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +30,7 @@ from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.saved_chat import SavedChat, new_chat
 from eaglechat.chat.store import ChatStore
 from eaglechat.chat.turns import Question, Reply, TurnId, Turns
-from eaglechat.chat.writing.question import QuestionParts, composed, parts_of
+from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, together
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds, setup_of
@@ -99,8 +98,6 @@ class View(Protocol):
 
 @dataclass
 class Running:
-    """The request in progress."""
-
     turn: Reply
     request_id: int = 0
     loading: protocol.Loading | None = None
@@ -142,7 +139,6 @@ class ChatSession:
         self.version = 0
         """Grows with every change except the rounds of a running reply."""
         self._is_greeted = False
-        self._notice_ids = itertools.count()
         self._of_draft: DrafterStats | None = DrafterStats()
         """Counts of the draft model since it was loaded; None once the user was warned."""
         self._unwatch = engine.watch(self._engine_changed)
@@ -186,7 +182,6 @@ class ChatSession:
 
     @property
     def chat(self) -> SavedChat:
-        """The open chat."""
         return self.recorder.chat
 
     @property
@@ -199,8 +194,7 @@ class ChatSession:
         """Stop, and write to disk what is missing there. `written` is in the prompt."""
         if self.running is not None:
             self._engine.send(protocol.Cancel(id=self.running.request_id))
-            given_back = self._end()
-            written = written or given_back
+            written = together(self._end(), parts_of(written))
         self.recorder.left(parts_of(written))
 
     def close(self) -> None:
@@ -224,7 +218,7 @@ class ChatSession:
 
     def answer_again(self, id: TurnId) -> bool:
         """Answer a question, or the one before a reply, once more with a new seed."""
-        if self._refuses() or self._is_gone(id):
+        if self._refuses(id):
             return False
         turn = self.turns.find(id)
         question = turn.parent if isinstance(turn, Reply) else id
@@ -236,18 +230,15 @@ class ChatSession:
     def answer_recorded(self, id: TurnId) -> Recording | None:
         """Write a reply once more, with its own terms and seed, and record the target's candidates;
         None if it cannot be done now."""
-        if self._refuses() or self._is_gone(id):
+        if self._refuses(id):
             return None
         reply = self.turns.reply(id)
         return self._answer(reply.parent, recorded_terms(reply.recording))
 
     def continue_reply(self, id: TurnId) -> bool:
-        """Continue a stopped reply after its last token."""
-        if self._refuses() or self._is_gone(id):
+        if self._refuses(id):
             return False
-        reason = refusals.cannot_continue(self.turns, id, self.terms, self.hello)
-        if reason is not None:
-            self._view.say(reason)
+        if self._tells(refusals.cannot_continue(self.turns, id, self.terms, self.hello)):
             return False
         reply = self.turns.reply(id)
         recording, before = reply.recording, reply.recording.terms
@@ -264,8 +255,7 @@ class ChatSession:
         return True
 
     def edit(self, id: TurnId, written: str | QuestionParts) -> bool:
-        """Ask another version of an earlier question."""
-        if self._refuses() or self._is_gone(id):
+        if self._refuses(id):
             return False
         self.chat.unsent = ()
         self._answer(self.turns.edit(id, composed(parts_of(written))).id, self.terms)
@@ -278,8 +268,7 @@ class ChatSession:
             return None
         last = next((one for one in reversed(self.turns.path) if isinstance(one, Question)), None)
         off = self.info.speculation_off if self.info else None
-        if reason := refusals.no_comparison(self.hello) or (off and refusals.off(off)):
-            self._view.say(reason)
+        if self._tells(refusals.no_comparison(self.hello) or (off and refusals.off(off))):
             return None
         prompts = {LAST_QUESTION: self.turns.messages_to(last.id)} if last else {}
         return Asked(prompts, self.terms)
@@ -299,10 +288,7 @@ class ChatSession:
     def answer_now(self) -> None:
         """End the reasoning of the running reply; the model continues with its answer."""
         recording = self.running.turn.recording if self.running else None
-        reason = refusals.cannot_answer_now(recording, self.reasoning)
-        if reason is not None:
-            self._view.say(reason)
-        else:
+        if not self._tells(refusals.cannot_answer_now(recording, self.reasoning)):
             self._engine.send(protocol.Set(answer_now=True))
 
     def show_prompt(self, typed: str, then: Callable[[protocol.Rendered], None]) -> None:
@@ -335,7 +321,7 @@ class ChatSession:
     def step(self, id: TurnId, by: int) -> TurnId | None:
         """Choose the sibling of a turn `by` positions later; return it, or None if there is
         none."""
-        if self._is_busy() or self._is_gone(id):
+        if self._refuses(id, without_engine=True):
             return None
         siblings = self.turns.siblings(id)
         place = siblings.index(id) + by
@@ -351,15 +337,14 @@ class ChatSession:
         """Choose a turn; False if there is none or a reply is being written."""
         if self.turns.is_chosen(id):
             return True
-        if id not in self.turns or self._is_busy():
+        if self._refuses(id, without_engine=True):
             return False
         self.turns.choose(id)
         self._path_changed()
         return True
 
     def delete(self, id: TurnId) -> bool:
-        """Delete a turn and all that follows it."""
-        if self._is_busy() or self._is_gone(id):
+        if self._refuses(id, without_engine=True):
             return False
         before = len(self.turns)
         gone = self.turns.delete(id)
@@ -373,10 +358,9 @@ class ChatSession:
 
     def undo_delete(self) -> TurnId | None:
         """Restore what was deleted last since the chat was opened; return its root, or None."""
-        if self._is_busy():
+        if self._refuses(without_engine=True):
             return None
-        if not self._deleted:
-            self._view.say(refusals.NOTHING_DELETED)
+        if self._tells(None if self._deleted else refusals.NOTHING_DELETED):
             return None
         id = self._deleted.pop()
         self.turns.restore(id)
@@ -399,8 +383,7 @@ class ChatSession:
                 f"{engine} drafts {'only chains, without n-grams' if can.draft_length else how}."
             )
             controls = without(not_followed(can), self.controls, controls)
-        if missing := refusals.no_drafter(self.info, controls):
-            self._view.say(missing)
+        if self._tells(refusals.no_drafter(self.info, controls)):
             controls = without(["drafter"], self.controls, controls)
         if can.draft_length and not can.own and controls.n_draft_max == protocol.AUTO:
             self._view.say(f"{engine} cannot choose the draft length itself: set one by hand.")
@@ -436,7 +419,6 @@ class ChatSession:
         return self.role.applied(settings) if self.role else settings
 
     def choose_role(self, role: Role | None) -> None:
-        """Ask the next questions in this role."""
         before, self.role = self.settings, role
         self.chat.role = role.name if role else ""
         self.change_controls(
@@ -466,13 +448,10 @@ class ChatSession:
     @property
     def shown(self) -> Recording | None:
         """The recording whose numbers are shown: the running one, else that of the last reply."""
-        if self.running is not None:
-            return self.running.turn.recording
-        reply = self.turns.last_reply
+        reply = self.running.turn if self.running else self.turns.last_reply
         return reply.recording if reply else None
 
     def is_writing(self, turn: Reply) -> bool:
-        """Whether this is being written now."""
         return self.running is not None and self.running.turn is turn
 
     @property
@@ -496,11 +475,10 @@ class ChatSession:
         return self.info.n_ctx if self.info else 0
 
     def _count_context(self) -> None:
-        self.n_past = 0
-        if reply := self.turns.last_reply:
-            n_past = reply.recording.n_past
-            # The chat may be from a larger context, of which this one holds the end.
-            self.n_past = min(n_past, self.n_ctx) if self.n_ctx else n_past
+        reply = self.turns.last_reply
+        n_past = reply.recording.n_past if reply else 0
+        # The chat may be from a larger context, of which this one holds the end.
+        self.n_past = min(n_past, self.n_ctx or n_past)
 
     # The engine
 
@@ -534,7 +512,6 @@ class ChatSession:
 
     @property
     def terms(self) -> Terms:
-        """What the next reply is requested with."""
         terms = terms_of(self.settings, self.controls, self.pair, self.recommended, self.reasoning)
         name = self.hello.engine if self.hello is not None else ""
         return msgspec.structs.replace(terms, engine="" if name == "eaglechat" else name)
@@ -631,6 +608,9 @@ class ChatSession:
     def _take_back(self, turn: Reply) -> QuestionParts:
         """Take an unanswered question out: two in a row break most chat templates."""
         gone = self.turns.delete(turn.id)
+        given_back = gone.parts if isinstance(gone, Question) else ()
+        # One who is killed now has it too.
+        self.chat.unsent = together(given_back, self.chat.unsent)
         self.recorder.keep()
         self.notices = [
             replace(one, after=self._last_id) if one.after in (turn.id, gone.id) else one
@@ -638,37 +618,34 @@ class ChatSession:
         ]
         if turn.recording.end is not None:
             self._note(refusals.STOPPED_EMPTY)
-        if not isinstance(gone, Question):
-            return ()
-        others = self.turns.beside(gone)
-        self.chat.unsent = gone.parts
-        self.recorder.keep()
-        self._view.give_back(gone.parts, others[-1] if others else None)
-        return gone.parts
+        if given_back:
+            others = self.turns.below(gone.parent)
+            self._view.give_back(given_back, others[-1] if others else None)
+        return given_back
 
-    def _refuses(self) -> bool:
-        if self.is_engine_gone:
-            self._view.say(refusals.ENGINE_GONE)
-            return True
-        return self._is_busy()
+    def _refuses(self, id: TurnId | None = None, *, without_engine: bool = False) -> bool:
+        """Whether nothing can be done now, or not with this turn; tells the view why."""
+        reason = None
+        if self.is_engine_gone and not without_engine:
+            reason = refusals.ENGINE_GONE
+        elif self.running is not None:
+            reason = refusals.BUSY
+        elif id is not None and id not in self.turns:
+            # It was deleted meanwhile.
+            reason = refusals.TURN_GONE
+        return self._tells(reason)
 
-    def _is_gone(self, id: TurnId) -> bool:
-        """Whether a turn was deleted meanwhile; tells the view."""
-        if id in self.turns:
-            return False
-        self._view.say(refusals.TURN_GONE)
-        return True
-
-    def _is_busy(self) -> bool:
-        if self.running is not None:
-            self._view.say(refusals.BUSY)
-        return self.running is not None
+    def _tells(self, reason: str | None) -> bool:
+        """Tell the view why not, if there is a reason."""
+        if reason:
+            self._view.say(reason)
+        return bool(reason)
 
     # Telling the view
 
     def _note(self, news: News, kind: Severity = "information") -> None:
         self.version += 1
-        self.notices.append(Notice(next(self._notice_ids), self._last_id, news, kind))
+        self.notices.append(Notice(self.version, self._last_id, news, kind))
 
     @property
     def _last_id(self) -> TurnId | None:

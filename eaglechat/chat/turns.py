@@ -70,11 +70,9 @@ class Turns:
         # only the choice of the root's parent.
         self._children: dict[TurnId | None, list[TurnId]] = {}
         self._chosen: dict[TurnId | None, TurnId] = {}
-        self._deleted: dict[TurnId, tuple[bool, dict[TurnId, Turn]]] = {}
-        """Whether the root of a deleted branch was chosen, and its turns, parents before their
-        children; by the id of the root."""
+        self._deleted: dict[TurnId, dict[TurnId, Turn]] = {}
+        """Of each deleted branch, by its root: its turns, parents before their children."""
         self._used: set[TurnId] = set()
-        self._next_id: TurnId = 1
         self._path: tuple[Turn, ...] | None = None
         """The path, once it was asked for since the last change."""
 
@@ -99,10 +97,6 @@ class Turns:
         return self._path
 
     @property
-    def first(self) -> Question | None:
-        return next((turn for turn in self.path if isinstance(turn, Question)), None)
-
-    @property
     def last(self) -> Turn | None:
         return self.path[-1] if self.path else None
 
@@ -118,27 +112,23 @@ class Turns:
         return self._get(id, Reply)
 
     def find(self, id: TurnId) -> Turn | None:
-        """The turn with this id, None if there is none."""
         return self._turns.get(id)
 
     def is_chosen(self, id: TurnId) -> bool:
-        """Whether the turn is on the path."""
         return any(turn.id == id for turn in self.path)
 
-    def is_followed(self, id: TurnId) -> bool:
-        """Whether any turn has this one as its parent."""
-        return bool(self._below(id))
+    def below(self, parent: TurnId | None) -> tuple[TurnId, ...]:
+        """The turns with this parent, oldest first."""
+        return tuple(id for id in self._children.get(parent, ()) if id in self._turns)
 
     def siblings(self, id: TurnId) -> tuple[TurnId, ...]:
         """The turns with the same parent, this one included, oldest first."""
-        return self._below(self._turn(id).parent)
+        return self.below(self._turn(id).parent)
 
-    def beside(self, turn: Turn) -> tuple[TurnId, ...]:
-        """The other turns with the same parent, oldest first; `turn` itself may be deleted."""
-        return tuple(id for id in self._below(turn.parent) if id != turn.id)
-
-    def _below(self, parent: TurnId | None) -> tuple[TurnId, ...]:
-        return tuple(id for id in self._children.get(parent, ()) if id in self._turns)
+    def place(self, id: TurnId) -> tuple[int, int] | None:
+        """The number of a turn among its siblings, from 1, and their count; None if it has none."""
+        siblings = self.siblings(id)
+        return (siblings.index(id) + 1, len(siblings)) if len(siblings) > 1 else None
 
     def path_to(self, id: TurnId) -> tuple[Turn, ...]:
         """The turns from the first question to this one, chosen or not."""
@@ -157,7 +147,7 @@ class Turns:
     @property
     def chosen_siblings(self) -> tuple[TurnId, ...]:
         """The chosen turns, on the path or not, of those that have siblings."""
-        return tuple(id for parent, id in self._chosen.items() if len(self._below(parent)) > 1)
+        return tuple(id for parent, id in self._chosen.items() if len(self.below(parent)) > 1)
 
     def choose_siblings(self, ids: Sequence[TurnId]) -> None:
         """Choose what `chosen_siblings` had."""
@@ -173,19 +163,21 @@ class Turns:
         last = self.last
         if isinstance(last, Question):
             raise TurnError(last.id)
-        return self.add(Question(self._next_id, last.id if last else None, tuple(parts)))
+        return self.add(Question(self._new_id, last.id if last else None, tuple(parts)))
 
     def edit(self, id: TurnId, parts: Sequence[TurnPart]) -> Question:
-        """Add another version of a question, and choose it."""
-        edited = self.add(Question(self._next_id, self.question(id).parent, tuple(parts)))
+        edited = self.add(Question(self._new_id, self.question(id).parent, tuple(parts)))
         self.choose(edited.id)
         return edited
 
     def answer(self, question: TurnId, recording: Recording) -> Reply:
-        """Add a reply to a question, and choose it."""
-        reply = self.add(Reply(self._next_id, question, recording))
+        reply = self.add(Reply(self._new_id, question, recording))
         self.choose(reply.id)
         return reply
+
+    @property
+    def _new_id(self) -> TurnId:
+        return max(self._used, default=0) + 1
 
     def add(self, turn: SomeTurn) -> SomeTurn:
         """Add a turn behind its parent, and choose it among its siblings. Raises TurnError if the
@@ -197,7 +189,6 @@ class Turns:
         if turn.id in self._used:
             raise TurnError(turn.id)
         self._used.add(turn.id)
-        self._next_id = max(self._next_id, turn.id + 1)
         self._turns[turn.id] = turn
         self._children.setdefault(turn.parent, []).append(turn.id)
         self._chosen[turn.parent] = turn.id
@@ -222,35 +213,31 @@ class Turns:
         if isinstance(turn, Reply) and len(self.siblings(id)) == 1:
             turn = self._turns[turn.parent]
         place = self.siblings(turn.id).index(turn.id)
-        was_chosen = self._chosen.get(turn.parent) == turn.id
         branch, waiting = dict[TurnId, Turn](), [turn.id]
         while waiting:
             id = waiting.pop()
-            waiting += self._below(id)
+            waiting += self.below(id)
             branch[id] = self._turns.pop(id)
-        self._deleted[turn.id] = was_chosen, branch
-        if was_chosen:
+        self._deleted[turn.id] = branch
+        if self._chosen.get(turn.parent) == turn.id:
             del self._chosen[turn.parent]
-            if left := self._below(turn.parent):
+            if left := self.below(turn.parent):
                 self._chosen[turn.parent] = left[max(place - 1, 0)]
         self._path = None
         return turn
 
     def restore(self, id: TurnId) -> Turn:
-        """Restore the branch whose root is this turn, as it was before it was deleted.
+        """Restore the branch whose root is this turn, and choose the root among its siblings.
 
         Raises TurnError if there is none, or if its parent is deleted too.
         """
         if id not in self._deleted:
             raise TurnError(id)
-        was_chosen, branch = self._deleted[id]
-        root = branch[id]
+        root = self._deleted[id][id]
         if root.parent is not None:
             self._turn(root.parent)
-        del self._deleted[id]
-        self._turns |= branch
-        if was_chosen or root.parent not in self._chosen:
-            self._chosen[root.parent] = id
+        self._turns |= self._deleted.pop(id)
+        self._chosen[root.parent] = id
         self._path = None
         return root
 

@@ -2,7 +2,7 @@
 the screen says of a reply.
 
 It follows from the reply's own rounds since its draft length was last set by hand
-(`chat/stretch.py`): while it is written, afterwards, and when the chat is opened again.
+(`chat/measured.py`): while it is written, afterwards, and when the chat is opened again.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def headline_of(
         return headline("plain" if rate else "few", rate, None, rate)
     if rate is None:
         return headline("few", per_second(stretch.stats.tokens, stretch.ms) if is_over else None)
-    if known is not None:
-        state: State = "repeats" if stretch.repeats_itself else "told"
-        return headline(state, rate, stretch.gain, known.plain_per_second)
+    plain = known.plain_per_second if known else None
     if stretch.repeats_itself:
-        return headline("repeats", rate)
+        return headline("repeats", rate, None, plain)
+    if known is not None:
+        return headline("told", rate, known.gain, plain)
     is_own = not recording.terms.engine
     return headline("measuring" if is_own and not is_over else "not measured", rate)
 

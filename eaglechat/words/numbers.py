@@ -15,9 +15,10 @@ from eaglechat.chat.controls import (
     Controls,
     not_followed,
 )
+from eaglechat.chat.measured import RoundMeans
+from eaglechat.chat.recording import Recording
 from eaglechat.chat.refusals import speculation_off
 from eaglechat.chat.session import ChatSession
-from eaglechat.chat.stretch import RoundMeans
 from eaglechat.wire.protocol import AUTO, Reasoning, Recommended
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, Round
 from eaglechat.wire.stats import SpeculationStats
@@ -90,26 +91,27 @@ class Numbers:
 
 
 def numbers_of(session: ChatSession) -> Numbers:
-    """The numbers of a session at this moment."""
-    shown, controls = session.shown, session.controls
-    rounds = tuple(shown.rounds[-_MOST_ROUNDS:]) if shown else ()
+    shown, controls = session.shown or Recording(session.terms), session.controls
+    rounds = tuple(shown.rounds[-_MOST_ROUNDS:])
+    # Another pair may have written it.
+    info = session.info if shown.terms.pair == session.pair.name else None
     drafters = session.info.drafters if session.info else ()
     kinds = (AUTO, *(one.kind for one in drafters), "ngram", "none", controls.drafter)
     usable = (one.longest for one in drafters if controls.drafter in (AUTO, one.kind))
     only_ngrams = session.info is not None and not (session.info.drafters or session.info.server)
     return Numbers(
-        headline=_headline(session),
-        reply=shown.stats if shown else SpeculationStats(),
-        stretch=shown.stretch.stats if shown else SpeculationStats(),
-        means=shown.stretch.means if shown else None,
+        headline=headline_of(shown, info, is_over=session.running is None),
+        reply=shown.stats,
+        stretch=shown.stretch.stats,
+        means=shown.stretch.means,
         rounds=rounds,
         n_past=session.n_past,
         n_ctx=session.n_ctx,
-        off=speculation_off(session.info, controls, shown.speculation_stopped if shown else None),
+        off=speculation_off(session.info, controls, shown.speculation_stopped),
         controls=controls,
         reasoning=session.reasoning,
         unreported=wording.not_reported(session.hello, "origins"),
-        engine=(shown.terms if shown else session.terms).engine,
+        engine=shown.terms.engine,
         without_effect=(
             not_followed(session.can)
             | ({one.name for one in _OF_A_DRAFTER} if only_ngrams else set())
@@ -125,20 +127,10 @@ def numbers_of(session: ChatSession) -> Numbers:
     )
 
 
-def _headline(session: ChatSession) -> Headline:
-    shown = session.shown
-    if shown is None:
-        return Headline()
-    # Another pair may have written it.
-    info = session.info if shown.terms.pair == session.pair.name else None
-    return headline_of(shown, info, is_over=session.running is None)
-
-
 # Controls in words
 
 
 def label(control: Control) -> str:
-    """Its name on the screen."""
     return _LABELS.get(control.name, control.name)
 
 

@@ -10,8 +10,8 @@ from typing import Literal
 from eaglechat.chat import refusals
 from eaglechat.chat.measured import MeasuredPart
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.session import ChatSession, Notice, Opened, Running, Severity
-from eaglechat.chat.turns import Question, Reply, Turn, TurnId
+from eaglechat.chat.session import ChatSession, Opened, Running, Severity
+from eaglechat.chat.turns import Question, Reply, TurnId
 from eaglechat.chat.writing.question import shown
 from eaglechat.hub.local.pair import Pair
 from eaglechat.links.crashes import without
@@ -54,13 +54,12 @@ class Entry:
 
 
 def entries(session: ChatSession) -> Iterator[Entry]:
-    """All entries of the chat."""
     yield from _notices(session, None)
     for turn in session.turns.path:
         if turn.id == session.chat.first_question and turn.parent is not None:
             yield Entry(f"window {turn.id}", "window")
         if isinstance(turn, Question):
-            place = _place(session, turn)
+            place = session.turns.place(turn.id)
             yield Entry(f"turn {turn.id}", "question", shown(turn.parts), turn=turn.id, place=place)
         else:
             yield from entries_of(session, turn)
@@ -72,7 +71,7 @@ def entries(session: ChatSession) -> Iterator[Entry]:
 def entries_of(session: ChatSession, turn: Reply) -> Iterator[Entry]:
     """The entries of a reply: its reasoning, and its answer once that has begun."""
     recording, is_over = turn.recording, not session.is_writing(turn)
-    id, place = turn.id, _place(session, turn)
+    id, place = turn.id, session.turns.place(turn.id)
     if recording.has_reasoning:
         is_thought = is_over or recording.is_answering
         note = "" if is_thought else None
@@ -85,25 +84,16 @@ def entries_of(session: ChatSession, turn: Reply) -> Iterator[Entry]:
         yield Entry(f"turn {id}", "reply", recording=recording, note=note, turn=id, place=place)
 
 
-def _place(session: ChatSession, turn: Turn) -> tuple[int, int] | None:
-    siblings = session.turns.siblings(turn.id)
-    return (siblings.index(turn.id) + 1, len(siblings)) if len(siblings) > 1 else None
-
-
 def _notices(session: ChatSession, after: int | None) -> Iterator[Entry]:
-    for notice in session.notices:
-        if notice.after == after:
-            yield Entry(f"notice {notice.id}", notice.kind, _text_of(notice))
-
-
-def _text_of(notice: Notice) -> str:
-    match notice.news:
-        case Opened(pair, info, can):
-            return _greeting(info, pair, can)
-        case Died():
-            return wording.died_in_chat(notice.news)
-        case text:
-            return wording.sentence(text) if notice.kind == "error" else text
+    for notice in (one for one in session.notices if one.after == after):
+        match notice.news:
+            case Opened(pair, info, can):
+                text = _greeting(info, pair, can)
+            case Died():
+                text = wording.died_in_chat(notice.news)
+            case said:
+                text = wording.sentence(said) if notice.kind == "error" else said
+        yield Entry(f"notice {notice.id}", notice.kind, text)
 
 
 def _greeting(info: PairInfo, pair: Pair, can: Capabilities) -> str:
@@ -145,7 +135,6 @@ def _greeting(info: PairInfo, pair: Pair, can: Capabilities) -> str:
 
 
 def progress(running: Running) -> str:
-    """What the engine is doing for the request in progress."""
     recording = running.turn.recording
     if len(recording.rounds) > recording.n_before:
         return "writing…"
@@ -153,7 +142,6 @@ def progress(running: Running) -> str:
 
 
 def before_writing(loading: Loading | None, prefill: Prefill | None) -> str:
-    """What the engine does before the first token."""
     if prefill is None and loading is not None:
         if loading.stage == "server":
             return "waiting for the server"

@@ -42,7 +42,6 @@ def name(way: Way) -> str:
 
 
 def facts(way: Way) -> str:
-    """Kind, format, size and licence."""
     how = ""
     if way.needs_download:
         how = "GGUF"
@@ -59,7 +58,6 @@ def facts(way: Way) -> str:
 
 
 def judgement(way: Way) -> str:
-    """Whether it fits, or why not."""
     return way.problem or "; ".join(filter(None, (way.warning or _NOTES[way.where], way.note)))
 
 

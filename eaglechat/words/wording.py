@@ -89,7 +89,6 @@ def sentence(text: str) -> str:
 
 
 def pair_in_short(info: PairInfo | None, name: str) -> str:
-    """The pair, as it is written in the title bar."""
     if info is None:
         return f"{name} · not loaded"
     if info.server:
@@ -128,7 +127,6 @@ def day_and_time(then: float, now: float) -> str:
 
 
 def why(error: Exception) -> str:
-    """Why a chat or a file cannot be read or changed, as it stands behind a colon."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
@@ -152,7 +150,6 @@ def fitting(text: str, width: int) -> str:
 
 
 def drafter(name: str | None) -> str:
-    """A drafter's name for people."""
     return "draft" if name is None else NAMES.get(name, name)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from eaglechat.chat.stretch import Stretch
+from eaglechat.chat.measured import Stretch
 from eaglechat.hub.local.speeds import FEWEST_REPLIES, setup_of
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire.gain import MeasuredGain

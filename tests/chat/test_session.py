@@ -11,6 +11,7 @@ import pytest
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.session import Running
 from eaglechat.chat.turns import Reply
+from eaglechat.chat.writing.question import text_of
 from eaglechat.links.base import Link
 from eaglechat.settings import GenerationSettings, Settings
 from eaglechat.wire import protocol
@@ -19,6 +20,7 @@ from eaglechat.wire.records import FinishReason, Prefill
 from eaglechat.words.numbers import numbers_of
 from eaglechat.words.timeline import progress
 from tests.chat.headless import Headless, reopened
+from tests.chat.home import Home
 from tests.chat.records import TERMS
 from tests.tui.scripted import REPLY
 
@@ -103,6 +105,25 @@ def test_a_question_without_any_answer_is_given_back(chat: Headless, how: str) -
     assert said in chat.shown[3]
     assert len(chat.shown) == 4
     assert len(chat.engine.requests(protocol.Cancel)) == (how == "stopped")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_is_typed_below_an_unanswered_question_costs_neither(
+    tmp_path: Path, is_killed: bool
+) -> None:
+    home = Home(tmp_path)
+    chat = home.open()
+    chat.engine.budget = 0
+    chat.session.ask("two")
+    chat.session.save("and three")
+    if is_killed:
+        home.kill(chat)
+    else:
+        chat.session.leave("and three")
+    again = home.open(chat.session.recorder.name)
+    assert text_of(again.session.chat.unsent) == "two\n\nand three"
+    again.session.leave(again.session.chat.unsent)
+    assert text_of(home.store.read(again.session.recorder.name).unsent) == "two\n\nand three"
 
 
 def test_a_partial_answer_stays_when_the_engine_dies(chat: Headless) -> None:

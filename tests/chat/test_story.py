@@ -33,8 +33,8 @@ class Model:
     unsent: str = ""
     title: str = ""
     pinned: bool = False
-    undo: list[tuple[int, dict[int, Said], bool]] = field(default_factory=list)
-    """Root, turns and choice of each deleted branch that can be restored."""
+    undo: list[tuple[int, dict[int, Said]]] = field(default_factory=list)
+    """Root and turns of each deleted branch that can be restored."""
 
     def children(self, parent: int | None) -> list[int]:
         return sorted(id for id, turn in self.turns.items() if turn.parent == parent)
@@ -66,22 +66,19 @@ class Model:
         for other, one in sorted(self.turns.items()):
             if one.parent in branch:
                 branch[other] = one
-        was_chosen = self.chosen.get(turn.parent) == id
         self.turns = {one: turn for one, turn in self.turns.items() if one not in branch}
-        if was_chosen:
+        if self.chosen.get(turn.parent) == id:
             del self.chosen[turn.parent]
             if len(siblings) > 1:
                 place = siblings.index(id)
                 siblings.remove(id)
                 self.chosen[turn.parent] = siblings[max(place - 1, 0)]
-        self.undo.append((id, branch, was_chosen))
+        self.undo.append((id, branch))
 
     def restore(self) -> None:
-        root, branch, was_chosen = self.undo.pop()
+        root, branch = self.undo.pop()
         self.turns |= branch
-        parent = branch[root].parent
-        if was_chosen or parent not in self.chosen:
-            self.chosen[parent] = root
+        self.chosen[branch[root].parent] = root
 
     @property
     def row(self) -> tuple[str, int, bool]:

@@ -112,16 +112,12 @@ def _ignored(directory: Path, names: Iterable[str]) -> set[str]:
 def fitting(listed: Sequence[Listed], name: str) -> list[Listed]:
     """The entries whose name begins with `name`, then those that contain it. Hidden ones only if
     `name` begins with a dot, ignored ones only if no other fits."""
-    seen = [one for one in listed if name.startswith(".") or not one.name.startswith(".")]
-    kept = _fitting([one for one in seen if not one.is_ignored], name)
-    return kept or _fitting(seen, name)
-
-
-def _fitting(seen: list[Listed], name: str) -> list[Listed]:
     wanted = name.casefold()
+    seen = [one for one in listed if name.startswith(".") or not one.name.startswith(".")]
     begin = [one for one in seen if one.name.casefold().startswith(wanted)]
     inside = [one for one in seen if wanted in one.name.casefold()[1:]] if len(wanted) > 1 else []
-    return [*dict.fromkeys((*begin, *inside))]
+    found = [*dict.fromkeys((*begin, *inside))]
+    return [one for one in found if not one.is_ignored] or found
 
 
 def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:

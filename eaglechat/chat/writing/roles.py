@@ -44,7 +44,6 @@ class Role:
     file: Path
 
     def applied(self, settings: Settings) -> Settings:
-        """The settings with those of the role."""
         for key, value in self.values.items():
             settings = settings.with_value("generation", key, value)
         return settings
@@ -53,19 +52,12 @@ class Role:
 def load_roles(directory: Path) -> tuple[list[Role], list[str]]:
     """The roles of a directory, sorted by name, and what is wrong with the files that are
     skipped, without full stops."""
-    roles: list[Role] = []
-    problems: list[str] = []
     try:
-        files = sorted(directory.glob("*.toml"))
+        read = [*map(read_role, sorted(directory.glob("*.toml")))]
     except OSError:
-        files = []
-    for file in files:
-        read = read_role(file)
-        if isinstance(read, Role):
-            roles.append(read)
-        else:
-            problems.append(read)
-    return roles, problems
+        read = []
+    roles = [one for one in read if isinstance(one, Role)]
+    return roles, [one for one in read if isinstance(one, str)]
 
 
 def find_role(directory: Path, name: str) -> Role | str | None:
@@ -81,7 +73,6 @@ def find_role(directory: Path, name: str) -> Role | str | None:
 
 
 def is_name(name: str) -> bool:
-    """Whether a role can have this name."""
     if name == NO_ROLE or not name.isprintable():
         return False
     return bool(name) and not set(name) & set('/\\:*?"<>|') and name[0] != "."

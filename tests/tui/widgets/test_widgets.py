@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.geometry import Region
 
 from eaglechat.chat.controls import TEMPERATURE
-from eaglechat.chat.stretch import RoundMeans
+from eaglechat.chat.measured import RoundMeans
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import (
     change_marks,

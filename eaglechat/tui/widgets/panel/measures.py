@@ -10,8 +10,8 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
+from eaglechat.chat.measured import RoundMeans
 from eaglechat.chat.refusals import SWITCHED_OFF
-from eaglechat.chat.stretch import RoundMeans
 from eaglechat.tui.commands.keys import with_keys
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import AUTO
