@@ -14,7 +14,6 @@ from eaglechat import paths
 from eaglechat.engine.llama import workarounds
 from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
-from eaglechat.hub.local import installed
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.speeds import Gain, Setup, Speeds, setup_of
@@ -65,10 +64,6 @@ def crashes() -> tuple[Write, Callable[[], set[str]]]:
     return lambda name: workarounds.remember([Path(f"{name}.gguf")], ("gpu",), "SIGSEGV"), written
 
 
-def begun_installs() -> tuple[Write, Callable[[], set[str]]]:
-    return installed.note_begun, lambda: set(installed.begun_pairs())
-
-
 def own_pairs() -> tuple[Write, Callable[[], set[str]]]:
     def add(name: str) -> None:
         catalogue.remember(CatalogueEntry(name=name, target=ModelSource(repo=f"user/{name}")))
@@ -88,10 +83,8 @@ EVERY = [f"pair-{program}-{change}" for program in range(PROGRAMS) for change in
 
 @pytest.mark.parametrize(
     "program",
-    [
-        recent_pairs, draft_lengths, measured_speeds, crashes, begun_installs, own_pairs, settings,
-    ],
-)  # fmt: skip
+    [recent_pairs, draft_lengths, measured_speeds, crashes, own_pairs, settings],
+)
 def test_no_entry_is_lost(
     program: Callable[[], tuple[Write, Callable[[], set[str]]]],
     monkeypatch: pytest.MonkeyPatch,

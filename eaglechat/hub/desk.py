@@ -59,15 +59,10 @@ class HubDesk:
         return installed.statuses(entries, library.files_here()), problems
 
     def unfinished(self) -> list[CataloguePair]:
-        """Pairs whose installation was begun in an earlier session and is not under way now."""
-        from eaglechat.hub.local.installed import begun_pairs
-
-        wanted = set(begun_pairs()) - {install.name for install in self.snapshots()}
-        return [
-            offer
-            for offer in (self.catalogue()[0] if wanted else ())
-            if offer.name in wanted and offer.state != "installed"
-        ]
+        """Pairs of which an earlier session downloaded a part of a file, that are not under way
+        now."""
+        moving = {install.name for install in self.snapshots()}
+        return [one for one in self.catalogue()[0] if one.begun and one.name not in moving]
 
     def known_facts(self, entry: CatalogueEntry, n_ctx: int) -> KeptFacts | None:
         return self._facts.find(entry, n_ctx)

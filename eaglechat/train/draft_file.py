@@ -26,7 +26,7 @@ from eaglechat.gguf.preflight import (
     PreflightError,
 )
 from eaglechat.hub.convert.draft_gguf import type_for
-from eaglechat.hub.convert.gguf_rows import read_rows
+from eaglechat.hub.convert.target import read_rows
 from eaglechat.hub.convert.writer import (
     DIRECT_TYPES,
     OnProgress,

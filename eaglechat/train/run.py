@@ -14,7 +14,7 @@ from eaglechat import paths
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.llama.placement import Placement, free_memory
-from eaglechat.hub.convert.draft import read_target
+from eaglechat.hub.convert.target import read_target
 from eaglechat.hub.convert.writer import check_out
 from eaglechat.machine import choose_threads
 from eaglechat.paths import write_atomically

@@ -13,7 +13,7 @@ from eaglechat.engine.llama.bindings import Floats
 from eaglechat.gguf.header import GGUFHeader, read_shards
 from eaglechat.gguf.memory import memory_need
 from eaglechat.gguf.preflight import EXTRACT_LAYERS, deepest_readable_layer
-from eaglechat.hub.convert.gguf_rows import read_rows
+from eaglechat.hub.convert.target import read_rows
 from eaglechat.train.rope import DEFAULT_BASE, Rope, plain_rope
 from eaglechat.train.settings import TrainingError
 

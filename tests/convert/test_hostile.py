@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.hub.convert import ConversionError, convert
+from eaglechat.hub.convert.checkpoint import read_bin, read_safetensors
 from eaglechat.hub.convert.config import parse_config
 from eaglechat.hub.convert.draft import check_config, examine
-from eaglechat.hub.convert.tensors import read_safetensors
-from eaglechat.hub.convert.unpickle import read_bin
 from tests.convert.checkpoints import draft, write_target
 
 WHOLE = draft(embeddings=True, norm_before_fc=True, head_dim=16)

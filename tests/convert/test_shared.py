@@ -7,6 +7,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+from eaglechat.hub.convert.target import are_copied, read_rows
 from gguf import GGMLQuantizationType as Type
 from gguf import LlamaFileType
 
@@ -14,9 +15,7 @@ from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama.quantise import quantise
 from eaglechat.gguf.header import read_header
 from eaglechat.hub.convert import ConversionError, convert
-from eaglechat.hub.convert.copied_embeddings import are_copied
-from eaglechat.hub.convert.gguf_rows import read_rows
-from eaglechat.hub.convert.tensors import read_safetensors
+from eaglechat.hub.convert.checkpoint import read_safetensors
 from tests.convert.checkpoints import VOCAB, draft, save_safetensors
 
 WIDTH = 256

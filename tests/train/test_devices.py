@@ -13,7 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
-from eaglechat.hub.convert.draft import read_target
+from eaglechat.hub.convert.target import read_target
+
 from eaglechat.train import trainer
 from eaglechat.train.batches import Place, prepared
 from eaglechat.train.corpus import Sample

@@ -1,7 +1,7 @@
 """Converts an EAGLE-3 checkpoint to a GGUF draft that llama.cpp runs with its target. No torch.
 
-`convert` reads the checkpoint (`checkpoint.py`, then `tensors.py` or `unpickle.py`), checks it
-against its target (`config.py`, `draft.py`), and writes the GGUF (`draft_gguf.py`, `writer.py`).
+`convert` reads the checkpoint (`checkpoint.py`), checks it against its target
+(`config.py`, `draft.py`, `target.py`), and writes the GGUF (`draft_gguf.py`, `writer.py`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from eaglechat.hub.convert.checkpoint import open_checkpoint
 from eaglechat.hub.convert.config import DraftConfig, read_config
-from eaglechat.hub.convert.copied_embeddings import without_copies
-from eaglechat.hub.convert.draft import examine, read_target
+from eaglechat.hub.convert.draft import examine
 from eaglechat.hub.convert.draft_gguf import exact_type, fields_of, output_tensors
+from eaglechat.hub.convert.target import read_target, without_copies
 from eaglechat.hub.convert.writer import (
     DIRECT_TYPES,
     TYPES,

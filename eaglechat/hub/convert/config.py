@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
-from eaglechat.hub.convert.tensors import decode_json
 from eaglechat.hub.errors import ConversionError
 from eaglechat.wire.drafters import DRAFTERS, DrafterKind
 
@@ -144,7 +143,10 @@ def read_config(directory: Path) -> DraftConfig:
 def parse_config(content: bytes, name: str) -> DraftConfig:
     """`read_config` for the content of a config.json that errors call `name`."""
     try:
-        raw = decode_json(content, dict[str, Any], name)
+        raw = msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ConversionError(f"{name} is damaged: {error}") from error
+    try:
         merged = _merged(raw)
         _refuse_other_kinds(raw)
         config = msgspec.convert({**merged, "rope": _rope(merged)}, DraftConfig)

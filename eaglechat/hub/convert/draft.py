@@ -9,20 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
+from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.preflight import (
-    DRAFT_ARCHITECTURE,
     EXTRACT_LAYERS,
-    TARGET_ARCHITECTURES,
     deepest_readable_layer,
 )
+from eaglechat.hub.convert.checkpoint import StoredTensor
 from eaglechat.hub.convert.config import DraftConfig, scaling_fields
-from eaglechat.hub.convert.tensors import StoredTensor
 from eaglechat.hub.errors import ConversionError
 
 _LAYER = {
@@ -83,38 +80,6 @@ class ConvertibleDraft:
     target's whole vocabulary."""
     notes: tuple[str, ...]
     """What in the checkpoint was not taken literally, in sentences for the user."""
-
-
-def read_target(path: Path) -> GGUFHeader:
-    """The header of a target. Raises ConversionError if no EAGLE-3 draft can read its layers."""
-    try:
-        target = read_header(path)
-    except FileNotFoundError:
-        raise ConversionError(f"the target {path} does not exist") from None
-    except (OSError, GGUFError) as error:
-        raise ConversionError(f"the target cannot be read: {error}") from error
-    check_target(target)
-    return target
-
-
-def check_target(target: GGUFHeader) -> None:
-    """Raise ConversionError if no EAGLE-3 draft can read this target's layers."""
-    path = target.path
-    if target.architecture == DRAFT_ARCHITECTURE:
-        raise ConversionError(f"the target {path} is itself an EAGLE-3 draft")
-    if not target.architecture:
-        raise ConversionError(
-            f"the target {path} names no architecture; of a split model, give the first file"
-        )
-    if target.architecture not in TARGET_ARCHITECTURES:
-        raise ConversionError(
-            f"the target {path.name} has the architecture {target.architecture}, whose llama.cpp "
-            "graph does not export layer inputs, so no EAGLE-3 draft can read it"
-        )
-    if not target.n_vocab or not target.n_layers or not target.n_embd:
-        raise ConversionError(
-            f"the target {path.name} lacks its tokenizer, layer count or hidden size"
-        )
 
 
 def check_config(

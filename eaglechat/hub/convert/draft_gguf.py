@@ -22,9 +22,9 @@ from eaglechat.gguf.preflight import (
     NORM_OUTPUT,
     NORMS_FEATURES,
 )
+from eaglechat.hub.convert.checkpoint import StoredTensor
 from eaglechat.hub.convert.config import freq_base, llama3_factors, scaling_fields
 from eaglechat.hub.convert.draft import FC_NORMS, ConvertibleDraft
-from eaglechat.hub.convert.tensors import StoredTensor
 from eaglechat.hub.convert.writer import OutputTensor
 from eaglechat.hub.errors import ConversionError
 

@@ -145,7 +145,8 @@ def judge(hub: Hub, files: Sequence[RemoteFile], target: GGUFHeader) -> Judged:
         return Judged(why_unfit(target, header), kind_of(header))
     # They import numpy and gguf.
     from eaglechat.hub.convert.config import OtherKindError, parse_config  # noqa: PLC0415
-    from eaglechat.hub.convert.draft import check_config, check_target  # noqa: PLC0415
+    from eaglechat.hub.convert.draft import check_config  # noqa: PLC0415
+    from eaglechat.hub.convert.target import check_target  # noqa: PLC0415
 
     content = hub.read_small(config)
     try:

@@ -30,8 +30,6 @@ from eaglechat.hub.local.cache import RepoCache, free_bytes
 from eaglechat.hub.local.installed import (
     DEFAULT_DRAFT_TYPE,
     converted_path,
-    note_begun,
-    note_ended,
     status,
     statuses,
 )
@@ -187,14 +185,13 @@ def _missing(cache: Path, file: RemoteFile, here: Sequence[LocalModel]) -> int:
     return max(file.size - repo.received(file.sha256), 0)
 
 
-def begin(plan: Plan, cache: Path) -> None:
-    """Check the disk space, and note that the pair is being installed. Raises HubError."""
+def check_disk(plan: Plan, cache: Path) -> None:
+    """Raise HubError if the disk has no room for a pair."""
     # A converted draft is at most as large as its checkpoint.
     converted = sum(file.size for file in plan.draft) if plan.is_converted_last else 0
     missing = plan.bytes_missing + converted - free_bytes(cache)
     if missing > 0:
         raise disk_full(plan.entry.name, missing, cache)
-    note_begun(plan.entry.name)
 
 
 def finish(
@@ -231,7 +228,6 @@ def finish(
             ).notes
     if here.target is None or (draft is None and plan.draft):
         raise HubError(f"A file of {entry.name} has gone since it was downloaded: try again.")
-    note_ended(entry.name)
     return Pair(entry.name, here.target, draft, "catalogue", note=entry.note), notes
 
 

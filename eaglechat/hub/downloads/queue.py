@@ -25,7 +25,6 @@ from eaglechat.hub.downloads.download import (
 )
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local.installed import note_ended
 from eaglechat.hub.local.pair import Pair
 
 _SPEED_WINDOW_S = 5.0
@@ -138,7 +137,7 @@ class Downloads:
             if current is not None and current.pair is None:
                 self.resume(name)
                 return
-            installing.begin(plan, self.hub.cache_dir)
+            installing.check_disk(plan, self.hub.cache_dir)
             self.fetch(name, plan.files, plan)
 
     def fetch(self, name: str, wanted: Iterable[RemoteFile], plan: Plan | None = None) -> None:
@@ -168,10 +167,9 @@ class Downloads:
             self._stop(name)
             del self._installs[name]
             self._changed.notify_all()
-        note_ended(name)
 
     def close(self) -> None:
-        """Stop everything at the end of the program; the next one offers to resume the pairs."""
+        """Stop everything at the end of the program. What was downloaded stays."""
         with self._changed:
             for name in self._installs:
                 self._stop(name)

@@ -1,5 +1,4 @@
-"""What of each catalogue pair is on this machine, without asking the Hub; and which installations
-were begun."""
+"""What of each catalogue pair is on this machine, without asking the Hub."""
 
 from __future__ import annotations
 
@@ -21,7 +20,6 @@ DEFAULT_DRAFT_TYPE = "q8_0"
 """Half the size of f16; drafts with fewer bits have a lower acceptance (llama.cpp issue 15039)."""
 
 _Hashes = dict[str, dict[str, str]]
-_BEGUN = StateFile("downloads.json", list[str])
 _HASHES = StateFile("hub-hashes.json", _Hashes)
 """By repository and revision, the hash of each file."""
 
@@ -116,24 +114,3 @@ def note_hash(repo: str, revision: str, path: str, sha256: str | None) -> None:
 
 def _hash_key(repo: str, revision: str) -> str:
     return f"{repo} {revision}"
-
-
-def begun_pairs() -> list[str]:
-    """Names of the pairs whose installation was begun and has not ended, the oldest first."""
-    return _BEGUN.read([])
-
-
-def note_begun(name: str) -> None:
-    """Remember that a pair is being installed: a later session offers to resume it."""
-    _change_begun(name, [name])
-
-
-def note_ended(name: str) -> None:
-    """Forget a pair whose installation is complete or was cancelled."""
-    _change_begun(name, [])
-
-
-def _change_begun(name: str, instead: list[str]) -> None:
-    # If it cannot be written, the downloaded files stay; only the offer to resume is lost.
-    with _BEGUN.changing([]) as names:
-        names[:] = [*(known for known in names if known != name), *instead]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -28,15 +27,12 @@ _LARGEST_MANIFEST = 4 << 20
 
 
 class ManifestError(ValueError):
-    """A manifest that names no GGUF; the text is one sentence that says why."""
+    """A manifest that names no GGUF; the text is one sentence that says why. `kind` is OTHER for a
+    model that is whole, but in a form that only Ollama runs."""
 
-    kind = ModelKind.BROKEN
-
-
-class OnlyOllamaError(ManifestError):
-    """A model that is whole, but in a form that only Ollama runs."""
-
-    kind = ModelKind.OTHER
+    def __init__(self, why: str, kind: ModelKind = ModelKind.BROKEN) -> None:
+        super().__init__(why)
+        self.kind = kind
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -79,64 +75,53 @@ def models() -> Iterator[LocalModel]:
     """The models of all stores by their names in `ollama list`, unread, and what of the stores
     cannot be used. A name is given once."""
     for store in stores():
-        named: set[str] = set()
+        found: dict[str, LocalModel] = {}
         for root in (store / "manifests-v2", store / "manifests"):
-            for path in _files(root, depth=4):
-                model = path if isinstance(path, LocalModel) else _model(store, root, path)
-                if model.path == root:
+            closed: list[OSError] = []
+            for folder, folders, files in os.walk(root, onerror=closed.append):
+                folders.sort()
+                if len(Path(folder).relative_to(root).parts) == 3:
+                    folders.clear()
+                    for path in (Path(folder, file) for file in sorted(files)):
+                        if path.is_file():
+                            model = _model(store, root, path)
+                            found.setdefault(model.name, model)
+            for error in closed:
+                if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
                     # Of a store that is closed as a whole, it is told once.
-                    model = replace(model, name=str(store))
-                if model.name not in named:
-                    named.add(model.name)
-                    yield model
-
-
-def _files(folder: Path, depth: int) -> Iterator[Path | LocalModel]:
-    """The files exactly `depth` folders deep, without following links to folders."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        problem = f"Ollama's store cannot be read: {error.strerror or error}."
-        yield _of_store(str(folder), folder, ModelKind.BROKEN, problem=problem)
-        return
-    for entry in entries:
-        try:
-            if depth > 1 and entry.is_dir(follow_symlinks=False):
-                yield from _files(Path(entry.path), depth - 1)
-            elif depth == 1 and entry.is_file():
-                yield Path(entry.path)
-        except OSError:  # a link that leads in a circle
-            continue
+                    place = store if error.filename == str(root) else Path(error.filename)
+                    problem = f"Ollama's store cannot be read: {error.strerror or error}."
+                    found.setdefault(
+                        str(place), _listed(str(place), place, ModelKind.BROKEN, problem)
+                    )
+        yield from found.values()
 
 
 def _model(store: Path, root: Path, path: Path) -> LocalModel:
     """The model of a manifest, whose path is its own if the manifest names no weights."""
     host, space, model, tag = path.relative_to(root).parts
-    repo = f"{space}/{model}" if host in hub_hosts() else None
     parts = [host, space, model]
     if host in OLLAMA_HOSTS:
         parts = [model] if space == "library" else [space, model]
     name, kind = f"{'/'.join(parts)}:{tag}", ModelKind.BROKEN
+    problem = f"Its weights are not in Ollama's store; `ollama pull {name}` fetches them."
+    repo = f"{space}/{model}" if host in hub_hosts() else None
     try:
         blob = store / "blobs" / f"sha256-{weights(store, path)}"
-        is_here = blob.is_file()
-        problem = f"Its weights are not in Ollama's store; `ollama pull {name}` fetches them."
+        if blob.is_file():
+            return _listed(name, blob, ModelKind.UNREAD, None, repo)
     except OSError as error:
-        is_here, problem = False, f"It cannot be read: {error.strerror or error}."
+        problem = f"It cannot be read: {error.strerror or error}."
     except ManifestError as error:
-        is_here, problem, kind = False, str(error), error.kind
-    if is_here:
-        return _of_store(name, blob, ModelKind.UNREAD, repo)
-    return _of_store(name, path, kind, repo, problem)
+        problem, kind = str(error), error.kind
+    return _listed(name, path, kind, problem, repo)
 
 
-def _of_store(
-    name: str, path: Path, kind: ModelKind, repo: str | None = None, problem: str | None = None
+def _listed(
+    name: str, path: Path, kind: ModelKind, problem: str | None, repo: str | None = None
 ) -> LocalModel:
-    size = size_of([path]) if kind is ModelKind.UNREAD else 0
-    said = printable(problem) if problem is not None else None
+    size = 0 if problem else size_of([path])
+    said = printable(problem) if problem else None
     return LocalModel(printable(name), kind, Source.OLLAMA, path, (path,), size, repo, problem=said)
 
 
@@ -152,16 +137,19 @@ def weights(store: Path, manifest: Path) -> str:
                 layers = _read(blob).layers or []
             if any(layer.media_type == _MODEL for layer in layers):
                 break
-    of_model = [layer for layer in layers if layer.media_type == _MODEL]
-    if any(layer.media_type == _ADAPTER for layer in layers):
-        raise OnlyOllamaError("It has an adapter, which only Ollama applies.")
-    if len(of_model) != 1:
-        raise OnlyOllamaError(
-            "Its weights are in several files, which only Ollama reads."
-            if of_model
-            else "Its manifest names no GGUF: it runs in the cloud, or has another format."
-        )
-    digest = _DIGEST.fullmatch(of_model[0].digest)
+    of_model = [layer.digest for layer in layers if layer.media_type == _MODEL]
+    only_ollama = (
+        (
+            any(layer.media_type == _ADAPTER for layer in layers),
+            "It has an adapter, which only Ollama applies.",
+        ),
+        (not of_model, "Its manifest names no GGUF: it runs in the cloud, or has another format."),
+        (len(of_model) > 1, "Its weights are in several files, which only Ollama reads."),
+    )
+    for is_so, why in only_ollama:
+        if is_so:
+            raise ManifestError(why, ModelKind.OTHER)
+    digest = _DIGEST.fullmatch(of_model[0])
     if digest is None:
         raise ManifestError("Its manifest names its weights by something that is no SHA-256.")
     return digest[1].lower()

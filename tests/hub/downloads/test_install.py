@@ -15,7 +15,7 @@ from eaglechat.hub.downloads.download import RetryPolicy
 from eaglechat.hub.downloads.find_drafts import find_drafts, pair_up
 from eaglechat.hub.downloads.queue import Downloads
 from eaglechat.hub.errors import GatedError, HubError
-from eaglechat.hub.local.installed import begun_pairs, status
+from eaglechat.hub.local.installed import status
 from eaglechat.hub.references import ModelSource, choose
 from tests import ggufs
 from tests.hub.fakehub import FakeHub, sha256
@@ -101,8 +101,7 @@ def test_the_disk_is_checked_for_the_whole_pair(hub: Hub, monkeypatch: pytest.Mo
     plan = install.plan(hub, ENTRY)
     monkeypatch.setattr(install, "free_bytes", lambda folder: plan.bytes_missing - 2000)
     with pytest.raises(HubError, match="2 kB more are needed"):
-        install.begin(plan, hub.cache_dir)
-    assert begun_pairs() == []
+        install.check_disk(plan, hub.cache_dir)
 
 
 def test_memory_is_known_before_anything_is_downloaded(hub: Hub, fake: FakeHub) -> None:

@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
+from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
+from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import RetryPolicy
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import Downloads, Install, SpeedMeter, Stage
 from eaglechat.hub.local import library, removal
-from eaglechat.hub.local.installed import begun_pairs, status
+from eaglechat.hub.local.installed import status
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.references import ModelSource
 from tests import ggufs
@@ -218,11 +220,10 @@ def test_a_cancelled_pair_does_not_stop_another_that_needs_the_same_file(
         downloads.install(install.plan(hub, entry))
     until_half(downloads, "one")
     downloads.cancel("one")
-    assert [one.name for one in downloads.snapshots()] == begun_pairs() == ["two"]
+    assert [one.name for one in downloads.snapshots()] == ["two"]
     gate.opened.set()
     found = until_stage(downloads, "two", "installed")
     assert found.pair == status(TWO, hub.cache_dir).pair
-    assert begun_pairs() == []
     (target,) = install.plan(hub, TWO).target
     fetched = [seen.range for seen in fake.requests("storage") if target.sha256 in seen.path]
     assert fetched[-2:] == [None, f"bytes={HALF}-"]
@@ -294,14 +295,17 @@ def test_a_fault_of_the_program_ends_an_installation_too(
 
 
 def test_what_was_under_way_at_the_end_is_known_at_the_next_start(
-    downloads: Downloads, hub: Hub, gate: Gate
+    downloads: Downloads, hub: Hub, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub.cache_dir))
+    catalogue.remember(ONE)
     downloads.install(install.plan(hub, ONE))
-    until(lambda: gate.waiting)
+    until_half(downloads, "one")
     downloads.close()
-    assert begun_pairs() == ["one"]
     gate.opened.set()
-    again = Downloads(hub)
-    again.install(install.plan(hub, ONE))
-    until_stage(again, "one", "installed")
-    assert begun_pairs() == []
+    desk = HubDesk(lambda: hub)
+    assert [left.name for left in desk.unfinished()] == ["one"]
+    desk.start(install.plan(hub, ONE))
+    assert desk.unfinished() == []
+    until_stage(desk.queue(), "one", "installed")
+    assert HubDesk(lambda: hub).unfinished() == []
