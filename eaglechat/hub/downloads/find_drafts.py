@@ -198,17 +198,28 @@ class _Search:
     ) -> None:
         self._hub, self._target, self._bases = hub, target, target.base_models
         self._entries = [one.entry for one in catalogue]
-        known = [one for one in catalogue if _is_for(one.entry, target)]
+        known = [
+            one
+            for one in catalogue
+            if one.entry.target == target.source
+            or (target.repo and one.entry.target.repo == target.repo)
+            or one.entry.base_model in target.base_models
+        ]
         self._reported = {one.entry.draft.of_hub: one.entry.acceptance for one in known}
         """By the repository of the draft; of a target's own heads, under no name."""
         self._here = [*_ways_here(target, models, known)]
-        self._remote: dict[tuple[str, tuple[str, ...]], Way] = {
-            (one.entry.draft.of_hub, ()): _not_asked(one.entry)
-            for one in known
-            if one.entry.draft and one.draft is None
-        }
+        self._remote: dict[tuple[str, tuple[str, ...]], Way] = {}
         """By repository and files; of a repository that was not asked yet, one without files."""
-        self._drafts = [one.entry.draft.of_hub for one in known if one.entry.draft]
+        drafts = [(one.entry.draft, one.draft) for one in known if one.entry.draft]
+        for draft in (draft for draft, here in drafts if here is None):
+            self._remote[draft.of_hub, ()] = Way(
+                "catalogue",
+                draft.of_hub,
+                is_checkpoint=bool(draft.checkpoint),
+                size_bytes=draft.size or 0,
+                problem="not judged yet",
+            )
+        self._drafts = [draft.of_hub for draft, _ in drafts]
         self._asked = {way.repo for way in self._here if way.is_checkpoint}
 
     def found(self, asking: str = "", trouble: str = "") -> Found:
@@ -221,68 +232,81 @@ class _Search:
 
     def questions(self, wanted: str) -> Iterator[str]:
         """Ask the Hub; before each question, what is asked. Raises HubError."""
-        if wanted:
-            yield from self._ask(wanted, "name")
-        if self._target.repo:
-            yield from self._ask(self._target.repo, "beside")
-        for repo in self._drafts:
-            yield from self._ask(repo, "catalogue")
+        own: list[tuple[str, Where]] = [(wanted, "name"), (self._target.repo, "beside")]
+        for repo, where in (*own, *((draft, "catalogue") for draft in self._drafts)):
+            yield from self._ask([repo] if repo else [], where)
         for base in self._bases:
             yield f"Searching the Hub for drafts of {base}…"
             hits = self._hub.search(tags=(f"base_model:{base}",), limit=100)
-            yield from self._ask_all(hits, "base_model")
+            yield from self._ask(_named_like_drafts(hits), "base_model")
         name = self._target.repo.rpartition("/")[2] or self._target.name
         while (stem := _QUANTIZED.sub("", name)) != name:
             name = stem
         for pattern in _PUBLISHERS_PATTERNS if name else ():
             words = pattern.format(name)
             yield f"Searching the Hub for “{words}”…"
-            yield from self._ask_all(self._hub.search(words, limit=20), "name")
+            hits = self._hub.search(words, limit=20)
+            yield from self._ask(_named_like_drafts(hits), "name")
 
-    def _ask_all(self, hits: list[RemoteRepo], where: Where) -> Iterator[str]:
-        for hit in hits:
-            if is_named_like_draft(hit):
-                yield from self._ask(hit.repo, where)
+    def _ask(self, repos: Sequence[str], where: Where) -> Iterator[str]:
+        """Judge the drafts of repositories, and what of the target's own has heads."""
+        for repo in repos:
+            if repo in self._asked or len(self._remote) >= _MOST_CANDIDATES:
+                continue
+            self._asked.add(repo)
+            yield f"Reading {repo}…"
+            self._remote.pop((repo, ()), None)
+            try:
+                listing = self._hub.repo(repo)
+                if where == "beside":
+                    self._bases = self._bases or listing.base_models
+                    for way in _with_heads(self._hub, listing, self._target):
+                        self._remote[repo, way.files] = way
+            except OfflineError:
+                raise
+            except (HubError, GGUFError) as error:
+                if where != "beside":
+                    self._remote[repo, ()] = Way(where, repo, fits=False, problem=str(error))
+                continue
+            here = {(way.repo, way.files) for way in self._here}
+            for way in _candidates(listing, where):
+                if (repo, way.files) not in here:
+                    self._remote[repo, way.files] = self._judged(way, listing)
 
-    def _ask(self, repo: str, where: Where) -> Iterator[str]:
-        """Judge the drafts of a repository, and what of the target's own has heads."""
-        header = self._target.header
-        assert header is not None
-        if repo in self._asked or len(self._remote) >= _MOST_CANDIDATES:
-            return
-        self._asked.add(repo)
-        yield f"Reading {repo}…"
-        self._remote.pop((repo, ()), None)
+    def _judged(self, way: Way, listing: RemoteRepo) -> Way:
+        """The way with `fits`, `problem`, `warning`, `note` and `kind` set. Raises OfflineError."""
+        target = self._target.header
+        assert target is not None
         try:
-            listing = self._hub.repo(repo)
-            if where == "beside":
-                self._bases = self._bases or listing.base_models
-                for way in _with_heads(self._hub, listing, self._target.name, header):
-                    self._remote[repo, way.files] = way
+            files = [listing.file(name) for name in way.files]
+            problem, kind, guessed = judge(self._hub, files, target)
         except OfflineError:
             raise
         except (HubError, GGUFError) as error:
-            if where != "beside":
-                self._remote[repo, ()] = Way(where, repo, fits=False, problem=str(error))
-            return
-        here = {(way.repo, way.files) for way in self._here}
-        for way in _candidates(listing, where):
-            if (repo, way.files) not in here:
-                judged = _judge(self._hub, header, listing, way)
-                warning = _other_fine_tune(listing, self._bases, self._target.repo)
-                fitting = replace(judged, warning=warning)
-                self._remote[repo, way.files] = fitting if judged.fits else judged
+            return replace(way, problem=str(error))
+        if kind is None and not way.is_checkpoint:
+            problem = f"{way.files[0]} is a whole language model, not a draft for it"
+        if problem is not None:
+            return replace(way, fits=False, problem=problem, kind=kind)
+        layers = ", ".join(map(str, guessed))
+        return replace(
+            way,
+            fits=True,
+            kind=kind,
+            note=f"does not say which layers it reads: {layers} are usual" if layers else "",
+            warning=_other_fine_tune(listing, self._bases, self._target.repo),
+        )
 
 
-def _with_heads(hub: Hub, repo: RemoteRepo, name: str, header: GGUFHeader) -> Iterator[Way]:
+def _with_heads(hub: Hub, repo: RemoteRepo, target: Target) -> Iterator[Way]:
     """The version of a target in its repository that has MTP heads, if the target has none. Of the
     models that are named after heads, the header of one is read: one quantised like the target, if
     there is one. Raises HubError, GGUFError."""
     others = (other for other in group_models(repo.paths) if not other.is_draft)
     named = [other for other in others if MTP_NAME.search(other.name)]
-    if header.n_mtp_heads or not named:
+    if not named or (target.header is not None and target.header.n_mtp_heads):
         return
-    quantization = name.rpartition("-")[2]
+    quantization = target.name.rpartition("-")[2]
     other = next((other for other in named if other.name.endswith(quantization)), named[0])
     if why_no_heads(hub.peek_model([repo.file(name) for name in other.files])) is None:
         yield replace(_way("with_heads", repo, other.files), fits=True, kind="mtp")
@@ -316,25 +340,6 @@ def _other_fine_tune(draft: RemoteRepo, bases: Sequence[str], target: str) -> st
     return (
         f"it was trained for {', '.join(named)}, the target is {bases[0]}: fewer of its tokens "
         "will be accepted"
-    )
-
-
-def _is_for(entry: CatalogueEntry, target: Target) -> bool:
-    return (
-        entry.target == target.source
-        or (bool(target.repo) and entry.target.repo == target.repo)
-        or entry.base_model in target.base_models
-    )
-
-
-def _not_asked(entry: CatalogueEntry) -> Way:
-    """A draft of the catalogue, as long as the Hub has not been asked for it."""
-    return Way(
-        "catalogue",
-        entry.draft.of_hub,
-        is_checkpoint=bool(entry.draft.checkpoint),
-        size_bytes=entry.draft.size or 0,
-        problem="not judged yet",
     )
 
 
@@ -384,6 +389,10 @@ def is_named_like_draft(hit: RemoteRepo) -> bool:
     return any(DRAFT_NAME.search(text) for text in (hit.repo, *hit.tags))
 
 
+def _named_like_drafts(hits: Sequence[RemoteRepo]) -> list[str]:
+    return [hit.repo for hit in hits if is_named_like_draft(hit)]
+
+
 def _candidates(listing: RemoteRepo, where: Where) -> Iterator[Way]:
     """The GGUFs of a repository that may be drafts; if it has none, its checkpoint."""
     beside = where == "beside"
@@ -412,23 +421,6 @@ def checkpoint_files(listing: RemoteRepo) -> tuple[str, ...]:
         if weights and "config.json" in top:
             return ("config.json", *sorted(weights))
     return ()
-
-
-def _judge(hub: Hub, target: GGUFHeader, listing: RemoteRepo, way: Way) -> Way:
-    """The way with `fits`, `problem`, `note` and `kind` set. Raises OfflineError."""
-    try:
-        judged = judge(hub, [listing.file(name) for name in way.files], target)
-    except OfflineError:
-        raise
-    except (HubError, GGUFError) as error:
-        return replace(way, problem=str(error))
-    problem, note = judged.problem, ""
-    if not way.is_checkpoint and judged.kind is None:
-        problem = f"{way.files[0]} is a whole language model, not a draft for it"
-    if judged.guessed_layers:
-        layers = ", ".join(map(str, judged.guessed_layers))
-        note = f"does not say which layers it reads: {layers} are usual"
-    return replace(way, fits=problem is None, problem=problem, note=note, kind=judged.kind)
 
 
 def pair_up(target: Target, way: Way, catalogue: Sequence[CataloguePair]) -> CatalogueEntry:

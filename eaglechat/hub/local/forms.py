@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -34,12 +34,6 @@ from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling
 
-_LOCK_S = 0.2
-_TYPES = {
-    "Q4_0": LlamaFileType.MOSTLY_Q4_0,
-    "F16": LlamaFileType.MOSTLY_F16,
-    "BF16": LlamaFileType.MOSTLY_BF16,
-}
 _WRITTEN = 0.6
 """The share of the progress that writing the copies takes; the rest is measuring."""
 
@@ -53,7 +47,7 @@ class _Measured(msgspec.Struct, frozen=True):
 
     key: str
     form: str
-    """The fastest with the draft: a name of `_TYPES`, or empty for the packaged file."""
+    """The fastest with the draft: the type of a copy, or empty for the packaged file."""
     drafted: float
     plain: float
     """Of the packaged file."""
@@ -77,7 +71,11 @@ def target_to_load(
     if not pair.reencode:
         return LoadFile(pair.target)
     try:
-        return _fastest(pair, options, sampling, on_progress)
+        digest = sha256(pair.target)[:16]
+        reencoded_dir().mkdir(parents=True, exist_ok=True)
+        # Another eaglechat may write or measure the same copies.
+        with filelock.FileLock(reencoded_dir() / f"{digest}.lock"):
+            return _fastest(pair, digest, options, sampling, on_progress)
     except (OSError, GGUFError, QuantiseError) as error:
         why = str(error)
         if isinstance(error, OSError) and error.strerror:
@@ -90,41 +88,46 @@ def target_to_load(
 
 
 def _fastest(
-    pair: Pair, options: LoadOptions, sampling: Sampling, on_progress: OnProgress
+    pair: Pair, digest: str, options: LoadOptions, sampling: Sampling, on_progress: OnProgress
 ) -> LoadFile:
     """Raises OSError, GGUFError, QuantiseError."""
-    digest = sha256(pair.target)[:16]
-    cpu = cpu_info("model name") or platform.processor()
-    llama_cpp = version("llama-cpp-python")
-    key = f"{digest} {cpu} {llama_cpp} {options.n_threads} {options.n_gpu_layers}"
-    record = StateFile("forms.json", _Measured, reencoded_dir())
+    flags = cpu_info("flags").split()
+    # BF16 holds the same weights as F16, and is faster only where the processor computes with it.
+    half = "BF16" if {"avx512_bf16", "amx_bf16"} & {*flags} else "F16"
     copies = {
         name: reencoded_dir() / f"{pair.target.stem}-{digest}.{name.lower()}.gguf"
-        for name in _TYPES
+        for name in ("Q4_0", half)
     }
-    lock = _locked(reencoded_dir() / f"{digest}.lock", on_progress)
-    try:
-        measured = record.read(None)
-        if measured is None or measured.key != key or measured.form not in ("", *_TYPES):
-            measured = _measure(pair, copies, options, sampling, on_progress, key=key)
-            if measured is None:
-                return LoadFile(
-                    pair.target,
-                    f"This machine was too busy to measure which form of {pair.target.name} drafts "
-                    "fastest: the packaged file is loaded. The next load measures again.",
-                )
-            record.write(measured)
-        target = copies.get(measured.form, pair.target)
-        if not target.is_file():
-            _write(pair.target, target, _TYPES[measured.form], on_progress)
-    finally:
-        lock.release()
-    return LoadFile(target, note=_note(measured, read_header(pair.target).quantization))
+    cpu = cpu_info("model name") or platform.processor()
+    run_by = f"{version('llama-cpp-python')} {options.n_threads} {options.n_gpu_layers}"
+    key, record = f"{digest} {cpu} {run_by}", StateFile("forms.json", _Measured, reencoded_dir())
+    measured = record.read(None)
+    if measured is None or measured.key != key or measured.form not in ("", *copies):
+        measured = _measure(pair, copies, options, sampling, on_progress, key=key)
+        if measured is None:
+            return LoadFile(
+                pair.target,
+                f"This machine was too busy to measure which form of {pair.target.name} drafts "
+                "fastest: the packaged file is loaded. The next load measures again.",
+            )
+        record.write(measured)
+    target = copies.get(measured.form, pair.target)
+    if not target.is_file():
+        _write(pair.target, target, measured.form, on_progress)
+    where = f"a {measured.form} copy" if measured.form else "the packaged file"
+    packaged = f"the packaged {read_header(pair.target).quantization}"
+    note = (
+        f"Drafted {measured.drafted:,.0f} tok/s in {where}; {packaged} runs plainly at "
+        f"{measured.plain:,.0f} tok/s."
+    )
+    if measured.drafted <= measured.plain:
+        note += " Plain decoding is fastest here: this small pair is there to show the mechanism."
+    return LoadFile(target, note=note)
 
 
 def _measure(
     pair: Pair,
-    copies: dict[str, Path],
+    copies: Mapping[str, Path],
     options: LoadOptions,
     sampling: Sampling,
     on_progress: OnProgress,
@@ -135,17 +138,15 @@ def _measure(
     GGUFError, QuantiseError."""
     assert pair.draft is not None
     assert isinstance(pair.n_draft_max, int)
-    # BF16 holds the same weights as F16, and is faster only where the processor computes with it.
-    names = ["Q4_0", "BF16" if _has_bf16() else "F16"]
-    share = _WRITTEN / len(names)
-    for start, name in enumerate(names):
-        if not copies[name].is_file():
+    share = _WRITTEN / len(copies)
+    for place, (name, copy) in enumerate(copies.items()):
+        if not copy.is_file():
 
-            def written(done: float, start: int = start) -> None:
-                on_progress(share * (start + done))
+            def written(done: float, place: int = place) -> None:
+                on_progress(share * (place + done))
 
-            _write(pair.target, copies[name], _TYPES[name], written)
-    forms = {str(pair.target): "", **{str(copies[name]): name for name in names}}
+            _write(pair.target, copy, name, written)
+    forms = {str(pair.target): "", **{str(copy): name for name, copy in copies.items()}}
     wanted = FormsToMeasure(tuple(forms), str(pair.draft), pair.n_draft_max, options, sampling)
     try:
         speeds = measure_apart(wanted, lambda done: on_progress(_WRITTEN + (1 - _WRITTEN) * done))
@@ -160,14 +161,14 @@ def _measure(
     return _Measured(key, forms[fastest], speeds.drafted[fastest], speeds.plain)
 
 
-def _write(target: Path, copy: Path, kind: LlamaFileType, on_progress: OnProgress) -> None:
+def _write(target: Path, copy: Path, form: str, on_progress: OnProgress) -> None:
     """Write a copy completely or not at all. Raises OSError, GGUFError, QuantiseError."""
     needed, free = f16_bytes(read_header(target)), free_bytes(copy.parent)
     if needed > free:
         raise OSError(
             f"it takes {format_bytes(needed)}, and {copy.parent} has {format_bytes(free)} free"
         )
-    part = copy.with_name(copy.name + ".part")
+    part, kind = copy.with_name(copy.name + ".part"), LlamaFileType[f"MOSTLY_{form}"]
     try:
         quantise(target, part, kind, lambda done, total: on_progress(done / total))
         with part.open("rb+") as file:
@@ -175,29 +176,3 @@ def _write(target: Path, copy: Path, kind: LlamaFileType, on_progress: OnProgres
         part.replace(copy)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _locked(path: Path, on_progress: OnProgress) -> filelock.BaseFileLock:
-    """Wait while another eaglechat writes or measures the same copies. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(path)
-    while True:
-        try:
-            lock.acquire(timeout=_LOCK_S)
-            return lock
-        except filelock.Timeout:
-            on_progress(0.0)
-
-
-def _note(measured: _Measured, packaged: str) -> str:
-    of_plain = f"the packaged {packaged} runs plainly at {measured.plain:,.0f}"
-    where = f"a {measured.form} copy" if measured.form else "the packaged file"
-    said = f"Drafted {measured.drafted:,.0f} tok/s in {where}; {of_plain} tok/s."
-    if measured.drafted <= measured.plain:
-        said += " Plain decoding is fastest here: this small pair is there to show the mechanism."
-    return said
-
-
-def _has_bf16() -> bool:
-    flags = cpu_info("flags").split()
-    return "avx512_bf16" in flags or "amx_bf16" in flags

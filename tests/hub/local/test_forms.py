@@ -184,7 +184,7 @@ def test_a_disk_that_fills_up_meanwhile_is_named(pair: Pair, tmp_path: Path) -> 
 def test_a_pair_is_weighed_with_its_largest_form(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forms, "_has_bf16", lambda: False)
+    monkeypatch.setattr(forms, "cpu_info", lambda _name: "")
     Stopwatch(monkeypatch, plain=1.0, F16=2.0)
     weighed = inspect(pair).loaded_target
     assert weighed is not None
