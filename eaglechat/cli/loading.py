@@ -150,8 +150,8 @@ class CommandEngine:
         )
         *_, loaded = self.ask(load)
         assert isinstance(loaded, Loaded)
-        is_here = not self._settings.engine.command
-        passes.note(paths.state_dir(), loaded.pair, is_here=is_here)
+        if not self._settings.engine.command:
+            passes.note(paths.state_dir(), loaded.pair)
         return loaded.pair
 
     def _target(self, pair: Pair) -> str:

@@ -92,24 +92,6 @@ def memory_need(
     )
 
 
-def weights_read(target: GGUFHeader, n_tokens: int) -> int | None:
-    """Bytes of weights that a pass over so many tokens reads.
-
-    Of a mixture of experts each token takes some experts, here as if by chance: several tokens take
-    more, but not all. None if the header does not say how large the experts are.
-    """
-    n_experts = target.number("{arch}.expert_count")
-    if n_experts <= 0:
-        return target.size_bytes
-    sizes = [tensor.n_bytes or 0 for tensor in target.tensors]
-    experts = sum(tensor.n_bytes or 0 for tensor in target.tensors if "_exps." in tensor.name)
-    used = target.number("{arch}.expert_used_count")
-    if not experts or not 0 < used <= n_experts:
-        return None
-    untouched = (1 - used / n_experts) ** n_tokens
-    return round(target.size_bytes * (1 - experts / sum(sizes) * untouched))
-
-
 def f16_bytes(header: GGUFHeader) -> int:
     """The size that a model's file would have in F16."""
     return header.data_start + _F16_BYTES * sum(

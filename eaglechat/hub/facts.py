@@ -27,8 +27,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     licences: tuple[tuple[str, str], ...]
     memory: MemoryNeed | None = None
     """None if a header could not be read."""
-    reads: tuple[int, int] | None = None
-    """Bytes of weights that a pass over one token, and one over four, reads; None if not known."""
     drafters: tuple[DrafterKind, ...] | None = None
     """What the pair drafts with, besides n-grams; None if that is not known."""
 

@@ -1,5 +1,4 @@
-"""Whether a pair fits into the memory of a machine, which quantisation does, and how fast it would
-be."""
+"""Whether a pair fits into the memory of a machine, and which quantisation does."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ import msgspec
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.references import ModelFiles
 from eaglechat.hub.units import format_bytes
-from eaglechat.wire.protocol import Bandwidth, Memory
+from eaglechat.wire.protocol import Memory
 
 _BITS = re.compile(r"(?:^|[-_.])(?:(?:I|T)?Q(\d)\w*|MXFP(4)\w*|B?F(16|32))$", re.IGNORECASE)
 _LEGACY = re.compile(r"Q[45]_[01]$", re.IGNORECASE)
@@ -93,8 +92,6 @@ class Quantisation:
 
     model: ModelFiles
     need: MemoryNeed
-    reads: tuple[int, int] | None = None
-    """Bytes of weights that a pass over one token and one over four read; None if not known."""
     is_here: bool = False
     """All or some of it was downloaded before."""
 
@@ -143,26 +140,3 @@ def _without_legacy(group: Iterable[Quantisation]) -> list[Quantisation]:
 
 def _weights(one: Quantisation) -> int:
     return one.need.target_weights
-
-
-def estimate(
-    reads: tuple[int, int] | None, need: MemoryNeed, machine: Machine, measured: Bandwidth | None
-) -> str:
-    """How fast a model would be by the bandwidth that was measured here, in words; empty if that
-    was not measured where the model would be, on GPUs or in the RAM."""
-    if reads is None or measured is None or _is_on_gpu(need, machine) is not measured.on_gpu:
-        return ""
-    speed = measured.one / reads[0]
-    said = f"estimated {speed:.{0 if round(speed, 1) >= 10 else 1}f} tok/s plain"
-    if measured.four is not None:
-        said += f", {1000 * reads[1] / measured.four:.0f} ms for a pass over 4 tokens"
-    return said
-
-
-def _is_on_gpu(need: MemoryNeed, machine: Machine) -> bool | None:
-    """Whether all of a pair would be on GPUs, or in the RAM; None if on both, or nowhere."""
-    if machine is None:
-        return None
-    if gpu := _own_gpu(machine):
-        return True if need.total <= gpu else None
-    return machine.unified if need.total <= machine.ram else None

@@ -290,17 +290,6 @@ class DrafterInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The most tokens that it drafts in a round."""
 
 
-class Bandwidth(msgspec.Struct, frozen=True):
-    """Bytes of weights per second that passes of a target read, timed when it was loaded."""
-
-    one: float
-    """In a pass over one token."""
-    four: float | None
-    """In a pass over four; None if there was no time."""
-    on_gpu: bool
-    """Whether all its layers are on GPUs; otherwise, all are in the RAM."""
-
-
 class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The loaded pair and how it was loaded.
 
@@ -322,8 +311,6 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
     not."""
     verify_ms: dict[int, float] = {}
     """Milliseconds of passes of the target by the number of their rows, timed during the load."""
-    bandwidth: Bandwidth | None = None
-    """None if it was not timed, and for a target that is small, or partly on GPUs."""
     speculation_off: str | None
     chains_only: str | None = None
     untemplated: str | None = None

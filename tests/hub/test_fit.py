@@ -13,20 +13,18 @@ from eaglechat.gguf.memory import (
     default_context,
     kv_bytes,
     memory_need,
-    weights_read,
 )
 from eaglechat.hub.fit import (
     Machine,
     Quantisation,
     best,
-    estimate,
     free,
     judge,
     machine_of,
     need_by_size,
 )
 from eaglechat.hub.references import ModelFiles
-from eaglechat.wire.protocol import Bandwidth, Memory
+from eaglechat.wire.protocol import Memory
 from tests import ggufs
 
 MIB = 1 << 20
@@ -220,35 +218,3 @@ def test_the_largest_quantisation_that_fits_is_taken(
 ) -> None:
     found = best([one for one in ALL if only in one.name], machine)
     assert (found.name if found else None) == (f"m-{taken}" if taken else None)
-
-
-def test_a_speed_is_estimated_only_where_the_bandwidth_was_measured() -> None:
-    need, reads = ALL[2].need, (10**9, 2 * 10**9)
-    in_ram = Bandwidth(2.5e10, 2e10, on_gpu=False)
-    machine = memory(64 * 10**9)
-    said = "estimated 25 tok/s plain, 100 ms for a pass over 4 tokens"
-    assert estimate(reads, need, machine, in_ram) == said
-    slow = Bandwidth(2.5e9, None, on_gpu=False)
-    assert estimate(reads, need, machine, slow) == "estimated 2.5 tok/s plain"
-    on_gpu = Bandwidth(2.5e10, None, on_gpu=True)
-    assert estimate(reads, need, memory(64 * 10**9, gpu=24 * 10**9), on_gpu)
-    for unlike in (
-        (None, need, machine, in_ram),
-        (reads, need, machine, None),
-        (reads, need, machine, on_gpu),
-        (reads, need, memory(5 * 10**9), in_ram),
-        # On both the GPU and the RAM.
-        (reads, need, memory(64 * 10**9, gpu=5 * 10**9), on_gpu),
-    ):
-        assert estimate(*unlike) == ""
-
-
-def test_a_pass_reads_all_weights_but_the_experts_that_no_token_takes() -> None:
-    assert weights_read(a_target(), 4) == a_target().size_bytes
-    experts = (("token_embd.weight", (8, 32)), ("blk.0.ffn_up_exps.weight", (8, 96)))
-    uses = {"qwen3moe.expert_count": 8, "qwen3moe.expert_used_count": 2}
-    mixture = a_target(arch="qwen3moe", tensors=experts, **uses)
-    read = [(weights_read(mixture, n) or 0) / mixture.size_bytes for n in (1, 2, 1000)]
-    assert read == pytest.approx([1 - 0.75 * 0.75, 1 - 0.75 * 0.75**2, 1], abs=1e-3)
-    # Without the tensors it is not known.
-    assert weights_read(a_target(arch="qwen3moe", **uses), 1) is None

@@ -33,7 +33,6 @@ from eaglechat.hub.fit import Machine
 from eaglechat.hub.local import installed, library
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import BUILTIN_NAME
-from eaglechat.hub.local.passes import bandwidth
 from eaglechat.hub.references import (
     InvalidReferenceError,
     ModelFiles,
@@ -190,9 +189,8 @@ def _choose(reference: ModelSource, listing: RemoteRepo, hub: Hub) -> ModelFiles
     rows = []
     for one in weighed:
         judged = fit.judge(one.need, machine)
-        speed = fit.estimate(one.reads, one.need, machine, bandwidth(paths.state_dir()))
         size = format_bytes(one.need.target_weights)
-        said = ", ".join(filter(None, (judged.word, judged.text, speed)))
+        said = ", ".join(filter(None, (judged.word, judged.text)))
         rows.append((f"{'▸' if one is best else ' '} {one.name}", size, said))
     for line in aligned(rows, right=(1,)):
         print(neutralise(line), file=sys.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 
 import msgspec
@@ -15,18 +15,16 @@ from eaglechat.engine.drafters.pairing import KINDS, pairings, why_no_heads, wit
 from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.placement import (
-    Device,
     Placement,
     draft_placement,
     free_memory,
-    offload_devices,
     target_placement,
 )
 from eaglechat.engine.loop import Generator
 from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader, model_info
-from eaglechat.gguf.memory import default_context, weights_read
+from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.preflight import Pairing, check_kv_type
 from eaglechat.machine import choose_threads
 from eaglechat.wire.cancelling import asked, check
@@ -34,7 +32,6 @@ from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import ModelLoadError, SettingsError
 from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
 from eaglechat.wire.protocol import (
-    Bandwidth,
     DrafterInfo,
     ModelInfo,
     PairInfo,
@@ -49,10 +46,6 @@ target. Each is as large as the state."""
 
 _A_FEW = 4
 """Rows of the second warm-up: llama.cpp's kernels for several rows differ from those for one."""
-
-_SAYS_BANDWIDTH = 500_000_000
-"""Bytes of the smallest target whose passes say how fast weights are read: those of a smaller one
-are in CPU caches, or wait for kernels to start."""
 
 OnProgress = Callable[[str, float], None]
 """Gets the stage and the fraction of the whole load that is done."""
@@ -199,7 +192,6 @@ class LoadedPair:
             load_ms=(time.perf_counter() - started) * 1000.0,
             plain_ms=verify_ms.get(1),
             verify_ms=verify_ms,
-            bandwidth=_bandwidth(verify_ms, target_header, options, devices),
             speculation_off=off,
             chains_only=chains_only,
             reasoning=self.prompter.template.reasoning,
@@ -272,27 +264,6 @@ def _kept(
     same = msgspec.structs.replace(options, n_threads=n_threads, n_ctx=0, checkpoints_mib=0)
     files = [header.path for header in headers if header is not None]
     return Kept(workarounds.key_of(files, same, target.left_out))
-
-
-def _bandwidth(
-    verify_ms: Mapping[int, float],
-    target: GGUFHeader,
-    options: LoadOptions,
-    devices: Sequence[Device],
-) -> Bandwidth | None:
-    """None for a target that is partly on GPUs or on other machines, and for a small one."""
-    gpus = offload_devices(devices)
-    is_split = bool(gpus) and options.n_gpu_layers > 0
-    if is_split or options.rpc_servers or target.size_bytes < _SAYS_BANDWIDTH:
-        return None
-    speeds = {
-        n_tokens: 1000.0 * n_bytes / verify_ms[n_tokens]
-        for n_tokens in (1, _A_FEW)
-        if n_tokens in verify_ms and (n_bytes := weights_read(target, n_tokens))
-    }
-    if 1 not in speeds:
-        return None
-    return Bandwidth(speeds[1], speeds.get(_A_FEW), bool(gpus) and options.n_gpu_layers != 0)
 
 
 def _warm_up(target: Context) -> None:

@@ -20,7 +20,6 @@ from eaglechat.hub.downloads.quantisations import (
     left_open,
     need_of,
     read_target,
-    reads_of,
     usual_context,
 )
 from eaglechat.hub.errors import GatedError, HubError, disk_full
@@ -250,7 +249,7 @@ def facts_of(hub: Hub, plan: Plan, n_ctx: int) -> Facts:
             kinds = pairing.kinds(target, draft if is_told else hub.peek(plan.draft[0]))
     except (GGUFError, GatedError):
         return facts
-    return msgspec.structs.replace(facts, memory=need, reads=reads_of(target), drafters=kinds)
+    return msgspec.structs.replace(facts, memory=need, drafters=kinds)
 
 
 def _target(hub: Hub, plan: Plan) -> GGUFHeader:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from eaglechat.gguf.header import GGUFError, GGUFHeader
-from eaglechat.gguf.memory import MemoryNeed, memory_need, weights_read
+from eaglechat.gguf.memory import MemoryNeed, memory_need
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.errors import GatedError
 from eaglechat.hub.fit import Quantisation
@@ -38,12 +38,11 @@ def weigh(
     weighed = []
     for model in models:
         size = sum(repo.file(name).size for name in model.files)
-        its = replace(header, size_bytes=size)
-        need = need_of(its, n_ctx, draft_bytes)
+        need = need_of(replace(header, size_bytes=size), n_ctx, draft_bytes)
         is_here = any(
             name in begun or cache.pointer(repo.commit, name).exists() for name in model.files
         )
-        weighed.append(Quantisation(model, need, reads_of(its), is_here))
+        weighed.append(Quantisation(model, need, is_here))
     return sorted(weighed, key=lambda one: one.need.target_weights, reverse=True)
 
 
@@ -62,11 +61,10 @@ def left_open(
 
 
 def read_target(hub: Hub, files: Sequence[RemoteFile]) -> GGUFHeader:
-    """The beginning of a target's header; the whole if it must say what its MTP heads or experts
-    are."""
+    """The beginning of a target's header; the whole if it must say what its MTP heads are."""
     header = hub.beginning(files[0])
-    tells = ("{arch}.nextn_predict_layers", "{arch}.expert_count")
-    return hub.peek_model(files) if any(header.number(key) for key in tells) else header
+    has_heads = header.number("{arch}.nextn_predict_layers")
+    return hub.peek_model(files) if has_heads else header
 
 
 def need_of(target: GGUFHeader, n_ctx: int, draft_bytes: int = 0) -> MemoryNeed:
@@ -82,9 +80,3 @@ def need_of(target: GGUFHeader, n_ctx: int, draft_bytes: int = 0) -> MemoryNeed:
 def usual_context(target: GGUFHeader, n_ctx: int) -> int:
     """0 means USUAL_CONTEXT, or the target's whole context if that is smaller."""
     return n_ctx or min(target.n_ctx_train or USUAL_CONTEXT, USUAL_CONTEXT)
-
-
-def reads_of(target: GGUFHeader) -> tuple[int, int] | None:
-    """Bytes of weights that a pass over one token, and one over four, read."""
-    one, four = weights_read(target, 1), weights_read(target, 4)
-    return None if one is None or four is None else (one, four)

@@ -1,5 +1,5 @@
-"""What loads timed, in the state directory: how much drafting can gain with each target that was
-loaded on this machine (passes.json), and how fast the machine reads weights (bandwidth.json)."""
+"""How much drafting can gain with each target that was loaded on this machine, by the passes that
+its load timed: passes.json in the state directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from eaglechat.state_file import StateFile
-from eaglechat.wire.protocol import Bandwidth, PairInfo
+from eaglechat.wire.protocol import PairInfo
 
 _CLEARLY = 1.1
 """Times as much: two loads of one file time its passes a little differently."""
@@ -33,18 +33,10 @@ def measured(state_dir: Path) -> dict[str, Passes]:
     return _passes(state_dir).read({})
 
 
-def bandwidth(state_dir: Path) -> Bandwidth | None:
-    """How fast this machine reads weights, from which follows how fast a model that is not here
-    would be. None before a load has measured it."""
-    return _bandwidth(state_dir).read(None)
-
-
-def note(state_dir: Path, info: PairInfo, *, is_here: bool = True) -> None:
-    """Keep what a load timed, if it did; of the passes only those of an engine that `is_here`."""
-    if info.bandwidth is not None:
-        _bandwidth(state_dir).write(info.bandwidth)
+def note(state_dir: Path, info: PairInfo) -> None:
+    """Keep what a load on this machine timed, if it did."""
     most, target = info.most, info.target
-    if most is not None and is_here:
+    if most is not None:
         found = Passes(target.name, target.n_layers, target.n_embd, target.quantization, most)
         with _passes(state_dir).changing({}) as known:
             known[target.path] = found
@@ -69,7 +61,3 @@ def better(path: str, known: dict[str, Passes]) -> Passes | None:
 
 def _passes(state_dir: Path) -> StateFile[dict[str, Passes]]:
     return StateFile("passes.json", dict[str, Passes], state_dir)
-
-
-def _bandwidth(state_dir: Path) -> StateFile[Bandwidth]:
-    return StateFile("bandwidth.json", Bandwidth, state_dir)

@@ -143,8 +143,8 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._progress("engine", 0.0)
         elif isinstance(event, protocol.Loaded):
             self._loaded = event.pair
-            is_here = not self._services.settings.current.engine.command
-            passes.note(paths.state_dir(), event.pair, is_here=is_here)
+            if not self._services.settings.current.engine.command:
+                passes.note(paths.state_dir(), event.pair)
             self._hand_over()
         elif isinstance(event, protocol.Error):
             self._fail(event.message, event.code)

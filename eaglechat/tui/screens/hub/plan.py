@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from eaglechat import paths
 from eaglechat.hub import fit
 from eaglechat.hub.facts import Facts
-from eaglechat.hub.local.passes import bandwidth
 from eaglechat.hub.units import format_bytes
 from eaglechat.links.base import Lifecycle
 from eaglechat.tui.commands.keys import ENTER, moves
@@ -123,12 +121,10 @@ class PlanScreen(TextDialog[bool]):
             return Content("")
         machine = self._services.engine.machine
         judged = fit.judge(facts.memory, machine)
-        speed = fit.estimate(facts.reads, facts.memory, machine, bandwidth(paths.state_dir()))
         drafters = facts.drafters or ()
         shares = drafting.shares(facts.memory, drafters)
         drafted = f"Drafted by: {drafting.badge(drafters)}.\n" if drafters else ""
         said = f"{drafted}Memory: {judged.text}. With KV caches: {shares}."
-        said = f"{said}\nSpeed: {speed}." if speed else said
         return Content.styled(said, "$text-error" if judged.fits is False else "")
 
 

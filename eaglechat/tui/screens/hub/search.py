@@ -16,13 +16,11 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Input
 
-from eaglechat import paths
 from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.fit import Machine, Quantisation
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import CataloguePair, pair_of_files
-from eaglechat.hub.local.passes import bandwidth
 from eaglechat.hub.references import (
     InvalidReferenceError,
     ModelFiles,
@@ -40,7 +38,6 @@ from eaglechat.words import ways, wording
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.client import RemoteRepo
     from eaglechat.hub.downloads.find_drafts import Found, Way
-    from eaglechat.wire.protocol import Bandwidth
 
 DEBOUNCE_S = 0.4
 _WORDS = "a model, a draft, an author, user/repo or an address"
@@ -78,7 +75,6 @@ class Models:
     weighed: Sequence[Quantisation]
     best: Quantisation | None
     machine: Machine
-    measured: Bandwidth | None
 
     def heading(self) -> str:
         if not self.weighed:
@@ -92,14 +88,11 @@ class Models:
 
     def _row(self, one: Quantisation, cells: int) -> Content:
         judged = fit.judge(one.need, self.machine)
-        speed = fit.estimate(one.reads, one.need, self.machine, self.measured)
         size = f"{format_bytes(one.need.target_weights):>8}"
         parts: list[Part] = [(f"{one.name:<{cells}}", "bold"), (f"  {size}", MUTED)]
         if judged.word is not None:
             parts.append((f"  {judged.word}", _COLOURS[judged.word]))
         parts.append((f"  {judged.text}", MUTED))
-        if speed:
-            parts.append((f"\n  {speed}", MUTED))
         return Content.assemble(*parts)
 
 
@@ -210,7 +203,7 @@ class SearchScreen(ListDialog[Pair, int]):
         weighed = quantisations.weigh(desk.hub, listing, whole_models(listing.paths), n_ctx)
         machine = self._services.engine.machine
         best = fit.best(weighed, machine)
-        yield Models(listing, weighed, best, machine, bandwidth(paths.state_dir()))
+        yield Models(listing, weighed, best, machine)
 
     def _find_drafts(
         self, of: Path | CatalogueEntry | tuple[RemoteRepo, ModelFiles]
