@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -38,7 +38,8 @@ class StateFile(Generic[T]):
 
     def read(self, otherwise: Other) -> T | Other:
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=self._type)
+            content = self.path.read_bytes()
+            return msgspec.json.decode(content, type=self._type, dec_hook=_from_text)
         except FileNotFoundError:
             pass
         except (OSError, ValueError, RecursionError) as error:
@@ -46,7 +47,7 @@ class StateFile(Generic[T]):
         return otherwise
 
     def write(self, value: T) -> None:
-        content = msgspec.json.format(msgspec.json.encode(value), indent=self._indent)
+        content = msgspec.json.format(_encoded(value), indent=self._indent)
         try:
             paths.write_atomically(self.path, content)
         except OSError as error:
@@ -58,7 +59,16 @@ class StateFile(Generic[T]):
         programs and threads wait."""
         with paths.changing(self.path):
             value = self.read(otherwise)
-            before = msgspec.json.encode(value)
+            before = _encoded(value)
             yield value
-            if msgspec.json.encode(value) != before:
+            if _encoded(value) != before:
                 self.write(value)
+
+
+def _encoded(value: object) -> bytes:
+    """What JSON has no type for, such as a path, is a text."""
+    return msgspec.json.encode(value, enc_hook=str)
+
+
+def _from_text(type: type[Any], text: str) -> Any:
+    return type(text)

@@ -1,8 +1,8 @@
 """What drafting gains with each pair on this machine, for the menu: speeds.json in the state
 directory.
 
-A bench or a comparison measures it. Replies of chats are added up by draft length, and count once
-they are several. What is known holds for one `Setup`: with other threads, or another llama.cpp, it
+A bench or a comparison measures it. Replies of chats are kept by draft length, and count once they
+are several. What is known holds for one `Setup`: with other threads, or another llama.cpp, it
 is measured again.
 """
 
@@ -26,6 +26,7 @@ from eaglechat.wire.protocol import AUTO, Auto
 
 FEWEST_REPLIES = 8
 """The mean of fewer replies is not told: they may all be about one thing."""
+_MOST_REPLIES = 200
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -100,39 +101,24 @@ class Gain(msgspec.Struct, frozen=True):
 
 
 class _Replies(msgspec.Struct, frozen=True):
-    """Sums over the replies with a draft length: the milliseconds they took, and would have taken
-    in plain decoding; both squared, and multiplied, for the error."""
+    """The latest replies with a draft length."""
 
     n_draft_max: int | Auto
     at: float = 0.0
-    count: int = 0
-    plain_ms: float = 0.0
-    taken_ms: float = 0.0
-    plain_squared: float = 0.0
-    taken_squared: float = 0.0
-    product: float = 0.0
-
-    def with_one(self, plain_ms: float, taken_ms: float) -> _Replies:
-        return _Replies(
-            self.n_draft_max,
-            time.time(),
-            self.count + 1,
-            self.plain_ms + plain_ms,
-            self.taken_ms + taken_ms,
-            self.plain_squared + plain_ms**2,
-            self.taken_squared + taken_ms**2,
-            self.product + plain_ms * taken_ms,
-        )
+    times: tuple[tuple[float, float], ...] = ()
+    """Of each, the milliseconds that it would have taken in plain decoding, and those it took."""
 
     @property
     def gain(self) -> Gain | None:
-        if self.count < FEWEST_REPLIES:
+        n = len(self.times)
+        if n < FEWEST_REPLIES:
             return None
-        ratio, n = self.plain_ms / self.taken_ms, self.count
+        plain_ms, taken_ms = map(sum, zip(*self.times, strict=True))
+        ratio = plain_ms / taken_ms
         # The standard error of a ratio of two means, from what is left of each reply's plain time
         # when its own time at the common ratio is taken away.
-        left = self.plain_squared - 2.0 * ratio * self.product + ratio**2 * self.taken_squared
-        error = student_t(n - 1) * sqrt(max(left, 0.0) * n / (n - 1)) / self.taken_ms
+        left = sum((plain - ratio * taken) ** 2 for plain, taken in self.times)
+        error = student_t(n - 1) * sqrt(left * n / (n - 1)) / taken_ms
         return Gain(ratio, error, self.n_draft_max, "replies", self.at, n)
 
 
@@ -190,8 +176,9 @@ class Speeds:
 
         def added(known: _Of) -> _Of:
             replies = _by_length(known.replies)
-            before = replies.get(n_draft_max, _Replies(n_draft_max))
-            replies[n_draft_max] = before.with_one(plain_ms, taken_ms)
+            before = replies.get(n_draft_max, _Replies(n_draft_max)).times
+            times = (*before, (plain_ms, taken_ms))[-_MOST_REPLIES:]
+            replies[n_draft_max] = _Replies(n_draft_max, time.time(), times)
             return msgspec.structs.replace(known, replies=(*replies.values(),))
 
         self._change(setup, added)
