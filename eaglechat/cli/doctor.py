@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import platform
 import re
+import shutil
 import subprocess
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,12 +15,9 @@ from pathlib import Path
 
 import eaglechat
 from eaglechat import machine, own_python, paths, settings
-from eaglechat.cli import faster
 from eaglechat.cli.status import FAILED, OK
 from eaglechat.engine.llama.placement import (
     Device,
-    Placement,
-    draft_placement,
     free_memory,
     offload_devices,
     target_placement,
@@ -28,7 +26,6 @@ from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context, memory_need
 from eaglechat.hub.local import library, passes
 from eaglechat.hub.local.model import ModelKind
-from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.pairs import inspect
 from eaglechat.hub.units import format_bytes
@@ -143,8 +140,6 @@ class Doctor:
         """Those of the RPC servers."""
         self._quantisations: list[str] = []
         """Those with which drafting could gain more."""
-        self._targets: list[tuple[Pair, GGUFHeader]] = []
-        """The pairs whose target is here."""
 
     def llama_cpp(self) -> Iterator[str]:
         if crashed := _crash_at_start():
@@ -285,8 +280,14 @@ class Doctor:
         except ModelLoadError as error:
             self.wrong.append(f"no pair would load: {error}")
             return
-        draft = draft_placement(target, len(gpus))
-        yield _layers(target, draft, [gpu.name for gpu in gpus])
+        if target.n_gpu_layers == 0:
+            yield "layers: all on the CPU (engine.n_gpu_layers is 0)"
+            return
+        count = "all" if target.n_gpu_layers < 0 else f"up to {target.n_gpu_layers} of each model"
+        is_split = target.split_mode != "none" and len(gpus) > 1
+        used = gpus if is_split or len(gpus) == 1 else [gpus[target.main_gpu]]
+        how = f"; the target split by {target.split_mode} over" if is_split else " on"
+        yield f"layers: {count}{how} {' and '.join(gpu.name for gpu in used)}"
 
     def threads(self) -> Iterator[str]:
         chosen = machine.choose_threads()
@@ -316,8 +317,6 @@ class Doctor:
                         f"{found.quantization} {about_times(found.most)}, as both were timed when "
                         "they were loaded"
                     )
-            if status.target is not None:
-                self._targets.append((status.pair, status.target))
             # A pair whose files were moved or not installed is told above, and nothing is broken.
             if status.problem and all(f.exists() for f in (pair.target, pair.draft) if f):
                 self.wrong.append(f"the pair {pair.name} cannot run: {status.problem}")
@@ -396,9 +395,25 @@ class Doctor:
                 "compiled it, breaks AMX; 13.2 and newer do not. This compiles it again, in one "
                 f"line:\n    {workarounds.mending_command()}"
             )
-        has_gpu = any(device.is_gpu for device in self._devices)
-        yield from faster.advice(has_gpu, backend.backends(), self._targets)
+        name, wanted = gpu_of_machine() or ("", None)
+        if wanted not in (None, *backend.backends()) and not any(d.is_gpu for d in self._devices):
+            yield (
+                f"there is {name}, and this llama-cpp-python was not built for "
+                f"{'Metal' if wanted == 'MTL' else wanted}; docs/install.md says how to install "
+                "one that is"
+            )
         yield from self._quantisations
+
+
+def gpu_of_machine(root: Path = Path("/")) -> tuple[str, str] | None:
+    """A GPU that the system reports, and llama.cpp's name of the backend for it."""
+    if (root / "proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi"):
+        return "an NVIDIA GPU", "CUDA"
+    if (root / "dev/kfd").exists():
+        return "an AMD GPU", "ROCm"
+    if platform.system() == "Darwin" and platform.machine() == "arm64":
+        return "an Apple GPU", "MTL"
+    return None
 
 
 def _look_at(given: Sequence[Path]) -> int:
@@ -440,20 +455,6 @@ def _crash_at_start() -> str | None:
 
 def _day(day: date) -> str:
     return f"{day:%d %B %Y}".lstrip("0")
-
-
-def _layers(target: Placement, draft: Placement, gpus: Sequence[str]) -> str:
-    if target.n_gpu_layers == 0:
-        return "layers: all on the CPU (engine.n_gpu_layers is 0)"
-    count = "all" if target.n_gpu_layers < 0 else f"up to {target.n_gpu_layers} of each model"
-    if target.split_mode == "none" or len(gpus) == 1:
-        gpu = gpus[target.main_gpu if target.split_mode == "none" else 0]
-        return f"layers: {count} on {gpu}, target and draft"
-    shares = ":".join(f"{share:g}" for share in target.tensor_split) or "by free memory"
-    return (
-        f"layers: {count}; the target split by {target.split_mode} over {' and '.join(gpus)} "
-        f"({shares}), the draft on {gpus[draft.tensor_split.index(1.0)]}"
-    )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -126,24 +126,22 @@ def card(name: str, gigabytes: int) -> Device:
 @pytest.mark.parametrize(
     "told",
     [
-        ("", 1, "layers: all on CUDA0, target and draft"),
+        ("", 1, "layers: all on CUDA0"),
         ("n_gpu_layers = 0", 1, "layers: all on the CPU (engine.n_gpu_layers is 0)"),
         (
             "",
             2,
-            "layers: all; the target split by layer over CUDA0 and CUDA1 (by free memory), "
-            "the draft on CUDA1",
+            "layers: all; the target split by layer over CUDA0 and CUDA1",
         ),
         (
             "n_gpu_layers = 20\ntensor_split = [3, 0]",
             2,
-            "layers: up to 20 of each model; the target split by layer over CUDA0 and CUDA1 "
-            "(3:0), the draft on CUDA0",
+            "layers: up to 20 of each model; the target split by layer over CUDA0 and CUDA1",
         ),
         (
             'split_mode = "none"\nmain_gpu = 1',
             2,
-            "layers: all on CUDA1, target and draft",
+            "layers: all on CUDA1",
         ),
         ('split_mode = "none"\nmain_gpu = 2', 2, "no pair would load: there is no GPU 2"),
     ],

@@ -2,59 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from eaglechat.cli import faster
-from eaglechat.gguf.header import read_header
-from eaglechat.hub.local.pairs import pair_of_files
-from tests.ggufs import write_target
+from eaglechat.cli import doctor
+from eaglechat.engine.llama import backend
+from eaglechat.settings import Settings
 
 
 @pytest.mark.parametrize(
-    ("file", "named"), [("proc/driver/nvidia/version", "CUDA"), ("dev/kfd", "ROCm")]
+    ("file", "named", "said"),
+    [
+        ("proc/driver/nvidia/version", "CUDA", "an NVIDIA GPU, and .* not built for CUDA;"),
+        ("dev/kfd", "ROCm", "an AMD GPU, and .* not built for ROCm;"),
+        ("", "MTL", "an Apple GPU, and .* not built for Metal;"),
+    ],
 )
 def test_a_gpu_that_the_build_cannot_use_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, named: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, named: str, said: str
 ) -> None:
-    monkeypatch.setattr(faster.shutil, "which", lambda _: None)
-    (tmp_path / file).parent.mkdir(parents=True)
-    (tmp_path / file).touch()
-    found = faster.gpu_of_machine(tmp_path)
-    assert found is not None
-    assert found[1] == named
-    monkeypatch.setattr(faster, "gpu_of_machine", lambda: found)
-    (said,) = faster.advice(False, ["CPU"], [])
-    assert f"not built for {named}" in said
-    assert not list(faster.advice(False, ["CPU", named], []))
-    assert not list(faster.advice(True, ["CPU"], []))
-
-
-def test_a_mac_is_told_of_metal_by_its_usual_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(faster.shutil, "which", lambda _: None)
-    monkeypatch.setattr(faster.platform, "system", lambda: "Darwin")
-    monkeypatch.setattr(faster.platform, "machine", lambda: "arm64")
-    monkeypatch.setattr(faster, "gpu_of_machine", partial(faster.gpu_of_machine, tmp_path))
-    (said,) = faster.advice(False, ["CPU"], [])
-    assert "an Apple GPU" in said
-    assert "not built for Metal;" in said
-    assert not list(faster.advice(False, ["MTL", "CPU"], []))
-
-
-def test_a_target_whose_batches_are_slow_here_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(faster, "gpu_of_machine", lambda: None)
-    target = write_target(tmp_path / "target.gguf")
-    pair, header = pair_of_files(target, None), read_header(target)
-    slow = replace(header, fields={**header.fields, "general.file_type": 3})
-    assert slow.quantization == "Q4_1"
-    (said,) = faster.advice(False, ["CPU"], [(pair, header), (pair, slow)])
-    assert said.startswith("the target of target is in Q4_1")
-    assert not list(faster.advice(False, ["CPU"], [(replace(pair, reencode=True), slow)]))
-    assert not list(faster.advice(True, ["CUDA"], [(pair, slow)]))
+    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
+    if file:
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).touch()
+    else:
+        monkeypatch.setattr(doctor.platform, "system", lambda: "Darwin")
+        monkeypatch.setattr(doctor.platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(doctor, "gpu_of_machine", partial(doctor.gpu_of_machine, tmp_path))
+    patient = doctor.Doctor(Settings(), [])
+    list(patient.llama_cpp())
+    for built_for, matches in ((("CPU",), [said]), ((named, "CPU"), [])):
+        monkeypatch.setattr(backend, "backends", lambda built_for=built_for: built_for)
+        found = [one for one in patient.faster() if "not built" in one]
+        assert len(found) == len(matches)
+        assert all(re.search(pattern, one) for pattern, one in zip(matches, found, strict=True))
