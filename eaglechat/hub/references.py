@@ -209,21 +209,19 @@ def _parse_hub(path: str, text: str) -> ModelSource:
     )
 
 
-def group_models(files: Iterable[str]) -> list[ModelFiles]:
-    """The GGUF models among `files`; a split GGUF is one model.
-
-    A split model with missing files cannot be loaded and is left out.
-    """
+def group_models(files: Iterable[str], *, broken: bool = False) -> list[ModelFiles]:
+    """The GGUF models among `files`; a split GGUF is one model. `broken`: also those that cannot be
+    loaded, because files are missing or a name says that it is shard 3 of 2."""
     shards: dict[tuple[str, int], dict[int, str]] = {}
     models: list[ModelFiles] = []
     for file in files:
         shard = shard_of(file)
-        if shard is None and file.lower().endswith(".gguf"):
-            models.append(ModelFiles((file,)))
-        elif shard is not None and shard.is_possible:
+        if shard is not None and shard.is_possible:
             shards.setdefault((shard.stem, shard.count), {})[shard.number] = file
+        elif file.lower().endswith(".gguf") and (broken or shard is None):
+            models.append(ModelFiles((file,)))
     for (_, count), found in shards.items():
-        if len(found) == count:
+        if broken or len(found) == count:
             models.append(ModelFiles(tuple(file for _, file in sorted(found.items()))))
     return sorted(models, key=lambda model: model.first)
 

@@ -137,8 +137,7 @@ def check_draft(hub: Hub, plan: Plan, *, is_new: bool = False) -> None:
     """
     if not (plan.converts or is_new) or plan.gated or not plan.bytes_missing:
         return
-    problem = why_unfit(hub, plan)
-    if problem:
+    if problem := why_unfit(hub, plan):
         cannot = "cannot be converted" if plan.converts else "does not fit"
         name = plan.entry.name
         raise HubError(f"The draft of {name} {cannot}: {problem}. Nothing was downloaded.")

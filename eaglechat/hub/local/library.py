@@ -214,17 +214,9 @@ def _models_under(folder: Path) -> Iterator[tuple[Path, ...]]:
 
     Folders are searched _MAX_DEPTH levels deep, because links may form a circle.
     """
-    names = [path.relative_to(folder).as_posix() for path in _ggufs(folder, _MAX_DEPTH)]
-    models = [model.files for model in group_models(names)]
-    complete = {name for files in models for name in files}
-    incomplete: dict[object, list[str]] = {}
-    for name in names:
-        if name not in complete:
-            shard = shard_of(name)
-            model = (shard.stem, shard.count) if shard and shard.is_possible else name
-            incomplete.setdefault(model, []).append(name)
-    for files in (*models, *map(tuple, incomplete.values())):
-        yield tuple(folder / file for file in files)
+    names = (path.relative_to(folder).as_posix() for path in _ggufs(folder, _MAX_DEPTH))
+    for model in group_models(names, broken=True):
+        yield tuple(folder / file for file in model.files)
 
 
 def _ggufs(folder: Path, depth: int) -> Iterator[Path]:
