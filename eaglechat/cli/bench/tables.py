@@ -10,7 +10,7 @@ from eaglechat.chat.compared import Result, Score
 from eaglechat.links.crashes import without
 from eaglechat.wire.protocol import AUTO, Hello, PairInfo
 from eaglechat.wire.records import NGRAM
-from eaglechat.wire.stats import of_the_draft, who_drafted
+from eaglechat.wire.stats import who_drafted
 from eaglechat.words import wording
 from eaglechat.words.gain import at_most, figure
 from eaglechat.words.statistics import of_whole_reply
@@ -84,45 +84,22 @@ def _speed(on: Score) -> str:
 
 
 def _setting_rows(result: Result, info: PairInfo) -> Iterator[Row]:
-    """The heads of the columns, then a row for each contender; last, the time of a pass over the
-    batch of a whole draft, as it was timed in the load."""
-    both = any(NGRAM in score.stats.by_drafter for score in result.scores)
+    """The heads of the columns, then a row for each contender."""
     is_alone = len(result.scores) == 1
-    yield [
-        *("", "drafter", "tok/s"),
-        *([] if is_alone else ["speed-up", "worst prompt"]),
-        *("length", "accepted"),
-        *(["of the draft", "of n-grams"] if both else []),
-        *(["pass"] if info.verify_ms else []),
-    ]
+    gain = [] if is_alone else ["speed-up", "worst prompt"]
+    yield ["", "drafter", "tok/s", *gain, "length", "accepted"]
     for score in result.scores:
-        stats = score.stats
-        worst = min(on.gain.speed_up for on in score.by_prompt.values())
-        found = stats.by_drafter.get(NGRAM)
-        of_the_drafters = (
-            of_the_draft(stats.by_drafter).acceptance_rate,
-            found.acceptance_rate if found else None,
-        )
+        if not is_alone:
+            worst = min(on.gain.speed_up for on in score.by_prompt.values())
+            gain = [figure(score.gain.speed_up, score.gain.error), wording.times(worst)]
         yield [
             score.name,
             _drafter(score, info),
             f"{score.tokens_per_second:.1f}",
-            *(
-                []
-                if is_alone
-                else [figure(score.gain.speed_up, score.gain.error), wording.times(worst)]
-            ),
-            wording.two_decimals(stats.mean_accepted_length),
-            wording.percent(stats.acceptance_rate),
-            *(map(wording.percent, of_the_drafters) if both else []),
-            *([_pass(score, info)] if info.verify_ms else []),
+            *gain,
+            wording.two_decimals(score.stats.mean_accepted_length),
+            wording.percent(score.stats.acceptance_rate),
         ]
-
-
-def _pass(score: Score, info: PairInfo) -> str:
-    n = score.who.n_draft_max if score.who.enabled else 0
-    ms = info.verify_ms.get(n + 1) if isinstance(n, int) else None
-    return f"{ms:.2f} ms" if ms is not None else "-"
 
 
 def _drafter(score: Score, info: PairInfo) -> str:
