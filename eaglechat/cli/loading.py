@@ -156,7 +156,7 @@ class CommandEngine:
 
     def _target(self, pair: Pair) -> str:
         """The path of the target, or of its copy in the form that drafts fastest here."""
-        if self._settings.engine.command or not pair.reencode:
+        if not pair.reencode:
             return pair.to_load[0]
         from eaglechat.hub.local.forms import target_to_load
 
@@ -169,9 +169,8 @@ class CommandEngine:
                 raise Cancelled("the form of the target was not yet chosen")
             bars.show("measuring which form drafts fastest (only once)", fraction, 1.0)
 
-        options, sampling = self._settings.to_load_options(), self._settings.to_sampling()
         try:
-            found = target_to_load(pair, options, sampling, follow)
+            found = target_to_load(pair, self._settings, follow)
         finally:
             bars.close()
         if found.problem:

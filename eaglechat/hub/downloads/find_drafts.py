@@ -232,9 +232,11 @@ class _Search:
 
     def questions(self, wanted: str) -> Iterator[str]:
         """Ask the Hub; before each question, what is asked. Raises HubError."""
-        own: list[tuple[str, Where]] = [(wanted, "name"), (self._target.repo, "beside")]
-        for repo, where in (*own, *((draft, "catalogue") for draft in self._drafts)):
-            yield from self._ask([repo] if repo else [], where)
+        places: list[tuple[str, Where]] = [(wanted, "name"), (self._target.repo, "beside")]
+        places += [(draft, "catalogue") for draft in self._drafts]
+        for repo, where in places:
+            if repo:
+                yield from self._ask([repo], where)
         for base in self._bases:
             yield f"Searching the Hub for drafts of {base}…"
             hits = self._hub.search(tags=(f"base_model:{base}",), limit=100)

@@ -29,10 +29,9 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes
 from eaglechat.machine import cpu_info
 from eaglechat.paths import reencoded_dir
+from eaglechat.settings import Settings
 from eaglechat.state_file import StateFile
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import Sampling
 
 _WRITTEN = 0.6
 """The share of the progress that writing the copies takes; the rest is measuring."""
@@ -63,19 +62,18 @@ class LoadFile:
     note: str | None = None
 
 
-def target_to_load(
-    pair: Pair, options: LoadOptions, sampling: Sampling, on_progress: OnProgress
-) -> LoadFile:
+def target_to_load(pair: Pair, settings: Settings, on_progress: OnProgress) -> LoadFile:
     """The target of a pair in the form that drafts fastest on this machine, which is measured now
-    if that was not done; or the target itself for pairs of which there is one form."""
-    if not pair.reencode:
+    if that was not done; or the target itself for pairs of which there is one form, and for an
+    engine that may run elsewhere."""
+    if not pair.reencode or settings.engine.command:
         return LoadFile(pair.target)
     try:
         digest = sha256(pair.target)[:16]
         reencoded_dir().mkdir(parents=True, exist_ok=True)
         # Another eaglechat may write or measure the same copies.
         with filelock.FileLock(reencoded_dir() / f"{digest}.lock"):
-            return _fastest(pair, digest, options, sampling, on_progress)
+            return _fastest(pair, digest, settings, on_progress)
     except (OSError, GGUFError, QuantiseError) as error:
         why = str(error)
         if isinstance(error, OSError) and error.strerror:
@@ -87,9 +85,7 @@ def target_to_load(
         )
 
 
-def _fastest(
-    pair: Pair, digest: str, options: LoadOptions, sampling: Sampling, on_progress: OnProgress
-) -> LoadFile:
+def _fastest(pair: Pair, digest: str, settings: Settings, on_progress: OnProgress) -> LoadFile:
     """Raises OSError, GGUFError, QuantiseError."""
     flags = cpu_info("flags").split()
     # BF16 holds the same weights as F16, and is faster only where the processor computes with it.
@@ -99,11 +95,12 @@ def _fastest(
         for name in ("Q4_0", half)
     }
     cpu = cpu_info("model name") or platform.processor()
+    options = settings.to_load_options()
     run_by = f"{version('llama-cpp-python')} {options.n_threads} {options.n_gpu_layers}"
     key, record = f"{digest} {cpu} {run_by}", StateFile("forms.json", _Measured, reencoded_dir())
     measured = record.read(None)
     if measured is None or measured.key != key or measured.form not in ("", *copies):
-        measured = _measure(pair, copies, options, sampling, on_progress, key=key)
+        measured = _measure(pair, copies, settings, on_progress, key=key)
         if measured is None:
             return LoadFile(
                 pair.target,
@@ -126,13 +123,7 @@ def _fastest(
 
 
 def _measure(
-    pair: Pair,
-    copies: Mapping[str, Path],
-    options: LoadOptions,
-    sampling: Sampling,
-    on_progress: OnProgress,
-    *,
-    key: str,
+    pair: Pair, copies: Mapping[str, Path], settings: Settings, on_progress: OnProgress, *, key: str
 ) -> _Measured | None:
     """Only the copy in the fastest form is left. None if there was not enough time. Raises OSError,
     GGUFError, QuantiseError."""
@@ -147,7 +138,8 @@ def _measure(
 
             _write(pair.target, copy, name, written)
     forms = {str(pair.target): "", **{str(copy): name for name, copy in copies.items()}}
-    wanted = FormsToMeasure(tuple(forms), str(pair.draft), pair.n_draft_max, options, sampling)
+    how = settings.to_load_options(), settings.to_sampling()
+    wanted = FormsToMeasure(tuple(forms), str(pair.draft), pair.n_draft_max, *how)
     try:
         speeds = measure_apart(wanted, lambda done: on_progress(_WRITTEN + (1 - _WRITTEN) * done))
     except EngineError as error:

@@ -243,7 +243,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._fail(str(error), "start")
             return
         self._copying += 1
-        if self._pair.reencode and not self._services.settings.current.engine.command:
+        if self._pair.reencode:
             self._copy(self._copying)
         else:
             self._request(self._pair.to_load[0])
@@ -261,8 +261,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
         def copy() -> None:
             with suppress(_LeftError):
-                options, sampling = settings.to_load_options(), settings.to_sampling()
-                found = target_to_load(self._pair, options, sampling, follow)
+                found = target_to_load(self._pair, settings, follow)
                 self.later(self._copied, load, found)
 
         self.in_background(copy)

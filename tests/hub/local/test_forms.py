@@ -22,6 +22,7 @@ from eaglechat.hub.local import forms
 from eaglechat.hub.local.forms import LoadFile, target_to_load
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import builtin_pair, inspect, pair_of_files
+from eaglechat.settings import Settings
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling
 from tests import tiny
@@ -35,7 +36,7 @@ def pair(tmp_path: Path) -> Pair:
 
 
 def to_load(pair: Pair, follow: Callable[[float], None] = lambda _: None) -> LoadFile:
-    return target_to_load(pair, LoadOptions(), Sampling(), follow)
+    return target_to_load(pair, Settings(), follow)
 
 
 class Stopwatch:
@@ -127,14 +128,14 @@ def test_what_changes_the_speeds_has_them_measured_again(
 ) -> None:
     watch = Stopwatch(monkeypatch, plain=165.0, Q4_0=231.0)
     to_load(pair)
-    options = LoadOptions()
+    settings = Settings()
     if change == "target":
         pair.target.write_bytes(pair.target.read_bytes() + b"\0")
     elif change == "llama.cpp":
         monkeypatch.setattr(forms, "version", lambda _package: "9.9")
     else:
-        options = LoadOptions(n_threads=7)
-    target_to_load(pair, options, Sampling(), lambda _: None)
+        settings = settings.with_value("engine", "n_threads", 7)
+    target_to_load(pair, settings, lambda _: None)
     assert len(watch.asked) == 2
 
 
@@ -196,4 +197,6 @@ def test_a_pair_is_weighed_with_its_largest_form(
 def test_only_the_built_in_pair_has_forms(pair: Pair) -> None:
     assert builtin_pair().reencode
     assert to_load(replace(pair, reencode=False)).target == pair.target
+    elsewhere = Settings().with_value("engine", "command", ("ssh", "box"))
+    assert target_to_load(pair, elsewhere, lambda _: None).target == pair.target
     assert not paths.reencoded_dir().exists()
