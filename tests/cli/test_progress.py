@@ -61,18 +61,6 @@ def test_off_a_terminal_each_tenth_is_said_once_with_the_time_that_is_left(
     ]  # fmt: skip
 
 
-def test_each_task_has_a_bar(terminal: Terminal) -> None:
-    bars = Progress(terminal)
-    for stage, done in (("reading", 5), ("reading", 10), ("training", 3)):
-        bars.show(stage, done, 10.0, "loss 1.0", timed=True)
-    bars.close()
-    reading, training = terminal.frames()[-1]
-    assert reading.startswith("reading")
-    assert "100% loss 1.0" in reading
-    assert training.startswith("training")
-    assert "30% loss 1.0" in training
-
-
 def test_a_name_is_cut_only_where_there_is_no_room(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

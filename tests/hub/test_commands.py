@@ -365,19 +365,6 @@ def test_a_terminal_gets_bars_redrawn_in_place(terminal: Terminal) -> None:
     assert re.fullmatch(r"total +━+╺?━+  50% 2 kB of 4 kB  1 kB/s  0:02 left", total)
 
 
-def test_a_narrow_terminal_shortens_names_not_figures(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    progress = Progress(terminal)
-    show_install(progress, together(a_file(500, f"{'long-' * 12}Q4_K_M.gguf")))
-    progress.close()
-    (line,) = terminal.frames()[-1]
-    assert re.match(r"long-long-[long-]*… ━", line)
-    assert line.endswith("25% 500 B of 2 kB  500 B/s  0:03 left")
-    assert len(line) < 80
-
-
 def test_what_a_program_reads_is_not_drawn_over(terminal: Terminal, capsys: Any) -> None:
     progress = Progress(terminal)
     progress.show_bytes("converting", 50, 100)
@@ -397,15 +384,6 @@ def test_a_terminal_that_cannot_redraw_gets_lines(
     progress.show_bytes("converting", 55, 100)
     progress.close()
     assert terminal.getvalue() == "converting: 50%  55 B of 100 B\n"
-
-
-def test_off_a_terminal_only_tenths_are_said() -> None:
-    stream = io.StringIO()
-    progress = Progress(stream)
-    for done in range(0, 2001, 20):
-        show_install(progress, together(a_file(done)))
-    tenths = [line.partition("  ")[0] for line in stream.getvalue().splitlines()]
-    assert tenths == [f"model.gguf: {10 * tenth}%" for tenth in range(11)]
 
 
 def test_a_stopped_download_is_not_loaded(commands: Commands) -> None:
