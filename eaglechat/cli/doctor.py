@@ -299,24 +299,21 @@ class Doctor:
         remembered = PairLibrary(paths.state_dir())
         known, timed = remembered.pairs(), passes.measured(paths.state_dir())
         for index, pair in enumerate(known):
-            status = inspect(pair)
+            status, said = inspect(pair), ""
+            if (target := status.loaded_target) is not None:
+                said = f"; {self._context(target, status.draft)}"
+                path = str(target.path)
+                if found := timed.get(path):
+                    said += f"; at most {about_times(found.most)} as fast as plain here"
+                if found and (better := passes.better(path, timed)):
+                    self._quantisations.append(
+                        f"{pair.name} can be at most {about_times(found.most)} as fast as plain in "
+                        f"{found.quantization}; the same model in {better.quantization} "
+                        f"{about_times(better.most)}, as both were timed when they were loaded"
+                    )
             if index < _MOST_PAIRS:
                 drafts = "drafted by " * bool(status.drafters) + drafting.badge(status.drafters)
-                context = ""
-                if status.loaded_target is not None:
-                    context = f"; {self._context(status.loaded_target, status.draft)}"
-                    if found := timed.get(str(status.loaded_target.path)):
-                        context += f"; at most {about_times(found.most)} as fast as plain here"
-                yield f"{pair.name}: {status.problem or f'can run, {drafts}'}{context}"
-            if status.loaded_target is not None:
-                path = str(status.loaded_target.path)
-                if found := passes.better(path, timed):
-                    self._quantisations.append(
-                        f"{pair.name} can be at most {about_times(timed[path].most)} as fast as "
-                        f"plain in {timed[path].quantization}; the same model in "
-                        f"{found.quantization} {about_times(found.most)}, as both were timed when "
-                        "they were loaded"
-                    )
+                yield f"{pair.name}: {status.problem or f'can run, {drafts}'}{said}"
             # A pair whose files were moved or not installed is told above, and nothing is broken.
             if status.problem and all(f.exists() for f in (pair.target, pair.draft) if f):
                 self.wrong.append(f"the pair {pair.name} cannot run: {status.problem}")
