@@ -175,11 +175,7 @@ def test_weights_of_which_only_the_size_is_known_need_an_eighth_more() -> None:
 
 
 def quantisation(name: str, gb: float) -> Quantisation:
-    return Quantisation(
-        ModelFiles((f"{name}.gguf",)),
-        MemoryNeed(round(gb * 1e9), 0, 10**9, 0, 0),
-        (10**9, 2 * 10**9),
-    )
+    return Quantisation(ModelFiles((f"{name}.gguf",)), MemoryNeed(round(gb * 1e9), 0, 10**9, 0, 0))
 
 
 ALL = [
