@@ -7,7 +7,6 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from eaglechat.hub.convert.target import are_copied, read_rows
 from gguf import GGMLQuantizationType as Type
 from gguf import LlamaFileType
 
@@ -16,6 +15,7 @@ from eaglechat.engine.llama.quantise import quantise
 from eaglechat.gguf.header import read_header
 from eaglechat.hub.convert import ConversionError, convert
 from eaglechat.hub.convert.checkpoint import read_safetensors
+from eaglechat.hub.convert.target import are_copied, read_rows
 from tests.convert.checkpoints import VOCAB, draft, save_safetensors
 
 WIDTH = 256

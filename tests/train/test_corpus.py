@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from eaglechat.hub.convert.target import read_target
 
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from eaglechat.gguf.memory import memory_need
+from eaglechat.hub.convert.target import read_target
 from eaglechat.train import corpus
 from eaglechat.train.corpus import Sample
 from eaglechat.train.features import FeatureReader, FeatureStore

@@ -14,7 +14,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
 from eaglechat.hub.convert.target import read_target
-
 from eaglechat.train import trainer
 from eaglechat.train.batches import Place, prepared
 from eaglechat.train.corpus import Sample

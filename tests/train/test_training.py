@@ -16,11 +16,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs the extra train")
 
-from eaglechat.hub.convert.target import read_rows
-
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.gguf.header import GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_WINDOW, NORM_OUTPUT
+from eaglechat.hub.convert.target import read_rows
 from eaglechat.train.run import TrainingOutcome, TrainingRun
 from eaglechat.train.settings import Budget, Recipe, RunSettings
 from eaglechat.train.trainer import TrainingState

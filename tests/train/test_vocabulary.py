@@ -10,10 +10,9 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs the extra train")
 
-from eaglechat.hub.convert.target import read_target
-
 from eaglechat import cli
 from eaglechat.engine.llama.bindings import Floats
+from eaglechat.hub.convert.target import read_target
 from eaglechat.train.draft_file import TrainableDraft
 from eaglechat.train.preparation import with_vocabulary
 from eaglechat.train.target import HEAD, VocabularyMatrices, shape_of
