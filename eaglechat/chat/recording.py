@@ -19,6 +19,7 @@ from eaglechat.wire.records import (
     Round,
     RoundTimings,
     Token,
+    summed,
 )
 from eaglechat.wire.stats import SpeculationStats
 
@@ -241,12 +242,7 @@ def _joined(before: ReplyEnd | Measured, after: ReplyEnd) -> ReplyEnd:
     """The end of a reply that was continued: tokens and times are sums."""
     assert before.timings is not None
     timings: dict[str, Any] = {
-        name: _sum(getattr(before.timings, name), getattr(after.timings, name))
+        name: summed((getattr(before.timings, name), getattr(after.timings, name)))
         for name in ReplyTimings.__struct_fields__
     }
     return replace(after, tokens=before.tokens + after.tokens, timings=ReplyTimings(**timings))
-
-
-def _sum(one: float | None, other: float | None) -> float | None:
-    """None if one of them is not reported. Counts stay integers."""
-    return None if one is None or other is None else one + other

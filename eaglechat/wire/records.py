@@ -138,8 +138,8 @@ class RoundTimings(msgspec.Struct, frozen=True):
 
 
 def summed(times: Iterable[float | None]) -> float | None:
-    """The sum of measurements; None if one of them is not reported."""
-    total = 0.0
+    """The sum of measurements; None if one of them is not reported. Counts stay whole."""
+    total: float = 0
     for ms in times:
         if ms is None:
             return None
