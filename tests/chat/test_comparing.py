@@ -188,22 +188,6 @@ def test_several_prompts_have_heats_in_turn_and_the_error_is_between_them(tmp_pa
     assert result.best.verdict == "faster"
 
 
-def test_prompts_that_differ_are_no_evidence_for_others() -> None:
-    """However exact each of them is."""
-    heats = []
-    for place, gain in enumerate((0.7, 0.9, 1.2, 1.7) * 4):
-        by_drafts = recorded(round_of(1, 2, 3), reason=FinishReason.LENGTH)
-        by_itself = plainly(1, 2, 3, ms=60.0, reason=FinishReason.LENGTH)
-        legs = {"plain": Leg(by_itself, 3, 60.0), "3": Leg(by_drafts, 3, 60.0 / gain)}
-        heats.append(Heat(f"prompt {place % 4}", 0, legs))
-    result = result_of(heats, {"plain": PLAINLY, "3": THREE})
-    (_, score) = result.scores
-    assert {name: on.gain.speed_up for name, on in score.by_prompt.items()} == pytest.approx(
-        {"prompt 0": 0.7, "prompt 1": 0.9, "prompt 2": 1.2, "prompt 3": 1.7}
-    )
-    assert score.verdict == "unclear"
-
-
 def test_the_first_difference_is_told_with_the_text_around_it(tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     chat.engine.plain_fork_at = 30

@@ -156,22 +156,6 @@ def test_an_engine_that_needs_no_tokens_gets_the_text(chat: Headless) -> None:
     assert recording.text.startswith(text)
 
 
-def test_settled_rounds_count_in_place_of_those_told_before(chat: Headless) -> None:
-    assert chat.session.ask("Once")
-    chat.rounds(4)
-    running = chat.session.running
-    assert running is not None
-    assert running.request_id is not None
-    settled = running.turn.recording.rounds[-2:]
-    chat.engine.tell(
-        protocol.Progress(id=running.request_id, step=protocol.Settled(tuple(settled)))
-    )
-    chat.engine.budget = 0
-    chat.pump_until(lambda: running.turn.recording.is_settled)
-    assert running.turn.recording.stretch.stats.rounds == 2
-    chat.finish()
-
-
 def test_what_is_continued_behind_settled_rounds_is_on_disk(chat: Headless) -> None:
     """Rounds may be told again at the end; a reply that reached its limit then goes on."""
     recording = stopped(chat)

@@ -46,10 +46,3 @@ def test_a_chat_says_it_once(tmp_path: Path) -> None:
     assert said.startswith("warning: ")
     chat.ask("And now?")
     assert sum(WARNING in shown for shown in chat.shown) == 1
-
-
-def test_a_chat_with_a_usual_draft_says_nothing(tmp_path: Path) -> None:
-    chat = Headless(tmp_path)
-    chat.engine.reply = "so it goes on and on and on " * 40
-    chat.ask("Does it fit?")
-    assert not any(WARNING in shown for shown in chat.shown)

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from eaglechat.chat.refusals import no_comparison
-from eaglechat.wire.protocol import AUTO, OWN_ENGINE, Capabilities, Set
+from eaglechat.wire.protocol import AUTO, Capabilities, Set
 from eaglechat.words.numbers import numbers_of
 from eaglechat.words.wording import not_reported
 from tests.chat.headless import Headless, reopened
@@ -47,12 +47,6 @@ def test_what_is_reported_is_counted_and_the_rest_is_named(chat: Headless) -> No
     assert {(token.id, token.text, token.probability) for token in rejected} == {(None, None, None)}
 
 
-def test_such_a_chat_is_reopened_as_it_was(chat: Headless) -> None:
-    chat.ask("why?")
-
-    assert reopened(chat).session.shown.rounds == chat.session.shown.rounds
-
-
 def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
     chat.ask("why?")
     assert chat.session.to_compare() is None
@@ -71,17 +65,6 @@ def test_a_draft_length_that_waits_for_the_next_reply_says_so(chat: Headless) ->
 
     assert chat.engine.requests(Set)
     assert chat.said == ["llama-server applies this from the next reply on."]
-
-
-def test_an_engine_that_can_do_everything_hears_none_of_this(tmp_path: Path) -> None:
-    chat = Headless(tmp_path)
-    assert chat.session.hello.can == OWN_ENGINE
-    chat.ask("why?")
-    means = numbers_of(chat.session).means
-    assert means is not None
-    assert means.draft_ms is not None
-    assert chat.session.to_compare() is not None
-    assert chat.said == []
 
 
 def reports(chat: Headless, can: Capabilities) -> None:
