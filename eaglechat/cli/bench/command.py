@@ -129,7 +129,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure each reply exactly N times instead",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
-    parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.add_argument(
         "--card",
         action="store_true",
@@ -210,7 +209,7 @@ def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt
     if args.card and no_card is None:
         print(card(comparison, settings.engine, source, categories))
     else:
-        _print(args, hello, info, result, pair.name)
+        _print(hello, info, result, pair.name)
     if args.json:
         _write(args.json, hello, info, result, categories)
     if args.prompts is None and trouble is None:
@@ -289,12 +288,10 @@ def _contenders(
     return named([PLAINLY, *dict.fromkeys(combined)], hello.can)
 
 
-def _print(
-    args: argparse.Namespace, hello: Hello, info: PairInfo, result: Result, name: str
-) -> None:
+def _print(hello: Hello, info: PairInfo, result: Result, name: str) -> None:
     """Print what was found, and the tables."""
     said = sentence(result) if result.best is not None else ""
-    for line in tables.lines(name, info, hello, result, said, markdown=args.markdown):
+    for line in tables.lines(name, info, hello, result, said):
         print(line)
     drafted = sum((of_the_draft(one.stats.by_drafter) for one in result.scores), DrafterStats())
     if info.speculation_off:

@@ -1,4 +1,4 @@
-"""What `eaglechat bench` prints, for a terminal or as Markdown."""
+"""What `eaglechat bench` prints."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from eaglechat.wire.stats import who_drafted
 from eaglechat.words import wording
 from eaglechat.words.gain import at_most, figure
 from eaglechat.words.statistics import of_whole_reply
-from eaglechat.words.tables import Row, aligned, in_markdown
+from eaglechat.words.tables import Row, aligned
 
 
-def lines(
-    name: str, info: PairInfo, hello: Hello, result: Result, said: str, *, markdown: bool
-) -> Iterator[str]:
+def lines(name: str, info: PairInfo, hello: Hello, result: Result, said: str) -> Iterator[str]:
     """`name` is the pair's; `said` is the result in a sentence, if there is one."""
     yield f"{wording.pair_in_short(info, name)}, {_ran_on(info, hello)}, {wording.today()}"
     if not result.scores:
@@ -30,9 +28,9 @@ def lines(
         yield said
     yield ""
     yield "Tokens per second: the median of the repeats, and half their spread"
-    yield from _table(_prompt_rows(result), markdown)
+    yield from _table(_prompt_rows(result))
     yield ""
-    yield from _table(_setting_rows(result, info), markdown)
+    yield from _table(_setting_rows(result, info))
     for score in result.scores:
         if score.stats.is_of_whole_reply:
             yield ""
@@ -113,6 +111,6 @@ def _drafter(score: Score, info: PairInfo) -> str:
     return f"{name}, n-grams" if score.who.ngram and name != "n-grams" else name
 
 
-def _table(rows: Iterator[Row], markdown: bool) -> list[str]:
+def _table(rows: Iterator[Row]) -> list[str]:
     listed = [*rows]
-    return (in_markdown if markdown else aligned)(listed, range(1, len(listed[0])))
+    return aligned(listed, range(1, len(listed[0])))
