@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
+from math import isfinite
 from pathlib import Path
 
 import msgspec
 
-from eaglechat.gguf.header import GGUFHeader, read_header
+from eaglechat.gguf.header import Array, GGUFHeader, read_header
 from eaglechat.state_file import StateFile
 
 
@@ -37,10 +39,19 @@ class HeaderBook:
         kept = self._kept.get(key)
         if kept is None or kept.stamp != stamp:
             kept = _Kept(stamp, replace(read_header(path), path=Path()))
-        self._used[key] = kept
+        if _is_finite(kept.header):
+            self._used[key] = kept
         return replace(kept.header, path=path)
 
     def save(self) -> None:
         """Keep the headers that were asked for, and no others."""
         if self._used != self._kept:
             self._file.write(self._used)
+
+
+def _is_finite(header: GGUFHeader) -> bool:
+    """Whether JSON has numbers for those of a header: it has no NaN and no infinity."""
+    values = (
+        one.values or () if isinstance(one, Array) else (one,) for one in header.fields.values()
+    )
+    return all(isfinite(one) for one in chain.from_iterable(values) if isinstance(one, float))
