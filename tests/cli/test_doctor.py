@@ -1,18 +1,25 @@
+"""What the doctor says of the machine, its files, its servers, and what would make it faster."""
+
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from eaglechat import machine
-from eaglechat.cli import main
+from eaglechat import machine, settings
+from eaglechat.cli import doctor, main
+from eaglechat.cli.doctor import Doctor
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import Device
 from eaglechat.hub.local.pairs import builtin_pair, inspect
 from eaglechat.hub.local.passes import Passes
+from eaglechat.settings import Settings
+from tests.links.http.fault_server import fault_server
 
 
 @pytest.fixture
@@ -208,3 +215,71 @@ def test_without_llama_cpp_doctor_and_engine_say_so(command: str) -> None:
     assert "llama-cpp-python is not installed" in done.stdout + done.stderr
     assert "pip install 'llama-cpp-python >= 0.3.36, < 0.4'" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "named", "said"),
+    [
+        ("proc/driver/nvidia/version", "CUDA", "an NVIDIA GPU, and .* not built for CUDA;"),
+        ("dev/kfd", "ROCm", "an AMD GPU, and .* not built for ROCm;"),
+        ("", "MTL", "an Apple GPU, and .* not built for Metal;"),
+    ],
+)
+def test_a_gpu_that_the_build_cannot_use_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, named: str, said: str
+) -> None:
+    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
+    if file:
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).touch()
+    else:
+        monkeypatch.setattr(doctor.platform, "system", lambda: "Darwin")
+        monkeypatch.setattr(doctor.platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(doctor, "gpu_of_machine", partial(doctor.gpu_of_machine, tmp_path))
+    patient = doctor.Doctor(Settings(), [])
+    list(patient.llama_cpp())
+    for built_for, matches in ((("CPU",), [said]), ((named, "CPU"), [])):
+        monkeypatch.setattr(backend, "backends", lambda built_for=built_for: built_for)
+        found = [one for one in patient.faster() if "not built" in one]
+        assert len(found) == len(matches)
+        assert all(re.search(pattern, one) for pattern, one in zip(matches, found, strict=True))
+
+
+KEY = "hidden-key"
+
+
+def test_each_server_is_named_with_what_is_wrong(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOX_KEY", KEY)
+    config = home / "eaglechat" / "config" / "config.toml"
+    config.parent.mkdir(parents=True)
+    with fault_server() as there, fault_server() as locked:
+        locked.models = lambda handler: handler.json({"error": f"wrong key: {KEY}"}, 401)
+        entries = {
+            "there": there.url,
+            "away": "http://127.0.0.1:9",
+            "locked": locked.url,
+            "elsewhere": f"{there.url}/deeper",
+            "mistyped": "ftp://box",
+        }
+        config.write_text(
+            "".join(
+                f'[[server]]\nname = "{name}"\nurl = "{url}"\nkey_env = "BOX_KEY"\n'
+                for name, url in entries.items()
+            )
+        )
+        doctor = Doctor(*settings.load(config))
+        said = list(doctor.servers())
+
+    assert said == [
+        "there: an OpenAI-compatible server, m",
+        *(f"{name}: cannot be used now" for name in ("away", "locked", "elsewhere", "mistyped")),
+    ]
+    away, locked_out, elsewhere, mistyped = doctor.wrong
+    assert "away: nothing answers at http://127.0.0.1:9: is the server running there?" in away
+    assert f"{locked.url} does not accept the key (HTTP 401)" in locked_out
+    assert "has no such page (HTTP 404" in elsewhere
+    assert elsewhere.endswith("; check its address (url)")
+    assert "write http://host:port" in mistyped
+    assert KEY not in "".join((*said, *doctor.wrong))
