@@ -1,37 +1,40 @@
 """`Eagle3Session`: EAGLE-3 for programs with a decode loop of their own.
 
-Its life cycle is that of the session of this name in the Rust crate llama-cpp-4. It is a drafter of
-eaglechat's own loop for each sequence, with checks and counts.
+Its life cycle is that of the session of this name in the Rust crate llama-cpp-4. For each sequence
+it has a drafter of eaglechat's own loop, whose ProcessError passes through.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields
 from itertools import groupby
 
-from eaglechat.engine.clock import ms_since
+from eaglechat.engine.drafters.base import ProcessError
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter, draft_window, norms_of
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
-from eaglechat.wire.errors import Eagle3SessionError, InitError, ModelLoadError, ProcessError
+from eaglechat.wire.errors import EngineError, ModelLoadError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+from eaglechat.wire.stats import SpeculationStats, of_step
+
+_MOST_SEQUENCES = 256
+"""llama.cpp's LLAMA_MAX_SEQ."""
 
 
-class BadSeqIdError(Eagle3SessionError):
+class InitError(EngineError):
+    """Target and draft do not fit each other, or the session."""
+
+
+class BadSeqIdError(EngineError):
     """A sequence id outside 0 .. n_seq - 1."""
 
-    code = "session_seq_id"
 
-
-class InvalidConfigError(Eagle3SessionError):
+class InvalidConfigError(EngineError):
     """A session parameter out of its range."""
-
-    code = "session_config"
 
 
 @dataclass(frozen=True)
@@ -40,31 +43,18 @@ class Eagle3SessionConfig:
 
     n_seq: int
     n_draft_max: int
+    """Most tokens of a draft; 0 for none."""
     n_min: int = 0
     """A shorter draft is dropped."""
     p_min: float = 0.0
     """A draft ends before the first token that is less likely."""
 
     def __post_init__(self) -> None:
-        _check("n_seq", self.n_seq, 1)
-        _check("n_draft_max", self.n_draft_max, 1, N_DRAFT_MAX_LIMIT)
-        _check("n_min", self.n_min, 0, N_DRAFT_MAX_LIMIT)
-        _check("p_min", self.p_min, 0, 1)
-
-
-@dataclass
-class SessionStats:
-    """What a session did since it was made; times in milliseconds."""
-
-    n_drafts: int = 0
-    n_drafts_accepted: int = 0
-    """Drafts of which at least one token was accepted."""
-    n_drafted: int = 0
-    n_accepted: int = 0
-    accepted_at: list[int] = field(default_factory=lambda: [0] * N_DRAFT_MAX_LIMIT)
-    """By place in the draft: how many tokens were accepted there."""
-    process_ms: float = 0.0
-    draft_ms: float = 0.0
+        ranges = (1, _MOST_SEQUENCES), (0, N_DRAFT_MAX_LIMIT), (0, N_DRAFT_MAX_LIMIT), (0, 1)
+        for field, (least, most) in zip(fields(self), ranges, strict=True):
+            value = getattr(self, field.name)
+            if not least <= value <= most:
+                raise InvalidConfigError(f"{field.name} must be {least} to {most}, got {value}")
 
 
 class Eagle3Session:
@@ -79,12 +69,9 @@ class Eagle3Session:
 
     def __init__(self, target: Context, draft: Context, config: Eagle3SessionConfig) -> None:
         """Raises InitError when the two contexts do not fit each other."""
-        for name, context in (("target", target), ("draft", draft)):
-            if context.n_seq < config.n_seq:
-                raise InitError(
-                    f"the session wants {config.n_seq} sequences, "
-                    f"the {name} context was made for {context.n_seq}"
-                )
+        most = min(target.n_seq, draft.n_seq)
+        if config.n_seq > most:
+            raise InitError(f"the session wants {config.n_seq} sequences, the contexts have {most}")
         try:
             _, header = check_pair(target.model.path, draft.model.path)
             assert header is not None
@@ -93,17 +80,17 @@ class Eagle3Session:
             window, norms = draft_window(header, LoadOptions(draft_window=0)), norms_of(header)
         except (PreflightError, ModelLoadError) as error:
             raise InitError(str(error)) from error
-        self.n_draft_max = config.n_draft_max
-        """Most tokens `draft` proposes, 0 for none; may be set between any two rounds."""
-        self._config, self._stats = config, SessionStats()
+        self.config = config
+        """May be replaced between two rounds, but for n_seq."""
+        self.need_embd_pre_norm = target.model.n_layers in draft.model.target_layers
+        """Whether the target must export its final pre-norm state, as the draft reads it."""
+        self._stats = SpeculationStats()
         self._drafters = [
             Eagle3Drafter(target, draft, window=window, norms=norms, seq_id=seq_id)
             for seq_id in range(config.n_seq)
         ]
         self._drafted = [0] * config.n_seq
         """By sequence: the length of a draft that waits for `accept`."""
-        self.need_embd_pre_norm = target.model.n_layers in draft.model.target_layers
-        """Whether the target must export its final pre-norm state, as the draft reads it."""
 
     def close(self) -> None:
         """Call it before closing the contexts."""
@@ -130,18 +117,11 @@ class Eagle3Session:
             first = last
 
     def draft(self, seq_id: int, n_past: int, id_last: int) -> list[int]:
-        """Propose tokens to follow `id_last`, which stands at `n_past`. Raises ProcessError,
-        InvalidConfigError for an `n_draft_max` that was set out of its range."""
-        _check("n_draft_max", self.n_draft_max, 0, N_DRAFT_MAX_LIMIT)
-        limits, drafter = Limits(self.n_draft_max, p_min=self._config.p_min), self._drafter(seq_id)
-        started, process_ms = time.perf_counter(), drafter.process_ms
-        ids = [*drafter.propose(n_past, id_last, limits).ids]
-        self._stats.draft_ms += ms_since(started) - (drafter.process_ms - process_ms)
-        if len(ids) < self._config.n_min:
-            ids = []
+        """Propose tokens to follow `id_last`, which stands at `n_past`. Raises ProcessError."""
+        limits = Limits(self.config.n_draft_max, p_min=self.config.p_min)
+        ids = self._drafter(seq_id).propose(n_past, id_last, limits).ids
+        ids = ids if len(ids) >= self.config.n_min else []
         self._drafted[seq_id] = len(ids)
-        self._stats.n_drafts += bool(ids)
-        self._stats.n_drafted += len(ids)
         return ids
 
     def accept(self, seq_id: int, n_accepted: int) -> None:
@@ -150,16 +130,14 @@ class Eagle3Session:
         drafter = self._drafter(seq_id)
         if not 0 <= n_accepted <= drafter.n_verified:
             raise ProcessError(f"{n_accepted} accepted of a draft of {drafter.n_verified}")
+        n_drafted, self._drafted[seq_id] = self._drafted[seq_id], 0
+        n_tested = min(n_accepted + 1, drafter.n_verified, n_drafted)
+        self._stats += of_step(n_drafted, n_tested, min(n_accepted, n_drafted), n_accepted + 1)
         drafter.accept(range(n_accepted))
-        if self._drafted[seq_id]:
-            self._stats.n_drafts_accepted += n_accepted > 0
-            self._stats.n_accepted += n_accepted
-            for place in range(n_accepted):
-                self._stats.accepted_at[place] += 1
-        self._drafted[seq_id] = 0
 
-    def stats(self) -> SessionStats:
-        return replace(self._stats, process_ms=sum(one.process_ms for one in self._drafters))
+    def stats(self) -> SpeculationStats:
+        """What came of the session's drafts so far."""
+        return self._stats
 
     def _drafter(self, seq_id: int) -> Eagle3Drafter:
         if not 0 <= seq_id < len(self._drafters):
@@ -168,9 +146,3 @@ class Eagle3Session:
                 "counted from 0"
             )
         return self._drafters[seq_id]
-
-
-def _check(name: str, value: float, least: int, most: int | None = None) -> None:
-    if value < least or (most is not None and not value <= most):
-        allowed = f"{least} to {most}" if most is not None else f"at least {least}"
-        raise InvalidConfigError(f"{name} must be {allowed}, got {value}")

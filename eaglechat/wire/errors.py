@@ -60,24 +60,6 @@ class Cancelled(EngineError):  # noqa: N818 - it is no fault
         super().__init__(message)
 
 
-class Eagle3SessionError(EngineError):
-    """An `Eagle3Session` could not be set up, or failed; the subclass says where."""
-
-    code = "session"
-
-
-class InitError(Eagle3SessionError):
-    """Target and draft do not fit each other."""
-
-    code = "session_init"
-
-
-class ProcessError(Eagle3SessionError):
-    """A drafter failed to take in what the target computed, or to draft."""
-
-    code = "session_process"
-
-
 class NoPairError(EngineError):
     code = "no_pair"
 

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from eaglechat.wire.records import LAST_TOKEN, NGRAM, Round
 
@@ -95,26 +95,32 @@ class SpeculationStats(DrafterStats, frozen=True):
         return tuple(accepted / tested for accepted, tested in pairs if tested)
 
 
-def _of_one(round_: Round) -> SpeculationStats:
-    drafted, tested, accepted = len(round_.drafted), round_.n_tested, round_.n_accepted
+def of_step(drafted: int, tested: int, accepted: int, tokens: int) -> SpeculationStats:
+    """The statistics of one round that drafted a chain, or nothing."""
     if not drafted:
-        return SpeculationStats(rounds=1, tokens=len(round_.tokens))
+        return SpeculationStats(rounds=1, tokens=tokens)
     length = max(tested, accepted)
-    tested_behind = [LAST_TOKEN, *round_.path][:tested] if round_.is_tree else []
     return SpeculationStats(
         rounds=1,
         drafted=drafted,
         tested=tested,
         accepted=accepted,
         verify_steps=1,
-        tokens=len(round_.tokens),
+        tokens=tokens,
         tested_at=(1,) * tested + (0,) * (length - tested),
         accepted_at=(1,) * accepted + (0,) * (length - accepted),
+    )
+
+
+def _of_one(round_: Round) -> SpeculationStats:
+    counts = len(round_.drafted), round_.n_tested, round_.n_accepted
+    tested_behind = [LAST_TOKEN, *round_.path][: round_.n_tested] if round_.is_tree else []
+    own = {round_.drafter: DrafterStats(1, *counts)} if round_.drafter else {}
+    return replace(
+        of_step(*counts, len(round_.tokens)),
         siblings=sum(max(0, len(round_.children(one)) - 1) for one in tested_behind),
         trees=int(round_.is_tree),
-        by_drafter={round_.drafter: DrafterStats(1, drafted, tested, accepted)}
-        if round_.drafter
-        else {},
+        by_drafter=own,
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 import eaglechat
 from eaglechat.engine.auto import calibration
 from eaglechat.engine.drafters import pairing
+from eaglechat.engine.drafters.base import ProcessError
 from eaglechat.engine.drafters.dflash import DflashDrafter
 from eaglechat.engine.drafters.pairing import check_pair, why_no_heads
 from eaglechat.engine.drafters.proposal import Limits, Proposal
@@ -21,7 +22,7 @@ from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.wire.drafters import DRAFTERS, DrafterChoice, DrafterKind
-from eaglechat.wire.errors import DecodeError, ModelLoadError, ProcessError
+from eaglechat.wire.errors import DecodeError, ModelLoadError
 from eaglechat.wire.protocol import Sampling, Set, Shape
 from eaglechat.wire.records import Prefill, Round
 from tests import tiny_kinds

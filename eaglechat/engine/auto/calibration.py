@@ -13,11 +13,11 @@ from statistics import median
 from typing import TypeVar
 
 from eaglechat.engine.clock import ms_since
-from eaglechat.engine.drafters.base import Drafter
+from eaglechat.engine.drafters.base import Drafter, ProcessError
 from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.wire.cancelling import check
-from eaglechat.wire.errors import DecodeError, ProcessError
+from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 CALIBRATED_WIDTHS = (1, 2, 4, 8, N_DRAFT_MAX_LIMIT + 1, 3, 5, 6, 7, 9)

@@ -14,23 +14,30 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.branches import Branches
-from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.llama.objects import Batch, Context, DraftHead, Model
+from eaglechat.engine.llama.sampler import likeliest
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.wire.errors import ProcessError
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 
 MOST_WAITING = 32
 """Under an automatic length, a draft model takes in its waiting rows once there are more than this:
 a trial of drafting pays for those that wait."""
-_CAPACITY = 64
-"""Rows that fit without growing: a few rounds of the longest draft."""
+_TOP_K = 10
+"""As in llama.cpp, a draft token's probability is its share among this many likeliest tokens."""
+
+
+class ProcessError(EngineError):
+    """A drafter failed to take in what the target computed, or to draft."""
 
 
 @dataclass(frozen=True)
@@ -75,31 +82,23 @@ class WaitingRows:
 
     def __init__(self, width: int) -> None:
         self.tokens: list[int] = []
-        self._store = np.empty((_CAPACITY, width), dtype=np.float32)
+        self.features: Floats = np.empty((0, width), dtype=np.float32)
+        """[rows, width]; no array of them is changed."""
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    @property
-    def features(self) -> Floats:
-        """A view [rows, width]; valid until rows are added."""
-        return self._store[: len(self.tokens)]
-
     def add(self, tokens: Sequence[int], layers: Sequence[Floats], first: int) -> None:
         """Add one row for each token: rows from `first` on of the layers [n, n_embd], side by
         side."""
-        start = len(self.tokens)
-        self.tokens += tokens
-        end = len(self.tokens)
-        if end > len(self._store):
-            grown = np.empty((2 * end, self._store.shape[1]), dtype=np.float32)
-            grown[:start] = self._store[:start]
-            self._store = grown
+        rows = np.empty((len(tokens), self.features.shape[1]), dtype=np.float32)
         column = 0
         for layer in layers:
             width = layer.shape[1]
-            self._store[start:end, column : column + width] = layer[first : first + len(tokens)]
+            rows[:, column : column + width] = layer[first : first + len(tokens)]
             column += width
+        self.features = np.concatenate([self.features, rows]) if self.tokens else rows
+        self.tokens += tokens
 
     def last(self) -> PendingRow:
         return PendingRow(self.tokens[-1], self.features[-1].copy())
@@ -110,29 +109,22 @@ class WaitingRows:
 
     def keep(self, n_rows: int) -> None:
         """Keep the first `n_rows` rows."""
-        del self.tokens[n_rows:]
-        if not self.tokens:
-            self._shrink()
+        self.remove(n_rows, len(self.tokens))
 
     def keep_path(self, start: int, path: Sequence[int]) -> None:
         """Keep the rows before `start`, and those at `start` + each index of the ascending
         `path`."""
-        rows = [start + place for place in path]
-        self._store[start : start + len(rows)] = self._store[rows]
-        self.tokens[start:] = [self.tokens[row] for row in rows]
+        rows = [*range(start), *(start + place for place in path)]
+        if len(rows) < len(self.tokens):
+            self.tokens = [self.tokens[row] for row in rows]
+            self.features = self.features[rows]
 
     def remove(self, first: int, last: int) -> None:
         """Remove rows `first` to `last` - 1, as far as they exist."""
-        end = len(self.tokens)
-        behind = self._store[min(last, end) : end].copy()
-        del self.tokens[first:last]
-        if not self.tokens:
-            self._shrink()
-        self._store[len(self.tokens) - len(behind) : len(self.tokens)] = behind
-
-    def _shrink(self) -> None:
-        if len(self._store) > _CAPACITY:
-            self._store = np.empty((_CAPACITY, self._store.shape[1]), dtype=np.float32)
+        if first < last:
+            del self.tokens[first:last]
+            # A copy, so that the memory of a long prompt's rows is not held by a few of them.
+            self.features = np.delete(self.features, slice(first, last), axis=0)
 
 
 class Drafter(ABC):
@@ -296,6 +288,45 @@ class Drafter(ABC):
         """The target chose the tokens at these indices of the proposal in the batch just seen,
         whoever made it; each is a child of the one before. Forget the others."""
         self._rows.keep_path(self._batch_start + 1, path)
+
+
+class Likeliest:
+    """Finds a draft's likeliest tokens in logits that are -inf outside its vocabulary.
+
+    The draft's vocabulary is a fraction of the target's, and is found once. Once the logits of the
+    head itself match, llama.cpp's scatter to the whole vocabulary is skipped (`head.is_last`).
+    """
+
+    def __init__(self, head: DraftHead | None = None) -> None:
+        self._head = head
+        self._vocabulary: npt.NDArray[np.intp] | None = None
+        self._candidates: Floats = np.empty(0, dtype=np.float32)
+
+    def top_k(self, logits: Floats, row: int = 0) -> list[tuple[int, float]]:
+        """The `_TOP_K` likeliest tokens of a row with logits [n_vocab], likeliest first, each with
+        its share among them. Raises ProcessError if no logit is finite."""
+        vocabulary, candidates = self._of_vocabulary(logits, row)
+        top = likeliest(candidates, _TOP_K)
+        if top is None:
+            top = candidates.argsort()[: -1 - _TOP_K : -1]
+        if not len(top) or not isfinite(candidates[top[0]]):
+            raise ProcessError("the draft computed no finite logits")
+        odds = np.exp(candidates[top] - candidates[top[0]])
+        shares = (odds / odds.sum()).tolist()
+        return list(zip(vocabulary[top].tolist(), shares, strict=True))
+
+    def _of_vocabulary(self, logits: Floats, row: int) -> tuple[npt.NDArray[np.intp], Floats]:
+        """The tokens of the draft's vocabulary and their logits; valid until the next call."""
+        if self._vocabulary is None:
+            self._vocabulary = np.flatnonzero(np.isfinite(logits))
+            self._candidates = np.empty(len(self._vocabulary), dtype=np.float32)
+        elif self._head is not None and self._head.is_last:
+            return self._vocabulary, self._head.logits(row, len(self._vocabulary))
+        logits.take(self._vocabulary, out=self._candidates, mode="clip")
+        if self._head is not None:
+            own = self._head.logits(row, len(self._vocabulary))
+            self._head.is_last = len(own) > 0 and np.array_equal(own, self._candidates)
+        return self._vocabulary, self._candidates
 
 
 def decode(draft: Context, batch: Batch) -> None:

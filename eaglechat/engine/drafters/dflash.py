@@ -16,8 +16,7 @@ import time
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Drafter, Opening, decode
-from eaglechat.engine.drafters.likeliest import Likeliest
+from eaglechat.engine.drafters.base import Drafter, Likeliest, Opening, decode
 from eaglechat.engine.drafters.pairing import Block, block_of
 from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.engine.llama.branches import TRUNK

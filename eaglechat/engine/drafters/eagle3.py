@@ -28,12 +28,13 @@ import numpy as np
 from eaglechat.engine.drafters.base import (
     MOST_WAITING,
     Drafter,
+    Likeliest,
     Opening,
     PendingRow,
+    ProcessError,
     decode,
     shifted,
 )
-from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.pairing import eagle_of
 from eaglechat.engine.drafters.proposal import Drafting, Guess, Limits, Proposal
 from eaglechat.engine.llama.bindings import Floats
@@ -41,7 +42,7 @@ from eaglechat.engine.llama.branches import TRUNK
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_tensor
 from eaglechat.gguf.preflight import DRAFT_WINDOW, EXTRACT_LAYERS, NORM_OUTPUT, NORMS_FEATURES
-from eaglechat.wire.errors import ModelLoadError, ProcessError
+from eaglechat.wire.errors import ModelLoadError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import LAST_TOKEN, N_DRAFT_MAX_LIMIT
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from eaglechat.engine.drafters.base import Drafter, Opening, decode
-from eaglechat.engine.drafters.likeliest import Likeliest
+from eaglechat.engine.drafters.base import Drafter, Likeliest, Opening, decode
 from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.engine.llama.branches import TRUNK
 from eaglechat.engine.llama.objects import Context

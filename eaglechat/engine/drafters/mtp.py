@@ -19,8 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eaglechat.engine.drafters.base import Drafter, Opening, decode
-from eaglechat.engine.drafters.likeliest import Likeliest
+from eaglechat.engine.drafters.base import Drafter, Likeliest, Opening, decode
 from eaglechat.engine.drafters.pairing import ASSISTANT, STATES_OF_ALL_ROWS
 from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.engine.llama.bindings import Floats

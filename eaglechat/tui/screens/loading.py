@@ -54,8 +54,6 @@ _WHAT_TO_DO = {
     "server": "Check the server, and its entry in config.toml if it has one, and try again.",
     "missing": "Choose another model of the server: --model, or model in its entry.",
     "which_model": "Then start again.",
-    "session_init": "Load the target without this draft, or choose the one that was made for it in "
-    "the menu.",
 }
 """Advice to the user for each error code."""
 

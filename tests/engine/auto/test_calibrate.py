@@ -12,7 +12,7 @@ import pytest
 
 from eaglechat.engine.auto import calibration
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, calibrate
-from eaglechat.engine.drafters.base import Drafter, Opening
+from eaglechat.engine.drafters.base import Drafter, Opening, ProcessError
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.drafters.pairing import KINDS, check_pair
 from eaglechat.engine.drafters.proposal import Limits, Proposal
@@ -20,7 +20,7 @@ from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.header import read_header
 from eaglechat.wire import cancelling
-from eaglechat.wire.errors import Cancelled, ProcessError
+from eaglechat.wire.errors import Cancelled
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from tests import tiny_kinds

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eaglechat.engine.drafters.likeliest import Likeliest
-from eaglechat.wire.errors import ProcessError
+from eaglechat.engine.drafters.base import Likeliest, ProcessError
 
 N_VOCAB, N_DRAFT_VOCAB = 5000, 700
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from eaglechat.engine.drafters.base import Likeliest
 from eaglechat.engine.drafters.eagle3 import Norms
-from eaglechat.engine.drafters.likeliest import Likeliest
 from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context
 from tests.engine.drafters.by_hand import Driver, Models, prompt_of
