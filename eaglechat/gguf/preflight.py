@@ -3,7 +3,6 @@ checks that a target and a draft fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from eaglechat.gguf.header import GGUFHeader, printable
@@ -86,18 +85,3 @@ def check_kv_type(header: GGUFHeader, kv_type: KvType, flash_attention: FlashAtt
 def deepest_readable_layer(target: GGUFHeader) -> int:
     """The last layer whose input a draft can read. Layer n_layers is the state after the last."""
     return target.n_layers - (target.architecture not in _EXPORTS_FINAL_STATE)
-
-
-def check_readable(target: GGUFHeader, layers: Iterable[int]) -> None:
-    """Raises PreflightError if a draft cannot read the inputs of all these layers."""
-    last = deepest_readable_layer(target)
-    outside = next((layer for layer in layers if not 0 <= layer <= last), None)
-    if outside is None:
-        return
-    what = f"the input of layer {outside}"
-    if outside == target.n_layers:
-        what = f"the state after the last layer ({outside})"
-    raise PreflightError(
-        f"the draft reads {what} of its target, {target.path.name} ({target.architecture}) offers "
-        f"the inputs of layers 0 to {last}"
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
@@ -24,7 +24,7 @@ from eaglechat.gguf.preflight import (
     TARGET_ARCHITECTURES,
     Pairing,
     PreflightError,
-    check_readable,
+    deepest_readable_layer,
 )
 from eaglechat.wire.drafters import DrafterChoice, DrafterKind
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
@@ -87,12 +87,17 @@ def check_choice(target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterCh
 def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
     """The headers of a target and its draft. Raises PreflightError if they cannot run together."""
     target_header = _read(target, "target")
-    draft_header = _read(draft, "draft") if draft is not None else None
+    if draft is None:
+        check_headers(target_header, None)
+        return target_header, None
+    draft_header = _read(draft, "draft")
     check_headers(target_header, draft_header)
-    if draft_header is not None:
-        _check_own_tokens(draft_header)
+    try:
+        _refuse(_wrong_own_tokens(draft_header))
         if kind_of(draft_header) is None:
-            _check_texts(target_header, draft_header)
+            _refuse(_other_texts(target_header, draft_header))
+    except (OSError, GGUFError) as error:
+        raise PreflightError(f"the draft cannot be read: {error}") from error
     return target_header, draft_header
 
 
@@ -101,40 +106,46 @@ def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
 
     Raises PreflightError.
     """
-    kind = kind_of(target)
-    if kind is not None:
-        message = (
+    _refuse(_reasons(target, draft))
+
+
+def why_unfit(target: GGUFHeader, draft: GGUFHeader) -> str | None:
+    """Why a draft cannot run with a target, as `check_headers` says; None if it can."""
+    return next(_reasons(target, draft), None)
+
+
+def _refuse(reasons: Iterator[str]) -> None:
+    """Raises PreflightError if there is one. A check may rest on those before it: none is made
+    behind the first reason."""
+    for reason in reasons:
+        raise PreflightError(reason)
+
+
+def _reasons(target: GGUFHeader, draft: GGUFHeader | None) -> Iterator[str]:
+    """Why these cannot run together."""
+    if (kind := kind_of(target)) is not None:
+        what = (
             f"{target.path} has the MTP heads of a model alone, not the model"
             if kind == "mtp"
             else f"the target {target.path} is a draft (architecture {target.architecture}), not a "
             "language model"
         )
         if draft is None:
-            raise PreflightError(f"{message}; give it as the draft, with its own target")
-        raise PreflightError(
-            f"{message}; are target and draft swapped? (the draft given is {draft.path})"
-        )
+            yield f"{what}; give it as the draft, with its own target"
+        else:
+            yield f"{what}; are target and draft swapped? (the draft given is {draft.path})"
     if (other := why_no_chat_model(target)) is not None:
         named = f" ({target.architecture})" if target.architecture else ""
-        raise PreflightError(f"{target.path}{named} cannot chat, it is {other}")
+        yield f"{target.path}{named} cannot chat, it is {other}"
     if not target.architecture:
-        raise PreflightError(f"the header of {target.path} does not name its architecture")
+        yield f"the header of {target.path} does not name its architecture"
     if draft is not None:
-        KINDS[kind_of(draft) or "model"].check(target, draft)
-
-
-def why_unfit(target: GGUFHeader, draft: GGUFHeader) -> str | None:
-    """Why a draft cannot run with a target, as `check_headers` says; None if it can."""
-    try:
-        check_headers(target, draft)
-    except PreflightError as error:
-        return str(error)
-    return None
+        yield from KINDS[kind_of(draft) or "model"].reasons(target, draft)
 
 
 def _read(path: Path, role: str) -> GGUFHeader:
     try:
-        header = read_header(path)
+        return read_header(path)
     except FileNotFoundError:
         raise PreflightError(f"the {role} {path} does not exist") from None
     except OSError as error:
@@ -142,20 +153,14 @@ def _read(path: Path, role: str) -> GGUFHeader:
         raise PreflightError(f"the {role} {path} cannot be read: {why}") from error
     except GGUFError as error:
         raise PreflightError(f"the {role} cannot be read: {error}") from error
-    return header
 
 
-# --- what several kinds check ---
+# --- what several kinds check: each yields why a target and a draft cannot run together ---
 
 
-def _unfit(draft: GGUFHeader, why: str) -> PreflightError:
-    """The draft of this header `why`, so it cannot run."""
-    return PreflightError(f"the draft {draft.path} {why}")
-
-
-def _check_made_for(
+def _made_for_another(
     target: GGUFHeader, draft: GGUFHeader, n_embd: int, n_layers: int | None = None
-) -> None:
+) -> Iterator[str]:
     """The target that a draft was made for has this hidden size, the draft's vocabulary, and this
     many layers if the draft says."""
     for phrase, made_for, its in (
@@ -164,53 +169,56 @@ def _check_made_for(
         ("{} layers", target.n_layers if n_layers is None else n_layers, target.n_layers),
     ):
         if made_for != its:
-            raise PreflightError(
+            yield (
                 f"the draft was made for a target with {phrase.format(made_for)}, "
                 f"{target.path.name} has {its}"
             )
 
 
-def _check_exports(target: GGUFHeader, draft: GGUFHeader) -> None:
+def _exports_nothing(target: GGUFHeader, draft: GGUFHeader) -> Iterator[str]:
     """A target whose graph does not export layer inputs fails a GGML_ASSERT."""
     if target.architecture not in TARGET_ARCHITECTURES:
-        raise PreflightError(
+        yield (
             f"the target {target.path} has the architecture {target.architecture}, whose llama.cpp "
             f"graph does not export layer inputs, so the draft {draft.path.name} cannot read it; "
             "load the target without a draft"
         )
 
 
-def _check_own_tokens(draft: GGUFHeader) -> None:
-    """Raises PreflightError if a draft's list of its own tokens, `d2t`, if it has one, cannot be
-    that of its vocabulary. llama.cpp writes the draft's logits wherever the list points."""
+def _unreadable(target: GGUFHeader, layers: Iterable[int]) -> Iterator[str]:
+    last = deepest_readable_layer(target)
+    for layer in layers:
+        if not 0 <= layer <= last:
+            what = f"the input of layer {layer}"
+            if layer == target.n_layers:
+                what = f"the state after the last layer ({layer})"
+            yield (
+                f"the draft reads {what} of its target, {target.path.name} ({target.architecture}) "
+                f"offers the inputs of layers 0 to {last}"
+            )
+
+
+def _wrong_own_tokens(draft: GGUFHeader) -> Iterator[str]:
+    """A draft's list of its own tokens, `d2t`, if it has one, is that of its vocabulary: llama.cpp
+    writes the draft's logits wherever the list points. Raises OSError, GGUFError."""
     d2t = next((tensor for tensor in draft.tensors if tensor.name == "d2t"), None)
     if d2t is None:
         return
     if d2t.type != "I64" or len(d2t.shape) != 1:
-        raise PreflightError(
+        yield (
             f"the draft's d2t is a tensor of {d2t.type} with {len(d2t.shape)} dimensions, "
             "llama.cpp needs a list of I64"
         )
     if not any(tensor.name == "output.weight" for tensor in draft.tensors):
-        raise PreflightError(
-            f"the draft has {d2t.shape[0]} tokens of its own (d2t), but no output head for them"
-        )
+        yield f"the draft has {d2t.shape[0]} tokens of its own (d2t), but no output head for them"
     if d2t.shape[0] > draft.n_vocab:
-        raise PreflightError(
-            f"the draft's d2t has {d2t.shape[0]} tokens, its vocabulary has {draft.n_vocab}"
-        )
-    ids = array("q")
-    try:
-        ids.frombytes(read_tensor(draft, d2t))
-    except (OSError, GGUFError) as error:
-        raise PreflightError(f"the draft cannot be read: {error}") from error
+        yield f"the draft's d2t has {d2t.shape[0]} tokens, its vocabulary has {draft.n_vocab}"
+    ids = array("q", read_tensor(draft, d2t))
     if sys.byteorder == "big":
         ids.byteswap()
-    outside = next((id for id in ids if not 0 <= id < draft.n_vocab), None)
-    if outside is not None:
-        raise PreflightError(
-            f"the draft's d2t names token {outside}, its vocabulary has {draft.n_vocab}"
-        )
+    for id in ids:
+        if not 0 <= id < draft.n_vocab:
+            yield f"the draft's d2t names token {id}, its vocabulary has {draft.n_vocab}"
 
 
 # --- EAGLE-3 ---
@@ -225,25 +233,25 @@ def eagle_of(draft: GGUFHeader) -> Literal["eagle3", "eagle4"]:
     return "eagle4" if draft.get(EAGLE_4) else "eagle3"
 
 
-def _check_eagle3(target: GGUFHeader, draft: GGUFHeader) -> None:
-    layers = draft.numbers("eagle3.target_layers")
+def _no_eagle3(target: GGUFHeader, draft: GGUFHeader) -> Iterator[str]:
+    its, layers = f"the draft {draft.path}", draft.numbers("eagle3.target_layers")
     if layers is None and draft.get("eagle3.target_layers") is not None:
         how = f"as a list of {EXTRACT_LAYERS} whole numbers"
-        raise _unfit(draft, f"does not give its extract layers (eagle3.target_layers) {how}")
-    if layers is None or len(layers) != EXTRACT_LAYERS:
-        named = len(layers or ())
-        raise _unfit(draft, f"names {named} extract layers, EAGLE-3 needs {EXTRACT_LAYERS}")
+        yield f"{its} does not give its extract layers (eagle3.target_layers) {how}"
+    layers = layers or ()
+    if len(layers) != EXTRACT_LAYERS:
+        yield f"{its} names {len(layers)} extract layers, EAGLE-3 needs {EXTRACT_LAYERS}"
     if draft.n_layers != _EAGLE3_LAYERS:
-        raise _unfit(draft, f"has {draft.n_layers} layers, an EAGLE-3 draft has {_EAGLE3_LAYERS}")
-    _check_exports(target, draft)
-    _check_made_for(target, draft, draft.number("eagle3.target_hidden_size"))
+        yield f"{its} has {draft.n_layers} layers, an EAGLE-3 draft has {_EAGLE3_LAYERS}"
+    yield from _exports_nothing(target, draft)
+    yield from _made_for_another(target, draft, draft.number("eagle3.target_hidden_size"))
     own = {tensor.name for tensor in draft.tensors}
     if draft.n_embd != target.n_embd and not own.issuperset(_SHAREABLE):
-        raise PreflightError(
+        yield (
             f"the draft has hidden size {draft.n_embd} and no embeddings or output head of its "
             f"own, so it cannot use those of {target.path.name}, which has {target.n_embd}"
         )
-    check_readable(target, layers)
+    yield from _unreadable(target, layers)
 
 
 # --- MTP heads: in the target's own file, in a sidecar (a file of the same architecture with the
@@ -298,30 +306,32 @@ def without_stripped_blocks(target: GGUFHeader) -> dict[str, int]:
     return {f"{arch}.block_count": n_layers, f"{arch}.nextn_predict_layers": 0}
 
 
-def _check_mtp(target: GGUFHeader, draft: GGUFHeader) -> None:
+def _no_mtp(target: GGUFHeader, draft: GGUFHeader) -> Iterator[str]:
     is_assistant = draft.architecture == ASSISTANT
     wanted = _ASSISTANTS_TARGET if is_assistant else draft.architecture
     if target.architecture != wanted:
-        its = f"{target.path.name} is a {target.architecture} model"
-        raise _unfit(draft, f"has the MTP heads of a {wanted} model, {its}")
-    why = None if is_assistant else why_no_heads(draft)
-    if why is not None:
-        raise _unfit(draft, f"cannot draft: {why}")
+        yield (
+            f"the draft {draft.path} has the MTP heads of a {wanted} model, {target.path.name} is "
+            f"a {target.architecture} model"
+        )
     if is_assistant:
-        _check_made_for(target, draft, draft.number("{arch}.embedding_length_out"))
-        _check_shared_keys(target, draft)
-    else:
-        _check_made_for(target, draft, draft.n_embd, draft.n_layers)
+        n_embd = draft.number("{arch}.embedding_length_out")
+        yield from _made_for_another(target, draft, n_embd)
+        yield from _other_keys(target, draft)
+        return
+    if (why := why_no_heads(draft)) is not None:
+        yield f"the draft {draft.path} cannot draft: {why}"
+    yield from _made_for_another(target, draft, draft.n_embd, draft.n_layers)
 
 
-def _check_shared_keys(target: GGUFHeader, assistant: GGUFHeader) -> None:
+def _other_keys(target: GGUFHeader, assistant: GGUFHeader) -> Iterator[str]:
     """An assistant's layers read the keys and values of the target's last sliding and last full
     layer in the shape that its own header gives. Where they are smaller, llama.cpp ends the
     process; where they are larger, it reads a part of them."""
     for kind, of_target in _shapes_of_keys(target).items():
         own = _shapes_of_keys(assistant).get(kind, of_target)
         if own != of_target:
-            raise PreflightError(
+            yield (
                 f"the draft reads keys of {own[0]} heads {own[1]} wide in the {kind} layers of its "
                 f"target, {target.path.name} has {of_target[0]} heads {of_target[1]} wide"
             )
@@ -394,28 +404,28 @@ def _has_head(dspark: GGUFHeader) -> bool:
     return is_used and block_of(dspark).has_confidence
 
 
-def _check_block(target: GGUFHeader, draft: GGUFHeader) -> None:
-    _check_exports(target, draft)
-    layers = draft.numbers("dflash.target_layers")
+def _no_block(target: GGUFHeader, draft: GGUFHeader) -> Iterator[str]:
+    yield from _exports_nothing(target, draft)
+    its, layers = f"the draft {draft.path}", draft.numbers("dflash.target_layers") or ()
     if not layers:
         what = "the target layers that it reads (dflash.target_layers)"
-        raise _unfit(draft, f"does not give {what} as a list of whole numbers")
+        yield f"{its} does not give {what} as a list of whole numbers"
     if block_of(draft).longest < 1:
         size = f"(dflash.block_size) {draft.get('dflash.block_size')}"
-        raise _unfit(draft, f"gives the size of its block {size}, in which it cannot draft a token")
+        yield f"{its} gives the size of its block {size}, in which it cannot draft a token"
     mask = draft.number("tokenizer.ggml.mask_token_id", -1)
     if not 0 <= mask < draft.n_vocab:
         what = "no mask token (tokenizer.ggml.mask_token_id), with which it would fill a block"
-        raise _unfit(draft, f"has {what}; convert it anew")
+        yield f"{its} has {what}; convert it anew"
     by_default = draft.n_embd // max(draft.number("dflash.attention.head_count"), 1)
     keys = draft.number("dflash.attention.key_length", by_default)
     values = draft.number("dflash.attention.value_length", by_default)
     if keys != values:
         widths = f"keys {keys} wide and values {values} wide"
         needs = "llama.cpp's graph of it needs the same width"
-        raise _unfit(draft, f"has attention heads with {widths}, {needs}")
-    _check_made_for(target, draft, draft.n_embd)
-    check_readable(target, layers)
+        yield f"{its} has attention heads with {widths}, {needs}"
+    yield from _made_for_another(target, draft, draft.n_embd)
+    yield from _unreadable(target, layers)
 
 
 # --- whole models. Both must write the same tokens. The comparison is llama.cpp's
@@ -434,19 +444,15 @@ def _is_offered_model(target: GGUFHeader, draft: GGUFHeader) -> bool:
     pre = "tokenizer.ggml.pre"
     if draft.size_bytes > _MOST_OFFERED * target.size_bytes or draft.get(pre) != target.get(pre):
         return False
-    try:
-        _check_model(target, draft)
-    except PreflightError:
-        return False
-    return True
+    return next(_no_model(target, draft), None) is None
 
 
-def _check_model(target: GGUFHeader, draft: GGUFHeader) -> None:
+def _no_model(target: GGUFHeader, draft: GGUFHeader) -> Iterator[str]:
     """Compares all but the texts of the tokens."""
     if (other := why_no_chat_model(draft)) is not None:
-        raise PreflightError(f"{draft.path} cannot draft, it is {other}")
+        yield f"{draft.path} cannot draft, it is {other}"
     if any(draft.number(key) for key in _RECURRENT):
-        raise PreflightError(
+        yield (
             f"{draft.path} is a recurrent or hybrid model: its state cannot take back rejected "
             "tokens, so it cannot draft"
         )
@@ -457,23 +463,20 @@ def _check_model(target: GGUFHeader, draft: GGUFHeader) -> None:
     ):
         here, there = (_of_tokenizer(one, key, adds) for one in (target, draft))
         if here != there:
-            raise _differ(target, draft, f"the {what} is {here} here, {there} there")
+            yield _differ(target, draft, f"the {what} is {here} here, {there} there")
     if abs(target.n_vocab - draft.n_vocab) > _MOST_MORE:
         sizes = f"{target.n_vocab:,} tokens here, {draft.n_vocab:,} there"
-        raise _differ(target, draft, sizes)
+        yield _differ(target, draft, sizes)
 
 
-def _check_texts(target: GGUFHeader, draft: GGUFHeader) -> None:
-    """Compares the texts of the tokens, which headers do not hold. Raises PreflightError."""
+def _other_texts(target: GGUFHeader, draft: GGUFHeader) -> Iterator[str]:
+    """Compares the texts of the tokens, which headers do not hold. Raises OSError, GGUFError."""
     key = "tokenizer.ggml.tokens"
-    try:
-        texts = zip(read_texts(target, key), read_texts(draft, key), strict=False)
-        for id, both in islice(enumerate(texts), _FIRST_COMPARED, None):
-            if both[0] != both[1]:
-                here, there = (ascii(text.decode("utf-8", errors="replace")) for text in both)
-                raise _differ(target, draft, f"token {id} is {here} here, {there} there")
-    except (OSError, GGUFError) as error:
-        raise PreflightError(f"the draft cannot be compared with the target: {error}") from error
+    texts = zip(read_texts(target, key), read_texts(draft, key), strict=False)
+    for id, both in islice(enumerate(texts), _FIRST_COMPARED, None):
+        if both[0] != both[1]:
+            here, there = (ascii(text.decode("utf-8", errors="replace")) for text in both)
+            yield _differ(target, draft, f"token {id} is {here} here, {there} there")
 
 
 def _of_tokenizer(header: GGUFHeader, key: str, adds: str) -> object:
@@ -483,8 +486,8 @@ def _of_tokenizer(header: GGUFHeader, key: str, adds: str) -> object:
     return header.get(f"tokenizer.ggml.{key}")
 
 
-def _differ(target: GGUFHeader, draft: GGUFHeader, how: str) -> PreflightError:
-    return PreflightError(
+def _differ(target: GGUFHeader, draft: GGUFHeader, how: str) -> str:
+    return (
         f"{draft.path} cannot draft for {target.path.name}: their vocabularies differ ({how}). "
         "A draft model has to be of the target's family"
     )
@@ -497,8 +500,8 @@ def _differ(target: GGUFHeader, draft: GGUFHeader, how: str) -> PreflightError:
 class Kind:
     """A kind of drafter that runs a model."""
 
-    check: Callable[[GGUFHeader, GGUFHeader], None]
-    """Raises PreflightError if a target and a draft cannot run together."""
+    reasons: Callable[[GGUFHeader, GGUFHeader], Iterator[str]]
+    """Why a target and a draft cannot run together."""
     file: str
     """The name of its module beside this one, which needs llama.cpp."""
     no_trees: str | None = None
@@ -515,11 +518,11 @@ class Kind:
 _ONE_PASS = "a block is drafted in one pass, as a chain"
 
 KINDS: Mapping[DrafterKind, Kind] = {
-    "eagle3": Kind(_check_eagle3, "eagle3"),
-    "eagle4": Kind(_check_eagle3, "eagle3"),
-    "mtp": Kind(_check_mtp, "mtp", "MTP heads draft chains only"),
-    "dflash": Kind(_check_block, "dflash", _ONE_PASS),
-    "dspark": Kind(_check_block, "dflash", _ONE_PASS),
-    "dflash2": Kind(_check_block, "dflash", _ONE_PASS),
-    "model": Kind(_check_model, "model", "a draft model drafts chains only"),
+    "eagle3": Kind(_no_eagle3, "eagle3"),
+    "eagle4": Kind(_no_eagle3, "eagle3"),
+    "mtp": Kind(_no_mtp, "mtp", "MTP heads draft chains only"),
+    "dflash": Kind(_no_block, "dflash", _ONE_PASS),
+    "dspark": Kind(_no_block, "dflash", _ONE_PASS),
+    "dflash2": Kind(_no_block, "dflash", _ONE_PASS),
+    "model": Kind(_no_model, "model", "a draft model drafts chains only"),
 }
