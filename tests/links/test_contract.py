@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.links.base import ENGINE_DIED
-from eaglechat.links.http.llama_server import LlamaServer
+from eaglechat.links.http.openai import LlamaServer
 from eaglechat.wire import protocol as p
 from eaglechat.wire.protocol import OWN_ENGINE
 from eaglechat.wire.records import FinishReason

@@ -22,8 +22,7 @@ from eaglechat.links.http.faults import (
     REFUSED,
     ServerError,
 )
-from eaglechat.links.http.llama_server import LlamaServer, LlamaSwap
-from eaglechat.links.http.openai import VLLM, OpenAIServer, SGLang
+from eaglechat.links.http.openai import VLLM, LlamaServer, LlamaSwap, OpenAIServer, SGLang
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.protocol import NO_REASONING, ModelInfo, Reasoning
 

@@ -1,14 +1,13 @@
-"""Kinds of OpenAI-compatible servers: what each is asked, how its replies are read, and which
-fields of a request one may refuse, as they are optional."""
+"""Kinds of OpenAI-compatible servers: what each is asked, and which fields of a request one may
+refuse, as they are optional."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from eaglechat.links.http.reply import Reply
-from eaglechat.wire.protocol import AnyEvent, Capabilities, Chat
+from eaglechat.wire.protocol import Capabilities, Chat
 
 _OF_MESSAGES = "reasoning_content"
 """An optional field of each message."""
@@ -34,6 +33,12 @@ class OpenAIServer:
     name = "this server"
     """As it is written in “not reported by vLLM”."""
     can = Capabilities()
+    counts_tokens = False
+    """Whether it counts while it writes."""
+    n_draft_max = 0
+    """The longest draft that it was seen to make."""
+    drafter = ""
+    """Who drafts, if that is known: no server says it."""
 
     def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
         """The body of the request for a reply."""
@@ -53,10 +58,6 @@ class OpenAIServer:
             body["stop"] = list(chat.stop)
         return body
 
-    def reply(self, chat: Chat, say: Callable[[AnyEvent], None]) -> Reply:
-        """Reads the answer to that request."""
-        return Reply(chat, say)
-
 
 class TemplatedServer(OpenAIServer):
     """A server that passes fields on to the chat template."""
@@ -74,6 +75,33 @@ class TemplatedServer(OpenAIServer):
         if given := {name: value for name, value in variables.items() if value is not None}:
             body["chat_template_kwargs"] = given
         return body
+
+
+class LlamaServer(TemplatedServer):
+    """llama.cpp's own server."""
+
+    name = "llama-server"
+    can = Capabilities(origins=True, prompt=True, goes_on_from_text=True)
+    counts_tokens = True
+
+    def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
+        sampling = chat.sampling
+        return super().body(chat, model, seed) | {
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "repeat_penalty": sampling.repeat_penalty,
+            "timings_per_token": True,
+            "return_progress": True,
+        }
+
+
+class LlamaSwap(LlamaServer):
+    """A proxy that starts a server for each model, when it is first asked for a reply. That is
+    mostly llama-server, so it is asked as llama-server is; other servers ignore the fields they do
+    not know."""
+
+    name = "llama-swap"
+    can = Capabilities(origins=True, goes_on_from_text=True)
 
 
 class VLLM(TemplatedServer):

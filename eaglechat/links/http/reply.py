@@ -1,5 +1,10 @@
 """A streamed reply of any OpenAI-compatible server: its text as it comes, and what the server
-counted at its end. Who counts drafted tokens there: `Chunk.draft_counts`."""
+counts.
+
+llama-server counts in each chunk the tokens that were drafted and accepted so far
+(`timings_per_token`); the origin of each token follows from how the counts grow. Who counts at the
+end of the reply: `Chunk.draft_counts`.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +14,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from eaglechat.links.http.answers import count
-from eaglechat.links.http.chunks import Characters, Chunk
+from eaglechat.links.http.answers import count, fields
+from eaglechat.links.http.chunks import Characters, Chunk, Timings
+from eaglechat.links.http.openai import OpenAIServer
 from eaglechat.wire.part_stream import Mode, PartStream, Segment
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, Progress, Settled
 from eaglechat.wire.records import (
@@ -18,6 +24,7 @@ from eaglechat.wire.records import (
     FinishReason,
     Origin,
     Part,
+    Prefill,
     ReplyEnd,
     ReplyTimings,
     Round,
@@ -31,6 +38,11 @@ _LIMITS = ("length", "max_tokens", "max_output_tokens", "model_length")
 _NEARLY = 64
 """A context counts as full this many tokens before its end: a server keeps some for its drafts."""
 _TOKENS_WITHOUT_TEXT = 64
+LONGEST_DRAFT = 1024
+"""Most drafted tokens of one round; a higher count of a server is not believed."""
+_NO_TIME_MS = 0.01
+"""Times below this are none: the first token comes from the prompt, and llama-server reports about
+a microsecond for it."""
 
 _OPENS, _CLOSES = "<think>", "</think>"
 _MODES = {
@@ -50,15 +62,19 @@ def most_tokens(segments: Iterable[Segment]) -> int:
 
 
 class Reply:
-    """Tells the client each chunk as a round, whose tokens are of unknown origin. It has one token
-    where the server does not count them as it goes: most send a chunk for each."""
+    """Tells the client rounds.
 
-    def __init__(self, chat: Chat, say: Callable[[AnyEvent], None]) -> None:
+    Of counted tokens, chunks with the same counts and times are of one round, which is told once
+    its last token has come, or the next round began. Without counts, as from most servers, each
+    chunk is a round, whose tokens are of unknown origin: one, unless its usage counts more.
+    """
+
+    def __init__(self, kind: OpenAIServer, chat: Chat, say: Callable[[AnyEvent], None]) -> None:
         self._characters = {part: Characters() for part in Part}
         self._splitter = ReasoningSplitter()
         self.is_whole = False
         """Whether the server has said that the reply ended."""
-        self.id, self._chat, self._say = chat.id, chat, say
+        self.id, self._kind, self._chat, self._say = chat.id, kind, chat, say
         self._rounds: list[Round] = []
         """What the client has been told."""
         self._reason, self._usage = "", dict[str, Any]()
@@ -67,6 +83,22 @@ class Reply:
         """Tokens that came, and those of them that came with the first text."""
         self._asked = self._first = self._last = time.monotonic()
         """When the reply was asked for, and when its first and its last text came."""
+        # Of counted tokens
+        self._has_counts: bool | None = None if kind.counts_tokens else False
+        """None until the first chunk that tells: older llama-servers do not count, nor do other
+        servers behind llama-swap or a proxy."""
+        self._told = self._open = 0
+        """Tokens of the rounds that were told, and of the one that has begun."""
+        self._most = 0
+        """The most tokens that the chunks so far may count for."""
+        self._before = self._now = Timings()
+        """The counts of the rounds that were told, and the latest ones."""
+        self._is_lost = False
+        """Whether nothing is known of the tokens of the latest round but how many there are."""
+        self._texts: dict[int, list[Segment]] = {}
+        """By the number of a token that has not been told yet, its texts."""
+        self._pieces: list[Segment] = []
+        """Texts of chunks without counts: they belong to the next token."""
 
     @property
     def has_begun(self) -> bool:
@@ -84,12 +116,34 @@ class Reply:
             (part, self._characters[part].push(piece, is_last=not piece))
             for part, piece in [*chunk.pieces, *ends]
         ]
-        self._read(chunk, [(part, text) for part, text in whole if text])
+        segments: list[Segment] = [(part, text) for part, text in whole if text]
+        timings, progress = chunk.timings, fields(chunk.raw, "prompt_progress")
+        if self._has_counts is None and (timings or progress or segments):
+            self._has_counts = bool(timings or progress)
+        if not self._has_counts:
+            if segments:
+                self._read(chunk, segments)
+            return
+        if progress:
+            total = count(progress, "total")
+            done, cached = (min(count(progress, n), total) for n in ("processed", "cache"))
+            self._say(Progress(id=self.id, step=Prefill(done, total, cached)))
+        self._pieces += self._splitter.split(segments)
+        self._most += most_tokens(segments)
+        if timings and timings.predicted_n:
+            self._count(timings)
 
     def flush(self) -> None:
-        """Tell the client what was held back; no more chunks come, for whatever reason."""
-        if held := self._splitter.rest():
-            self._text_round(held, 0.0)
+        """Tell the client what was held back, also what is left of the last round: no more chunks
+        come, for whatever reason."""
+        while self._open:
+            self._close(self._n_tokens)
+            self._begin()
+        texts = [text for n in sorted(self._texts) for text in self._texts[n]]
+        left = [*texts, *self._pieces, *self._splitter.rest()]
+        self._texts, self._pieces = {}, []
+        if left:
+            self._tell(_unknown(left), 0.0)
 
     def done(self, seed: int, n_ctx: int, *, is_cancelled: bool) -> Done:
         """The end of the reply, in a context of `n_ctx` tokens (0 if that is not known). The client
@@ -111,12 +165,8 @@ class Reply:
         end = replace(end, finish_reason=reason)
         return Done(id=self.id, end=end, stats=self._stats())
 
-    # A server that counts by the round has these otherwise
-
     def _read(self, chunk: Chunk, segments: list[Segment]) -> None:
-        """Read a chunk with these texts."""
-        if not segments:
-            return
+        """Read a chunk with these texts, of a server that does not count by the round."""
         now = time.monotonic()
         if not self._n_tokens:
             self._first = self._last = now
@@ -127,13 +177,94 @@ class Reply:
         self._n_first = self._n_first or new
         segments = self._splitter.split(segments)
         part = segments[-1][0] if segments else None
-        self._text_round([*segments, *[(part, "")] * (new - len(segments))], now - self._last)
+        tokens = _unknown([*segments, *[(part, "")] * (new - len(segments))])
+        self._tell(tokens, (now - self._last) * 1000.0)
         self._last = now
 
+    def _count(self, now: Timings) -> None:
+        """Take in the counts of the latest chunk."""
+        n = min(max(now.predicted_n, self._n_tokens), self._most)
+        if self._open and _key(now) != _key(self._now):
+            self._close(n)
+        self._n_tokens, self._now = n, now
+        self._begin()
+        if self._pieces:
+            # Text whose round has been told already goes to the next token.
+            self._texts.setdefault(max(n, self._told + 1), []).extend(self._pieces)
+            self._pieces = []
+        if self._reason:
+            self.flush()
+        elif self._open and n >= self._told + self._open:
+            self._close(n)
+
+    def _begin(self) -> None:
+        """Begin a round with the latest counts, if they have tokens of it.
+
+        If tokens passed without a chunk, they may belong to whole rounds that were not seen. Then
+        the origins are unknown, unless the counts fit a single round with a full draft; they stay
+        unknown up to the next round that begins right after the last counted token.
+        """
+        came = self._n_tokens - self._told
+        if self._open or came <= 0:
+            return
+        n_drafted, n_accepted = self._grown
+        if self._is_lost:
+            is_known = came == 1 and _key(self._now) != _key(self._before)
+        else:
+            is_full = came <= n_accepted + 1 and n_drafted == self._kind.n_draft_max
+            is_known = came == 1 or n_drafted == 0 or is_full
+        self._is_lost = not is_known
+        self._open = max(came, n_accepted + 1) if is_known else came
+
+    def _close(self, last: int) -> None:
+        """Tell the round, at most up to token number `last`. Tokens that follow with the same
+        counts, as after the server replays a checkpoint, are plain tokens of the target."""
+        kind, first, n = self._kind, self._told + 1, min(last - self._told, self._open)
+        n_drafted, n_accepted = (0, 0) if self._is_lost else self._grown
+        ms = _known_ms(self._now.predicted_ms - self._before.predicted_ms)
+        self._before, self._open = self._now, 0
+        self._told += n
+        kind.n_draft_max = max(kind.n_draft_max, n_drafted)
+
+        def origin(place: int) -> Origin:
+            if self._is_lost:
+                return Origin.UNKNOWN
+            if place < n_accepted:
+                return Origin.ACCEPTED
+            if n_drafted == 0:
+                return Origin.PLAIN
+            return Origin.BONUS if n_accepted == n_drafted else Origin.CORRECTION
+
+        written = [self._texts.pop(first + place, [(None, "")]) for place in range(n)]
+        drafter = kind.drafter or None
+        tokens = [
+            Token(None, text, origin(place), drafter if place < n_accepted else None, part)
+            for place, pieces in enumerate(written)
+            for part, text in pieces
+        ]
+        texts = ["".join(text for _, text in pieces) for pieces in written[:n_accepted]]
+        drafted = tuple(
+            DraftToken(None, text, None, parent=place - 1, drafter=kind.drafter)
+            for place, text in enumerate([*texts, *[None] * (n_drafted - len(texts))])
+        )
+        self._tell(tokens, ms, drafted, n_tested=min(n, n_drafted), n_accepted=len(texts))
+
+    @property
+    def _grown(self) -> tuple[int, int]:
+        """Drafted and accepted tokens since the rounds that were told."""
+        before, now = self._before, self._now
+        n_drafted = min(max(now.draft_n - before.draft_n, 0), LONGEST_DRAFT)
+        return n_drafted, min(max(now.draft_n_accepted - before.draft_n_accepted, 0), n_drafted)
+
     def _totals(self) -> tuple[int, ReplyTimings]:
-        """The tokens of the reply, and its times as they were measured here. The time that the
-        first tokens took cannot be told from that of the prompt: they are given the mean time of
-        the others."""
+        """The tokens of the reply, and its times: the server's, or as they were measured here. The
+        time that the first tokens took cannot be told from that of the prompt: they are given the
+        mean time of the others."""
+        if self._has_counts:
+            now = self._now
+            generation_ms = _known_ms(now.predicted_ms)
+            times = ReplyTimings(now.prompt_ms, now.prompt_n, now.cache_n, generation_ms)
+            return self._n_tokens, times
         cached = count(self._usage, "prompt_tokens_details", "cached_tokens")
         tokens = self._n_written
         n_first = self._n_first or 1
@@ -174,28 +305,43 @@ class Reply:
     def _n_written(self) -> int:
         return count(self._usage, "completion_tokens") or self._n_tokens
 
-    def _text_round(self, segments: Iterable[Segment], seconds: float) -> None:
-        tokens = tuple(Token(None, text, Origin.UNKNOWN, part=part) for part, text in segments)
-        n_past = self._n_prompt and self._n_prompt + self._n_tokens
-        self._tell(tokens, n_past, seconds * 1000.0)
-
     def _tell(
         self,
-        tokens: tuple[Token, ...],
-        n_past: int,
+        tokens: Sequence[Token],
         ms: float,
         drafted: tuple[DraftToken, ...] = (),
         *,
-        n_draft_max: int = 0,
         n_tested: int = 0,
         n_accepted: int = 0,
     ) -> None:
         """Tell the client a round, of which only the total time is known."""
-        timings = RoundTimings(None, None, None, None, ms)
-        index = len(self._rounds)
-        round_ = Round(index, n_draft_max, drafted, n_tested, n_accepted, tokens, n_past, timings)
+        n_past = self._n_prompt and self._n_prompt + self._n_tokens
+        if self._has_counts:
+            n_past = self._now.cache_n + self._now.prompt_n + self._told
+        round_ = Round(
+            index=len(self._rounds),
+            n_draft_max=self._kind.n_draft_max,
+            drafted=drafted,
+            n_tested=n_tested,
+            n_accepted=n_accepted,
+            tokens=tuple(tokens),
+            n_past=n_past,
+            timings=RoundTimings(None, None, None, None, ms),
+        )
         self._rounds.append(round_)
         self._say(Progress(id=self.id, step=round_))
+
+
+def _unknown(segments: Iterable[Segment]) -> list[Token]:
+    return [Token(None, text, Origin.UNKNOWN, part=part) for part, text in segments]
+
+
+def _known_ms(ms: float) -> float:
+    return ms if ms > _NO_TIME_MS else 0.0
+
+
+def _key(timings: Timings) -> tuple[float, int, int]:
+    return timings.predicted_ms, timings.draft_n, timings.draft_n_accepted
 
 
 class ReasoningSplitter:

@@ -194,7 +194,7 @@ class ServerWorker(Worker):
     # Replies and prompts
 
     def _chat(self, request: Chat, model: ServedModel) -> None:
-        seed, reply = request.sampling.draw_seed(), self._found.kind.reply(request, self.say)
+        seed, reply = request.sampling.draw_seed(), Reply(self._found.kind, request, self.say)
         window = self._window(request, model)
         is_cancelled = False
         try:

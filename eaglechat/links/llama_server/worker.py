@@ -22,7 +22,6 @@ from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES, Pairing
 from eaglechat.links.base import LocalLink
 from eaglechat.links.http.faults import ServerError
-from eaglechat.links.http.llama_server import LlamaServer
 from eaglechat.links.http.server import ServerWorker
 from eaglechat.links.llama_server.arguments import (
     chosen_drafter,
@@ -274,7 +273,7 @@ class ProgramWorker(ServerWorker):
             self._stop()
             raise
         drafter = chosen_drafter(speculation, pair.drafters)
-        if isinstance(self._found.kind, LlamaServer) and drafter:
+        if drafter:
             # It counts drafted tokens and does not say whose; nobody else drafts in it.
             self._found.kind.drafter = drafter.kind
         return served

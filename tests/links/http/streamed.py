@@ -6,6 +6,7 @@ from typing import Any
 
 from eaglechat.links.http.chunks import Chunk
 from eaglechat.links.http.openai import OpenAIServer
+from eaglechat.links.http.reply import Reply
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Round, Token
 from tests.links.engines import chat
@@ -16,7 +17,7 @@ class Streamed:
 
     def __init__(self, kind: OpenAIServer) -> None:
         self.events: list[p.AnyEvent] = []
-        self.reply = kind.reply(chat(), self.events.append)
+        self.reply = Reply(kind, chat(), self.events.append)
         self.text = ""
         """What was sent."""
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eaglechat.chat.measured import measured
-from eaglechat.links.http.llama_server import LlamaServer
+from eaglechat.links.http.openai import LlamaServer
 from eaglechat.wire.records import Origin, Part, Round
 from tests.links.http.streamed import Streamed, said
 

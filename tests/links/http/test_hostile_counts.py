@@ -8,9 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.llama_server import LONGEST_DRAFT, LlamaServer
-from eaglechat.links.http.openai import VLLM, OpenAIServer, SGLang
-from eaglechat.links.http.reply import most_tokens
+from eaglechat.links.http.openai import VLLM, LlamaServer, OpenAIServer, SGLang
+from eaglechat.links.http.reply import LONGEST_DRAFT, most_tokens
 from tests.links.http.streamed import Streamed, said
 
 KINDS = {

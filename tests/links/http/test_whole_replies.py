@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from eaglechat.links.http.llama_server import LlamaSwap
-from eaglechat.links.http.openai import OpenAIServer
+from eaglechat.links.http.openai import LlamaSwap, OpenAIServer
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin
 from eaglechat.wire.stats import DrafterStats, SpeculationStats
