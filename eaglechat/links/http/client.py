@@ -49,19 +49,23 @@ _FAULTS = (httpx2.RequestError, httpx2.InvalidURL)
 class ServerClient:
     """Asks one server. Whatever goes wrong becomes a ServerError."""
 
-    def __init__(self, server: ServerSettings) -> None:
-        """Raises AddressError."""
-        self.server = server
+    def __init__(
+        self, server: ServerSettings, transport: httpx2.AsyncBaseTransport | None = None
+    ) -> None:
+        """Without `transport`, the network. Raises AddressError."""
+        self.server, self._transport = server, transport
         self.address = parse_address(server.url)
         self.where = self.address.root
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(DaemonExecutor())
         self._key = ""
-        self._http: httpx2.AsyncClient | None = None
+        self._opened: httpx2.AsyncClient | None = None
 
-    def open(self, transport: httpx2.AsyncBaseTransport | None = None) -> None:
-        """Without `transport`, the network. Raises ServerError if the certificates or a proxy of
-        the environment cannot be used."""
+    @property
+    def _client(self) -> httpx2.AsyncClient:
+        """Raises ServerError if the certificates or a proxy of the environment cannot be used."""
+        if self._opened is not None:
+            return self._opened
         server = self.server
         certificates: ssl.SSLContext | bool = True
         if server.ca_file:
@@ -71,9 +75,9 @@ class ServerClient:
                 message = f"ca_file {server.ca_file} cannot be read: {error}"
                 raise ServerError(message, code="settings") from None
         try:
-            self._http = httpx2.AsyncClient(
+            self._opened = httpx2.AsyncClient(
                 headers={"User-Agent": "eaglechat", **server.headers},
-                transport=transport,
+                transport=self._transport,
                 verify=certificates,
                 timeout=httpx2.Timeout(server.timeout, connect=server.connect_timeout),
                 # The chat and the key go to no address that the user has not named.
@@ -82,6 +86,7 @@ class ServerClient:
             )
         except (ImportError, OSError, ValueError) as error:
             raise environment_fault(error) from None
+        return self._opened
 
     def close(self) -> None:
         """Cancel what is left in the loop, and close all."""
@@ -90,8 +95,8 @@ class ServerClient:
             task.cancel()
         if tasks:
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        if self._http is not None:
-            self.loop.run_until_complete(self._http.aclose())
+        if self._opened is not None:
+            self.loop.run_until_complete(self._opened.aclose())
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
@@ -189,11 +194,6 @@ class ServerClient:
                 text = text.replace(f"{secret[:end]}…", "…")
         error.args = (text,)
         return error
-
-    @property
-    def _client(self) -> httpx2.AsyncClient:
-        assert self._http is not None
-        return self._http
 
 
 async def _find_key(server: ServerSettings) -> str:

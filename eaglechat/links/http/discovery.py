@@ -1,13 +1,9 @@
-"""What answers at an address: which kind of server, and which models it has.
-
-llama-server's router loads a model when it is asked for; that is done here too, for it describes a
-model only once it is loaded.
-"""
+"""What answers at an address: which kind of server, and which models it has; and a load by
+llama-server's router, which loads a model when it is asked for."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -44,6 +40,7 @@ _STATES: dict[str, ModelState] = {
     "unloaded": "not loaded",
 }
 """States that llama-server reports; a model in any other state counts as loaded."""
+_NOT_LOADED = ("not loaded", "failed to load")
 
 
 @dataclass(frozen=True)
@@ -197,28 +194,15 @@ async def _llama_server(
     )
 
 
-# Loading on demand
-
-
-async def made_ready(client: ServerClient, model: ServedModel, tell: Callable[[], None]) -> Found:
-    """Have llama-server's router load one of its models if needed; returns what it then says of it.
-
-    Raises ServerError.
-    """
-    if not model.is_ready:
-        tell()
-        await _load(client, model)
-    return await discover(client, model.id)
-
-
-async def _load(client: ServerClient, model: ServedModel) -> None:
-    if model.state in ("not loaded", "failed to load"):
+async def load(client: ServerClient, model: ServedModel) -> None:
+    """Have llama-server's router load one of its models, and wait for it. Raises ServerError."""
+    if model.state in _NOT_LOADED:
         # The load goes on by itself once this is answered.
         await client.ask(f"{client.address.root}/models/load", {"model": model.id})
     while (now := (await discover(client)).model(model.id)) is not None:
         if now.is_ready:
             return
-        if now.state in ("not loaded", "failed to load"):
+        if now.state in _NOT_LOADED:
             raise ServerError(
                 f"{client.where} could not load {model.id}: the log of that server says why",
                 code=MISSING,
@@ -227,14 +211,10 @@ async def _load(client: ServerClient, model: ServedModel) -> None:
     raise ServerError(f"{client.where} no longer has {model.id}", code=MISSING)
 
 
-# Asking once
-
-
 def ask(server: ServerSettings) -> Found:
     """What answers at a server's address; waits for the answer. Raises EngineError."""
     client = ServerClient(server)
     try:
-        client.open()
         found = client.loop.run_until_complete(discover(client))
         if found.models or not (found.unlisted or server.model):
             return found

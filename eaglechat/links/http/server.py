@@ -20,7 +20,7 @@ from eaglechat.links.base import LocalLink
 from eaglechat.links.http.answers import at
 from eaglechat.links.http.chunks import Chunk
 from eaglechat.links.http.client import ServerClient
-from eaglechat.links.http.discovery import Found, ServedModel, discover, made_ready, served
+from eaglechat.links.http.discovery import Found, ServedModel, discover, load, served
 from eaglechat.links.http.events import Event
 from eaglechat.links.http.faults import (
     CUT,
@@ -100,7 +100,7 @@ class ServerWorker(Worker):
         """The optional fields that the server refused."""
 
     def begin(self) -> None:
-        self._open()
+        self._found = self._until_done(self._discovered())
         self._greet()
 
     def do(self, request: AnsweredRequest) -> None:
@@ -144,14 +144,6 @@ class ServerWorker(Worker):
 
     # Loading
 
-    def _open(self) -> None:
-        """Find out what answers; a server that is still loading is waited for.
-
-        Raises ServerError, Cancelled.
-        """
-        self._client.open()
-        self._found = self._until_done(self._discovered())
-
     def _loaded(self, request: Load) -> PairInfo:
         """Choose a model; a server that loads its models on demand loads it.
 
@@ -175,6 +167,7 @@ class ServerWorker(Worker):
         )
 
     async def _discovered(self) -> Found:
+        """What answers; a server that is still loading is waited for."""
         while True:
             try:
                 return await discover(self._client)
@@ -187,8 +180,11 @@ class ServerWorker(Worker):
         found = await self._discovered()
         model = _chosen(found, request.target, self._client.where)
         if found.on_demand:
-            loading = Progress(id=request.id, step=Loading("target", 0.0))
-            found = await made_ready(self._client, model, lambda: self.say(loading))
+            if not model.is_ready:
+                self.say(Progress(id=request.id, step=Loading("target", 0.0)))
+                await load(self._client, model)
+            # It describes a model only once that is loaded.
+            found = await discover(self._client, model.id)
         return found, found.model(model.id) or model
 
     # Replies and prompts
@@ -319,22 +315,19 @@ class ServerWorker(Worker):
         )
 
     def _until_done(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of the work, which ends with the request. Raises Cancelled."""
-        return self._client.loop.run_until_complete(_unless_cancelled(work))
-
-
-async def _unless_cancelled(work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of the work. Raises Cancelled, after the work has ended."""
-    task = asyncio.ensure_future(work)
-    try:
-        while not task.done():
-            check()
-            await asyncio.wait({task}, timeout=LOOK_S)
-    except Cancelled:
-        task.cancel()
-        await asyncio.wait({task})
-        raise
-    return task.result()
+        """The result of the work, which ends with the request. Raises Cancelled, after the work has
+        ended."""
+        loop = self._client.loop
+        task = loop.create_task(work)
+        try:
+            while not task.done():
+                check()
+                loop.run_until_complete(asyncio.wait({task}, timeout=LOOK_S))
+        except Cancelled:
+            task.cancel()
+            loop.run_until_complete(asyncio.wait({task}))
+            raise
+        return task.result()
 
 
 def _chosen(found: Found, name: str, where: str) -> ServedModel:

@@ -264,7 +264,6 @@ class ProgramWorker(ServerWorker):
         try:
             program.wait_until_ready()
             program.watch(self._die)
-            self._open()
             served = self._loaded(Load(id=request_id, target=""))
         except ServerError as error:
             self._stop()

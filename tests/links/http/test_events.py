@@ -37,7 +37,8 @@ def heard(data: bytes, cuts: list[int]) -> tuple[list[Event], str]:
         kind = {"Content-Type": "text/event-stream"}
         return httpx2.Response(200, headers=kind, stream=Pieces(data, cuts))
 
-    client = ServerClient(ServerSettings(name="box", url="http://box"))
+    transport = httpx2.MockTransport(answer)
+    client = ServerClient(ServerSettings(name="box", url="http://box"), transport)
 
     async def read() -> tuple[list[Event], str]:
         events: list[Event] = []
@@ -50,7 +51,6 @@ def heard(data: bytes, cuts: list[int]) -> tuple[list[Event], str]:
         return events, ""
 
     try:
-        client.open(httpx2.MockTransport(answer))
         return client.loop.run_until_complete(read())
     finally:
         client.close()
