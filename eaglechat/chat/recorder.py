@@ -213,7 +213,9 @@ class ChatRecorder:
             self._has_removed = True
             db.execute("DELETE FROM turn WHERE chat = ? AND id = ?", (key, id))
         for turn in self.chat.turns:
-            if turn is self.running or kept.get(turn.id, True):
+            # One that went on while nothing could be written is there as it was before.
+            went_on = self.is_behind and isinstance(turn, Reply) and turn.recording.n_before
+            if turn is self.running or went_on or kept.get(turn.id, True):
                 self._write_turn(db, key, turn)
 
     def _write_turn(self, db: sqlite3.Connection, chat: int, turn: Turn) -> None:

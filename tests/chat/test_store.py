@@ -507,6 +507,32 @@ def test_what_could_not_be_kept_and_is_no_longer_there_is_not_missed(
     assert not store.listed()
 
 
+def test_a_reply_that_went_on_while_nothing_could_be_kept_is_kept_whole(
+    store: ChatStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_of: ChatStore) -> sqlite3.Connection:
+        raise OSError("no space")
+
+    chat = Headless(tmp_path)
+    chat.session.ask("why?")
+    chat.rounds(3)
+    chat.session.stop()
+    chat.finish()
+    db = chat.session.recorder._db
+    assert db is not None
+    db.close()
+    monkeypatch.setattr(ChatStore, "connect", full)
+    assert chat.session.continue_reply(2)
+    chat.finish()
+    assert chat.session.recorder.is_behind
+    monkeypatch.undo()
+    chat.session.save("")
+    (saved,) = store.saved()
+    assert saved.turns.reply(2).text == chat.texts[-1]
+    rounds_of = [one.turns.reply(2).recording.rounds for one in (saved, chat.session)]
+    assert len(rounds_of[0]) == len(rounds_of[1])
+
+
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the place of a folder")
     chat = Headless(tmp_path / "file")
