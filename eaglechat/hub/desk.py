@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eaglechat.hub import catalogue
-from eaglechat.hub.facts import FactBook, Facts, KeptFacts
 from eaglechat.hub.fit import Machine
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.client import Hub
-    from eaglechat.hub.downloads.install import Plan
+    from eaglechat.hub.downloads.install import Facts, Plan
     from eaglechat.hub.downloads.queue import Downloads, Install
     from eaglechat.hub.local.model import LocalModel
     from eaglechat.hub.local.pairs import CataloguePair, InspectedPair
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 class HubDesk:
     """Methods may wait for the disk or the network: call them from a worker thread.
 
-    Only `known_facts`, `downloads` and `snapshots` return at once.
+    Only `downloads` and `snapshots` return at once.
     """
 
     def __init__(self, connect: Callable[[], Hub] | None = None) -> None:
@@ -36,7 +35,6 @@ class HubDesk:
         self.machine: Callable[[], Machine] = lambda: None
         """How much memory there is, by which the quantisation of a target is chosen."""
         self._lock = threading.RLock()
-        self._facts = FactBook()
         self.downloads: Downloads | None = None
         """None until the first download of this session."""
 
@@ -58,24 +56,12 @@ class HubDesk:
         entries, problems = catalogue.load()
         return installed.statuses(entries, library.files_here()), problems
 
-    def unfinished(self) -> list[CataloguePair]:
-        """Pairs of which an earlier session downloaded a part of a file, that are not under way
-        now."""
-        moving = {install.name for install in self.snapshots()}
-        return [one for one in self.catalogue()[0] if one.begun and one.name not in moving]
-
-    def known_facts(self, entry: CatalogueEntry, n_ctx: int) -> KeptFacts | None:
-        return self._facts.find(entry, n_ctx)
-
-    def ask_facts(self, entry: CatalogueEntry, n_ctx: int, plan: Plan | None = None) -> Facts:
-        """Ask the Hub about a pair, and save the answer. Raises HubError, InvalidReferenceError."""
+    def facts(self, plan: Plan, n_ctx: int) -> Facts | None:
+        """What the headers on the Hub say of a pair; None if they cannot be read. Raises
+        HubError."""
         from eaglechat.hub.downloads import install
 
-        plan = plan or install.plan(self.hub, entry, machine=self.machine(), n_ctx=n_ctx)
-        facts = install.facts_of(self.hub, plan, n_ctx)
-        if facts.memory is not None:
-            self._facts.keep(entry, n_ctx, facts)
-        return facts
+        return install.facts_of(self.hub, plan, n_ctx)
 
     def plan(self, entry: CatalogueEntry, n_ctx: int = 0) -> Plan:
         """The files and sizes of a pair that can be installed.

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.app import App
-from textual.binding import Binding
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
@@ -41,14 +40,13 @@ from eaglechat.tui.commands.keys import (
     use,
     with_keys,
 )
-from eaglechat.tui.commands.table import LEADER
 from eaglechat.tui.safe_lines import SafeLines
 from eaglechat.tui.screens.base import EagleModal, EagleScreen, open_screen
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.services import desktop
 from eaglechat.tui.services.desktop import Away
 from eaglechat.tui.services.engine import EngineService
-from eaglechat.tui.services.services import Services, SettingsChange, SettingsService, Typeahead
+from eaglechat.tui.services.services import Services, SettingsService, Typeahead
 from eaglechat.tui.themes import choose_theme, load_themes, readable, token_variable_defaults
 from eaglechat.tui.widgets.filter import Filter
 from eaglechat.wire.protocol import Auto, PairInfo
@@ -169,7 +167,11 @@ class EagleApp(App[None]):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Show a notice. It is never read as markup: it may quote what others wrote."""
+        """Show a notice. It is never read as markup: it may quote what others wrote. The same text
+        stands once, as the newest."""
+        for shown in [*self._notifications]:
+            if (shown.message, shown.severity) == (message, severity):
+                self._unnotify(shown, refresh=False)
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     def copy_to_clipboard(self, text: str) -> None:
@@ -200,13 +202,6 @@ class EagleApp(App[None]):
     def get_css_variables(self) -> dict[str, str]:
         self.theme_variables = readable(super().get_css_variables(), self.current_theme.variables)
         return self.theme_variables
-
-    def get_key_display(self, binding: Binding) -> str:
-        leader, _, second = binding.key.rpartition(" ")
-        shown = super().get_key_display(binding.with_key(second))
-        if leader != LEADER:
-            return shown
-        return f"{super().get_key_display(binding.with_key(keys_of('app.leader')[0]))} {shown}"
 
     def on_mount(self) -> None:
         self._follow_termination()
@@ -491,7 +486,7 @@ class EagleApp(App[None]):
                     timeout=20,
                 )
 
-    def _follow_settings(self, change: SettingsChange) -> None:
-        theme = change.after.interface.theme
+    def _follow_settings(self, change: tuple[Settings, Settings]) -> None:
+        theme = change[1].interface.theme
         if theme != self.theme and theme in self.available_themes:
             self.theme = theme

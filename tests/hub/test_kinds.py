@@ -11,8 +11,7 @@ import pytest
 
 from eaglechat.engine.drafters.pairing import kind_of
 from eaglechat.hub.catalogue import CatalogueEntry
-from eaglechat.hub.desk import HubDesk
-from eaglechat.hub.downloads import targets
+from eaglechat.hub.downloads import install, targets
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import find_drafts, pair_up
 from eaglechat.hub.local.installed import status
@@ -262,7 +261,9 @@ def test_what_a_pair_drafts_with_is_known_before_its_download(
         target=ModelSource(repo="org/pair", file=target),
         draft=ModelSource(repo="org/pair", file=draft),
     )
-    assert HubDesk(lambda: hub).ask_facts(entry, 0).drafters == drafters
+    facts = install.facts_of(hub, install.plan(hub, entry), 0)
+    assert facts is not None
+    assert facts.drafters == drafters
 
 
 def test_heads_in_the_last_file_of_a_split_model_are_found(hub: Hub, fake: FakeHub) -> None:

@@ -95,17 +95,16 @@ def test_a_pair_is_chosen_killed_in_mid_download_gone_on_with_converted_and_chat
     hub.seen.clear()
 
     with open_app(tmp_path, hub) as terminal:
-        terminal.wait_for(r"Unfinished: small\. Ctrl\+G D resumes")
-        terminal.keys("C-g", "d")
-        terminal.wait_for(r"small\s+unfinished, [\d.]+ MB here · Enter resumes")
+        terminal.wait_for("qwen3-1.7b")
+        terminal.type("small")
+        terminal.wait_for(r"↓ small\s+137\.7 MB\s")
         terminal.keys("Enter")
         terminal.wait_for("are already here")
         hub.pace = lambda seen, offset: None
         terminal.keys("Enter")
-        terminal.wait_for(r"small\s+installed · Enter loads it")
-        assert [path.name for path in drafts.iterdir()] == ["eagle3-small-Q8_0.gguf"]
-        terminal.keys("Enter")
+        # Where its download was watched, it is loaded at once.
         terminal.wait_for("Ask something", 180)
+        assert [path.name for path in drafts.iterdir()] == ["eagle3-small-Q8_0.gguf"]
         terminal.type("Write a quicksort algorithm in Python. Write code only.")
         terminal.keys("Enter")
         terminal.says(REPLIED)

@@ -11,10 +11,9 @@ from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.download import FileSnapshot, FileState
-from eaglechat.hub.downloads.install import Plan
+from eaglechat.hub.downloads.install import Facts, Plan
 from eaglechat.hub.downloads.queue import Install, Stage
 from eaglechat.hub.errors import HubError, OfflineError
-from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import CataloguePair
@@ -24,39 +23,33 @@ from eaglechat.settings import Problem
 MB = 1_000_000
 
 
-def entry(name: str, *, converts: bool = False, **more: str) -> CatalogueEntry:
-    target = ModelSource(repo=f"org/{name}-GGUF", quantization="Q4_K_M")
+def entry(
+    name: str, megabytes: int | None = None, *, converts: bool = False, **more: str
+) -> CatalogueEntry:
+    """A pair of this size, or of unknown size."""
+    size, nothing = (None, None) if megabytes is None else (megabytes * MB, 0)
+    target = ModelSource(repo=f"org/{name}-GGUF", quantization="Q4_K_M", size=size)
     draft = (
-        ModelSource(checkpoint=f"lab/{name}_eagle3")
+        ModelSource(checkpoint=f"lab/{name}_eagle3", size=nothing)
         if converts
-        else ModelSource(repo=f"lab/{name}-eagle3-GGUF", quantization="Q8_0")
+        else ModelSource(repo=f"lab/{name}-eagle3-GGUF", quantization="Q8_0", size=nothing)
     )
     return CatalogueEntry(
         name=name, target=target, draft=draft, **{"licence": "apache-2.0", **more}
     )
 
 
-def facts(megabytes: int, *, need_mb: int | None = None, gated: tuple[str, ...] = ()) -> Facts:
-    need = need_mb if need_mb is not None else 2 * megabytes
-    return Facts(
-        bytes_total=megabytes * MB,
-        gated=gated,
-        licences=(),
-        memory=MemoryNeed(need * MB, 0, 0, 0, 0),
-    )
-
-
 class ScriptedDesk(HubDesk):
-    """`answers` are facts or errors by the pair's name; what is missing there is never known."""
+    """`plans` are plans or errors by the pair's name."""
 
     endpoint = "https://hub.test"
 
     def __init__(self) -> None:
         self.pairs: list[CataloguePair] = []
-        self.answers: dict[str, Facts | HubError] = {}
         self.plans: dict[str, Plan | HubError] = {}
+        self.headers = Facts(MemoryNeed(6000 * MB, 0, 0, 0, 0), ())
+        """What those of each pair say."""
         self.moving: list[Install] = []
-        self.left: list[str] = []
         self.started: list[str] = []
         self.on_disk: list[LocalModel] = []
         self.downloads = None
@@ -69,7 +62,6 @@ class ScriptedDesk(HubDesk):
         self,
         entry: CatalogueEntry,
         pair: Pair | None = None,
-        known: Facts | None = None,
         *,
         bytes_here: int = 0,
     ) -> None:
@@ -81,8 +73,6 @@ class ScriptedDesk(HubDesk):
                 entry.name, state, pair, bytes_here, entry=entry, target=files[0], draft=files[1]
             )
         )
-        if known is not None:
-            self.answers[entry.name] = known
 
     def install(self, name: str, pair: Pair) -> None:
         """What is on its way has arrived."""
@@ -94,17 +84,14 @@ class ScriptedDesk(HubDesk):
     def catalogue(self) -> tuple[list[CataloguePair], list[Problem]]:
         return list(self.pairs), []
 
-    def unfinished(self) -> list[CataloguePair]:
-        return [one for one in self.pairs if one.name in self.left]
-
-    def known_facts(self, entry: CatalogueEntry, n_ctx: int) -> None:
-        return None
-
-    def ask_facts(self, entry: CatalogueEntry, n_ctx: int, plan: Plan | None = None) -> Facts:
-        return _answer(self.answers.get(entry.name, OfflineError("no Hub here")))
-
     def plan(self, entry: CatalogueEntry, n_ctx: int = 0) -> Plan:
-        return _answer(self.plans[entry.name])
+        given = self.plans.get(entry.name, OfflineError("no Hub here"))
+        if isinstance(given, HubError):
+            raise given
+        return given
+
+    def facts(self, plan: Plan, n_ctx: int) -> Facts:
+        return self.headers
 
     def free_bytes(self) -> int:
         return 500_000 * MB
@@ -120,12 +107,6 @@ class ScriptedDesk(HubDesk):
 
     def close(self) -> None:
         self.moving = []
-
-
-def _answer(given: Facts | Plan | HubError) -> Facts | Plan:
-    if isinstance(given, HubError):
-        raise given
-    return given
 
 
 class Halting:

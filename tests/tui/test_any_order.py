@@ -16,7 +16,7 @@ from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from tests.ggufs import write_target
 from tests.tui.driving import Driver
-from tests.tui.scripted_desk import ScriptedDesk, entry, facts, on_its_way
+from tests.tui.scripted_desk import ScriptedDesk, entry, on_its_way
 
 Drive = Callable[..., Driver]
 
@@ -115,7 +115,7 @@ def chats_with(user: Driver, target: Path) -> bool:
 
 async def test_events_and_keys_in_any_order(drive: Drive, models: Path) -> None:
     desk = ScriptedDesk()
-    desk.offer(entry("far-away"), known=facts(3000))
+    desk.offer(entry("far-away", 3000))
     desk.plans["far-away"] = OfflineError("no Hub here")
     other = write_target(models / "other.gguf")
     async with drive(size=(120, 40), desk=desk) as user:

@@ -41,7 +41,7 @@ from eaglechat.tui.screens.settings import SettingsScreen
 from tests.chat.headless import saved_chats, store_in
 from tests.ggufs import write_draft, write_target
 from tests.tui.driving import Driver
-from tests.tui.scripted_desk import ScriptedDesk, entry, facts, on_its_way
+from tests.tui.scripted_desk import ScriptedDesk, entry, on_its_way
 from tests.tui.textual_private import drawn_strips
 
 NAME = "[/] [b]x[/y] \x1b]52;c;cHduZWQ=\x07\x1b[2J\x9b31m\u202e\u2066 漢字"
@@ -71,10 +71,8 @@ def unsafe(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def desk(tmp_path: Path) -> ScriptedDesk:
     desk = ScriptedDesk()
     evil = entry("evil", licence=HOSTILE)
-    known = msgspec.structs.replace(facts(3000), licences=((NAME, HOSTILE),), gated=(HOSTILE,))
-    desk.offer(evil, known=known)
+    desk.offer(evil)
     desk.offer(entry("away"))
-    desk.answers["away"] = HubError(HOSTILE)
     desk.plans["evil"] = HubError(HOSTILE)
     failed = replace(on_its_way(entry("away")), name=NAME, stage="failed", error=HOSTILE)
     desk.moving = [failed, replace(on_its_way(evil), step=HOSTILE)]

@@ -17,7 +17,7 @@ from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from tests.tui.driving import Driver
 from tests.tui.scripted import ScriptedEngine
-from tests.tui.scripted_desk import ScriptedDesk, entry, facts
+from tests.tui.scripted_desk import ScriptedDesk, entry
 
 MakeApp = Callable[..., EagleApp]
 Scene = Callable[[Driver], Awaitable[None]]
@@ -45,11 +45,10 @@ def picture(snap_compare: Any, make_app: MakeApp, engine: ScriptedEngine) -> Cal
 async def menu(user: Driver) -> None:
     desk = user.app.services.desk
     assert isinstance(desk, ScriptedDesk)
-    known = {"qwen3-4b": facts(2934), "qwen3-14b": facts(11_200), "llama-3.3-70b": facts(43_000)}
-    for name, says in known.items():
-        desk.offer(entry(name, converts=name == "qwen3-4b"), known=says)
-    desk.offer(entry("gated-8b", licence="llama3.1"), known=facts(6100, gated=("org/gated-8b",)))
-    desk.offer(entry("gpt-oss-20b"), known=facts(13_000), bytes_here=1_100_000_000)
+    for name, megabytes in {"qwen3-4b": 2934, "qwen3-14b": 11_200, "llama-3.3-70b": 43_000}.items():
+        desk.offer(entry(name, megabytes, converts=name == "qwen3-4b"))
+    desk.offer(entry("of-8b"))
+    desk.offer(entry("gpt-oss-20b", 13_000), bytes_here=1_100_000_000)
     await user.sees("● smollm2-135m")
     user.app.services.models_changed.publish(None)
     await user.sees("too large")

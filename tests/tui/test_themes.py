@@ -21,7 +21,6 @@ from eaglechat.paths import builtin_themes_dir
 from eaglechat.settings import Problem, load
 from eaglechat.settings.model import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
-from eaglechat.tui.services.services import SettingsChange
 from eaglechat.tui.themes import (
     REJECTED,
     TOKEN_KINDS,
@@ -383,8 +382,8 @@ async def test_of_several_changes_in_a_row_the_last_theme_stays(
 ) -> None:
     chosen, told = ["eagle-light", "nord", "dracula"], []
 
-    def follow(change: SettingsChange) -> None:
-        told.append(change.after.interface.theme)
+    def follow(change: tuple[Settings, Settings]) -> None:
+        told.append(change[1].interface.theme)
         # Fails at once: themes that set each other back leave no time for anything else.
         assert told == chosen[: len(told)]
 

@@ -10,7 +10,7 @@ import msgspec
 
 from eaglechat.engine.drafters import pairing
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
-from eaglechat.gguf.memory import memory_need
+from eaglechat.gguf.memory import MemoryNeed, memory_need
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
 from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
@@ -23,7 +23,6 @@ from eaglechat.hub.downloads.quantisations import (
     usual_context,
 )
 from eaglechat.hub.errors import GatedError, HubError, disk_full
-from eaglechat.hub.facts import Facts
 from eaglechat.hub.fit import Machine
 from eaglechat.hub.local.cache import RepoCache, free_bytes
 from eaglechat.hub.local.installed import (
@@ -36,6 +35,7 @@ from eaglechat.hub.local.library import files_here, find_file
 from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.references import InvalidReferenceError, ModelSource, choose, group_models
+from eaglechat.wire.drafters import DrafterKind
 
 
 @dataclass(frozen=True)
@@ -229,11 +229,19 @@ def finish(
     return Pair(entry.name, here.target, draft, "catalogue", note=entry.note), notes
 
 
-def facts_of(hub: Hub, plan: Plan, n_ctx: int) -> Facts:
-    """What the Hub says of a pair at a context of `n_ctx` tokens; without its headers if they
-    cannot be read, as those of a gated repository. For `n_ctx` 0 and for a checkpoint, the memory
-    is as of `need_of`. Raises HubError."""
-    facts = Facts(bytes_total=plan.bytes_total, gated=plan.gated, licences=plan.licences)
+@dataclass(frozen=True)
+class Facts:
+    """What the headers of a pair's files say of it, for one context size."""
+
+    memory: MemoryNeed
+    drafters: tuple[DrafterKind, ...]
+    """What the pair drafts with, besides n-grams."""
+
+
+def facts_of(hub: Hub, plan: Plan, n_ctx: int) -> Facts | None:
+    """The facts of a pair on the Hub at a context of `n_ctx` tokens; None if its headers cannot be
+    read, as those of a gated repository. For `n_ctx` 0 and for a checkpoint, the memory is as of
+    `need_of`. Raises HubError."""
     try:
         target = _target(hub, plan)
         draft_bytes = sum(file.size for file in plan.draft)
@@ -247,8 +255,8 @@ def facts_of(hub: Hub, plan: Plan, n_ctx: int) -> Facts:
             is_told = draft.architecture == DRAFT_ARCHITECTURE
             kinds = pairing.kinds(target, draft if is_told else hub.peek(plan.draft[0]))
     except (GGUFError, GatedError):
-        return facts
-    return msgspec.structs.replace(facts, memory=need, drafters=kinds)
+        return None
+    return Facts(need, kinds)
 
 
 def _target(hub: Hub, plan: Plan) -> GGUFHeader:

@@ -1,4 +1,4 @@
-"""The base classes of all screens, with their title bar, notices and frames."""
+"""The base classes of all screens, with their title bar and frames."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import takewhile
 from typing import Any, ClassVar, TypeVar
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.containers import Vertical
 from textual.content import Content
-from textual.notifications import Notifications
 from textual.screen import ModalScreen, Screen
 from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Input, Static
-from textual.widgets._toast import ToastRack
 
 from eaglechat.hub.errors import HubError
 from eaglechat.tui.commands.keys import (
@@ -30,12 +28,10 @@ from eaglechat.tui.commands.keys import (
 )
 from eaglechat.tui.commands.table import BY_ID
 from eaglechat.tui.widgets.filter import Field
-from eaglechat.tui.widgets.key_line import KeyLine
-from eaglechat.tui.widgets.readouts import Line
+from eaglechat.tui.widgets.readouts import MUTED
 
 Result = TypeVar("Result")
 Chosen = TypeVar("Chosen")
-Kind = TypeVar("Kind", bound=Widget)
 Value = TypeVar("Value")
 
 
@@ -49,45 +45,21 @@ class TooSmall(Static):
 class TitleBar(Widget):
     """The top line: the name of the program, its subject (such as a pair) and its state."""
 
-    def __init__(self, subject: str, state: str = "") -> None:
+    def __init__(self, subject: str, state: str = "", *, program: str = "eaglechat ") -> None:
         super().__init__()
-        self._subject, self._state = subject, state
-
-    def compose(self) -> ComposeResult:
-        yield Static("eaglechat", id="title-name")
-        yield Line(self._subject, id="title-subject")
-        yield Line(self._state, id="title-state")
+        self._program, self._shown = program, (subject, state)
 
     def show(self, *, subject: str | None = None, state: str | None = None) -> None:
-        if subject is not None:
-            self.query_one("#title-subject", Line).show(subject)
-        if state is not None:
-            self.query_one("#title-state", Line).show(state)
+        before = self._shown
+        self._shown = (subject or before[0], before[1] if state is None else state)
+        if self._shown != before:
+            self.refresh()
 
-
-class Notices(ToastRack):
-    """Textual's own rack of toasts lies over what the screen shows; this one makes room for itself.
-    No text stands there twice, and a dialog does not repeat those of the screens behind it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shown = Notifications()
-
-    def show(self, notifications: Notifications) -> None:
-        if not self.is_attached:
-            return  # Its screen has closed meanwhile.
-        self.shown = Notifications()
-        behind = self._shown_behind() if self.screen.is_modal else []
-        # The same text stands once, as the newest.
-        newest = {(one.message, one.severity): one for one in notifications}
-        for notification in newest.values():
-            if not any(notification in shown for shown in behind):
-                self.shown.add(notification)
-        super().show(self.shown)
-
-    def _shown_behind(self) -> list[Notifications]:
-        behind = takewhile(lambda screen: screen is not self.screen, self.app.screen_stack)
-        return [rack.shown for screen in behind for rack in screen.query(Notices)]
+    def render(self) -> Content:
+        subject, state = self._shown
+        left = Content.assemble((self._program, "bold $primary"), (subject, MUTED))
+        room = max(self.content_size.width - cell_len(state) - 1, 0)
+        return Content.assemble(left.truncate(room, ellipsis=True, pad=True), f" {state}")
 
 
 class EagleScreen(Screen[Result]):
@@ -106,23 +78,6 @@ class EagleScreen(Screen[Result]):
             self._has_begun = self.app.is_running and not self._pruning
         if self._has_begun or not isinstance(event, events.Mount | events.Unmount):
             await super().on_event(event)
-
-    def on_mount(self) -> None:
-        if not self.query(Notices):
-            line = self.query(KeyLine)
-            self.mount(Notices(), before=line.first() if line else 0)
-
-    def get_child_by_type(self, expect_type: type[Kind]) -> Kind:
-        # Textual asks for the place of its toasts.
-        if expect_type is ToastRack:
-            return self.query_one("Notices", expect_type)
-        return super().get_child_by_type(expect_type)
-
-    @property
-    def says(self) -> object:
-        """What distinguishes it from another screen of its class: two different questions may be
-        open at once, the same one only once."""
-        return None
 
     @property
     def is_open(self) -> bool:
@@ -244,17 +199,15 @@ def _raise(bug: Exception) -> None:
 def open_screen(
     app: App[Any], screen: EagleScreen[Chosen], then: Callable[[Chosen], object] | None = None
 ) -> None:
-    """Push a screen, unless the same one is open: its key may come twice before it is there.
-
-    `then` gets what the screen dismisses with, unless that is None.
-    """
+    """Push a screen, unless one of its class and name is open: its key may come twice before it is
+    there. `then` gets what the screen dismisses with, unless that is None."""
 
     def closed(chosen: Chosen | None) -> None:
         if chosen is not None and then is not None:
             then(chosen)
 
     for shown in app.screen_stack:
-        if type(shown) is type(screen) and shown.says == screen.says:
+        if type(shown) is type(screen) and shown.name == screen.name:
             return
     app.push_screen(screen, closed)
 

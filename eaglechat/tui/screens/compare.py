@@ -27,7 +27,7 @@ from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.services.engine import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.key_line import KeyLine
-from eaglechat.tui.widgets.readouts import MUTED, Line
+from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import AUTO, PLAINLY, Hello, PairInfo, Speculation
 from eaglechat.words import comparing, wording
 from eaglechat.words.bars import bar
@@ -68,8 +68,6 @@ class CompareScreen(EagleScreen[Speculation]):
     def compose(self) -> ComposeResult:
         yield TitleBar(f"compare {wording.pair_in_short(self._info, self._session.pair.name)}")
         yield Static(id="lanes")
-        yield Line("", id="said")
-        yield Line("", id="advice")
         with VerticalScroll(id="text"):
             yield Static(id="written")
         yield KeyLine()
@@ -224,10 +222,10 @@ class CompareScreen(EagleScreen[Speculation]):
         if result is not None and len(result.prompts) > 1:
             lines += [Content(""), *self._by_prompt(result)]
         if result is not None and self._most:
-            lines += [Content(""), Content.styled(f" {self._most}", MUTED)]
+            lines += [Content(""), Content.styled(self._most, MUTED)]
+        said = (Content(self._said()), Content.styled(self._advice(), MUTED))
+        lines += [Content(""), *filter(None, said)]
         self.query_one("#lanes", Static).update(Content("\n").join(lines))
-        self.query_one("#said", Line).show(self._said())
-        self.query_one("#advice", Line).show(self._advice())
         behind, ahead = "", ""
         if result is None:
             behind = comparison.written
@@ -322,6 +320,7 @@ class ContendersDialog(ListDialog[Sequence[str], str]):
     HEADING = "What is compared with plain decoding?"
     KEYS = f"Space chooses, {ENTER} measures, {{dialog.back}} back"
     PLACEHOLDER = ""
+    DEFAULT_CLASSES = "-short"
     BINDINGS = moves({"space": "tick", "enter": "measure"}, priority=True)
 
     def __init__(self, who: Sequence[str], prompts: str, ticked: Sequence[str]) -> None:

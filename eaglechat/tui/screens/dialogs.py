@@ -16,9 +16,10 @@ from textual.widgets.option_list import Option
 
 from eaglechat.tui.commands.keys import ENTER, bindings_of, moves, run_own_key
 from eaglechat.tui.screens.base import EagleModal, Result
-from eaglechat.tui.widgets.filter import Field, Filter, Rows
+from eaglechat.tui.widgets.filter import Field, Filter, Row, Rows
 
 Thing = TypeVar("Thing")
+Shown = TypeVar("Shown", bound=Content | Row)
 
 
 class TextDialog(EagleModal[Result]):
@@ -57,13 +58,10 @@ class Ask(TextDialog[str]):
     ) -> None:
         """`unset` stands where nothing is written. `refuses` says why a line cannot be taken, or
         nothing."""
-        super().__init__()
+        # Two different questions may be open at once, the same one only once.
+        super().__init__(name=f"{title} {text} {does}")
         self._title, self._text, self._does, self._written = title, text, does, written
         self._unset, self._refuses = unset, refuses
-
-    @property
-    def says(self) -> object:
-        return self._title, self._text, self._does
 
     def content(self) -> ComposeResult:
         if self._written is not None:
@@ -149,7 +147,7 @@ class ListDialog(EagleModal[Result], Generic[Result, Thing]):
 
     def fill(
         self,
-        rows: Iterable[tuple[Thing | None, Content | Text | Table]],
+        rows: Iterable[tuple[Thing | None, Content | Row | Text | Table]],
         highlight: Thing | None = None,
     ) -> None:
         """List these things, and highlight one of them, or else the first."""
@@ -162,7 +160,7 @@ class ListDialog(EagleModal[Result], Generic[Result, Thing]):
         else:
             self.rows.action_first()
 
-    def fitting(self, rows: Iterable[tuple[Thing, Content]]) -> Iterable[tuple[Thing, Content]]:
+    def fitting(self, rows: Iterable[tuple[Thing, Shown]]) -> Iterable[tuple[Thing, Shown]]:
         """Those of these rows in which all the words of the filter are."""
         words = self.words.words
         return (row for row in rows if all(word in row[1].plain.casefold() for word in words))

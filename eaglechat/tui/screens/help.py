@@ -229,32 +229,30 @@ def ranked(entries: Iterable[Entry], query: str) -> list[Entry]:
     """The entries that have every word of the query, best first: those with the words in their
     name, then in what else they are called, then in their sentence."""
     words = query.casefold().replace(":", " ").split()
-    ranks = [(max(_ranks(entry, words)), entry) for entry in entries if words]
-    return [entry for rank, entry in sorted(ranks, key=lambda one: -one[0]) if rank > 0]
+    ranks = [(rank, entry) for entry in entries if words and (rank := _rank(entry, words))]
+    return [entry for _, entry in sorted(ranks, key=lambda one: -one[0])]
 
 
-def _ranks(entry: Entry, words: list[str]) -> Iterator[float]:
+def _rank(entry: Entry, words: list[str]) -> int:
     name = entry.name.casefold()
-    in_name, called = _words_of(name), [word.casefold() for word in entry.words]
-    yield 1.0 if " ".join(words) == name.replace(":", "") else 0.0
-    yield 0.9 * _have(words, in_name, str.__eq__)
-    yield 0.8 * _have(words, called, str.__eq__)
-    yield 0.7 * _have(words, in_name, str.startswith)
-    yield 0.6 * _have(words, [*in_name, *called], str.startswith)
-    yield 0.5 * all(word in name for word in words)
-    yield 0.3 * _have(words, [*in_name, *called, *_words_of(entry.sentence)], str.startswith)
+    in_name, called = _words_of(name), {word.casefold() for word in entry.words}
+
+    def begin(among: set[str]) -> bool:
+        return all(any(one.startswith(word) for one in among) for word in words)
+
+    from_the_best = (
+        " ".join(words) == name.replace(":", ""),
+        in_name.issuperset(words),
+        called.issuperset(words),
+        begin(in_name),
+        begin(in_name | called),
+        all(word in name for word in words),
+        begin(in_name | called | _words_of(entry.sentence)),
+    )
+    return next((7 - place for place, holds in enumerate(from_the_best) if holds), 0)
 
 
-def _words_of(text: str) -> list[str]:
+def _words_of(text: str) -> set[str]:
     """The words of a text, and their parts: `eagle-light` is also `eagle` and `light`."""
-    return [
-        word
-        for whole in re.findall(r"[\w.+#-]+", text.casefold())
-        for word in {whole, *re.split(r"[._-]", whole)}
-        if word
-    ]
-
-
-def _have(words: list[str], among: list[str], fits: Callable[[str, str], bool]) -> bool:
-    """Whether each of the words fits one of `among`."""
-    return all(any(fits(one, word) for one in among) for word in words)
+    whole = re.findall(r"[\w.+#-]+", text.casefold())
+    return {word for one in whole for word in (one, *re.split(r"[._-]", one)) if word}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.widgets import ProgressBar, Static, TextArea
+from textual.content import Content
+from textual.widgets import TextArea
 
 from eaglechat import paths
 from eaglechat.chat.controls import first_speculation
@@ -20,14 +20,15 @@ from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.links.base import EngineStartError, Lifecycle, wrong_version
 from eaglechat.links.crashes import starts_again
 from eaglechat.tui.commands.keys import ENTER, bindings_of, moves, with_keys
-from eaglechat.tui.screens.base import EagleModal
-from eaglechat.tui.screens.dialogs import Ask
+from eaglechat.tui.screens.dialogs import Ask, TextDialog
 from eaglechat.tui.screens.prompt_screen import PromptScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.prompt.prompt import Prompt
+from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire import protocol
 from eaglechat.wire.worker import Died
 from eaglechat.words import wording
+from eaglechat.words.bars import bar
 
 if TYPE_CHECKING:
     from eaglechat.hub.local.forms import LoadFile
@@ -62,7 +63,12 @@ class _LeftError(Exception):
     """The load that the form is chosen for was cancelled."""
 
 
-class LoadingScreen(EagleModal[None], PromptScreen[None]):
+_BAR = 40
+_LOW = 20
+"""Below this height there is no room for the names of the files."""
+
+
+class LoadingScreen(TextDialog[None], PromptScreen[None]):
     """Calls `then` with the pair and what was loaded of it: it opens the chat in place of this
     screen. What is typed meanwhile waits in `services.typeahead`."""
 
@@ -90,24 +96,6 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             id="prompt",
             placeholder=with_keys("Type ahead: {prompt.send} sends it once the models are loaded"),
         )
-
-    def content(self) -> ComposeResult:
-        pair = self._pair
-        if pair.server is not None:
-            model = pair.model or "the one it has"
-            lines: tuple[str, ...] = (f"server  {pair.server.url}", f"model   {model}")
-        else:
-            lines = (f"target  {pair.target.name}",)
-            # Without a file, the target may draft with heads of its own.
-            lines += (f"draft   {pair.draft.name}",) if pair.draft else ()
-        for line in lines:
-            yield Static(line, classes="muted", markup=False)
-        yield Static("", id="restarts", classes="muted", markup=False)
-        yield Static("", id="stage", markup=False)
-        yield ProgressBar(total=1.0, show_eta=False, id="progress")
-        with VerticalScroll(id="trouble"):
-            yield Static("", id="what-happened", classes="problem", markup=False)
-            yield Static("", id="what-to-do", markup=False)
 
     def on_mount(self) -> None:
         self._services.away.show(f"loading {self._pair.name}")
@@ -137,7 +125,6 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
             self._progress(step.stage, step.fraction)
         elif isinstance(step, protocol.Restarting):
             self._restarts.append(starts_again(step.crash, step.leave_out, step.log))
-            self._show_restarts()
             self._progress("engine", 0.0)
         elif isinstance(event, protocol.Loaded):
             self._loaded = event.pair
@@ -189,12 +176,6 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     # The load
 
-    def _show_restarts(self) -> None:
-        lines = "\n".join(wording.sentence(one) for one in self._restarts)
-        shown = self.query_one("#restarts", Static)
-        shown.update(lines)
-        shown.display = bool(lines)
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         has_failed = self.has_class("-failed")
         can = {"again": has_failed, "alone": has_failed and self._pair.draft is not None}
@@ -231,8 +212,6 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         self.remove_class("-failed")
         self.head(f"{'Connecting to' if self._pair.server else 'Loading'} {self._pair.name}")
         self.offer("{dialog.back} cancels")
-        self._restarts.clear()
-        self._show_restarts()
         self._progress("engine", 0.0)
         try:
             self._services.engine.use(self._pair.server)
@@ -288,9 +267,21 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
 
     def _progress(self, stage: str, fraction: float) -> None:
         starting = "Asking it" if self._pair.server else "Starting the engine"
+        restarts = "".join(f"{wording.sentence(one)}\n" for one in self._restarts)
+        filled = (bar(fraction, _BAR), "$primary on $foreground 12%")
         said = _STAGES.get(stage, starting)
-        self.query_one("#stage", Static).update(said)
-        self.query_one("#progress", ProgressBar).update(progress=fraction)
+        self._show((restarts, MUTED), f"{said}\n", filled, f" {fraction:4.0%}")
+
+    def _show(self, *said: Part) -> None:
+        """Show what is said, below what is loaded."""
+        pair, names = self._pair, ""
+        if pair.server is not None:
+            names = f"server  {pair.server.url}\nmodel   {pair.model or 'the one it has'}\n\n"
+        elif self.app.size.height >= _LOW:
+            # Without a file, the target may draft with heads of its own.
+            draft = f"draft   {pair.draft.name}\n" if pair.draft else ""
+            names = f"target  {pair.target.name}\n{draft}\n"
+        self.show(Content.assemble((names, MUTED), *said))
 
     def _fail(self, message: str, code: str) -> None:
         self._request_id = 0
@@ -302,8 +293,7 @@ class LoadingScreen(EagleModal[None], PromptScreen[None]):
         back = "menu" if len(self.app.screen_stack) == 2 else "back"
         self.offer(f"{ENTER} tries again, {alone}{{loading.log}} log, {{dialog.back}} {back}")
         # The message says the same, and needs the room.
-        self.query_one("#restarts").display = False
-        self.query_one("#what-happened", Static).update(wording.sentence(message))
+        self._restarts.clear()
         advice = _WHAT_TO_DO.get(code, "The engine's log says more.")
-        self.query_one("#what-to-do", Static).update(advice)
+        self._show((wording.sentence(message), "$text-error"), f"\n\n{advice}")
         self.refresh_bindings()

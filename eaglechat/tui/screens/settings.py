@@ -31,7 +31,6 @@ class SettingsScreen(ListDialog[None, SettingDoc]):
     """Every setting of `settings.describe()`. Typing filters them; the help is of the highlighted
     one."""
 
-    CSS_PATH = "settings.tcss"
     KEYS = "{list.choose} changes, ← → other value, {dialog.back} closes"
     BINDINGS = moves({"left": "step(-1)", "right": "step(1)"}, priority=True)
 

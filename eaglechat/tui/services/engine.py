@@ -45,7 +45,7 @@ class EngineService:
         self._server: ServerSettings | None = None
         self._is_here = is_here
         self._connect = connect or _server_link
-        self._watchers: list[Watcher] = []
+        self._watchers: dict[Watcher, None] = {}
         self._pace = FramePace()
         self._ask_for_tick, self._is_tick_asked = ask_for_tick, False
         self.loaded: PairInfo | None = None
@@ -152,11 +152,10 @@ class EngineService:
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
         """Tell `watcher` when the engine in use starts or dies; the returned function ends this."""
-        self._watchers.append(watcher)
+        self._watchers[watcher] = None
 
         def unwatch() -> None:
-            if watcher in self._watchers:
-                self._watchers.remove(watcher)
+            self._watchers.pop(watcher, None)
 
         return unwatch
 

@@ -25,7 +25,6 @@ from eaglechat.tui.services.engine import EngineService
 from eaglechat.wire.protocol import Auto, PairInfo
 
 if TYPE_CHECKING:
-    from eaglechat.chat.older import Progress
     from eaglechat.chat.saved_chat import SavedChat
     from eaglechat.chat.store import ChatStore
 
@@ -54,12 +53,14 @@ class OlderChats:
 
     def __init__(self, store: ChatStore) -> None:
         self._store = store
-        self.progress: Progress | None = None
-        """How many are taken over; None before the first and after the last."""
         self._is_over = threading.Event()
 
     def start(self) -> None:
         threading.Thread(target=self._take_over, name="older chats", daemon=True).start()
+
+    @property
+    def are_taken_over(self) -> bool:
+        return self._is_over.is_set()
 
     def wait(self) -> None:
         """Until all are taken over."""
@@ -70,13 +71,12 @@ class OlderChats:
         from eaglechat.chat.older import take_over  # noqa: PLC0415
 
         try:
-            for progress in take_over(self._store):
-                self.progress = progress
+            for _progress in take_over(self._store):
+                pass
             self._store.empty_trash()
         except OSError as error:
             self._store.say(f"Chats cannot be kept in {self._store.file}: {error}.")
         finally:
-            self.progress = None
             self._is_over.set()
 
 
@@ -140,22 +140,15 @@ class Services:
         return self.pairs.speeds.gain(setup, controls.n_draft_max)
 
 
-@dataclass(frozen=True)
-class SettingsChange:
-    """The settings before and after a change."""
-
-    before: Settings
-    after: Settings
-
-
 class SettingsService:
-    """Has the settings in force; subscribers of `changed` are told of each change."""
+    """Has the settings in force; subscribers of `changed` get those before and after each
+    change."""
 
     def __init__(self, app: App[Any], settings: Settings, file: Path) -> None:
         """The user is told if a change cannot be written to `file`."""
         self.current = settings
         self.file = file
-        self.changed: Signal[SettingsChange] = Signal(app, "settings")
+        self.changed: Signal[tuple[Settings, Settings]] = Signal(app, "settings")
         self._app = app
 
     def change(self, table: str, key: str, value: Any) -> None:
@@ -170,4 +163,4 @@ class SettingsService:
         except SettingsFileError as error:
             said = f"{error}. The change holds until you quit."
             self._app.notify(said, severity="error")
-        self.changed.publish(SettingsChange(before, self.current))
+        self.changed.publish((before, self.current))

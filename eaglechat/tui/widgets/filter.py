@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual import events
 from textual.content import Content
+from textual.css.styles import RulesMap
 from textual.message import Message
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import RenderOptions, Visual
 from textual.widget import Widget
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
@@ -12,6 +18,32 @@ from textual.widgets.option_list import Option
 from eaglechat.tui.commands.keys import bindings_of, moves, run_own_key
 
 _PAGES = ("page_up", "page_down")
+_WIDE = 1000
+
+
+class Row(Visual):
+    """Lines that are made when they are drawn, for the width that they get: of a long list most
+    never are."""
+
+    def __init__(self, build: Callable[[int], Content], height: int | None = 1) -> None:
+        """Without a `height` they are made to be counted, too."""
+        self._build, self._height = build, height
+
+    @property
+    def plain(self) -> str:
+        """The text that a filter searches."""
+        return self._build(_WIDE).plain
+
+    def render_strips(
+        self, width: int, height: int | None, style: Style, options: RenderOptions
+    ) -> list[Strip]:
+        return self._build(width).render_strips(width, height, style, options)
+
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+        return container_width
+
+    def get_height(self, rules: RulesMap, width: int) -> int:
+        return self._height or len(self._build(width).split("\n"))
 
 
 class Rows(OptionList):
@@ -19,6 +51,14 @@ class Rows(OptionList):
     Textual raises a KeyError in a list that was filled while it was hidden."""
 
     DEFAULT_CSS = """
+    Rows {
+        text-wrap: nowrap;
+        text-overflow: ellipsis;
+        scrollbar-size-vertical: 1;
+    }
+    Rows > .option-list--option-disabled {
+        color: $foreground;
+    }
     Rows > .option-list--option-highlighted, Rows:focus > .option-list--option-highlighted {
         background: $primary 25%;
         color: $foreground;

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
-from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import RetryPolicy
@@ -292,20 +290,3 @@ def test_a_fault_of_the_program_ends_an_installation_too(
     downloads.install(install.plan(hub, ONE))
     failed = until_stage(downloads, "one", "failed")
     assert "eaglechat has a fault there" in (failed.error or "")
-
-
-def test_what_was_under_way_at_the_end_is_known_at_the_next_start(
-    downloads: Downloads, hub: Hub, gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub.cache_dir))
-    catalogue.remember(ONE)
-    downloads.install(install.plan(hub, ONE))
-    until_half(downloads, "one")
-    downloads.close()
-    gate.opened.set()
-    desk = HubDesk(lambda: hub)
-    assert [left.name for left in desk.unfinished()] == ["one"]
-    desk.start(install.plan(hub, ONE))
-    assert desk.unfinished() == []
-    until_stage(desk.queue(), "one", "installed")
-    assert HubDesk(lambda: hub).unfinished() == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 from textual.widgets import Input
 
@@ -16,7 +15,7 @@ from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.wire import protocol
 from tests.one_of_each import write_one_of_each
 from tests.tui.driving import Driver
-from tests.tui.scripted_desk import ScriptedDesk, entry, facts
+from tests.tui.scripted_desk import ScriptedDesk, entry
 
 Drive = Callable[..., Driver]
 SIZE = (120, 40)
@@ -68,27 +67,13 @@ async def test_a_pair_of_the_catalogue_says_what_drafts_before_its_download(
     drive: Drive,
 ) -> None:
     desk = ScriptedDesk()
-    known = facts(3000)
-    both = msgspec.structs.replace(known, drafters=("dflash", "mtp"))
-    desk.offer(entry("with-both"), known=both)
-    desk.offer(entry("not-known"), known=known)
+    desk.offer(entry("told", 3000, drafter="dflash"))
+    desk.offer(entry("not-known", 3000))
     desk.offer(entry("converted", converts=True))
     async with drive(size=SIZE, desk=desk) as user:
-        await user.sees_row("with-both", "3.0 GB", "fits", "DFlash, MTP heads ")
+        await user.sees_row("told", "3.0 GB", "fits", "DFlash ")
         await user.sees_row("not-known", "3.0 GB", "fits", "a draft ")
         await user.sees_row("converted", "EAGLE-3 ")
-
-
-async def test_a_target_with_heads_is_loaded_alone(
-    drive: Drive, desk: ScriptedDesk, folder: Path
-) -> None:
-    async with drive(size=SIZE, desk=desk) as user:
-        await user.type("heads-alone")
-        await user.sees_row("heads-alone", "MTP heads")
-        await user.press("enter")
-        await user.on(ChatScreen)
-        load = user.engine.requests(protocol.Load)[-1]
-        assert (load.target, load.draft) == (str(folder / "heads.gguf"), None)
 
 
 async def test_the_library_says_what_a_file_drafts_with_and_what_it_can_be_paired_with(

@@ -85,7 +85,7 @@ async def test_a_deletion_says_whose_the_file_is_or_who_deletes_it(
         await user.on(Ask)
         dialog = user.app.screen
         assert isinstance(dialog, Ask)
-        assert f"{format_bytes(mine.size_bytes)}  {mine.path}" in str(dialog.says)
+        assert f"{format_bytes(mine.size_bytes)}  {mine.path}" in str(dialog.name)
         await user.sees("LM Studio loses it too.")
         await user.press("escape", "down", "ctrl+d")
         await user.on(Ask)

@@ -44,20 +44,6 @@ def loads(user: Driver) -> list[protocol.Load]:
     return user.engine.requests(protocol.Load)
 
 
-async def test_what_is_typed_while_a_pair_loads_stands_in_the_chats_prompt(drive: Drive) -> None:
-    async with drive(size=(80, 24)) as user:
-        prompt = await begin_to_load(user)
-        await user.type("hello")
-        user.app.post_message(events.Paste(" from\nthe clipboard"))
-        await user.until(lambda: "clipboard" in prompt.text, "the paste")
-        user.engine.hold_load = False
-        await user.on(ChatScreen)
-        assert user.prompt.text == "hello from\nthe clipboard"
-        await user.type("!")
-        assert user.prompt.text == "hello from\nthe clipboard!"
-        assert not user.engine.requests(protocol.Chat)
-
-
 async def test_enter_ends_no_load_and_sends_what_is_typed_when_all_is_loaded(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await begin_to_load(user)
@@ -315,20 +301,6 @@ async def test_a_load_that_fails_says_why_and_can_be_tried_again(
             assert (Path(load.target).name, load.draft) == ("target.gguf", None)
             return
         await user.press("enter")
-        await user.on(ChatScreen)
-
-
-async def test_an_engine_that_crashes_in_a_load_says_what_the_next_one_leaves_out(
-    drive: Drive,
-) -> None:
-    user = drive(size=(80, 24))
-    async with user:
-        await begin_to_load(user)
-        user.engine.die(exit_status=-11)
-        await user.sees("llama.cpp crashed (SIGSEGV): trying again without repacked weights")
-        user.engine.die(exit_status=-11)
-        await user.sees("flash attention and the GPU.")
-        user.engine.hold_load = False
         await user.on(ChatScreen)
 
 

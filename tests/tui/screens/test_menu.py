@@ -24,7 +24,8 @@ from eaglechat.wire import protocol
 from tests.ggufs import write_target
 from tests.one_of_each import write_one_of_each
 from tests.tui.driving import WIDE, Driver
-from tests.tui.scripted_desk import ScriptedDesk, entry, facts
+from tests.tui.screens.test_hub_screens import a_plan
+from tests.tui.scripted_desk import ScriptedDesk, entry
 from tests.tui.textual_private import Gate
 
 Drive = Callable[..., Driver]
@@ -43,8 +44,8 @@ async def test_a_row_says_what_was_measured_here_or_published(
     gains = [Gain(1.72, 0.05, 3, "bench", 1e6), Gain(9.0, 0.05, "auto", "bench", 0.0)]
     library.speeds.note(built_in, *gains)
     desk = ScriptedDesk()
-    desk.offer(msgspec.structs.replace(entry("quick"), speed_up=2.1), known=facts(3000))
-    desk.offer(entry("unknown"), known=facts(3000))
+    desk.offer(msgspec.structs.replace(entry("quick", 3000), speed_up=2.1))
+    desk.offer(entry("unknown", 3000))
     async with drive(size=size, pairs=PairLibrary(tmp_path / "state"), desk=desk) as user:
         await user.sees_row("smollm2-135m", "fits", "EAGLE-3", "1.7x here")
         await user.sees_row("same", "fits", "no draft", "same as plain")
@@ -104,7 +105,7 @@ async def test_the_menu_does_not_wait_for_the_headers_of_what_is_here(
             return models
 
     desk = SlowDesk()
-    desk.offer(entry("small"), known=facts(3000))
+    desk.offer(entry("small", 3000))
     async with drive(size=(80, 24), desk=desk) as user:
         try:
             await user.sees_row("smollm2-135m", "fits", "EAGLE-3")
@@ -134,23 +135,28 @@ async def test_the_last_chats_are_resumed_from_the_menu(drive: Drive) -> None:
         assert user.messages[0].content == "Why is the sky blue?"
 
 
-async def test_the_banner_goes_when_the_hub_answers_again(
+async def test_the_hub_is_asked_for_the_sizes_of_the_highlighted_pair(
     drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(menu, "ASKED_EVERY_S", 0.05)
+    monkeypatch.setattr(menu, "LOOKED_AT_S", 0.01)
     desk = ScriptedDesk()
-    desk.offer(entry("small"))
-    async with drive(size=(80, 24), desk=desk) as user:
-        await user.sees("Hub offline: sizes as in the built-in list")
-        desk.answers["small"] = facts(3000)
-        await user.sees_row("small", "3.0 GB")
-        await user.until(lambda: "offline" not in user.text, "no banner")
+    for name in ("other", "small"):
+        desk.offer(entry(name))
+    desk.plans["small"] = a_plan("small", gated=("org/small-GGUF",))
+    async with drive(size=(120, 40), desk=desk) as user:
+        await user.sees_row("small", "a draft")
+        await user.press("end", "up")
+        await user.sees_row("small", "3.0 GB", "fits", "gated")
+        # This one the Hub does not know.
+        await user.press("up")
+        await user.sees_row("other", "a draft")
+        assert "GB" not in user.row("other")
 
 
 async def test_keys_move_to_the_ends_of_the_list_past_its_headings(drive: Drive) -> None:
     desk = ScriptedDesk()
     for number in range(40):
-        desk.offer(entry(f"pair-{number:02}"), known=facts(3000))
+        desk.offer(entry(f"pair-{number:02}", 3000))
     async with drive(size=(80, 24), desk=desk) as user:
         await user.sees_row("pair-00", "3.0 GB")
         rows = user.app.screen.query_one(OptionList)

@@ -10,6 +10,7 @@ import pytest
 from eaglechat.settings import Settings
 from eaglechat.settings.model import EngineSettings
 from eaglechat.settings.servers import ServerSettings
+from eaglechat.tui.screens.menu.servers import ask, pairs_of, served
 from tests.chat.headless import saved_chats
 from tests.links.http.fault_server import FaultServer, Handler, fault_server
 from tests.rpc.fake_server import GIB, nobody, serving
@@ -43,32 +44,15 @@ async def test_the_menu_says_what_a_server_has_or_why_it_has_nothing(
         await user.sees("“ftp://nowhere” is not the address of a server")
 
 
-async def test_a_load_that_fails_at_the_server_does_not_speak_of_the_engine_s_log(
-    drive: Drive, server: FaultServer
-) -> None:
-    box = ServerSettings(name="box", url=server.url, model="gone")
-    user = drive(settings=Settings(server=(box,)))
-    async with user:
-        await chosen(user, "box")
-        await user.sees("has no model named “gone”; it has m")
-        await user.sees("Check the server, and its entry in config.toml")
-
-
-async def test_a_model_that_is_not_loaded_yet_says_so(drive: Drive, server: FaultServer) -> None:
+def test_each_model_of_a_server_is_a_row_and_says_if_it_is_not_loaded(server: FaultServer) -> None:
     status = {"value": "unloaded", "args": []}
-    server.models = {"data": [{"id": "big", "owned_by": "llamacpp", "status": status}]}
+    big = {"id": "big", "owned_by": "llamacpp", "status": status}
+    server.models = {"data": [{"id": "small"}, big]}
     server.others["/props"] = {"role": "router"}
-    user = drive(settings=settings_of(server.url))
-    async with user:
-        await user.sees("big · not loaded")
-
-
-async def test_each_model_of_a_server_is_a_row(drive: Drive, server: FaultServer) -> None:
-    server.models = {"data": [{"id": "small"}, {"id": "large"}]}
-    user = drive(settings=settings_of(server.url))
-    async with user:
-        await user.sees("small")
-        await user.sees("large")
+    box = ServerSettings(name="box", url=server.url)
+    news = ask(box)
+    rows = [served(pair, news) for pair in pairs_of([box], {"box": news})]
+    assert rows == ["small", "big · not loaded"]
 
 
 async def test_a_chat_with_a_server_says_what_it_does_not_report(

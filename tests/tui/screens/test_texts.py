@@ -6,17 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from eaglechat.gguf.memory import MemoryNeed
+from eaglechat.hub.downloads.install import Facts
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.loading import LoadingScreen
 from tests.tui.driving import Driver
 from tests.tui.screens.test_hub_screens import a_plan
-from tests.tui.scripted_desk import MB, ScriptedDesk, entry, facts
+from tests.tui.scripted_desk import MB, ScriptedDesk, entry
 
 Drive = Callable[..., Driver]
 SIZE = (80, 24)
@@ -65,8 +65,8 @@ async def test_library(drive: Drive, snapshot: Any) -> None:
 async def test_plan(drive: Drive, snapshot: Any) -> None:
     desk = ScriptedDesk()
     need = MemoryNeed(5400 * MB, 500 * MB, 90 * MB, 8 * MB, 60 * MB, heads_kv=5 * MB)
-    known = msgspec.structs.replace(facts(3000), memory=need, drafters=("eagle3", "mtp"))
-    desk.offer(entry("small", converts=True), known=known)
+    desk.headers = Facts(need, ("eagle3", "mtp"))
+    desk.offer(entry("small", 3000, converts=True))
     desk.plans["small"] = a_plan("small", missing=1900)
     async with drive(size=SIZE, desk=desk) as user:
         await user.sees_row("small", "3.0 GB")

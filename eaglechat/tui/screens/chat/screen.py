@@ -41,11 +41,12 @@ from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.chat.writing.roles import NO_ROLE, find_role, load_roles
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.links.http.address import same_server
+from eaglechat.settings import Settings
 from eaglechat.settings.model import PanelPlace, View
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.keys import bindings_of, key_of, moves, name_of, short_key_of, with_keys
 from eaglechat.tui.commands.table import BY_ID, Command
-from eaglechat.tui.screens.base import Notices, TitleBar, TooSmall
+from eaglechat.tui.screens.base import TitleBar, TooSmall
 from eaglechat.tui.screens.chat.completing import Completer
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
@@ -54,7 +55,7 @@ from eaglechat.tui.screens.prompt_screen import PromptScreen
 from eaglechat.tui.screens.roles import RolesScreen
 from eaglechat.tui.services import desktop
 from eaglechat.tui.services.editor import in_editor
-from eaglechat.tui.services.services import Services, SettingsChange
+from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.key_line import KeyLine, Offer
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
@@ -151,7 +152,7 @@ class ChatScreen(PromptScreen[None]):
                 "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
             ),
         )
-        yield TitleBar(wording.pair_in_short(self._info, self.pair.name), "ready")
+        yield TitleBar(wording.pair_in_short(self._info, self.pair.name), "ready", program="")
         with Horizontal(id="body"):
             with Vertical(id="conversation"):
                 transcript = Transcript(id="transcript")
@@ -160,7 +161,6 @@ class ChatScreen(PromptScreen[None]):
                 below = f"↓ new text below: {name_of('ctrl+end')}"
                 yield Static(f"[@click=screen.scroll('scroll_end')]{below}[/]", id="new-below")
                 yield FindBar(transcript, lambda: self.session.turns.path, self._end_finding)
-                yield Notices()
                 yield StatusLine(id="status")
                 yield Legend()
                 yield completions
@@ -203,16 +203,17 @@ class ChatScreen(PromptScreen[None]):
         if self._has_session:
             self.show_numbers()
 
-    def _settings_changed(self, change: SettingsChange) -> None:
-        self.session.follow_settings(change.before, change.after)
-        interface = change.after.interface
-        if interface != change.before.interface:
+    def _settings_changed(self, change: tuple[Settings, Settings]) -> None:
+        before, after = change
+        self.session.follow_settings(before, after)
+        interface = after.interface
+        if interface != before.interface:
             self.transcript.view = interface.view
             self.set_class(interface.view == "trace", "-trace")
             self.refresh_bindings()
-        if interface.show_panel != change.before.interface.show_panel:
+        if interface.show_panel != before.interface.show_panel:
             self.set_class(not interface.show_panel, "-panel-hidden")
-        if interface.panel != change.before.interface.panel:
+        if interface.panel != before.interface.panel:
             self._fit(self.size)
             self.show_numbers()
 

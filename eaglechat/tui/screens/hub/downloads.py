@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.content import Content
 
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.tui.commands.keys import ENTER, bindings_of, key_of
 from eaglechat.tui.screens.dialogs import ListDialog
-from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.widgets.filter import Row
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words.bars import bar
 
 if TYPE_CHECKING:
     # At run time these would bring the converter's code, for which the screen would wait.
-    from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.download import FileSnapshot
     from eaglechat.hub.downloads.queue import Install
 
@@ -49,65 +48,44 @@ class DownloadsScreen(ListDialog[Pair, str]):
         f"{ENTER} loads, {{dialog.back}} back"
     )
     PLACEHOLDER = ""
+    DEFAULT_CLASSES = "-short"
     BINDINGS = bindings_of("downloads")
 
     def __init__(self, services: Services, loads: str = "") -> None:
         super().__init__()
         self._services = services
         self._loads = loads
-        self._unfinished: dict[str, CataloguePair] = {}
         self._shown: dict[str, Install] = {}
-        self._drawn: dict[str, Content] = {}
 
     def on_mount(self) -> None:
         self.set_interval(1 / DRAWS_PER_SECOND, self._draw)
-        self._services.models_changed.subscribe(self, self._find_unfinished)
-        self._find_unfinished()
-        self._draw()
-
-    def _find_unfinished(self, _: None = None) -> None:
-        self.in_background(self._services.desk.unfinished, self._take_unfinished)
-
-    def _take_unfinished(self, unfinished: list[CataloguePair]) -> None:
-        self._unfinished = {pair.name: pair for pair in unfinished}
         self._draw()
 
     # Drawing
 
     def _draw(self) -> None:
-        options = self.rows
-        width = max(options.scrollable_content_region.width - 2, 40)
+        before = self._shown
         self._shown = {install.name: install for install in self._services.desk.snapshots()}
-        rows = {name: _row(install, width) for name, install in self._shown.items()}
-        for name, pair in self._unfinished.items():
-            here = f"unfinished, {format_bytes(pair.bytes_here)} here · {ENTER} resumes"
-            rows.setdefault(name, Content.assemble((name, "bold"), (f"  {here}", "$text-warning")))
+        rows = {name: Row(partial(_row, one), height=None) for name, one in self._shown.items()}
         if tuple(rows) != self.things:
             self.fill(rows.items(), self.highlighted)
-        for place, (name, row) in enumerate(rows.items()):
-            if row != self._drawn.get(name):
-                options.replace_option_prompt_at_index(place, row)
-        self._drawn = rows
+        for place, (name, install) in enumerate(self._shown.items()):
+            if install != before.get(name):
+                self.rows.replace_option_prompt_at_index(place, rows[name])
         awaited = self._shown.get(self._loads)
         if awaited is not None and awaited.pair is not None and self.is_on_top:
             self.dismiss(awaited.pair)
-        options.display = bool(rows)
+        self.rows.display = bool(rows)
         self.say("" if rows else _NOTHING)
 
     @property
-    def _chosen(self) -> tuple[Install | None, CatalogueEntry | None]:
-        """The highlighted row: an install of this session, or a pair that an earlier session left
-        unfinished."""
-        name = self.highlighted or ""
-        install = self._shown.get(name)
-        unfinished = self._unfinished.get(name)
-        return install, unfinished.entry if unfinished and install is None else None
+    def _chosen(self) -> Install | None:
+        return self._shown.get(self.highlighted or "")
 
     # What the keys do
 
     def action_pause(self) -> None:
-        install, _ = self._chosen
-        downloads = self._services.desk.downloads
+        install, downloads = self._chosen, self._services.desk.downloads
         if install is None or downloads is None:
             self.notify("There is nothing to pause here.")
             return
@@ -120,8 +98,7 @@ class DownloadsScreen(ListDialog[Pair, str]):
         self._draw()
 
     def action_remove(self) -> None:
-        install, _ = self._chosen
-        downloads = self._services.desk.downloads
+        install, downloads = self._chosen, self._services.desk.downloads
         if install is None or downloads is None or install.stage == "installed":
             self.notify("There is nothing to cancel here.")
             return
@@ -130,15 +107,11 @@ class DownloadsScreen(ListDialog[Pair, str]):
             f"{install.name} is cancelled. What was downloaded stays in the cache; "
             f"delete it under Models on this machine ({key_of('menu.library')} in the menu)."
         )
-        self._find_unfinished()
         self._draw()
 
     def choose(self, thing: str | None) -> None:
-        install, unfinished = self._chosen
-        downloads = self._services.desk.downloads
-        if unfinished is not None:
-            self.open(PlanScreen(self._services, unfinished))
-        elif install is not None and install.pair is not None:
+        install, downloads = self._chosen, self._services.desk.downloads
+        if install is not None and install.pair is not None:
             self.dismiss(install.pair)
         elif install is not None and install.stage == "failed" and downloads:
             downloads.resume(install.name)

@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from eaglechat.hub import fit
-from eaglechat.hub.facts import Facts
 from eaglechat.hub.units import format_bytes
-from eaglechat.links.base import Lifecycle
 from eaglechat.tui.commands.keys import ENTER, moves
 from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED, Part
-from eaglechat.wire.protocol import Hello
 from eaglechat.words import drafting, wording
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry
-    from eaglechat.hub.downloads.install import Plan
-
+    from eaglechat.hub.downloads.install import Facts, Plan
 
 _ASKING = "Asking the Hub for the files…"
 
@@ -44,16 +40,7 @@ class PlanScreen(TextDialog[bool]):
     def on_mount(self) -> None:
         self.head(f"Install {self._entry.name}")
         self.scroll.focus()
-        self._unwatch = self._services.engine.watch(self._follow_engine)
         self._ask()
-
-    def on_unmount(self) -> None:
-        self._unwatch()
-
-    def _follow_engine(self, news: Lifecycle) -> None:
-        if isinstance(news, Hello):
-            # Now it is known how much memory there is.
-            self._draw()
 
     def action_go(self) -> None:
         plan, self._trouble = self._plan, ""
@@ -77,15 +64,12 @@ class PlanScreen(TextDialog[bool]):
             self._draw()
             self.in_background(self._ask_hub, self._take_facts, self._fail)
 
-    def _ask_hub(self) -> Facts:
+    def _ask_hub(self) -> Facts | None:
         services = self._services
         desk, n_ctx = services.desk, services.settings.current.engine.n_ctx
         plan = desk.plan(self._entry, n_ctx)
         self.later(self._take_plan, plan, desk.free_bytes(), desk.endpoint)
-        kept = desk.known_facts(plan.entry, n_ctx)
-        if kept is not None and kept.is_fresh:
-            return kept.facts
-        return desk.ask_facts(plan.entry, n_ctx, plan)
+        return desk.facts(plan, n_ctx)
 
     # What came of it
 
@@ -94,7 +78,7 @@ class PlanScreen(TextDialog[bool]):
         self._is_busy = False
         self._draw()
 
-    def _take_facts(self, facts: Facts) -> None:
+    def _take_facts(self, facts: Facts | None) -> None:
         self._facts = facts
         self._draw()
 
@@ -117,13 +101,12 @@ class PlanScreen(TextDialog[bool]):
 
     def _memory(self) -> Content:
         facts = self._facts
-        if facts is None or facts.memory is None:
+        if facts is None:
             return Content("")
         machine = self._services.engine.machine
         judged = fit.judge(facts.memory, machine)
-        drafters = facts.drafters or ()
-        shares = drafting.shares(facts.memory, drafters)
-        drafted = f"Drafted by: {drafting.badge(drafters)}.\n" if drafters else ""
+        shares = drafting.shares(facts.memory, facts.drafters)
+        drafted = f"Drafted by: {drafting.badge(facts.drafters)}.\n" if facts.drafters else ""
         said = f"{drafted}Memory: {judged.text}. With KV caches: {shares}."
         return Content.styled(said, "$text-error" if judged.fits is False else "")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.content import Content
@@ -32,96 +32,43 @@ from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.widgets.filter import Row
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words import ways, wording
 
 if TYPE_CHECKING:
     from eaglechat.hub.downloads.client import RemoteRepo
-    from eaglechat.hub.downloads.find_drafts import Found, Way
+    from eaglechat.hub.downloads.find_drafts import Target, Way
 
 DEBOUNCE_S = 0.4
 _WORDS = "a model, a draft, an author, user/repo or an address"
 _COLOURS = {"fits": "$text-success", "tight": "$text-warning", "too large": "$text-error"}
-_ASK = "Type the name of a model to chat with, or of a draft."
 
 
 @dataclass(frozen=True)
-class Repos:
-    """What a search found; or, of a `draft` that was chosen, repositories with targets for it."""
+class Step:
+    """What a question found: things to choose from, a row each."""
 
-    hits: Sequence[RemoteRepo]
-    draft: str = ""
-    made_for: Sequence[str] = ()
-
-    def heading(self) -> str:
-        if self.draft:
-            what = f"{self.draft} is a draft"
-            if not self.made_for:
-                return f"{what}, and does not say for which model: search for the model instead."
-            which = ". Which target?" if self.hits else ", of which the Hub has no GGUF."
-            return f"{what} for {', '.join(self.made_for)}{which}"
-        none = "The Hub has no GGUF and no draft by this name."
-        return "Targets, and drafts" if self.hits else none
-
-    def rows(self, _width: int) -> Sequence[Content]:
-        return [_repo_row(hit) for hit in self.hits]
+    heading: str
+    rows: Sequence[tuple[Any, Content | Row]] = ()
+    choose: Callable[[Any], object] = lambda _: None
+    best: Any = None
+    """The one that is highlighted at first; None for the first row."""
+    is_of_words: bool = False
+    """Typing searches for other words, in place of filtering the rows: the Hub chose these by the
+    words, which need not be in their names."""
 
 
-@dataclass(frozen=True)
-class Models:
-    """The quantisations of a target, the largest first, and the one to take."""
-
-    repo: RemoteRepo
-    weighed: Sequence[Quantisation]
-    best: Quantisation | None
-    machine: Machine
-
-    def heading(self) -> str:
-        if not self.weighed:
-            return f"{self.repo.repo} has no complete GGUF model."
-        best = f" {self.best.name} suits this machine." if self.best else ""
-        return f"Which quantisation of {self.repo.repo}?{best}"
-
-    def rows(self, _width: int) -> Sequence[Content]:
-        cells = max((len(one.name) for one in self.weighed), default=0)
-        return [self._row(one, cells) for one in self.weighed]
-
-    def _row(self, one: Quantisation, cells: int) -> Content:
-        judged = fit.judge(one.need, self.machine)
-        size = f"{format_bytes(one.need.target_weights):>8}"
-        parts: list[Part] = [(f"{one.name:<{cells}}", "bold"), (f"  {size}", MUTED)]
-        if judged.word is not None:
-            parts.append((f"  {judged.word}", _COLOURS[judged.word]))
-        parts.append((f"  {judged.text}", MUTED))
-        return Content.assemble(*parts)
+_BEGIN = Step("Type the name of a model to chat with, or of a draft.", is_of_words=True)
 
 
-@dataclass(frozen=True)
-class Drafts:
-    """The ways to make the target fast, each judged; there may be more to come."""
-
-    found: Found
-    catalogue: Sequence[CataloguePair]
-
-    def heading(self) -> str:
-        found = self.found
-        said = f"What can make {found.target.name} faster."
-        return " ".join(filter(None, (said, found.asking or found.trouble)))
-
-    def rows(self, width: int) -> Sequence[Content]:
-        return [_way_row(way, width) for way in self.found.ways]
-
-
-Step = Repos | Models | Drafts
-
-
-class SearchScreen(ListDialog[Pair, int]):
+class SearchScreen(ListDialog[Pair, Any]):
     """Dismisses with a pair to load, which it may have installed, or None."""
 
     HEADING = "Search the Hub"
     KEYS = "{list.choose} chooses, {dialog.back} a step back"
     PLACEHOLDER = _WORDS
-    SAYS = _ASK
+    SAYS = _BEGIN.heading
 
     def __init__(
         self, services: Services, words: str = "", of: Path | CatalogueEntry | None = None
@@ -132,26 +79,26 @@ class SearchScreen(ListDialog[Pair, int]):
         self._services = services
         self._steps: list[Step] = []
         self._number = 0
+        """Of the last question. An answer to one before it comes too late."""
         self._soon: Timer | None = None
+
+    @property
+    def _step(self) -> Step:
+        return self._steps[-1] if self._steps else _BEGIN
 
     def on_mount(self) -> None:
         self.words.value = self._typed_before
         if (of := self._of) is not None:
             self.head("Find drafts")
-            self.words.placeholder = "type to filter"
-            # The rows are laid out for the list's width, which it has then.
-            self.call_after_refresh(self._ask, "Looking for drafts…", lambda: self._find_drafts(of))
+            self._ask("Looking for drafts…", lambda: self._find_drafts(of))
 
     # Asking
 
     @on(Input.Changed, "#filter")
     def _typed(self) -> None:
-        last = self._steps[-1] if self._steps else None
-        if last is not None and not _is_found(last):
-            # Later steps are short lists: typing filters them.
+        if not self._step.is_of_words:
             self._show_step()
         elif self._of is None:
-            # The repositories on the screen were found for other words.
             self._abandon()
             self._steps.clear()
             self._show_step()
@@ -173,40 +120,73 @@ class SearchScreen(ListDialog[Pair, int]):
         self._number += 1
 
     def _ask(self, said: str, question: Callable[[], Iterator[Step]]) -> None:
+        """Ask in a thread. The first answer is a step, and each that follows takes its place."""
         self._abandon()
-        number = self._number
+        number, depth = self._number, len(self._steps)
         self.say(said)
         self.rows.loading = True
+
+        def take(step: Step) -> None:
+            if number == self._number:
+                self.rows.loading = False
+                self._take_step(step, depth)
+
+        def fail(error: Exception) -> None:
+            if number == self._number:
+                self.rows.loading = False
+                self.say(wording.sentence(str(error)), bad=True)
 
         def answer() -> None:
             for step in question():
                 if number != self._number:
                     return
-                self.later(self._take_step, number, step)
+                self.later(take, step)
 
-        self.in_background(answer, fails=partial(self._fail, number))
+        self.in_background(answer, fails=fail)
 
     def _find_repos(self, words: str) -> Iterator[Step]:
         from eaglechat.hub.downloads import targets
 
-        yield Repos(targets.search(self._services.desk.hub, words))
+        hits = targets.search(self._services.desk.hub, words)
+        none = "The Hub has no GGUF and no draft by this name."
+        heading = "Targets, and drafts" if hits else none
+        yield Step(heading, [*map(_repo_row, hits)], self._ask_for_files, is_of_words=True)
 
-    def _find_models(self, repo: str) -> Iterator[Step]:
+    def _find_models(self, repo: str, draft: str) -> Iterator[Step]:
+        """The quantisations of a target, which is for this `draft` if one is named; or of a draft,
+        the repositories with targets for it."""
         from eaglechat.hub.downloads import quantisations, targets
 
         desk, n_ctx = self._services.desk, self._services.settings.current.engine.n_ctx
         listing = desk.hub.repo(repo)
+        repo = listing.repo
         if targets.is_draft(listing):
             made_for, hits = targets.of_draft(desk.hub, listing, desk.catalogue()[0])
-            yield Repos(hits, repo, made_for)
+            which = f"for {', '.join(made_for)}"
+            which += ". Which target?" if hits else ", of which the Hub has no GGUF."
+            if not made_for:
+                which = "and does not say for which model: search for the model instead."
+            said = f"{repo} is a draft{' ' if made_for else ', '}{which}"
+            yield Step(said, [*map(_repo_row, hits)], lambda hit: self._ask_for_files(hit, repo))
             return
         weighed = quantisations.weigh(desk.hub, listing, whole_models(listing.paths), n_ctx)
         machine = self._services.engine.machine
         best = fit.best(weighed, machine)
-        yield Models(listing, weighed, best, machine)
+        suits = f" {best.name} suits this machine." if best else ""
+        which = f"Which quantisation of {repo}?{suits}"
+        cells = max((len(one.name) for one in weighed), default=0)
+        yield Step(
+            which if weighed else f"{repo} has no complete GGUF model.",
+            [(one, _quantisation_row(one, cells, machine)) for one in weighed],
+            lambda one: self._ask(
+                f"Reading the header of {one.name}, and those of drafts for it…",
+                lambda: self._find_drafts((listing, one.model), draft),
+            ),
+            best,
+        )
 
     def _find_drafts(
-        self, of: Path | CatalogueEntry | tuple[RemoteRepo, ModelFiles]
+        self, of: Path | CatalogueEntry | tuple[RemoteRepo, ModelFiles], wanted: str = ""
     ) -> Iterator[Step]:
         from eaglechat.hub.downloads import targets
         from eaglechat.hub.downloads.find_drafts import find_drafts
@@ -221,73 +201,47 @@ class SearchScreen(ListDialog[Pair, int]):
         else:
             offer = next(offer for offer in catalogue if offer.name == of.name)
             target = targets.of_entry(desk.hub, offer, catalogue, models)
-        drafts = [step.draft for step in self._steps if isinstance(step, Repos) and step.draft]
-        wanted = drafts[-1] if drafts else ""
         for found in find_drafts(desk.hub, target, catalogue, models, wanted):
-            yield Drafts(found, catalogue)
+            said = [f"What can make {target.name} faster.", found.asking or found.trouble]
+            yield Step(
+                " ".join(filter(None, said)),
+                [(way, Row(partial(_way, way), height=None)) for way in found.ways],
+                lambda way: self._take(target, way, catalogue),
+            )
 
     # What came of it
 
-    def _fail(self, number: int, error: Exception) -> None:
-        if number == self._number:
-            self.rows.loading = False
-            self.say(wording.sentence(str(error)), bad=True)
-
-    def _take_step(self, number: int, step: Step) -> None:
-        if number != self._number:
-            return
-        self.rows.loading = False
-        highlight = 0
-        before = self._steps[-1] if self._steps else None
-        if _is_found(step):
-            self._steps = [step]
-        elif isinstance(step, Drafts) and isinstance(before, Drafts):
-            # There are more of them now. What was highlighted stays it.
-            self._steps[-1], index = step, self.highlighted
-            names = [ways.name(way) for way in step.found.ways]
-            if index and (name := ways.name(before.found.ways[index])) in names:
-                highlight = names.index(name)
+    def _take_step(self, step: Step, depth: int) -> None:
+        if len(self._steps) > depth:
+            # There are more ways now. What was highlighted stays it, unless it is the first.
+            before, self._steps[-1] = self.highlighted, step
+            is_first = not self.things or before is self.things[0]
+            same = (way for way, _ in step.rows if not is_first and _is_same(way, before))
+            self._show_step(next(same, None))
         else:
             self._steps.append(step)
-            self.words.clear()
-        self._show_step(highlight)
+            if not step.is_of_words:
+                self.words.clear()
+            self._show_step()
 
-    def _show_step(self, highlight: int = 0) -> None:
-        step = self._steps[-1] if self._steps else None
-        width = self.rows.content_size.width - 5
-        if step is not None and width <= 0:
-            # The list was not laid out yet.
-            self.set_timer(0.05, lambda: self._show_step(highlight))
-            return
-        rows = [*enumerate(step.rows(width))] if step else []
-        # The Hub chose the repositories by the words, which need not be in their names.
-        is_found = step is not None and _is_found(step)
-        words = self.words
-        if isinstance(step, Models) and step.best is not None and not words.words:
-            highlight = step.weighed.index(step.best)
-        self.fill(rows if is_found else self.fitting(rows), highlight)
-        words.placeholder = _WORDS if step is None or is_found else "type to filter"
-        self.say(step.heading() if step else _ASK)
+    def _show_step(self, highlight: Any = None) -> None:
+        step, words = self._step, self.words
+        if highlight is None and not words.words:
+            highlight = step.best
+        self.fill(step.rows if step.is_of_words else self.fitting(step.rows), highlight)
+        words.placeholder = _WORDS if step.is_of_words and self._of is None else "type to filter"
+        self.say(step.heading)
 
     # Choosing
 
-    def choose(self, thing: int | None) -> None:
-        step = self._steps[-1] if self._steps else None
-        if thing is None or step is None:
+    def choose(self, thing: Any) -> None:
+        if thing is None:
             self._take_words()
-        elif isinstance(step, Repos):
-            self._ask_for_files(step.hits[thing].repo)
-        elif isinstance(step, Models):
-            model = step.weighed[thing].model
-            self._ask(
-                f"Reading the header of {model.name}, and those of drafts for it…",
-                lambda: self._find_drafts((step.repo, model)),
-            )
         else:
-            self._take(step, step.found.ways[thing])
+            self._step.choose(thing)
 
-    def _ask_for_files(self, repo: str) -> None:
-        self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo))
+    def _ask_for_files(self, repo: str, draft: str = "") -> None:
+        self._ask(f"Asking for the files of {repo}…", lambda: self._find_models(repo, draft))
 
     def _take_words(self) -> None:
         """Without a chosen row: open what is typed if it is a reference, else search for it."""
@@ -308,8 +262,7 @@ class SearchScreen(ListDialog[Pair, int]):
             return
         self._ask_for_files(reference.repo)
 
-    def _take(self, step: Drafts, way: Way) -> None:
-        target = step.found.target
+    def _take(self, target: Target, way: Way, catalogue: Sequence[CataloguePair]) -> None:
         if not way.fits:
             self.say(f"{ways.name(way)} cannot be taken: {way.problem}.", bad=True)
         elif way.where == "training":
@@ -320,7 +273,7 @@ class SearchScreen(ListDialog[Pair, int]):
         else:
             from eaglechat.hub.downloads.find_drafts import pair_up
 
-            self._install(pair_up(target, way, step.catalogue))
+            self._install(pair_up(target, way, catalogue))
 
     def _pair_here(self, target: Path, draft: Path | None, *names: str) -> Pair:
         """A pair of two files; if one is known, that, which may have settings of its own."""
@@ -343,17 +296,28 @@ class SearchScreen(ListDialog[Pair, int]):
             self.dismiss(None)
 
 
-def _is_found(step: Step) -> bool:
-    """Whether it is what a search by words found."""
-    return isinstance(step, Repos) and not step.draft
+def _is_same(way: Way, other: Way | None) -> bool:
+    """Whether it is the same way, of which more may be known by now."""
+    return other is not None and ways.name(way) == ways.name(other)
 
 
-def _repo_row(hit: RemoteRepo) -> Content:
+def _repo_row(hit: RemoteRepo) -> tuple[str, Content]:
     facts = [f"{hit.downloads:,} downloads", hit.licence or "", "gated" if hit.gated else ""]
-    return Content.assemble((hit.repo, "bold"), (f"  {' · '.join(filter(None, facts))}", MUTED))
+    about = " · ".join(filter(None, facts))
+    return hit.repo, Content.assemble((hit.repo, "bold"), (f"  {about}", MUTED))
 
 
-def _way_row(way: Way, width: int) -> Content:
+def _quantisation_row(one: Quantisation, cells: int, machine: Machine) -> Content:
+    judged = fit.judge(one.need, machine)
+    size = f"{format_bytes(one.need.target_weights):>8}"
+    parts: list[Part] = [(f"{one.name:<{cells}}", "bold"), (f"  {size}", MUTED)]
+    if judged.word is not None:
+        parts.append((f"  {judged.word}", _COLOURS[judged.word]))
+    parts.append((f"  {judged.text}", MUTED))
+    return Content.assemble(*parts)
+
+
+def _way(way: Way, width: int) -> Content:
     marks = {True: ("● ", "$text-success"), False: ("✗ ", "$text-error"), None: ("? ", MUTED)}
     # What has to be trained first is nothing that is ready.
     mark = ("○ ", MUTED) if way.where == "training" else marks[way.fits]
@@ -363,6 +327,6 @@ def _way_row(way: Way, width: int) -> Content:
     about = " · ".join(filter(None, (ways.facts(way), ways.judgement(way))))
     for text, look in ((about, style), (reported, MUTED)):
         # Whole: the reason, and the source of a figure, are what is asked for here.
-        lines = textwrap.wrap(text, max(width, 20), break_on_hyphens=False)
+        lines = textwrap.wrap(text, max(width - 2, 20), break_on_hyphens=False)
         parts += [part for line in lines for part in ("\n  ", (line, look))]
     return Content.assemble(*parts)

@@ -4,25 +4,34 @@ in columns for the width that it gets."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from textual.content import Content
-from textual.css.styles import RulesMap
-from textual.strip import Strip
-from textual.style import Style
-from textual.visual import RenderOptions, Visual
 
-from eaglechat.hub.fit import Fit
+from eaglechat.gguf.memory import MemoryNeed, default_context, memory_need
+from eaglechat.hub import fit
+from eaglechat.hub.fit import Fit, Machine
+from eaglechat.hub.local.pairs import InspectedPair, OfferedPair
+from eaglechat.hub.local.speeds import Gain
 from eaglechat.hub.units import format_bytes
-from eaglechat.tui.screens.menu.known import Known, served
-from eaglechat.tui.widgets.readouts import MUTED, Part
+from eaglechat.settings.model import EngineSettings
+from eaglechat.tui.screens.menu.servers import ServerNews, served
+from eaglechat.tui.widgets.filter import Row
+from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.wire.drafters import DrafterKind
 from eaglechat.words import drafting, wording
 
 if TYPE_CHECKING:
     from eaglechat.chat.store import ChatSummary
+    from eaglechat.hub.downloads.install import Facts, Plan
+    from eaglechat.hub.downloads.queue import Install
+
+    OnHub = tuple[Plan, Facts | None]
+    """What the Hub says of a pair; None if its headers cannot be read."""
 
 MODELS_HERE = 40
 """Rows of models that other programs have, at most. Typing finds the rest."""
@@ -33,10 +42,108 @@ DOORS = {
 }
 """Other screens, by the action that opens each."""
 _CHAT, _DOOR, _SEARCH = 2, 3, 4
-_MARK, _SIZE, _WORD, _GAIN, _NOTE = 2, 9, 9, 15, 14
-_LONGEST_NAME = 44
-_AGE = 11
+_MARK, _LONGEST_NAME, _LONGEST_PAIR, _AGE = 2, 44, 18, 11
+_COLUMNS = (
+    (100, 2, {"size": 9, "bar": 8, "memory": 9, "drafter": 18, "speed": 15, "note": 14}),
+    (70, 1, {"size": 9, "bar": 4, "memory": 9, "drafter": 9, "speed": 15}),
+    (58, 1, {"size": 9, "memory": 9, "drafter": 9, "speed": 15}),
+    (48, 1, {"size": 9, "memory": 9, "speed": 15}),
+    (0, 1, {"size": 9, "memory": 9}),
+)
+"""From which width, the cells between columns, and those of each column behind the name."""
+_WIDEST = 131
+"""Cells of the row of a model with a long name."""
 _COLOURS = {"fits": MUTED, "tight": "$text-warning", "too large": "$text-error", None: MUTED}
+Styled = tuple[str, str]
+"""A text and its style."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A row of the menu that is a model, and what is known of it."""
+
+    offer: OfferedPair
+    machine: Callable[[], Machine]
+    settings: EngineSettings
+    status: InspectedPair | None = None
+    on_hub: OnHub | None = None
+    moving: Install | None = None
+    news: ServerNews | None = None
+    """The last answer of the server that has it."""
+    gain: Gain | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the pair cannot run here."""
+        if self.status is not None and self.status.problem:
+            return self.status.problem
+        judged = self.fit
+        return judged.text if judged is not None and judged.fits is False else None
+
+    @property
+    def drafters(self) -> tuple[DrafterKind, ...] | None:
+        """What drafts, besides n-grams; None if that is not known."""
+        entry = self.offer.entry
+        if self.status is not None and self.status.target is not None:
+            return self.status.drafters
+        if self.on_hub is not None and (facts := self.on_hub[1]) is not None:
+            return facts.drafters
+        if entry is None:
+            return None
+        kind = entry.drafter or ("eagle3" if entry.draft.checkpoint else None)
+        return (kind,) if kind else None
+
+    @property
+    def _need(self) -> MemoryNeed | None:
+        """The memory that the pair needs, by its headers, here or on the Hub, else by its size;
+        None if neither is known."""
+        if self.status is not None and self.status.loaded_target is not None:
+            models = self.status.loaded_target, self.status.draft
+            types = self.settings.kv_type, self.settings.draft_kv_type
+            n_ctx = self.settings.n_ctx or default_context(
+                *models, fit.free(self.machine()), *types
+            )
+            return memory_need(*models, n_ctx, *types)
+        if self.on_hub is not None and (facts := self.on_hub[1]) is not None:
+            return facts.memory
+        return fit.need_by_size(self.seen_bytes) if self.seen_bytes else None
+
+    @cached_property
+    def fit(self) -> Fit | None:
+        need = self._need
+        return fit.judge(need, self.machine()) if need is not None else None
+
+    @property
+    def seen_bytes(self) -> int | None:
+        """What the catalogue says of the size of a pair that is not here: of both files, or of the
+        target alone."""
+        entry = self.offer.entry if self.offer.pair is None else None
+        return (entry.size or entry.target.size) if entry else None
+
+    def rank(self, words: Sequence[str]) -> int | None:
+        """How well it matches the words: 0 by its whole name, 1 by a part of it, 2 by something
+        else; None if a word is missing."""
+        name = self.offer.name.casefold()
+        if name.split() == [*words]:
+            return 0
+        if all(word in name for word in words):
+            return 1
+        return 2 if all(word in self._searched for word in words) else None
+
+    @cached_property
+    def _searched(self) -> str:
+        """The text that typing filters."""
+        offer, entry = self.offer, self.offer.entry
+        words = [offer.name, offer.state, offer.pair.target.name if offer.pair else ""]
+        if entry is not None:
+            words += [entry.title, entry.licence, entry.architecture or ""]
+            words += [str(entry.target), entry.base_model or "", entry.draft.of_hub]
+        if self.status is not None:
+            headers = filter(None, (self.status.target, self.status.draft))
+            words += [f"{header.architecture} {header.quantization}" for header in headers]
+        if self.drafters is not None:
+            words.append(drafting.badge(self.drafters))
+        return " ".join(words).casefold()
 
 
 @dataclass(frozen=True)
@@ -50,204 +157,161 @@ class Line:
 
 
 def lines(typed: str, chats: Sequence[ChatSummary], models: Iterable[Known]) -> list[Line]:
+    """The sections, each with its title and the lines in which all words are found."""
     words = typed.casefold().split()
+    ready: list[Line] = []
+    here: list[Line] = []
+    to_get: list[Line] = []
+    on_servers: list[Line] = []
+    for known in models:
+        if (rank := known.rank(words)) is not None:
+            offer = known.offer
+            section = to_get if offer.pair is None else on_servers if offer.pair.server else ready
+            section = here if offer.state == "here" else section
+            section.append(Line(model_row(known), offer.key, rank))
+    here.sort(key=lambda line: line.rank)
+    doors = {
+        id: [Line(_door(name, what), id, _DOOR)]
+        for id, (name, what) in DOORS.items()
+        if all(word in f"{name} {what}".casefold() for word in words)
+    }
+    if (more := len(here) - MODELS_HERE) > 0:
+        row = _door(DOORS["library"][0], f"{more:,} more; typing finds them")
+        doors["library"] = [Line(row, "library", _DOOR)]
+    resumable = [
+        Line(_chat_row(chat), f"chat:{chat.name}", _CHAT)
+        for chat in chats
+        if all(word in chat.title.casefold() for word in words)
+    ]
+    past = doors.get("past_chats", []) if resumable or words else []
     found: list[Line] = []
-    for title, size, section in _sections(words, chats, models):
+    for title, size, section in (
+        ("Continue", "", [*resumable, *past]),
+        ("Ready", "size", [*ready, *here[:MODELS_HERE], *doors.get("library", [])]),
+        ("Get", "download", [*to_get, *([] if words else doors["search"])]),
+        ("Servers", "", on_servers),
+    ):
         if section:
-            found.append(Line(heading(title, size, is_first=not found)))
+            found.append(Line(_heading(title, size, is_first=not found)))
         found += sorted(section, key=lambda line: line.rank)
     if words:
         if not found:
-            found.append(Line(sentence(f"Nothing here matches “{typed.strip()}”.")))
-        search = door(f"Search the Hub for “{typed.strip()}”…", "")
+            found.append(Line(_sentence(f"Nothing here matches “{typed.strip()}”.")))
+        search = _door(f"Search the Hub for “{typed.strip()}”…", "")
         found.append(Line(search, "search", _SEARCH))
     return found
 
 
 def lines_of_path(directories: Sequence[str], models: Iterable[Known]) -> list[Line]:
     """What completes a typed path: directories, by `in:` and their name, and GGUF files."""
-    found = [Line(heading("Files", "size", is_first=True))]
-    found += [Line(door(name, ""), f"in:{name}", 1) for name in directories]
+    found = [Line(_heading("Files", "size", is_first=True))]
+    found += [Line(_door(name, ""), f"in:{name}", 1) for name in directories]
     found += [Line(model_row(known), known.offer.key) for known in models]
     if len(found) == 1:
-        found = [Line(sentence("No directory and no GGUF file begins like this."))]
+        found = [Line(_sentence("No directory and no GGUF file begins like this."))]
     return found
 
 
-def _sections(
-    words: Sequence[str], chats: Sequence[ChatSummary], models: Iterable[Known]
-) -> Iterator[tuple[str, str, list[Line]]]:
-    """The title of each, the name of its sizes, and its lines in which all words are found."""
-    ready: list[Line] = []
-    here: list[Line] = []
-    to_get: list[Line] = []
-    served: list[Line] = []
-    for known in models:
-        if (rank := known.rank(words)) is not None:
-            offer = known.offer
-            section = to_get if offer.pair is None else served if offer.pair.server else ready
-            section = here if offer.state == "here" else section
-            section.append(Line(model_row(known), offer.key, rank))
-    here.sort(key=lambda line: line.rank)
-    doors = {
-        id: [Line(door(name, what), id, _DOOR)]
-        for id, (name, what) in DOORS.items()
-        if all(word in f"{name} {what}".casefold() for word in words)
-    }
-    if (more := len(here) - MODELS_HERE) > 0:
-        row = door(DOORS["library"][0], f"{more:,} more; typing finds them")
-        doors["library"] = [Line(row, "library", _DOOR)]
-    resumable = [
-        Line(chat_row(chat), f"chat:{chat.name}", _CHAT)
-        for chat in chats
-        if all(word in chat.title.casefold() for word in words)
-    ]
-    past = doors.get("past_chats", []) if resumable or words else []
-    yield "Continue", "", [*resumable, *past]
-    yield "Ready", "size", [*ready, *here[:MODELS_HERE], *doors.get("library", [])]
-    yield "Get", "download", [*to_get, *([] if words else doors["search"])]
-    yield "Servers", "", served
+def _in_columns(width: int, name: str, style: str, cells: Mapping[str, Styled]) -> Content:
+    """A name behind its mark, and in each column that there is room for its cell; one that is named
+    “all” stands in place of them."""
+    gap, columns = next((gap, columns) for least, gap, columns in _COLUMNS if width >= least)
+    behind = sum(cells + gap for cells in columns.values())
+    parts = [(_cell(name, min(width - behind, _MARK + _LONGEST_NAME)), style)]
+    if "all" in cells:
+        text, style = cells["all"]
+        parts += [(" " * gap, ""), (wording.fitting(text, behind - gap), style)]
+        columns = {}
+    for column, room in columns.items():
+        text, style = cells.get(column, ("", ""))
+        text = wording.fitting(text, room)
+        parts += [
+            (" " * gap, ""),
+            (text.rjust(room) if column == "size" else _cell(text, room), style),
+        ]
+    return Content.assemble(*parts)
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Widths in cells; 0 for a column that has no room."""
-
-    name: int
-    bar: int
-    drafts: int
-    gain: int
-    note: int
-    gap: int
-
-    @property
-    def rest(self) -> int:
-        """The cells of all columns behind the name, with the gaps between them."""
-        widths = (_SIZE, self.bar, _WORD, self.drafts, self.gain, self.note)
-        return sum(one + self.gap for one in widths if one) - self.gap
+def _cell(text: str, width: int) -> str:
+    return set_cell_size(wording.fitting(text, width), width)
 
 
-def columns(width: int) -> Columns:
-    if width >= 100:
-        shown = Columns(0, 8, 18, _GAIN, _NOTE, 2)
-    elif width >= 58:
-        shown = Columns(0, 4 if width >= 70 else 0, 9, _GAIN, 0, 1)
-    else:
-        shown = Columns(0, 0, 0, _GAIN if width >= 48 else 0, 0, 1)
-    left = width - _MARK - shown.gap - shown.rest
-    return Columns(
-        min(left, _LONGEST_NAME), shown.bar, shown.drafts, shown.gain, shown.note, shown.gap
-    )
-
-
-class Row(Visual):
-    """Lines that are made when they are drawn, which most of a long list never are."""
-
-    def __init__(self, build: Callable[[int], Content], height: int = 1) -> None:
-        self._build, self._height = build, height
-
-    def render_strips(
-        self, width: int, height: int | None, style: Style, options: RenderOptions
-    ) -> list[Strip]:
-        return self._build(width).render_strips(width, height, style, options)
-
-    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
-        return container_width
-
-    def get_height(self, rules: RulesMap, width: int) -> int:
-        return self._height
-
-
-def heading(title: str, size: str, *, is_first: bool) -> Row:
+def _heading(title: str, size: str, *, is_first: bool) -> Row:
     """The title of a section; with the names of its columns, unless that of the sizes is empty."""
+    names = {"size": f"{size} ", "memory": "memory", "drafter": "drafter", "speed": "speed"}
+    cells = {column: (name, MUTED) for column, name in names.items()} if size else {}
 
     def build(width: int) -> Content:
-        own = columns(width)
-        cells: list[Part] = [(_cell(title, _MARK + own.name), "bold $primary")]
-        if size:
-            memory = own.bar + own.gap + _WORD if own.bar else _WORD
-            named = [(f"{size} ", -_SIZE), ("memory", memory), ("drafter", own.drafts)]
-            named.append(("speed", own.gain))
-            cells += _spaced(own, [(_cell(text, cells), MUTED) for text, cells in named if cells])
-        return Content.assemble("" if is_first else "\n", *cells)
+        above = "" if is_first else "\n"
+        return Content.assemble(above, _in_columns(width, title, "bold $primary", cells))
 
     return Row(build, 1 if is_first else 2)
 
 
-def sentence(text: str) -> Row:
+def _sentence(text: str) -> Row:
     return Row(lambda width: Content(wording.fitting(text, width)))
 
 
-def door(name: str, explanation: str) -> Row:
+def _door(name: str, explanation: str) -> Row:
     """Another screen, and what is there."""
     return Row(lambda _: Content.assemble("  ", name, (f"  {explanation}", MUTED)))
 
 
-def chat_row(summary: ChatSummary) -> Row:
+def _chat_row(summary: ChatSummary) -> Row:
     """Its title, its model, and when it was used last."""
 
     def build(width: int) -> Content:
-        own = columns(width)
-        age = wording.ago(summary.used, time.time())
-        pair = summary.header.pair
-        # In the columns of the models below where these are wide enough.
-        widths = (own.drafts, own.gain) if own.note else (own.drafts + own.gain - _AGE, _AGE)
-        texts = [(pair, widths[0])] if own.drafts else []
-        cells = [(_cell(text, cells), MUTED) for text, cells in (*texts, (age, widths[1]))]
-        behind = sum(cells + own.gap for _, cells in (*texts, (age, widths[1])))
-        behind += own.note + own.gap if own.note else 0
-        whole = _MARK + own.name + own.gap + own.rest
-        title = _cell(f"  {summary.title}", whole - behind)
-        return Content.assemble(title, *_spaced(own, cells))
+        behind = f"  {wording.ago(summary.used, time.time()):>{_AGE}}"
+        if width >= 58:
+            behind = f"  {wording.fitting(summary.header.pair, _LONGEST_PAIR)}{behind}"
+        title = _cell(f"  {summary.title}", min(width, _WIDEST) - cell_len(behind))
+        return Content.assemble(title, (behind, MUTED))
 
     return Row(build)
 
 
 def model_row(known: Known) -> Row:
-    return Row(lambda width: _model(known, columns(width)))
+    return Row(lambda width: _model(known, width))
 
 
-def _model(known: Known, own: Columns) -> Content:
-    pair = known.offer.pair
-    start: list[Part] = [_mark(known), (_cell(known.offer.name, own.name), "bold" if pair else "")]
-    gap = " " * own.gap
+def _model(known: Known, width: int) -> Content:
+    pair, news, status = known.offer.pair, known.news, known.status
+    mark, colour = _mark(known)
+    cells: dict[str, Styled]
     if pair is not None and pair.server is not None:
-        text = wording.fitting(served(pair, known.news), own.rest)
-        is_away = known.news is not None and known.news.trouble
-        return Content.assemble(*start, gap, (text, "$text-error" if is_away else MUTED))
-    reason = known.status.problem if known.status is not None else known.trouble
-    if reason and known.moving is None:
-        text = wording.fitting(f"cannot run: {reason}" if pair else reason, own.rest)
-        return Content.assemble(*start, gap, (text, "$text-error"))
-    judged = known.fit
-    word = (judged.word or "?") if judged else ""
-    cells: list[tuple[str, str]] = [(_cell(_size(known), -_SIZE), "")]
-    if own.bar:
-        cells.append((_bar(judged.share if judged else 0.0, own.bar), _colour(judged)))
-    cells.append((_cell(word, _WORD), _colour(judged)))
-    if own.drafts:
-        cells.append((_cell(_drafts(known), own.drafts), ""))
-    if own.gain:
-        text, style = _brings(known)
-        cells.append((_cell(text, own.gain), style))
-    if own.note:
-        cells.append((_cell(_note(known), own.note), MUTED))
-    return Content.assemble(*start, *_spaced(own, cells))
+        is_away = news is not None and news.trouble
+        cells = {"all": (served(pair, news), "$text-error" if is_away else MUTED)}
+    elif status is not None and status.problem and known.moving is None:
+        cells = {"all": (f"cannot run: {status.problem}", "$text-error")}
+    else:
+        judged = known.fit
+        fits = _COLOURS[judged.word if judged else None]
+        room, share = 8 if width >= 100 else 4, judged.share if judged else 0.0
+        cells = {
+            "size": (_size(known), ""),
+            "bar": ("━" * min(max(round(share * room), share > 0), room), fits),
+            "memory": ((judged.word or "?") if judged else "", fits),
+            "drafter": (_drafts(known), ""),
+            "speed": _brings(known),
+            "note": (_note(known), MUTED),
+        }
+    line = _in_columns(width, f"{mark} {known.offer.name}", "bold" if pair else "", cells)
+    return line.stylize(f"not bold {colour}", 0, 1)
 
 
-def _mark(known: Known) -> tuple[str, str]:
+def _mark(known: Known) -> Styled:
     pair, news = known.offer.pair, known.news
     if known.moving is not None:
-        return "↓ ", "$text-accent"
+        return "↓", "$text-accent"
     if known.problem or (news is not None and news.trouble):
-        return "✗ ", "$text-error"
+        return "✗", "$text-error"
     if pair is not None and pair.server is not None:
         served_model = news.model(pair.model) if news else None
         is_ready = news is not None and (served_model is None or served_model.is_ready)
-        return ("● ", "$text-success") if is_ready else ("○ ", MUTED)
+        return ("●", "$text-success") if is_ready else ("○", MUTED)
     if known.status is not None and known.status.target is not None:
-        return "● ", "$text-success"
-    return ("↓ " if known.offer.state == "partly" else "○ "), MUTED
+        return "●", "$text-success"
+    return ("↓" if known.offer.state == "partly" else "○"), MUTED
 
 
 def _size(known: Known) -> str:
@@ -256,8 +320,10 @@ def _size(known: Known) -> str:
         headers = (known.status.target, known.status.draft)
         size = sum(header.size_bytes for header in headers if header is not None)
         return f"{format_bytes(size)} " if size else ""
-    if (said := known.moving or known.facts) is not None:
-        return f"{format_bytes(said.bytes_total)} "
+    if known.moving is not None:
+        return f"{format_bytes(known.moving.bytes_total)} "
+    if known.on_hub is not None:
+        return f"{format_bytes(known.on_hub[0].bytes_total)} "
     entry, seen = known.offer.entry, known.seen_bytes
     if entry is None or seen is None:
         return ""
@@ -272,7 +338,7 @@ def _drafts(known: Known) -> str:
     return "a draft" if entry is not None and entry.draft.repo else ""
 
 
-def _brings(known: Known) -> tuple[str, str]:
+def _brings(known: Known) -> Styled:
     """How fast drafting makes it, in plain decoding's speed, and where that was measured."""
     if (moving := known.moving) is not None:
         share = moving.bytes_done / moving.bytes_total if moving.bytes_total else 0.0
@@ -295,26 +361,5 @@ def _note(known: Known) -> str:
         return ""
     if known.offer.bytes_here:
         return f"{format_bytes(known.offer.bytes_here)} here"
-    is_gated = known.facts is not None and known.facts.gated
+    is_gated = known.on_hub is not None and known.on_hub[0].gated
     return "gated" if is_gated else "to convert" if entry.draft.checkpoint else ""
-
-
-def _bar(share: float, width: int) -> str:
-    """A line that is filled to `share`; of what needs anything at all, half a cell."""
-    halves = min(max(round(share * width * 2), share > 0), width * 2)
-    return ("━" * (halves // 2) + "╸" * (halves % 2)).ljust(width)
-
-
-def _colour(judged: Fit | None) -> str:
-    return _COLOURS[judged.word if judged else None]
-
-
-def _cell(text: str, width: int) -> str:
-    """A text in that many cells; at the right end of them if the width is negative."""
-    text = wording.fitting(text, abs(width))
-    return text.rjust(-width) if width < 0 else set_cell_size(text, width)
-
-
-def _spaced(own: Columns, cells: list[tuple[str, str]]) -> list[Part]:
-    """Cells behind the name, each with the gap before it."""
-    return [part for cell in cells for part in (" " * own.gap, cell)]

@@ -4,18 +4,16 @@ had and that servers have."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.content import Content
-from textual.widgets import Input, OptionList, Static
+from textual.timer import Timer
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from eaglechat.hub.errors import HubError, OfflineError
-from eaglechat.hub.facts import Facts
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import (
     BUILTIN_NAME,
@@ -30,11 +28,12 @@ from eaglechat.tui.commands.keys import TAB, bindings_of, moves, with_keys
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu import files, rows
-from eaglechat.tui.screens.menu.known import Known, ServerNews, ask, pairs_of
+from eaglechat.tui.screens.menu.rows import Known
+from eaglechat.tui.screens.menu.servers import ServerNews, ask, pairs_of
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.key_line import KeyLine
-from eaglechat.tui.widgets.readouts import MUTED, Line, Part
+from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire.protocol import Hello
 from eaglechat.words import wording
 from eaglechat.words.gain import measured_here
@@ -45,11 +44,14 @@ if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.queue import Install
     from eaglechat.hub.local.model import LocalModel
+    from eaglechat.settings import Problem
+    from eaglechat.tui.screens.menu.rows import OnHub
 
 CHATS = 3
 """Of the last ones that can be resumed."""
-ASKED_EVERY_S = 20.0
-"""Servers, and the Hub while it does not answer."""
+SERVERS_EVERY_S = 20.0
+LOOKED_AT_S = 0.5
+"""The Hub is asked for a pair that is highlighted for so long."""
 _NEW = f"New here? {{list.choose}} starts {BUILTIN_NAME}; ↓ goes to larger models to download."
 _NEW_WITHOUT = "New here? Choose under Get: what it takes is said before the download."
 
@@ -70,28 +72,22 @@ class MenuScreen(EagleScreen[None]):
         """None until the files on this machine have been looked at."""
         self._statuses: dict[tuple[str, str | None], InspectedPair] = {}
         self._moving: dict[str, Install] = {}
-        self._notices_said = False
         self._news: dict[str, ServerNews] = {}
         """The last answer of each server, by its name."""
         self._being_asked: set[str] = set()
-        self._facts: dict[str, Facts] = {}
-        self._troubles: dict[str, str] = {}
-        """Why the Hub has no facts of a pair, by its name."""
-        self._offline: HubError | None = None
-        self._is_asking_hub = False
-        self._answered: set[tuple[str, int]] = set()
-        """Pairs and context sizes of which the Hub has said something in this session."""
+        self._on_hub: dict[str, OnHub | None] = {}
+        """What the Hub says of pairs by their names; None while it is asked, or if it does not."""
+        self._look: Timer | None = None
         self._places: list[files.Place] | None = None
         """What completes a typed path; None while none is typed."""
 
     def compose(self) -> ComposeResult:
         yield TitleBar("a target writes, a small draft guesses ahead, the target checks")
-        yield Line(id="hint")
         pairs = Rows(id="pairs")
         words = Filter(pairs, id="filter")
         words.placeholder = f"type to filter, or the path of a GGUF file ({TAB} completes it)"
         yield words
-        yield Static(id="banner", markup=False)
+        yield Line(id="banner")
         yield pairs
         yield KeyLine()
         yield TooSmall()
@@ -102,7 +98,7 @@ class MenuScreen(EagleScreen[None]):
         self.query_one(Filter).focus()
         self._unwatch = self._services.engine.watch(self._follow_engine)
         self.set_interval(1.0, self._draw_moving)
-        self.set_interval(ASKED_EVERY_S, self._ask_again)
+        self.set_interval(SERVERS_EVERY_S, self._ask_servers)
         # The first rows are painted before anything else is read.
         self.call_after_refresh(self._services.engine.warm)
         self.call_after_refresh(self._find_models)
@@ -115,21 +111,13 @@ class MenuScreen(EagleScreen[None]):
         self.call_after_refresh(self._look_again)
 
     def _say(self) -> None:
-        """Above the list: what was measured of the highlighted row, and what blocks; at the first
-        start, what to press."""
+        """Above the list: what was measured of the highlighted row, and what is looked for; else,
+        at the first start, what to press."""
         offer = self._highlighted_offer()
         gain = self._known(offer).gain if offer is not None else None
-        said: list[Part] = []
-        if gain is not None:
-            said.append((measured_here(gain, time.time()), MUTED))
-        if self._offline is not None:
-            is_away = isinstance(self._offline, OfflineError)
-            hub = "offline" if is_away else "not answering"
-            said.append(f"Hub {hub}: sizes as in the built-in list")
+        said = [measured_here(gain, time.time())] if gain is not None else []
         if self._here is None:
             said.append("Looking for models on this machine…")
-        lines = (Content.assemble(one) for one in said)
-        self.query_one("#banner", Static).update(Content(" · ").join(lines))
         hint = ""
         builtin = self._services.pairs.pairs()[0]
         status = self._statuses.get(builtin.to_load)
@@ -137,9 +125,7 @@ class MenuScreen(EagleScreen[None]):
         is_read = None not in (self._chats, self._catalogue, self._here)
         if is_read and not self._chats and runnable == 1 and status is not None:
             hint = _NEW_WITHOUT if status.problem else with_keys(_NEW)
-        line = self.query_one("#hint", Line)
-        line.show(hint)
-        line.display = bool(hint)
+        self.query_one("#banner", Line).show(" · ".join(said) or hint)
 
     # The list
 
@@ -222,6 +208,27 @@ class MenuScreen(EagleScreen[None]):
         if options.highlighted is not None and options.highlighted <= 1:
             # With the heading above it.
             options.scroll_home(animate=False)
+        if self._look is not None:
+            self._look.stop()
+        self._look = self.set_timer(LOOKED_AT_S, self._ask_hub)
+
+    def _ask_hub(self) -> None:
+        """Ask for the sizes of the highlighted pair. Why they do not come, its plan says."""
+        offer, desk = self._highlighted_offer(), self._services.desk
+        if offer is None or offer.pair or offer.entry is None or offer.name in self._on_hub:
+            return
+        entry, n_ctx = offer.entry, self._services.settings.current.engine.n_ctx
+
+        def ask() -> OnHub:
+            plan = desk.plan(entry, n_ctx)
+            return plan, desk.facts(plan, n_ctx)
+
+        def take(found: OnHub) -> None:
+            self._on_hub[entry.name] = found
+            self._draw(lambda offer: offer.name == entry.name)
+
+        self._on_hub[entry.name] = None
+        self.in_background(ask, take, lambda _error: None)
 
     @property
     def _looked_at(self) -> str | None:
@@ -240,11 +247,9 @@ class MenuScreen(EagleScreen[None]):
         return Known(
             offer=offer,
             machine=lambda: self._services.engine.machine,
-            n_ctx=settings.n_ctx,
-            kv_types=(settings.kv_type, settings.draft_kv_type),
+            settings=settings,
             status=self._statuses.get(pair.to_load) if pair else None,
-            facts=self._facts.get(offer.name),
-            trouble=self._troubles.get(offer.name),
+            on_hub=self._on_hub.get(offer.name),
             moving=self._moving.get(offer.name),
             news=self._news.get(pair.server.name) if pair and pair.server else None,
             gain=self._services.gain(pair) if pair and self._catalogue is not None else None,
@@ -261,17 +266,15 @@ class MenuScreen(EagleScreen[None]):
         if isinstance(news, Hello):
             # Now it is known how much memory there is.
             self._list_anew()
-            self._ask_facts()
 
     def _read_catalogue(self) -> None:
         self._list_anew()
         desk, services = self._services.desk, self._services
 
-        def read() -> tuple[list[CataloguePair], list[str], list[str]]:
+        def read() -> tuple[list[CataloguePair], list[Problem]]:
             # Reads the file of what was measured: the rows ask it in the app's thread.
             services.gain(services.pairs.pairs()[0])
-            catalogue, problems = desk.catalogue()
-            return catalogue, [*map(str, problems)], [pair.name for pair in desk.unfinished()]
+            return desk.catalogue()
 
         self.in_background(read, lambda found: self._take_catalogue(*found))
 
@@ -293,27 +296,15 @@ class MenuScreen(EagleScreen[None]):
     def _take_catalogue(
         self,
         catalogue: list[CataloguePair],
-        problems: list[str],
-        unfinished: list[str],
+        problems: list[Problem],
     ) -> None:
+        if problems and self._catalogue is None:
+            text = "\n".join(map(str, problems))
+            self.notify(text, title="Left out of the catalogue", severity="warning")
         self._catalogue = catalogue
-        if not self._notices_said:
-            self._notices_said = True
-            self._say_notices(problems, unfinished)
         self._list_anew()
         pairs = [offer.pair for offer in self._offers.values() if offer.state != "here"]
         self._inspect_all([pair for pair in pairs if pair is not None and pair.server is None])
-        self._ask_facts()
-
-    def _say_notices(self, problems: list[str], unfinished: list[str]) -> None:
-        """Once a session: entries that were left out, and downloads that were not finished."""
-        if problems:
-            text = "\n".join(problems)
-            self.notify(text, title="Left out of the catalogue", severity="warning")
-        if unfinished:
-            names = ", ".join(unfinished)
-            resume = with_keys("{app.downloads} resumes.")
-            self.notify(f"Unfinished: {names}. {resume}", timeout=10)
 
     def _inspect_all(self, pairs: list[Pair]) -> None:
         def inspect_all() -> None:
@@ -345,11 +336,6 @@ class MenuScreen(EagleScreen[None]):
 
     # Servers
 
-    def _ask_again(self) -> None:
-        self._ask_servers()
-        if self.is_current and self._offline is not None:
-            self._ask_facts()
-
     def _ask_servers(self) -> None:
         """Ask each server in a thread of its own, unless it has not answered yet; and the RPC
         servers."""
@@ -372,56 +358,6 @@ class MenuScreen(EagleScreen[None]):
         """What the RPC servers have free together."""
         self._services.engine.lent = free_bytes
         self._list_anew()
-
-    # The Hub
-
-    def _ask_facts(self) -> None:
-        """Ask the Hub, once a session at most, about each pair that is not here and of which
-        nothing fresh is known."""
-        desk, n_ctx = self._services.desk, self._services.settings.current.engine.n_ctx
-        wanted = []
-        for offer in self._offers.values():
-            if offer.pair is not None or offer.entry is None:
-                continue
-            kept = desk.known_facts(offer.entry, n_ctx)
-            if kept is not None:
-                self._take_facts(offer.name, kept.facts)
-            is_fresh = kept is not None and kept.is_fresh
-            if not is_fresh and (offer.name, n_ctx) not in self._answered:
-                wanted.append(offer.entry)
-        if wanted and not self._is_asking_hub:
-            self._is_asking_hub = True
-            self.in_background(partial(self._ask_hub, wanted, n_ctx), self._asked_hub)
-
-    def _ask_hub(self, entries: Sequence[CatalogueEntry], n_ctx: int) -> HubError | None:
-        """Returns why the Hub does not answer, if it does not."""
-        for entry in entries:
-            try:
-                facts = self._services.desk.ask_facts(entry, n_ctx)
-                self.later(self._take_facts, entry.name, facts)
-            except (HubError, ValueError) as error:
-                is_away = isinstance(error, OfflineError)
-                if isinstance(error, HubError) and (error.transient or is_away):
-                    return error
-                self.later(self._take_trouble, entry.name, str(error))
-            self._answered.add((entry.name, n_ctx))
-        return None
-
-    def _asked_hub(self, offline: HubError | None) -> None:
-        self._is_asking_hub, self._offline = False, offline
-        self._say()
-        if offline is None:
-            # The list may be another one by now.
-            self._ask_facts()
-
-    def _take_facts(self, name: str, facts: Facts) -> None:
-        self._facts[name] = facts
-        self._troubles.pop(name, None)
-        self._draw(lambda offer: offer.name == name)
-
-    def _take_trouble(self, name: str, trouble: str) -> None:
-        self._troubles[name] = trouble
-        self._draw(lambda offer: offer.name == name)
 
     # What the keys do
 

@@ -8,8 +8,7 @@ from functools import partial
 
 from textual import on
 from textual.content import Content
-from textual.widgets import Input, OptionList
-from textual.widgets.option_list import Option
+from textual.widgets import Input
 
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.saved_chat import Passage, SavedChat
@@ -18,18 +17,17 @@ from eaglechat.tui.commands.keys import bindings_of, with_keys
 from eaglechat.tui.screens.dialogs import Ask, ListDialog
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.widgets.filter import Row
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.words import wording
 from eaglechat.words.export import Format
 
-LOOKS_PER_SECOND = 5
-ROWS_AT_ONCE = 100
 _TITLE = 45
 """Cells of a title above a passage, which leave room for the date."""
-Row = ChatSummary | Hit
+Found = ChatSummary | Hit
 
 
-class ChatsScreen(ListDialog[SavedChat, Row]):
+class ChatsScreen(ListDialog[SavedChat, Found]):
     """Dismisses with the chat to continue, or None. Typing finds titles and passages."""
 
     HEADING = "Past chats"
@@ -50,14 +48,14 @@ class ChatsScreen(ListDialog[SavedChat, Row]):
         self._found: list[Hit] = []
         self._has_chosen = False
         """The choice came before there was a row."""
-        self._progress = self._older.progress
         self._listing = 0
         """The number of the last listing: a slower one before it comes too late."""
 
     def on_mount(self) -> None:
         self.words.value = self._typed_before
         self._list()
-        self.set_interval(1 / LOOKS_PER_SECOND, self._look)
+        if not self._older.are_taken_over:
+            self.in_background(self._older.wait, lambda _: self._say_changed(""))
 
     # In the background
 
@@ -70,13 +68,6 @@ class ChatsScreen(ListDialog[SavedChat, Row]):
             self._chats = chats
             self._show()
             self._choose_late()
-
-    def _look(self) -> None:
-        """List and search again if chats were taken over since the last look."""
-        if self._progress != self._older.progress:
-            self._progress = self._older.progress
-            self._list()
-            self._search()
 
     def _search(self) -> None:
         typed = self._typed
@@ -134,24 +125,21 @@ class ChatsScreen(ListDialog[SavedChat, Row]):
         self._search()
 
     def _show(self) -> None:
-        """Titles first, then passages. The highlighted row stays highlighted."""
+        """Titles first, then passages. The highlighted row stays highlighted, or its place."""
         if self._chats is None:
             return
         before, place = self.highlighted, self.rows.highlighted or 0
         words = self._typed.casefold().replace('"', " ").split()
         titled = [c for c in self._chats if all(w in " ".join(_words(c)).casefold() for w in words)]
-        self.things = (*titled, *self._found)
-        self.rows.clear_options()
-        place = next((i for i, row in enumerate(self.things) if _same(row, before)), place)
-        self._add_rows(place + ROWS_AT_ONCE)
-        self.rows.highlighted = min(place, len(self.things) - 1) if self.things else None
+        things: list[Found] = [*titled, *self._found]
+        same = (thing for thing in things if _name(thing) == _name(before))
+        self.fill(
+            ((thing, Row(partial(self._lines, thing), height=2)) for thing in things),
+            next(same, things[min(place, len(things) - 1)] if things else None),
+        )
         self.say(self._count(len(titled)))
 
-    def _add_rows(self, stop: int) -> None:
-        rows = self.things[self.rows.option_count : stop]
-        self.rows.add_options(Option(self._content(row)) for row in rows if row is not None)
-
-    def _content(self, row: Row) -> Content:
+    def _lines(self, row: Found, _width: int) -> Content:
         if isinstance(row, Hit):
             return _passage(row)
         title, details = _words(row)
@@ -159,25 +147,17 @@ class ChatsScreen(ListDialog[SavedChat, Row]):
         shown = [(f"{state}  ", "$text-accent") for state, holds in states if holds]
         return Content.assemble((title, "bold"), "\n", *shown, (details, MUTED))
 
-    @on(OptionList.OptionHighlighted)
-    def _near_the_end(self, event: OptionList.OptionHighlighted) -> None:
-        count = event.option_list.option_count
-        if event.option_index >= count - 1 and count < len(self.things):
-            self._add_rows(count + ROWS_AT_ONCE)
-
     def _count(self, titled: int) -> str:
-        if not self._chats:
-            return f"No chats yet. They are saved in {self._store.file}."
         said = wording.plural(titled, "chat")
-        if self._typed.strip():
+        if not self._chats:
+            said = f"No chats yet; they are saved in {self._store.file}"
+        elif self._typed.strip():
             passages = len(self._found)
             counts = [f"{said} by title"] if titled else []
             counts += [wording.plural(passages, "passage")] if passages else []
             said = ", ".join(counts) or "Nothing found"
-        if (progress := self._progress) is not None:
-            of = f"{progress.done:,} of {progress.total:,} chats of an earlier version"
-            return f"{said}. Taking over, latest first: {of}"
-        return said
+        is_all = self._older.are_taken_over
+        return said if is_all else f"{said}; those of an earlier version are being taken over"
 
     @property
     def _chat(self) -> ChatSummary | None:
@@ -187,7 +167,7 @@ class ChatsScreen(ListDialog[SavedChat, Row]):
 
     # What the keys do
 
-    def choose(self, thing: Row | None) -> None:
+    def choose(self, thing: Found | None) -> None:
         if isinstance(thing, Hit):
             self._read(thing.chat, Passage(thing.turn, self._typed))
         elif thing is not None:
@@ -257,12 +237,9 @@ class ChatsScreen(ListDialog[SavedChat, Row]):
         return record if record is not None and record.name == chat.name else None
 
 
-def _same(row: Row | None, other: Row | None) -> bool:
-    if isinstance(row, Hit) and isinstance(other, Hit):
-        return (row.chat.name, row.turn) == (other.chat.name, other.turn)
-    if isinstance(row, ChatSummary) and isinstance(other, ChatSummary):
-        return row.name == other.name
-    return False
+def _name(row: Found | None) -> object:
+    """What a row stays the same by when more is known of it."""
+    return (row.chat.name, row.turn) if isinstance(row, Hit) else row and row.name
 
 
 def _words(chat: ChatSummary) -> tuple[str, str]:

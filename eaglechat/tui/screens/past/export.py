@@ -47,6 +47,7 @@ class ExportScreen(ListDialog[None, _Choice]):
     HEADING = "Export the chat"
     KEYS = f"{ENTER} writes the file, {TAB} moves, {{dialog.back}} back"
     PLACEHOLDER = ""
+    DEFAULT_CLASSES = "-short"
 
     def __init__(self, read: Callable[[], SavedChat], format: Format | None = None) -> None:
         """With a `format` the chat is exported at once, into the current directory."""

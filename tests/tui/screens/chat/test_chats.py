@@ -14,7 +14,8 @@ from eaglechat.chat.store import ChatStore
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu.screen import MenuScreen
-from eaglechat.tui.screens.past.chats import ROWS_AT_ONCE, ChatsScreen
+from eaglechat.tui.screens.past.chats import ChatsScreen
+from eaglechat.tui.widgets.filter import Row
 from tests.chat.headless import left_chat, saved_chats, store_in
 from tests.chat.home import write_chat
 from tests.tui.driving import Driver
@@ -44,8 +45,8 @@ async def to_list(user: Driver) -> None:
 
 
 def rows(user: Driver) -> list[str]:
-    options = user.app.screen.query_one(OptionList)
-    return [str(option.prompt) for option in options.options]
+    options = user.app.screen.query_one(OptionList).options
+    return [option.prompt.plain for option in options if isinstance(option.prompt, Row)]
 
 
 async def test_typing_finds_titles_and_passages(drive: Drive, three: list[str]) -> None:
@@ -169,19 +170,6 @@ async def test_find_in_all_chats_begins_with_the_words_that_are_typed(
         await user.press("enter")
         await user.on(ChatsScreen)
         await user.sees("1 passage")
-
-
-async def test_a_long_list_grows_towards_its_end(drive: Drive, tmp_path: Path) -> None:
-    for n in range(ROWS_AT_ONCE + 30):
-        write_chat(store_in(tmp_path), f"chat {n}")
-    async with drive() as user:
-        await user.on(MenuScreen)
-        await user.command("chats.open")
-        await user.sees(f"{ROWS_AT_ONCE + 30} chats")
-        options = user.app.screen.query_one(OptionList)
-        assert options.option_count == ROWS_AT_ONCE
-        options.highlighted = ROWS_AT_ONCE - 1
-        await user.until(lambda: options.option_count == ROWS_AT_ONCE + 30, "the rest")
 
 
 async def test_escape_sequences_of_a_model_do_nothing(drive: Drive, tmp_path: Path) -> None:
