@@ -36,7 +36,6 @@ class Headless:
         self.said: list[str] = []
         self.given_back: list[str] = []
         self.beside: list[TurnId | None] = []
-        self.changes = 0
         self.folder = folder
         self.settings = settings or Settings()
         self.engine = ScriptedEngine()
@@ -68,7 +67,7 @@ class Headless:
     # What the session says
 
     def changed(self) -> None:
-        self.changes += 1
+        """It is looked at when something is expected."""
 
     def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
         self.given_back.append(text_of(question))

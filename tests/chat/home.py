@@ -6,7 +6,7 @@ from pathlib import Path
 
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import TurnPart
-from eaglechat.chat.saved_chat import SavedChat, new_chat
+from eaglechat.chat.saved_chat import new_chat
 from eaglechat.chat.store import ChatStore
 from eaglechat.chat.turns import Reply
 from eaglechat.hub.local.pair import Pair
@@ -14,13 +14,6 @@ from tests.chat.headless import Headless, store_in
 from tests.chat.records import answering
 
 PAIR = Pair("pair", Path("/t.gguf"), Path("/d.gguf"), "files")
-
-
-class Complaints(list[OSError]):
-    """Why a chat could not be written."""
-
-    def __call__(self, file: Path, why: OSError) -> None:
-        self.append(why)
 
 
 class Home:
@@ -60,14 +53,8 @@ def killed(recorder: ChatRecorder) -> None:
         recorder._lock.release(force=True)
 
 
-def fresh(store: ChatStore, complaints: Complaints | None = None) -> ChatRecorder:
-    return resumed(store, new_chat(PAIR), complaints)
-
-
-def resumed(
-    store: ChatStore, chat: SavedChat, complaints: Complaints | None = None
-) -> ChatRecorder:
-    return ChatRecorder(store, chat, complaints if complaints is not None else Complaints())
+def fresh(store: ChatStore) -> ChatRecorder:
+    return ChatRecorder(store, new_chat(PAIR))
 
 
 def write_chat(store: ChatStore, *said: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms, TurnPart
 from eaglechat.chat.saved_chat import title_of
 from eaglechat.chat.search import parse
@@ -21,7 +22,7 @@ from eaglechat.chat.turns import Reply, Turns
 from eaglechat.chat.writing.question import text_of
 from eaglechat.engine.templates.dialect import tagged
 from tests.chat.headless import Headless, left_chat, reopened, saved_chats
-from tests.chat.home import Home, fresh, killed, resumed, write_chat
+from tests.chat.home import Home, fresh, killed, write_chat
 from tests.chat.records import end_of
 from tests.chat.test_search import FOUND, NOT_FOUND
 from tests.chat.test_story import story
@@ -283,7 +284,7 @@ def test_a_second_program_that_only_looks_leaves_no_copy(store: ChatStore, tmp_p
 
 
 def test_a_chat_that_is_open_elsewhere_is_not_changed_here(store: ChatStore) -> None:
-    recorder = resumed(store, store.read(write_chat(store, "why?", "so")))
+    recorder = ChatRecorder(store, store.read(write_chat(store, "why?", "so")))
     for change in (
         lambda: store.rename(recorder.name, "elsewhere"),
         lambda: store.pin(recorder.name, True),
@@ -298,14 +299,14 @@ def test_a_chat_that_is_open_elsewhere_is_not_changed_here(store: ChatStore) -> 
 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_chat_that_was_left_is_free_again(store: ChatStore, is_killed: bool) -> None:
-    recorder = resumed(store, store.read(write_chat(store, "why?", "so")))
+    recorder = ChatRecorder(store, store.read(write_chat(store, "why?", "so")))
     chat = store.read(recorder.name)
-    assert resumed(store, chat).is_copy
+    assert ChatRecorder(store, chat).is_copy
     if is_killed:
         killed(recorder)
     else:
         recorder.left(())
-    assert not resumed(store, store.read(recorder.name)).is_copy
+    assert not ChatRecorder(store, store.read(recorder.name)).is_copy
 
 
 def test_what_another_program_wrote_since_the_chat_was_read_is_there(
@@ -331,7 +332,7 @@ def test_where_no_lock_protects_a_chat_nothing_is_lost(
     """As on a file system without locks: both programs think that the chat is theirs alone."""
     name = write_chat(store, "first", "so")
     monkeypatch.setattr(ChatStore, "is_held", lambda _store, _owner: False)
-    one, two = resumed(store, store.read(name)), resumed(store, store.read(name))
+    one, two = ChatRecorder(store, store.read(name)), ChatRecorder(store, store.read(name))
     for recorder, text in ((one, "of one"), (two, "of two")):
         if recorder is two and is_deleted:
             store.delete(name)

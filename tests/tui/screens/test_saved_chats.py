@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
 from tests.chat.headless import saved_chats, store_in
-from tests.chat.home import resumed
 from tests.chat.test_older import OLDER
 from tests.ggufs import write_target
 from tests.tui.driving import Driver
@@ -92,7 +92,7 @@ async def test_a_chat_that_is_open_elsewhere_says_so(drive: Drive, tmp_path: Pat
         await user.press("ctrl+o")
         await user.on(MenuScreen)
         (saved,) = saved_chats(tmp_path)
-        holder = resumed(store_in(tmp_path), saved)
+        holder = ChatRecorder(store_in(tmp_path), saved)
         assert not holder.is_copy
         await user.press("ctrl+t")
         await user.sees("1 chat")
