@@ -23,11 +23,11 @@ def main() -> int:
     name, when, cure, calls, *more = sys.argv[1:]
     whose, says, *_ = (*more, "", "")
 
+    from eaglechat.engine import process
     from eaglechat.engine.llama import bindings, objects
-    from eaglechat.engine.process import pair_worker
 
-    memory = pair_worker.memory
-    pair_worker.memory = lambda devices: msgspec.structs.replace(memory(devices), gpu=1 << 33)
+    memory = process.memory
+    process.memory = lambda devices: msgspec.structs.replace(memory(devices), gpu=1 << 33)
     load_model, decode = bindings.load_model, objects.Context.decode
     left: tuple[str, ...] = ()
     loaded = ""
@@ -59,7 +59,7 @@ def main() -> int:
 
     bindings.load_model = crashing_load
     objects.Context.decode = crashing_decode
-    return pair_worker.main()
+    return process.main()
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ def engine_process(command: Sequence[str], log: Path, patience_s: float = PATIEN
 def engine_in_this_process() -> LocalLink:
     """eaglechat's own engine without a process: quicker to start."""
     from eaglechat.engine.llama import backend
-    from eaglechat.engine.process.pair_worker import PairWorker
+    from eaglechat.engine.process import PairWorker
 
     backend.start_backend(backend.LOG_ERRORS)
     return LocalLink(PairWorker)

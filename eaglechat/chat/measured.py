@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from eaglechat.wire.gain import MeasuredGain
+from eaglechat.wire.gain import MeasuredGain, SpeedUpFold
 from eaglechat.wire.records import Part, ReplyTimings, Round, per_second, summed, sums
-from eaglechat.wire.speed_up import SpeedUpFold
 from eaglechat.wire.stats import SpeculationStats, stats_of
 
 FEWEST_ROUNDS = 8

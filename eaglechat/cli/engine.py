@@ -10,6 +10,6 @@ def add_arguments(_: argparse.ArgumentParser) -> None:
 
 
 def run(_: argparse.Namespace) -> int:
-    from eaglechat.engine.process import pair_worker  # loads llama.cpp
+    from eaglechat.engine import process  # loads llama.cpp
 
-    return pair_worker.main()
+    return process.main()

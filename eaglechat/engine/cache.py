@@ -7,7 +7,6 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.llama.branches import TRUNK, Branches
@@ -15,7 +14,7 @@ from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.engine.sequences import common_prefix, find_cut
 from eaglechat.wire.cancelling import asked
 from eaglechat.wire.errors import Cancelled, DecodeError
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, ms_since
 
 _NO_ROOM, _STOPPED = 1, 2
 """Statuses of llama.cpp: a decode found no free cells, or was cancelled."""

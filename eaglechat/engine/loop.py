@@ -22,7 +22,6 @@ from eaglechat.engine.auto.kept import Kept
 from eaglechat.engine.auto.plan import Seen
 from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.cache import CacheState
-from eaglechat.engine.clock import ms_since
 from eaglechat.engine.drafters.base import MOST_WAITING, Drafter
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.ngram import look_up
@@ -46,6 +45,7 @@ from eaglechat.wire.records import (
     RoundTimings,
     SpeculationOff,
     Window,
+    ms_since,
     sums,
 )
 

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat.wire.drafters import DrafterChoice, DrafterKind
-from eaglechat.wire.gain import most
 from eaglechat.wire.load_options import LeaveOut, LoadOptions
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
@@ -329,10 +328,13 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most(self) -> float | None:
-        """How many times as fast as plain decoding drafts of any length can be here; None if that
-        was not timed."""
+        """How many times as fast as plain decoding drafts of any length can be here: with one that
+        costs nothing and is always right, a round writes as many tokens as it has rows. None if the
+        passes of one row or of more were not timed."""
         longest = max((one.longest for one in self.drafters), default=N_DRAFT_MAX_LIMIT)
-        return most(self.verify_ms, longest)
+        one, times = self.verify_ms.get(1), self.verify_ms.items()
+        gains = [n * one / ms for n, ms in times if one and 1 < n <= longest + 1]
+        return max(gains, default=None)
 
     def no_drafter(self, choice: DrafterChoice) -> str | None:
         """Why this drafter cannot be used; None if it can."""

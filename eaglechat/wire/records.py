@@ -7,6 +7,7 @@ acceptance or a time from text.
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -152,6 +153,11 @@ def sums(times: Sequence[RoundTimings]) -> dict[str, float | None]:
     report one."""
     names = (name for name in RoundTimings.__struct_fields__ if name != "total_ms")
     return {name: summed(getattr(one, name) for one in times) for name in names}
+
+
+def ms_since(started: float) -> float:
+    """Milliseconds since `started`, a value of `time.perf_counter()`."""
+    return (time.perf_counter() - started) * 1000.0
 
 
 def per_second(tokens: int, ms: float) -> float | None:

@@ -1,7 +1,7 @@
 """What every engine does, whatever it computes with: it answers requests one after the other, in a
 thread of its own, so that a cancel or a change arrives while a request is being answered.
 
-Three kinds of engine are Workers. eaglechat's own (engine/process/pair_worker.py) runs in an engine
+Three kinds of engine are Workers. eaglechat's own (engine/process.py) runs in an engine
 process behind its pipes. In the client's process, behind a `LocalLink`, run the user's llama-server
 program (links/llama_server/worker.py) and a server that is asked over HTTP
 (links/http/server.py).

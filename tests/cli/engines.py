@@ -8,7 +8,7 @@ import sys
 
 def engine_that(code: str) -> list[str]:
     """Flags for an engine process that runs some code before it serves."""
-    main = "from eaglechat.engine.process.pair_worker import main\nraise SystemExit(main())"
+    main = "from eaglechat.engine.process import main\nraise SystemExit(main())"
     serve = f"{code}\n{main}"
     return ["-o", f"engine.command={json.dumps([sys.executable, '-c', serve])}"]
 
@@ -17,7 +17,7 @@ def engine_that_dies_after(n_rounds: int) -> list[str]:
     """It aborts in the middle of a reply, as a failed assertion inside llama.cpp would."""
     return engine_that(
         "import os, sys\n"
-        "from eaglechat.engine.process.pair_worker import PairWorker\n"
+        "from eaglechat.engine.process import PairWorker\n"
         "say = PairWorker.say\n"
         "def die(self, event):\n"
         f"    if getattr(getattr(event, 'step', None), 'index', None) == {n_rounds}:\n"
@@ -32,7 +32,7 @@ def engine_that_takes_its_time() -> list[str]:
     """It pauses after each round: a long reply ends when somebody ends it, and not before."""
     return engine_that(
         "import time\n"
-        "from eaglechat.engine.process.pair_worker import PairWorker\n"
+        "from eaglechat.engine.process import PairWorker\n"
         "from eaglechat.wire.protocol import Progress, Round\n"
         "say = PairWorker.say\n"
         "def pause(self, event):\n"

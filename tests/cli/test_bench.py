@@ -295,7 +295,7 @@ def process(arguments: list[str], home: Path) -> subprocess.Popen[str]:
 def engine_that_does_with_its_fifth_reply(what: str) -> list[str]:
     return engine_that(
         "import os, signal, sys\n"
-        "from eaglechat.engine.process.pair_worker import PairWorker\n"
+        "from eaglechat.engine.process import PairWorker\n"
         "from eaglechat.wire.protocol import Done\n"
         "say, replies = PairWorker.say, []\n"
         "def watched(self, event):\n"

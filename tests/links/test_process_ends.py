@@ -78,14 +78,14 @@ def test_native_output_does_not_reach_the_pipe(
     """Printed by C and by Python, before and after the events' pipe is made."""
     noisy = (
         "import ctypes, sys;"
-        "from eaglechat.engine.process import pair_worker;"
+        "from eaglechat.engine import process;"
         "from eaglechat.engine.llama import backend;"
         "start = backend.start_backend;"
         "libc = ctypes.CDLL(None);"
         "say = lambda level: (start(level), libc.puts(b'native noise'), libc.fflush(None),"
         " print('python noise', flush=True));"
         "backend.start_backend = say;"
-        "sys.exit(pair_worker.main())"
+        "sys.exit(process.main())"
     )
     client = start([sys.executable, "-c", noisy])
 

@@ -18,7 +18,7 @@ from eaglechat.chat.comparing import order_of
 from eaglechat.cli.loading import CommandEngine, Interrupt
 from eaglechat.engine.bench.prompts import Prompt, builtin_prompts
 from eaglechat.hub.local.pairs import builtin_pair
-from eaglechat.links.llama_server.arguments import draft_gpu_options, gpu_options
+from eaglechat.links.llama_server.program import draft_gpu_options, gpu_options
 from eaglechat.settings import Settings
 from eaglechat.wire import protocol as p
 

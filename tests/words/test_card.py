@@ -20,7 +20,6 @@ from eaglechat.hub.local import fingerprint, passes
 from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire import protocol
-from eaglechat.wire.gain import most
 from eaglechat.wire.protocol import OWN_ENGINE, Sampling
 from eaglechat.words import gain
 from eaglechat.words.card import card, why_no_card, why_not
@@ -182,7 +181,9 @@ TIMES = {1: 5.6, 2: 8.8, 4: 10.7, 8: 15.4}
 def test_a_round_writes_at_most_as_many_tokens_as_it_has_rows(
     times: dict[int, float], longest: int, found: float | None
 ) -> None:
-    assert most(times, longest) == (None if found is None else pytest.approx(found))
+    drafter = protocol.DrafterInfo(kind="eagle3", longest=longest)
+    info = msgspec.structs.replace(pair_info(), drafters=(drafter,), verify_ms=times)
+    assert info.most == (None if found is None else pytest.approx(found))
 
 
 def test_another_quantisation_that_was_timed_here_raises_what_can_be_gained(tmp_path: Path) -> None:

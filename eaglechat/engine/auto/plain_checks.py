@@ -2,14 +2,14 @@
 
 The screen says of each reply how many times as fast as plain decoding it is. That is measured in
 the reply itself, as the machine is now and in this context, so some of its rounds are plain: two
-beside each other, as only the second one is a measurement (`wire/speed_up.py`). There is no clock
+beside each other, as only the second one is a measurement (`wire/gain.py`). There is no clock
 here: the same rounds lead to the same checks.
 """
 
 from __future__ import annotations
 
+from eaglechat.wire.gain import SpeedUpFold
 from eaglechat.wire.records import Round
-from eaglechat.wire.speed_up import SpeedUpFold
 
 _FIRST = 2
 """Rounds before the first check."""

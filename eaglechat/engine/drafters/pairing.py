@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from eaglechat.gguf.chat_model import why_no_chat_model
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header, read_tensor, read_texts
 from eaglechat.gguf.preflight import (
     DRAFT_ARCHITECTURE,
@@ -25,6 +24,7 @@ from eaglechat.gguf.preflight import (
     Pairing,
     PreflightError,
     deepest_readable_layer,
+    why_no_chat_model,
 )
 from eaglechat.wire.drafters import DrafterChoice, DrafterKind
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT

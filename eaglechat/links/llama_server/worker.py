@@ -23,12 +23,12 @@ from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES, Pairing
 from eaglechat.links.base import LocalLink
 from eaglechat.links.http.faults import ServerError
 from eaglechat.links.http.server import ServerWorker
-from eaglechat.links.llama_server.arguments import (
+from eaglechat.links.llama_server.probe import Gpu, ProbedProgram, probe_program
+from eaglechat.links.llama_server.program import (
+    Program,
     chosen_drafter,
     server_options,
 )
-from eaglechat.links.llama_server.probe import Gpu, ProbedProgram, probe_program
-from eaglechat.links.llama_server.program import Program
 from eaglechat.links.process import open_log, tail
 from eaglechat.machine import choose_threads, memory
 from eaglechat.settings.servers import ServerSettings

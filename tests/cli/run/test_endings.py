@@ -203,7 +203,7 @@ def test_an_engine_of_another_version_is_named(eaglechat: Runner) -> None:
 
 def test_only_the_engine_looks_at_the_files_of_an_engine_elsewhere(eaglechat: Runner) -> None:
     """Where its command starts it, there may be other files."""
-    engine = engine_that("from eaglechat.engine.process import pair_worker")
+    engine = engine_that("from eaglechat.engine import process")
     pair = ("--target", "/models/not-here.gguf")
     ended = eaglechat(*engine, PROMPT, pair=pair, own_engine=False)
 
@@ -282,14 +282,14 @@ def test_ctrl_c_during_the_load_ends_it(tiny_files: tuple[Path, Path], tmp_path:
     """The engine sends the signal at the first progress, and loads until it is cancelled."""
     engine = engine_that(
         "import os, signal, time\n"
-        "from eaglechat.engine.process import pair_worker\n"
+        "from eaglechat.engine import process\n"
         "from eaglechat.wire.errors import Cancelled\n"
         "def load(headers, options, progress, leave_out):\n"
         "    os.kill(os.getppid(), signal.SIGINT)\n"
         "    while progress('target', 0.5):\n"
         "        time.sleep(0.01)\n"
         "    raise Cancelled('the load was cancelled')\n"
-        "pair_worker.LoadedPair = load"
+        "process.LoadedPair = load"
     )
     with process(["-m", "eaglechat", *command(tiny_files, *engine)], tmp_path) as running:
         out, err = running.communicate(timeout=PATIENCE_S)

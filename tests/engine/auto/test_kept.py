@@ -20,7 +20,7 @@ from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
-from eaglechat.engine.process.pair_worker import write_reply
+from eaglechat.engine.process import write_reply
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AUTO, Chat, Message, Sampling, Speculation
 from tests.engine.auto.pairs import calibrated, on_steps

@@ -17,7 +17,7 @@ from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
-from eaglechat.engine.process.pair_worker import rendered, write_reply
+from eaglechat.engine.process import rendered, write_reply
 from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.tui.screens.chat.seen import prompt_seen

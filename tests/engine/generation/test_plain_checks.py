@@ -23,10 +23,9 @@ from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.auto.plain_checks import PlainChecks
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loop import Live
-from eaglechat.wire.gain import GainVerdict, verdict_of
+from eaglechat.wire.gain import GainVerdict, SpeedUpFold, verdict_of
 from eaglechat.wire.protocol import AUTO, Auto, Shape, Speculation
 from eaglechat.wire.records import ReplyEnd, Round
-from eaglechat.wire.speed_up import SpeedUpFold
 from tests.engine.auto.pairs import calibrated
 from tests.engine.auto.simulated_pair import Driver, Reply, Simulated, write
 from tests.engine.rig import Rig, check_bookkeeping, open_rig, plainly

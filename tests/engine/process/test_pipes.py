@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eaglechat.engine.process import pipes
-from eaglechat.engine.process.pair_worker import PairWorker
-from eaglechat.engine.process.pipes import ClientPipes
+from eaglechat.engine import process
+from eaglechat.engine.process import ClientPipes
 from eaglechat.wire import protocol as p
 from eaglechat.wire.lines import ProtocolError, decode_event, decode_request, encode
 
@@ -38,7 +37,7 @@ class Pipe(io.BytesIO):
 def serve(*lines: bytes) -> list[p.AnyEvent]:
     """What is answered to some lines, after hello."""
     pipe = Pipe()
-    ClientPipes(io.BytesIO(b"".join(line + b"\n" for line in lines)), pipe, PairWorker).serve()
+    ClientPipes(io.BytesIO(b"".join(line + b"\n" for line in lines)), pipe).serve()
     hello, *rest = pipe.events
     assert isinstance(hello, p.Hello)
     return rest
@@ -123,7 +122,7 @@ def test_an_event_that_cannot_be_encoded_fails_its_request_and_no_other(
             raise ProtocolError("“\\udce9” is not text in UTF-8")
         return encode(event)
 
-    monkeypatch.setattr(pipes, "encode", encode_but_unloaded)
+    monkeypatch.setattr(process, "encode", encode_but_unloaded)
     unloads = [encode(p.Unload(id=id)).strip() for id in (2, 3, 4)]
 
     assert serve(*unloads) == [
@@ -141,7 +140,7 @@ def test_an_event_that_cannot_be_encoded_fails_its_request_and_no_other(
 def test_a_client_that_is_gone_ends_the_service_quietly() -> None:
     pipe = Pipe()
     pipe.broken = True
-    ClientPipes(io.BytesIO(encode(CHAT)), pipe, PairWorker).serve()
+    ClientPipes(io.BytesIO(encode(CHAT)), pipe).serve()
     assert pipe.getvalue() == b""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from eaglechat.engine.drafters.pairing import pairings
 from eaglechat.gguf.header import read_header
-from eaglechat.links.llama_server.arguments import server_options
+from eaglechat.links.llama_server.program import server_options
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import Origin

@@ -15,11 +15,11 @@ import pytest
 
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES, Pairing
-from eaglechat.links.llama_server.arguments import (
+from eaglechat.links.llama_server.probe import find
+from eaglechat.links.llama_server.program import (
     chosen_drafter,
     server_options,
 )
-from eaglechat.links.llama_server.probe import find
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import FinishReason

@@ -1,12 +1,17 @@
-"""eaglechat's own engine: it loads a pair of models with llama.cpp and generates with them.
+"""The engine process: it loads a pair of models with llama.cpp and generates with them. Requests
+come on standard input, events go to standard output, logs to standard error.
 
-It has a process of its own: a failed assertion inside llama.cpp ends that process and nothing else.
+It is a process of its own: a failed assertion inside llama.cpp ends that process and nothing else.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+import sys
+import threading
 from collections.abc import Callable
+from typing import BinaryIO
 
 import eaglechat
 from eaglechat.engine.drafters.pairing import check_choice, check_pair
@@ -14,10 +19,10 @@ from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.llama.placement import memory
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
-from eaglechat.engine.process import pipes
 from eaglechat.paths import expanded
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import NoPairError, SettingsError
+from eaglechat.wire.lines import ProtocolError, decode_request, encode
 from eaglechat.wire.protocol import (
     OWN_ENGINE,
     PROTOCOL_VERSION,
@@ -26,6 +31,7 @@ from eaglechat.wire.protocol import (
     Cancel,
     Chat,
     Done,
+    Error,
     Hello,
     Load,
     Loaded,
@@ -34,24 +40,88 @@ from eaglechat.wire.protocol import (
     Render,
     Rendered,
     Set,
+    Shutdown,
     Unloaded,
 )
 from eaglechat.wire.records import ReplyEnd, Round
 from eaglechat.wire.stats import SpeculationStats
-from eaglechat.wire.worker import Say, Worker
+from eaglechat.wire.worker import Died, Say, Worker
+
+_CLIENT_HAS_S = 0.8
+"""Seconds from SIGTERM to the end of this process."""
 
 
 def main() -> int:
     """Serve on this process' own pipes until they close."""
     # A debugger's report of a failed assertion would push the assertion out of the log's tail.
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
-    return pipes.serve(_started)
-
-
-def _started(say: Say) -> PairWorker:
-    # The pipes are made: what this prints goes to the log.
+    # Ctrl+C in the client's terminal reaches this process too; the client decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    events = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    # Whatever native code prints must not stand between the events: it goes to the log.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     backend.start_backend(backend.LOG_INFO)
-    return PairWorker(say)
+    client = ClientPipes(sys.stdin.buffer, events)
+
+    def end_soon(*_: object) -> None:
+        # `timeout` and batch systems send SIGTERM to the client too: the client still hears the
+        # ends of the replies that this cancels.
+        end = threading.Timer(_CLIENT_HAS_S, os._exit, (128 + signal.SIGTERM,))
+        end.daemon = True
+        end.start()
+        client.worker.cancel()
+
+    signal.signal(signal.SIGTERM, end_soon)
+    client.serve()
+    return 0
+
+
+class ClientPipes:
+    """Has a worker answer the requests of one client, a line each."""
+
+    def __init__(self, requests: BinaryIO, events: BinaryIO) -> None:
+        self._requests, self._events = requests, events
+        self.worker = PairWorker(self._send)
+
+    def serve(self) -> None:
+        """Read requests until a shutdown or the end of the input."""
+        self.worker.start()
+        for line in self._requests:
+            if not line.strip():
+                continue
+            try:
+                request = decode_request(line)
+            except ProtocolError as error:
+                message = f"not understood: {error}"
+                self.worker.say(Error(id=error.request_id, code="protocol", message=message))
+                continue
+            if isinstance(request, Shutdown):
+                break
+            self.worker.take(request)
+        self.worker.shut_down()
+
+    def _send(self, event: AnyEvent | Died) -> None:
+        if isinstance(event, Died):
+            # The client knows an engine's death by the end of its process, and the reason by the
+            # last line of its log.
+            sys.stderr.write(f"{event.why}\n")
+            sys.stderr.flush()
+            os._exit(1)
+        try:
+            line = encode(event)
+        except ProtocolError as error:
+            # This event's request has failed.
+            request_id = None if isinstance(event, Hello) else event.id
+            self.worker.cancel(request_id)
+            kind = type(event).__name__
+            message = f"the engine cannot encode its answer ({kind}): {error}"
+            line = encode(Error(id=request_id, code="internal", message=message))
+        try:
+            self._events.write(line)
+            self._events.flush()
+        except OSError:
+            # The client is gone; its end of the input closes too and ends the service.
+            self.worker.cancel()
 
 
 class PairWorker(Worker):
