@@ -41,14 +41,14 @@ def main() -> int:
             # To this thread: to the process, the load may go on in it for a while.
             signal.pthread_kill(threading.get_ident(), getattr(signal, name))
 
-    def crashing_load(path: str, placement: Any, leave_out: Any, *args: Any, **kwargs: Any) -> Any:
+    def crashing_load(path: str, options: Any, leave_out: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal left, loaded
         left, loaded = tuple(leave_out), path
         with Path(calls).open("a") as file:
             file.write(",".join(left) + "\n")
         if when == "load":
             crash()
-        return load_model(path, placement, leave_out, *args, **kwargs)
+        return load_model(path, options, leave_out, *args, **kwargs)
 
     def crashing_decode(self: Any, batch: Any) -> int:
         nonlocal decodes

@@ -18,9 +18,9 @@ from eaglechat import machine, own_python, paths, settings
 from eaglechat.cli.status import FAILED, OK
 from eaglechat.engine.llama.placement import (
     Device,
+    chosen_devices,
     free_memory,
     offload_devices,
-    target_placement,
 )
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context, memory_need
@@ -276,17 +276,17 @@ class Doctor:
             return
         options = self._settings.to_load_options()
         try:
-            target = target_placement(options, devices)
+            chosen_devices(options, devices)
         except ModelLoadError as error:
             self.wrong.append(f"no pair would load: {error}")
             return
-        if target.n_gpu_layers == 0:
+        if options.n_gpu_layers == 0:
             yield "layers: all on the CPU (engine.n_gpu_layers is 0)"
             return
-        count = "all" if target.n_gpu_layers < 0 else f"up to {target.n_gpu_layers} of each model"
-        is_split = target.split_mode != "none" and len(gpus) > 1
-        used = gpus if is_split or len(gpus) == 1 else [gpus[target.main_gpu]]
-        how = f"; the target split by {target.split_mode} over" if is_split else " on"
+        count = "all" if options.n_gpu_layers < 0 else f"up to {options.n_gpu_layers} of each model"
+        is_split = options.split_mode != "none" and len(gpus) > 1
+        used = gpus if is_split or len(gpus) == 1 else [gpus[options.main_gpu]]
+        how = f"; the target split by {options.split_mode} over" if is_split else " on"
         yield f"layers: {count}{how} {' and '.join(gpu.name for gpu in used)}"
 
     def threads(self) -> Iterator[str]:

@@ -13,7 +13,7 @@ import torch
 from eaglechat import paths
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.llama.placement import Placement, free_memory
+from eaglechat.engine.llama.placement import free_memory
 from eaglechat.hub.convert.target import read_target
 from eaglechat.hub.convert.writer import check_out
 from eaglechat.machine import choose_threads
@@ -157,7 +157,7 @@ class TrainingRun:
         placed = LoadOptions(n_gpu_layers=self._settings.n_gpu_layers)
         free = free_memory(placed, backend.devices())
         self._n_chats = chats_side_by_side(self._target, self._settings.longest, free)
-        return Model(self._target.path, Placement(self._settings.n_gpu_layers))
+        return Model(self._target.path, placed)
 
     def _gather(self, model: Model) -> list[Sample]:
         """All different samples, in the order of their sources."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eaglechat.cli import main
 from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama import backend
-from eaglechat.engine.llama.placement import Device, draft_placement, target_placement
+from eaglechat.engine.llama.placement import Device, chosen_devices
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.links.base import Lifecycle
 from eaglechat.links.process import ProcessLink
@@ -99,11 +99,8 @@ def test_devices_elsewhere_are_named_to_llama_cpp_before_those_here() -> None:
     lent = [Device("RPC0", "gpu1:1", 1, 1, True, False, backend="RPC", handle=7)]
     card = Device("CUDA0", "a card", 1, 1, True, False, backend="CUDA", handle=9)
     options = LoadOptions(rpc_servers=("gpu1:1",))
-    placement = target_placement(options, [*lent, card])
-    assert placement.devices == (7, 9)
-    beside = draft_placement(placement, 2)
-    assert (beside.devices, beside.tensor_split) == ((7, 9), (0, 1))
-    assert target_placement(LoadOptions(), [card]).devices == ()
+    assert chosen_devices(options, [*lent, card]) == (7, 9)
+    assert chosen_devices(LoadOptions(), [card]) == ()
 
 
 def test_the_doctor_shows_servers_and_those_that_cannot_be_reached(

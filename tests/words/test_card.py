@@ -182,7 +182,7 @@ def test_a_round_writes_at_most_as_many_tokens_as_it_has_rows(
     times: dict[int, float], longest: int, found: float | None
 ) -> None:
     drafter = protocol.DrafterInfo(kind="eagle3", longest=longest)
-    info = msgspec.structs.replace(pair_info(), drafters=(drafter,), verify_ms=times)
+    info = msgspec.structs.replace(pair_info("t", "d", None), drafters=(drafter,), verify_ms=times)
     assert info.most == (None if found is None else pytest.approx(found))
 
 

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from eaglechat.engine.llama.placement import Placement
 from eaglechat.wire.errors import NativeLibraryError
+from eaglechat.wire.load_options import LoadOptions
 
 REQUIREMENT = "llama-cpp-python >= 0.3.36, < 0.4"
 
@@ -273,16 +273,18 @@ FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 
 def load_model(
     path: str,
-    placement: Placement,
+    options: LoadOptions,
     leave_out: Sequence[str],
     progress: Callable[[float], bool] | None,
     *,
+    devices: Sequence[int],
     vocabulary_only: bool,
     with_heads: bool,
     fields: Mapping[str, int],
 ) -> int | None:
-    """Load a GGUF; `progress` gets 0..1 and stops the load by returning False. `with_heads` loads
-    its MTP heads too. `fields` are used instead of those of the same keys in the file."""
+    """Load a GGUF on these devices, or those that llama.cpp finds. `progress` gets 0..1 and stops
+    the load by returning False. `with_heads` loads its MTP heads too. `fields` are used instead of
+    those of the same keys in the file."""
     params = api.llama_model_default_params()
     if fields:
         # A field without a key ends the list.
@@ -293,14 +295,13 @@ def load_model(
         params.kv_overrides = overrides
     params.vocab_only = vocabulary_only
     params.load_mtp = with_heads
-    params.n_gpu_layers = placement.n_gpu_layers
-    params.split_mode = SPLIT_MODES[placement.split_mode]
-    params.main_gpu = placement.main_gpu
-    if placement.tensor_split:
+    params.n_gpu_layers = options.n_gpu_layers
+    params.split_mode = SPLIT_MODES[options.split_mode]
+    params.main_gpu = options.main_gpu
+    if options.tensor_split:
         # llama.cpp copies llama_max_devices() of them.
-        shares = (ctypes.c_float * api.llama_max_devices())(*placement.tensor_split)
+        shares = (ctypes.c_float * api.llama_max_devices())(*options.tensor_split)
         params.tensor_split = shares
-    devices = placement.devices
     if "gpu" in leave_out:
         devices = ()
         params.n_gpu_layers = 0

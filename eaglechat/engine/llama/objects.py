@@ -12,14 +12,14 @@ import numpy as np
 
 from eaglechat.engine.llama import backend, bindings, workarounds
 from eaglechat.engine.llama.bindings import Floats, api, libggml, libllama
-from eaglechat.engine.llama.placement import ALL_LAYERS, Placement
 from eaglechat.wire.errors import DecodeError, ModelLoadError
-from eaglechat.wire.load_options import FlashAttention, LeaveOut
+from eaglechat.wire.load_options import FlashAttention, LeaveOut, LoadOptions
 from eaglechat.wire.records import KvType
 
 _KV_TYPES: dict[KvType, int] = {"f16": api.GGML_TYPE_F16, "q8_0": api.GGML_TYPE_Q8_0}
 
 _AS_IN_FILE: Mapping[str, int] = MappingProxyType({})
+_ON_ALL_GPUS = LoadOptions()
 
 OwnedT = TypeVar("OwnedT", bound="Owned")
 
@@ -62,16 +62,20 @@ class Model(Owned):
     def __init__(
         self,
         path: Path,
-        placement: Placement = ALL_LAYERS,
+        options: LoadOptions = _ON_ALL_GPUS,
         progress: Callable[[float], bool] | None = None,
         *,
+        devices: Sequence[int] = (),
+        leave_out: Sequence[LeaveOut] = (),
         vocabulary_only: bool = False,
         with_heads: bool = False,
         fields: Mapping[str, int] = _AS_IN_FILE,
     ) -> None:
         """Load `path`, or its metadata and vocabulary only; `with_heads` also loads its MTP heads.
         `progress` gets 0..1 and stops the load by returning False. `fields` are used instead of
-        those of the same keys in the file.
+        those of the same keys in the file. `devices` are handles of the GPUs, empty for those that
+        llama.cpp finds itself; `leave_out` is what it does without beside what it does without in
+        every load.
 
         Raises ModelLoadError.
         """
@@ -79,13 +83,14 @@ class Model(Owned):
         self.path = path
         self.left_out: tuple[LeaveOut, ...] = ()
         if not vocabulary_only:
-            left_out = (*workarounds.for_every_model(), *placement.leave_out)
+            left_out = (*workarounds.for_every_model(), *leave_out)
             self.left_out = tuple(dict.fromkeys(left_out))
         self._pointer = bindings.load_model(
             str(path),
-            placement,
+            options,
             self.left_out,
             progress,
+            devices=devices,
             vocabulary_only=vocabulary_only,
             with_heads=with_heads,
             fields=fields,

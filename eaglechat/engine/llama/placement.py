@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
 from eaglechat import machine
 from eaglechat.wire.errors import ModelLoadError
-from eaglechat.wire.load_options import LeaveOut, LoadOptions, SplitMode
+from eaglechat.wire.load_options import LeaveOut, LoadOptions
 from eaglechat.wire.protocol import Memory
 
 
@@ -32,26 +32,6 @@ class Device:
     """llama.cpp's pointer to it."""
 
 
-@dataclass(frozen=True)
-class Placement:
-    """How llama.cpp places one model."""
-
-    n_gpu_layers: int = -1
-    """All of them if negative."""
-    split_mode: SplitMode = "layer"
-    main_gpu: int = 0
-    """The only GPU that is used if nothing is split."""
-    tensor_split: tuple[float, ...] = ()
-    """Each GPU's share; empty for shares by free memory."""
-    devices: tuple[int, ...] = ()
-    """Handles of the GPUs to use; empty for those that llama.cpp finds itself."""
-    leave_out: tuple[LeaveOut, ...] = ()
-    """What llama.cpp does without, beside what it does without in every load."""
-
-
-ALL_LAYERS = Placement()
-
-
 def offload_devices(devices: Sequence[Device]) -> list[Device]:
     """The GPUs that llama.cpp puts layers on, in its order.
 
@@ -68,36 +48,30 @@ def offload_devices(devices: Sequence[Device]) -> list[Device]:
     return own_memory or [gpu for gpu in gpus if gpu.backend == gpus[0].backend]
 
 
-def target_placement(
-    options: LoadOptions, devices: Sequence[Device], leave_out: tuple[LeaveOut, ...] = ()
-) -> Placement:
-    """Where the target goes. Raises ModelLoadError if these devices cannot do it."""
+def chosen_devices(
+    options: LoadOptions, devices: Sequence[Device], leave_out: Sequence[LeaveOut] = ()
+) -> tuple[int, ...]:
+    """The handles of the GPUs for a target that is loaded so; empty for those that llama.cpp finds
+    itself. Raises ModelLoadError if they cannot do it."""
     gpus = offload_devices(devices)
     if gpus and options.n_gpu_layers != 0 and "gpu" not in leave_out:
         _check(options, gpus)
-    return Placement(
-        n_gpu_layers=options.n_gpu_layers,
-        split_mode=options.split_mode,
-        main_gpu=options.main_gpu,
-        tensor_split=options.tensor_split,
-        # llama.cpp does not find those of RPC servers.
-        devices=tuple(gpu.handle for gpu in gpus) if options.rpc_servers else (),
-        leave_out=leave_out,
-    )
+    # llama.cpp does not find those of RPC servers.
+    return tuple(gpu.handle for gpu in gpus) if options.rpc_servers else ()
 
 
-def draft_placement(target: Placement, n_gpus: int) -> Placement:
-    """Where the draft goes: to the last of the target's `n_gpus` GPUs that has a share.
+def for_the_draft(options: LoadOptions, n_gpus: int) -> LoadOptions:
+    """The options of the draft: it goes to the last of the target's `n_gpus` GPUs that has a share.
 
     That GPU holds the target's output head, which a draft may use. The draft must still see all of
     the target's GPUs, so it is split like the target, with one share that is not zero.
     """
-    if target.split_mode == "none" or n_gpus < 2:
-        return target
-    shares = target.tensor_split or (1.0,) * n_gpus
+    if options.split_mode == "none" or n_gpus < 2:
+        return options
+    shares = options.tensor_split or (1.0,) * n_gpus
     last = max(gpu for gpu in range(n_gpus) if gpu < len(shares) and shares[gpu] > 0)
     one_gpu = tuple(float(gpu == last) for gpu in range(n_gpus))
-    return replace(target, split_mode="layer", tensor_split=one_gpu)
+    return msgspec.structs.replace(options, split_mode="layer", tensor_split=one_gpu)
 
 
 def _check(options: LoadOptions, gpus: Sequence[Device]) -> None:

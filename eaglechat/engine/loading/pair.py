@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 
 import msgspec
 
@@ -15,10 +16,9 @@ from eaglechat.engine.drafters.pairing import KINDS, pairings, why_no_heads, wit
 from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.placement import (
-    Placement,
-    draft_placement,
+    chosen_devices,
+    for_the_draft,
     free_memory,
-    target_placement,
 )
 from eaglechat.engine.loop import Generator
 from eaglechat.engine.prompt import Prompter
@@ -99,17 +99,18 @@ class LoadedPair:
         n_ctx = options.n_ctx or default_context(
             *headers, free_memory(options, devices), options.kv_type, options.draft_kv_type
         )
-        placement = target_placement(options, devices, leave_out)
         found = pairings(*headers)
         with_heads = any(one.file is None for one in found)
+        gpus = chosen_devices(options, devices, leave_out)
+        open_model = partial(_open, report, devices=gpus, leave_out=leave_out)
         target = owned.enter_context(
-            _open("target", target_header, placement, report, with_heads=with_heads)
+            open_model("target", target_header, options, with_heads=with_heads)
         )
         draft = None
         if draft_header is not None:
-            beside = draft_placement(placement, len(target.devices))
+            beside = for_the_draft(options, len(target.devices))
             draft = owned.enter_context(
-                _open("draft", draft_header, beside, report, with_heads=found[0].kind == "mtp")
+                open_model("draft", draft_header, beside, with_heads=found[0].kind == "mtp")
             )
         report.stage("context")
         # A sequence for each path of a tree. They share KV cells, so they take no memory. Each
@@ -205,19 +206,23 @@ class LoadedPair:
 
 
 def _open(
+    report: _Progress,
     stage: str,
     header: GGUFHeader,
-    placement: Placement,
-    report: _Progress,
+    options: LoadOptions,
     *,
-    with_heads: bool = False,
+    devices: Sequence[int],
+    leave_out: Sequence[LeaveOut],
+    with_heads: bool,
 ) -> Model:
     report.stage(stage)
     try:
         return Model(
             header.path,
-            placement,
+            options,
             report.within_stage,
+            devices=devices,
+            leave_out=leave_out,
             with_heads=with_heads,
             fields=without_stripped_blocks(header),
         )

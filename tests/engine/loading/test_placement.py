@@ -6,10 +6,9 @@ import pytest
 
 from eaglechat.engine.llama.placement import (
     Device,
-    Placement,
-    draft_placement,
+    chosen_devices,
+    for_the_draft,
     offload_devices,
-    target_placement,
 )
 from eaglechat.wire.errors import ModelLoadError
 from eaglechat.wire.load_options import LoadOptions
@@ -40,11 +39,6 @@ def test_a_card_that_two_backends_see_is_used_once() -> None:
     assert offload_devices([ON_CHIP, device("ROCm0", shared=True), CPU]) == [ON_CHIP]
 
 
-def test_the_target_goes_where_the_options_say() -> None:
-    options = LoadOptions(n_gpu_layers=9, split_mode="none", main_gpu=1)
-    assert target_placement(options, [FIRST, SECOND, CPU]) == Placement(9, "none", 1)
-
-
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
@@ -58,34 +52,32 @@ def test_what_the_gpus_cannot_do_is_refused_before_the_load(
     options: LoadOptions, complaint: str
 ) -> None:
     with pytest.raises(ModelLoadError, match=complaint):
-        target_placement(options, [FIRST, SECOND, CPU])
+        chosen_devices(options, [FIRST, SECOND, CPU])
 
 
 def test_without_a_gpu_in_play_its_options_do_not_matter() -> None:
     """A configuration made for another machine still loads here."""
-    strange = LoadOptions(split_mode="row", main_gpu=3, tensor_split=(0, 0))
-    assert target_placement(strange, [CPU]).split_mode == "row"
+    chosen_devices(LoadOptions(split_mode="row", main_gpu=3, tensor_split=(0, 0)), [CPU])
     on_cpu = LoadOptions(n_gpu_layers=0, split_mode="none", main_gpu=3)
-    assert target_placement(on_cpu, [FIRST, CPU]).n_gpu_layers == 0
+    chosen_devices(on_cpu, [FIRST, CPU])
 
 
 def test_rows_are_split_where_the_backend_can() -> None:
-    rows = LoadOptions(split_mode="row")
-    assert target_placement(rows, [device("SYCL0"), CPU]).split_mode == "row"
+    chosen_devices(LoadOptions(split_mode="row"), [device("SYCL0"), CPU])
 
 
 def test_the_draft_goes_whole_to_the_gpu_of_the_output_head() -> None:
     """It sees the other GPUs too: it may use tensors of the target that lie there."""
-    layers = draft_placement(Placement(), 3)
+    layers = for_the_draft(LoadOptions(), 3)
     assert (layers.split_mode, layers.tensor_split) == ("layer", (0, 0, 1))
-    rows = draft_placement(Placement(split_mode="row"), 2)
+    rows = for_the_draft(LoadOptions(split_mode="row"), 2)
     assert (rows.split_mode, rows.tensor_split) == ("layer", (0, 1))
-    shares = draft_placement(Placement(tensor_split=(3, 1, 0)), 3)
+    shares = for_the_draft(LoadOptions(tensor_split=(3, 1, 0)), 3)
     assert shares.tensor_split == (0, 1, 0)
 
 
 def test_the_draft_of_a_target_on_one_device_goes_there_too() -> None:
-    alone = Placement(split_mode="none", main_gpu=1)
-    assert draft_placement(alone, 1) == alone
-    assert draft_placement(Placement(n_gpu_layers=12), 1) == Placement(n_gpu_layers=12)
-    assert draft_placement(Placement(), 0) == Placement()
+    alone = LoadOptions(split_mode="none", main_gpu=1)
+    assert for_the_draft(alone, 1) == alone
+    assert for_the_draft(LoadOptions(n_gpu_layers=12), 1) == LoadOptions(n_gpu_layers=12)
+    assert for_the_draft(LoadOptions(), 0) == LoadOptions()
