@@ -222,7 +222,6 @@ class CacheState:
         self._batch.add_tokens(tokens, len(self.tokens), TRUNK, output=outputs)
 
     def _decode(self) -> None:
-        """Decode the batch and show it to the drafters."""
         started = time.perf_counter()
         status = self._target.decode(self._batch)
         self._decode_ms = ms_since(started)

@@ -136,7 +136,6 @@ class Eagle3Session:
         drafter.accept(range(n_accepted))
 
     def stats(self) -> SpeculationStats:
-        """What came of the session's drafts so far."""
         return self._stats
 
     def _drafter(self, seq_id: int) -> Eagle3Drafter:

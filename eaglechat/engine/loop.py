@@ -111,12 +111,10 @@ class Generator:
         self._cache.close()
 
     def keep(self) -> None:
-        """Keep what auto has learnt for the next start."""
         self._planner.keep()
 
     @property
     def cached(self) -> Sequence[int]:
-        """The tokens that the target's KV cache holds."""
         return tuple(self._cache.tokens)
 
     @property

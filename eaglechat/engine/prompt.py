@@ -111,7 +111,6 @@ class Prompter:
         return self.tokenize(text, bos=True)
 
     def tokenize(self, text: str, *, bos: bool) -> tuple[int, ...]:
-        """The tokens of a quoted text."""
         tokens: list[int] = []
         # Every second part is a quoted name.
         for index, part in enumerate(_QUOTED.split(text)):
@@ -120,7 +119,6 @@ class Prompter:
         return tuple(tokens)
 
     def parts(self, thinking: Thinking = AS_IT_IS, begun: Sequence[int] = ()) -> ReplyParts:
-        """How the reply to a prompt is divided into reasoning and answer."""
         closing = self.tokenize(self.template.dialect.answers, bos=False)
         return ReplyParts(self.template.parts(thinking), self.written, closing, tuple(begun))
 

@@ -87,8 +87,6 @@ class ReplyText:
 
 
 class ReplyState:
-    """One reply in the making."""
-
     def __init__(
         self,
         target: Context,
@@ -120,7 +118,6 @@ class ReplyState:
 
     @property
     def tokens_left(self) -> int:
-        """Tokens that this reply may still have."""
         limit = self._target.n_ctx if self._max_tokens is None else self._max_tokens
         return limit - self._n_tokens
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 
 def common_prefix(one: Sequence[object], other: Sequence[object]) -> int:
-    """The length of the longest common prefix of two sequences."""
     for index, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return index

@@ -34,7 +34,6 @@ class ContextWindow:
 
     @property
     def tokens_dropped(self) -> int:
-        """The number of tokens of the turns that have left."""
         return len(self._asked.tokens) - len(self.tokens)
 
     def has_room(self, tokens: int) -> bool:

@@ -137,8 +137,6 @@ class Array:
 
 
 class TensorInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the header says of a tensor."""
-
     name: str
     shape: tuple[int, ...]
     """In GGUF's order: the number of values in a row comes first."""
@@ -151,8 +149,6 @@ class TensorInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @dataclass(frozen=True)
 class GGUFHeader:
-    """What the header of a GGUF says."""
-
     path: Path
     fields: Mapping[str, Array | str | int | float | bool] = field(repr=False)
     tensors: tuple[TensorInfo, ...] = field(repr=False)

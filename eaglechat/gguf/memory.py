@@ -93,7 +93,6 @@ def memory_need(
 
 
 def f16_bytes(header: GGUFHeader) -> int:
-    """The size that a model's file would have in F16."""
     return header.data_start + _F16_BYTES * sum(
         math.prod(tensor.shape) for tensor in header.tensors
     )

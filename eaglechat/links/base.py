@@ -47,8 +47,6 @@ _News = AnyEvent | Died
 
 
 class EngineStartError(EngineError):
-    """The engine could not be started."""
-
     code = "start"
 
 

@@ -45,8 +45,6 @@ class _Running:
 
 
 class ProcessLink(Link):
-    """The link to an engine process."""
-
     def __init__(self, command: Sequence[str], log: Path | None) -> None:
         """`log` receives the process' standard error, where llama.cpp logs. None: a temporary file
         without a name, from which the tail is shown if the process dies."""

@@ -94,8 +94,6 @@ def _within(t: float, freedom: int) -> float:
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """The speed of some rounds against plain decoding."""
-
     gain: MeasuredGain
     plain_per_second: float
     """Tokens per second that plain decoding would have had over these rounds."""
@@ -123,7 +121,6 @@ class _Group:
 
     @property
     def a_token(self) -> float:
-        """Milliseconds of plain decoding for a token."""
         return self.plain_ms / self.tokens
 
 

@@ -58,7 +58,6 @@ class PartStream:
 
     @property
     def holds(self) -> bool:
-        """Whether some text is held back."""
         return bool(self._held)
 
     def push(self, text: str) -> list[Segment]:

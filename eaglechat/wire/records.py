@@ -316,12 +316,10 @@ class Round(msgspec.Struct, frozen=True, tag="round"):
 
     @property
     def text(self) -> str:
-        """The text this round added to the reply."""
         return "".join(token.text for token in self.tokens)
 
 
 def text_in(rounds: Iterable[Round], part: Part) -> str:
-    """The text that rounds wrote in one part of the reply."""
     return "".join(token.text for round_ in rounds for token in round_.tokens if token.part is part)
 
 

@@ -40,7 +40,6 @@ class RpcServer:
 
     @property
     def free(self) -> int:
-        """Bytes that its devices have free."""
         return sum(free for free, _ in self.memory)
 
 
@@ -100,7 +99,6 @@ def _ask(endpoint: str, server: io.BufferedRWPair) -> RpcServer:
 
 
 def _answer(server: io.BufferedRWPair, command: int, body: bytes = b"") -> bytes:
-    """The body of the answer to a command."""
     server.write(struct.pack("<BQ", command, len(body)) + body)
     server.flush()
     (length,) = struct.unpack("<Q", server.read(8))

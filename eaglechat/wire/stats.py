@@ -33,7 +33,6 @@ class DrafterStats(msgspec.Struct, frozen=True):
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Accepted / tested, or None if nothing was tested."""
         return self.accepted / self.tested if self.tested else None
 
     def __add__(self: Stats, other: Stats) -> Stats:
@@ -74,7 +73,6 @@ class SpeculationStats(DrafterStats, frozen=True):
     by_drafter: dict[str, DrafterStats] = {}
 
     def plus(self, round_: Round) -> SpeculationStats:
-        """The statistics with one more round."""
         return self + _of_one(round_)
 
     @property
@@ -85,7 +83,6 @@ class SpeculationStats(DrafterStats, frozen=True):
 
     @property
     def mean_accepted_length(self) -> float | None:
-        """1 + accepted / verify steps, or None if no draft was verified."""
         return 1.0 + self.accepted / self.verify_steps if self.verify_steps else None
 
     @property
@@ -125,5 +122,4 @@ def _of_one(round_: Round) -> SpeculationStats:
 
 
 def stats_of(rounds: Iterable[Round]) -> SpeculationStats:
-    """The statistics of these rounds."""
     return reduce(SpeculationStats.plus, rounds, SpeculationStats())

@@ -112,7 +112,6 @@ class _Stopwatch:
             yield measure()
 
     def empty(self) -> None:
-        """Empty both KV caches."""
         if self._model is not None:
             self._model.resume(())
         self._target.forget(0, 0)

@@ -228,7 +228,6 @@ class Controller:
         return self._lost_ms + loss <= self._allowed_ms(loss) - _UNSURE * self._plain_ms
 
     def _loss(self, arm: Arm) -> float:
-        """Milliseconds that a round of this arm takes longer than a plain one."""
         return float(self._times[arm] - self._times[_PLAIN])
 
     def worth_taking(self, plan: Plan, found: Proposal) -> Plan | None:
@@ -256,7 +255,6 @@ class Controller:
         return max(LOSS_SHARE * self._plain_ms, ahead) + max(loss, self._dearest_ms)
 
     def observe(self, seen: Seen) -> None:
-        """Learn from a round, and enter it in the ledger."""
         plan, round_, found = seen.plan, seen.round, seen.found
         verify_ms = round_.timings.total_ms - seen.draft_ms
         n_drafted, n_tokens = len(round_.drafted), len(round_.tokens)

@@ -146,7 +146,6 @@ class Costs:
         return self.verify(bucket) * cheaper
 
     def plain_error(self, bucket: int) -> float:
-        """Relative standard error of the time of a plain decode."""
         return sqrt(self._at(bucket).covariance[0, 0])
 
     def of_draft(self, n_steps: int, n_waiting: int, n_siblings: int = 0) -> float:
@@ -160,7 +159,6 @@ class Costs:
         return np.concatenate(([0.0], begin + step * depths + sibling * (lengths - depths)))
 
     def catch_up(self, n_waiting: int) -> float:
-        """Milliseconds of taking in `n_waiting` rows."""
         return float(self._draft.mean[2]) * n_waiting
 
     def _at(self, bucket: int) -> _Filter:

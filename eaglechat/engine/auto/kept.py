@@ -23,8 +23,6 @@ _OfWidths = Meta(min_length=_N, max_length=_N)
 
 
 class Learnt(msgspec.Struct, frozen=True):
-    """What a controller has learnt of a drafter and its target."""
-
     counts: tuple[tuple[tuple[_Number, ...], tuple[_Number, ...]], ...]
     """The sums and the tries of each of the controller's `Counts`."""
     verify: Annotated[tuple[_Ms, ...], _OfWidths]
@@ -45,8 +43,6 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 class Kept:
-    """What is kept of the drafters of a pair."""
-
     def __init__(self, key: str) -> None:
         """`key` is another one for other models, threads, devices and builds of llama.cpp."""
         self._key = key

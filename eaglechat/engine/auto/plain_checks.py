@@ -42,7 +42,6 @@ class PlainChecks:
         """The first round of a check was the last one."""
 
     def add(self, round_: Round) -> None:
-        """A round was written."""
         if round_.length_by_hand != self._length:
             self._length = round_.length_by_hand
             self._begin()

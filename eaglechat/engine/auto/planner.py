@@ -92,7 +92,6 @@ class Planner:
         return Plan(len(found), taken=found, is_chosen=plan.is_chosen) if found else plan
 
     def observe(self, seen: Seen) -> None:
-        """The round that followed a plan was written."""
         # The times of a round in which a drafter failed say nothing about others.
         if seen.plan.is_chosen and not self._drafters.has_failed:
             self._ask(lambda one: one.observe(seen), None)

@@ -42,8 +42,6 @@ class ProcessError(EngineError):
 
 @dataclass(frozen=True)
 class Opening:
-    """What a drafter is made of."""
-
     owned: ExitStack
     """Closes what is made, in the reverse order."""
     target: Context
@@ -104,11 +102,9 @@ class WaitingRows:
         return PendingRow(self.tokens[-1], self.features[-1].copy())
 
     def put(self, row: PendingRow) -> None:
-        """Add a row that `last` returned."""
         self.add([row.token], [row.features[None]], 0)
 
     def keep(self, n_rows: int) -> None:
-        """Keep the first `n_rows` rows."""
         self.remove(n_rows, len(self.tokens))
 
     def keep_path(self, start: int, path: Sequence[int]) -> None:
@@ -210,7 +206,6 @@ class Drafter(ABC):
         return self.known
 
     def _rewind(self, length: int) -> None:
-        """Forget the positions from `length` on."""
         self._rows.keep(max(0, length - self._taken))
         self._taken = min(self._taken, length)
         self._kv.forget(self._taken)
@@ -330,7 +325,7 @@ class Likeliest:
 
 
 def decode(draft: Context, batch: Batch) -> None:
-    """Run a draft's decoder. Raises ProcessError."""
+    """Raises ProcessError."""
     status = draft.decode(batch)
     if status != 0:
         raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")

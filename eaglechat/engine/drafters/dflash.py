@@ -57,7 +57,6 @@ class DflashDrafter(Drafter):
     # --- a round ---
 
     def take_in(self) -> None:
-        """Write the keys and values of all waiting rows."""
         started = time.perf_counter()
         while len(self._rows):
             rows = self._rows.features[: self.draft.n_ubatch]

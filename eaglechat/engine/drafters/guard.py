@@ -62,7 +62,6 @@ class GuardedDrafters:
             self._failure = self._failed.get(self.model_name, self._failure)
 
     def follow(self, want: Speculation) -> None:
-        """Go on or off, as the settings now are."""
         is_on = self._can_draft and want.enabled and want.drafter != "none"
         if self.on != is_on:
             self.on = is_on
@@ -84,7 +83,6 @@ class GuardedDrafters:
     # --- what the target holds ---
 
     def is_behind(self, length: int) -> bool:
-        """Whether the draft model has yet to see some of the first `length` positions."""
         return self._ask(lambda model: model.known < length, False)
 
     def resume(self, tokens: Sequence[int]) -> int:
@@ -132,7 +130,6 @@ class GuardedDrafters:
 
     @property
     def waiting(self) -> int:
-        """Rows that the draft model has not taken in."""
         return self._ask(lambda model: model.waiting, 0)
 
     def take_in(self) -> None:

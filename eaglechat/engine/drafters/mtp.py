@@ -118,7 +118,6 @@ class MtpDrafter(Drafter):
         self._last = states[last - 1 : last].copy()
 
     def take_in(self) -> None:
-        """Write all waiting rows into the heads' KV cache."""
         if len(self._rows):
             for head in range(self._n_heads if not self._is_assistant else 0):
                 self._begin(head)
@@ -182,7 +181,6 @@ class MtpDrafter(Drafter):
         self._batch.add_tokens(tokens, self._taken, TRUNK, output=False, states=states)
 
     def _all_taken(self) -> None:
-        """No rows wait now."""
         self._taken += len(self._rows)
         self._rows.keep(0)
 

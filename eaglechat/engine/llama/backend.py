@@ -96,12 +96,10 @@ def backends() -> tuple[str, ...]:
 
 
 def devices() -> tuple[Device, ...]:
-    """The devices of this machine that llama.cpp sees."""
     return tuple(_device(libggml.device(index)) for index in range(libggml.devices()))
 
 
 def has_rpc() -> bool:
-    """Whether this llama.cpp was built with RPC."""
     return "RPC" in backends()
 
 

@@ -367,14 +367,12 @@ def _amx_refused() -> Iterator[bool]:
 
 
 def library_files() -> list[Path]:
-    """The shared libraries of this llama.cpp."""
     return sorted(Path(_ggml.libggml_base_path).glob("*ggml*")) + sorted(
         Path(_ggml.libggml_base_path).glob("*llama*")
     )
 
 
 def device_properties(device: int) -> Any:
-    """ggml's struct ggml_backend_dev_props of a device."""
     found = _DeviceProperties()
     libggml.device_properties(device, ctypes.byref(found))
     return found

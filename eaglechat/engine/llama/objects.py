@@ -25,8 +25,6 @@ OwnedT = TypeVar("OwnedT", bound="Owned")
 
 
 class Owned:
-    """Owns one native pointer and frees it once."""
-
     _pointer: int | None
     _free: Callable[[int], None]
 
@@ -55,8 +53,6 @@ class Owned:
 
 
 class Model(Owned):
-    """A GGUF model with its vocabulary."""
-
     _free = staticmethod(api.llama_model_free)
 
     def __init__(
@@ -491,7 +487,6 @@ class Context(Owned):
         return _view(libllama.nextn_ith(self.pointer, row), (1, self._width))
 
     def choose_head(self, index: int) -> None:
-        """Which of several MTP heads the next decodes run."""
         libllama.set_nextn_head(self.pointer, index)
 
 

@@ -53,7 +53,6 @@ _FILE = StateFile("crashes.json", list[Workaround])
 
 @lru_cache(maxsize=1)
 def for_every_model() -> tuple[LeaveOut, ...]:
-    """What every load of this process leaves out."""
     words = os.environ.get(VARIABLE)
     if words is not None:
         return tuple(one for one in get_args(LeaveOut) if one in words.split(","))

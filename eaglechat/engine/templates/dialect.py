@@ -169,8 +169,6 @@ def _counterpart(closes: str, prompt: str) -> str:
 
 @dataclass(frozen=True)
 class ReplyParts:
-    """How the tokens of one reply become parts."""
-
     stream: PartStream
     written: Callable[[int], bytes]
     """The bytes of a token; markers that are control tokens are spelled out."""

@@ -140,8 +140,6 @@ class ChatTemplate:
 
 @dataclass(frozen=True)
 class _MessageShape:
-    """How a template wants messages."""
-
     content_in_blocks: bool = False
     """Content is a list of typed blocks instead of a text."""
     has_system: bool = True

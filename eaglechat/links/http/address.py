@@ -18,8 +18,6 @@ _OTHER_CALL = re.compile(r"(?<=/)(v[0-9]+[.\w]*)/(chat|responses|embeddings|mess
 
 
 class AddressError(EngineError):
-    """A text is not the address of a server."""
-
     code = "server_address"
 
 
@@ -40,7 +38,6 @@ class Address:
         return replace(self, api=self.other_api, other_api="")
 
     def call(self, name: str) -> str:
-        """The URL of a page of the API."""
         return f"{self.api}/{name}{self.query}"
 
     @property

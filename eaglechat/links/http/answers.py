@@ -35,13 +35,11 @@ def at(value: Any, *path: str) -> Any:
 
 
 def fields(value: Any, *path: str) -> dict[str, Any]:
-    """The object there."""
     found = at(value, *path)
     return found if isinstance(found, dict) else {}
 
 
 def text(value: Any, *path: str) -> str:
-    """The text there."""
     found = at(value, *path)
     return found if isinstance(found, str) else ""
 

@@ -89,7 +89,6 @@ class ServerClient:
         return self._opened
 
     def close(self) -> None:
-        """Cancel what is left in the loop, and close all."""
         tasks = asyncio.all_tasks(self.loop)
         for task in tasks:
             task.cancel()

@@ -45,8 +45,6 @@ _NOT_LOADED = ("not loaded", "failed to load")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model of a server."""
-
     id: str
     owner: str
     """Which kind of server it is, with those that say it."""
@@ -90,8 +88,6 @@ def served(listed: Any) -> ServedModel:
 
 @dataclass(frozen=True)
 class Found:
-    """What answers at an address."""
-
     kind: OpenAIServer
     models: tuple[ServedModel, ...]
     version: str = ""

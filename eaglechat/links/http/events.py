@@ -28,7 +28,6 @@ class Event:
 
     @property
     def is_end(self) -> bool:
-        """Whether it says that no more come."""
         return self.data.strip(' \t[]"').upper() == "DONE"
 
     @cached_property

@@ -78,8 +78,6 @@ class TemplatedServer(OpenAIServer):
 
 
 class LlamaServer(TemplatedServer):
-    """llama.cpp's own server."""
-
     name = "llama-server"
     can = Capabilities(origins=True, prompt=True, goes_on_from_text=True)
     counts_tokens = True
@@ -153,7 +151,6 @@ def refused_fields(body: Mapping[str, Any], said: str) -> frozenset[str]:
 
 
 def without(body: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
-    """The request without these fields."""
     left = {name: value for name, value in body.items() if name not in fields}
     if _LIMIT in fields and _LIMIT in body:
         left[_NEW_LIMIT] = body[_LIMIT]

@@ -182,7 +182,6 @@ class Reply:
         self._last = now
 
     def _count(self, now: Timings) -> None:
-        """Take in the counts of the latest chunk."""
         n = min(max(now.predicted_n, self._n_tokens), self._most)
         if self._open and _key(now) != _key(self._now):
             self._close(n)

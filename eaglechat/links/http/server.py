@@ -73,7 +73,6 @@ _PROMPT_FIELDS = (
 
 
 def server_link(server: ServerSettings) -> LocalLink:
-    """A link to this server."""
     return LocalLink(partial(ServerWorker, server))
 
 
@@ -89,7 +88,7 @@ class ServerWorker(Worker):
             self._reach(server)
 
     def _reach(self, server: ServerSettings) -> None:
-        """Ask this server from now on. Raises AddressError."""
+        """Raises AddressError."""
         self._client = ServerClient(server)
         self._found = Found(OpenAIServer(), ())
         """What answered when the server was asked last."""

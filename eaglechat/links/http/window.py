@@ -39,7 +39,6 @@ class ServerWindow:
         return self._messages[self._start(0) : self._start(self.first_turn)]
 
     def answered(self, end: ReplyEnd) -> None:
-        """What was sent has been answered."""
         self.prompt_tokens = end.timings.prefill_tokens + end.timings.reused_tokens
         self.reply_tokens = end.tokens
 

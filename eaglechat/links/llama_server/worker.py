@@ -96,8 +96,6 @@ the drafter that the user chose."""
 
 @dataclass(frozen=True)
 class _Pair:
-    """A load as the program can run it."""
-
     program: str
     target: Path
     options: LoadOptions
@@ -105,7 +103,6 @@ class _Pair:
     drafters: tuple[Pairing, ...]
 
     def server_options(self, speculation: Speculation) -> list[str]:
-        """With which the program is started to draft as a request asks for."""
         drafter = chosen_drafter(speculation, self.drafters)
         return server_options(self.target, drafter, speculation, self.options)
 
