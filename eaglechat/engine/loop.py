@@ -18,8 +18,8 @@ from types import MappingProxyType
 import msgspec
 
 from eaglechat.engine.auto.calibration import Calibration
+from eaglechat.engine.auto.controller import Seen
 from eaglechat.engine.auto.kept import Kept
-from eaglechat.engine.auto.plan import Seen
 from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.cache import CacheState
 from eaglechat.engine.drafters.base import MOST_WAITING, Drafter

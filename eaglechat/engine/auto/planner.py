@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
-from eaglechat.engine.auto.controller import Controller
+from eaglechat.engine.auto.controller import Allowed, Controller, Plan, Seen, shapes_open
 from eaglechat.engine.auto.kept import Kept
 from eaglechat.engine.auto.plain_checks import PlainChecks
-from eaglechat.engine.auto.plan import Allowed, Plan, Seen, shapes_open
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.wire.protocol import AUTO, Speculation

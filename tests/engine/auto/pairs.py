@@ -15,8 +15,7 @@ from eaglechat.engine.auto.calibration import (
     NOT_CALIBRATED,
     Calibration,
 )
-from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.auto.plan import CHAIN, TREE, Arm
+from eaglechat.engine.auto.controller import CHAIN, TREE, Arm, Controller
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from tests.engine.auto.simulated_pair import Fixed, Reply, Simulated, fixed_ms, write
 

@@ -15,17 +15,17 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.auto.plain_checks import PlainChecks
-from eaglechat.engine.auto.plan import (
+from eaglechat.engine.auto.controller import (
     CHAIN,
     TREE,
     Allowed,
     Arm,
+    Controller,
     Plan,
     Seen,
     shapes_open,
 )
+from eaglechat.engine.auto.plain_checks import PlainChecks
 from eaglechat.engine.drafters import proposal as drafters
 from eaglechat.engine.drafters.base import MOST_WAITING
 from eaglechat.engine.drafters.proposal import Proposal

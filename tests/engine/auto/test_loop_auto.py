@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eaglechat.engine.auto.calibration import Calibration
-from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.auto.plan import Allowed, Plan
+from eaglechat.engine.auto.controller import Allowed, Controller, Plan
 from eaglechat.engine.drafters.base import MOST_WAITING
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loop import Generator, Live

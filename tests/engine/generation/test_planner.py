@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
-from eaglechat.engine.auto.plan import Plan
+from eaglechat.engine.auto.controller import Plan
 from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.ngram import look_up
