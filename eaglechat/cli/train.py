@@ -21,6 +21,7 @@ from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.settings import SettingDoc, find
 from eaglechat.settings.description import docs_of
 from eaglechat.train.settings import (
+    SAID,
     SELF_WRITTEN_TOKENS,
     Budget,
     PausedError,
@@ -50,14 +51,14 @@ _NO_TORCH = (
 
 def described() -> list[SettingDoc]:
     """What a run is asked for by flags, in the order in which the help shows it."""
-    fields = (*docs_of(RunSettings, "run"), *docs_of(Recipe, "recipe"))
+    fields = (*docs_of(RunSettings, "run", SAID), *docs_of(Recipe, "recipe", SAID))
     return [field for field in fields if field.description]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
     for field in described():
-        title = field.extra.get("group", "")
+        title = field.group
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
         _add_flag(groups[title], field)
@@ -88,7 +89,7 @@ def metavar_of(field: SettingDoc) -> str:
     """What stands for the value of its flag; empty if it takes none."""
     is_file = Path in (field.kind, field.item_kind)
     usual = "" if field.kind is bool else "FILE" if is_file else "N"
-    return str(field.extra.get("metavar", usual))
+    return field.metavar or usual
 
 
 def run(args: argparse.Namespace) -> int:

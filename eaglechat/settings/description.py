@@ -1,5 +1,5 @@
 """What each setting is and which values it takes, for config.toml, the command line, the settings
-screen and the docs. All of it is read from the type annotations of the model."""
+screen and the docs: what its type in the model says, and what is said of it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from eaglechat.settings.model import Settings
+from eaglechat.settings.said import ANY_KEY, SAID, Said
 from eaglechat.wire.load_options import TENSOR_SPLIT_REFUSED
 from eaglechat.wire.protocol import Sampling
 
@@ -72,12 +73,11 @@ class SettingDoc:
     """Its flag on the command line; empty if it has none. The flag of a bool switches it off."""
     flag_help: str
     shorthand: tuple[tuple[str, Any], ...]
-    """More flags, which take no value, each with the value that it sets."""
     example: tuple[Any, ...] | None
-    """An example value; set for lists only."""
+    metavar: str
+    group: str
+    """The last three as in `Said`."""
     most_items: int | None
-    extra: Mapping[str, Any]
-    """What its Meta holds beside all this."""
     follows_model: bool
     """Whether the value that the model's file recommends applies until the user sets one."""
 
@@ -102,16 +102,20 @@ def describe() -> tuple[SettingDoc, ...]:
     )
 
 
-def docs_of(struct: type[msgspec.Struct], table: str) -> tuple[SettingDoc, ...]:
-    """Every field of a struct, in its order; the default of one that must be given is NODEFAULT."""
+def docs_of(
+    struct: type[msgspec.Struct], table: str, said: Mapping[str, Said] = MappingProxyType({})
+) -> tuple[SettingDoc, ...]:
+    """Every field of a struct, in its order; the default of one that must be given is NODEFAULT.
+    `said` is for a table that is not in `SAID`."""
     hints = get_type_hints(struct, include_extras=True)
-    made = msgspec.NODEFAULT
+    said, made = said or SAID[table], msgspec.NODEFAULT
     return tuple(
         _doc(
             table,
             field.name,
             hints[field.name],
             field.default if field.default_factory is made else field.default_factory(),
+            said.get(field.name, Said()),
         )
         for field in msgspec.structs.fields(struct)
     )
@@ -122,18 +126,16 @@ def find(table: str, key: str) -> SettingDoc:
     there is no such setting."""
     if table == "keys":
         any_key: Any = get_args(get_type_hints(Settings, include_extras=True)[table])[1]
-        return _doc(table, key, any_key, None)
+        return _doc(table, key, any_key, None, ANY_KEY)
     return {(doc.table, doc.key): doc for doc in describe()}[table, key]
 
 
-def _doc(table: str, key: str, hint: Any, default: Any) -> SettingDoc:
+def _doc(table: str, key: str, hint: Any, default: Any, said: Said) -> SettingDoc:
     types, metas = _taken_apart(hint)
     values = next((one for one in types if get_origin(one) is not Literal), str)
     kind = get_origin(values) or values
     item_types, item_metas = _taken_apart(get_args(values)[0]) if kind is tuple else ([], [])
     ranged = item_metas if kind is tuple else metas
-    description = next((m.description for m in reversed(metas) if m.description), "")
-    extra = {name: value for m in metas for name, value in (m.extra or {}).items()}
     return SettingDoc(
         table=table,
         key=key,
@@ -147,13 +149,14 @@ def _doc(table: str, key: str, hint: Any, default: Any) -> SettingDoc:
             above_minimum=any(m.gt is not None for m in ranged),
         ),
         default=default,
-        description=description,
-        flag=extra.get("flag", f"--{key.replace('_', '-')}"),
-        flag_help=extra.get("flag_help", description),
-        shorthand=tuple(extra.get("shorthand", {}).items()),
-        example=next((tuple(m.examples[0]) for m in metas if m.examples), None),
+        description=said.text,
+        flag=f"--{key.replace('_', '-')}" if said.flag is None else said.flag,
+        flag_help=said.flag_help or said.text,
+        shorthand=said.shorthand,
+        example=said.example,
+        metavar=said.metavar,
+        group=said.group,
         most_items=next((m.max_length for m in metas if m.max_length is not None), None),
-        extra=extra,
         follows_model=table == "generation" and key in Sampling.__struct_fields__ and key != "seed",
     )
 

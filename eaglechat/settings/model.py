@@ -1,12 +1,8 @@
 """The model of the settings: the one place that defines them.
 
-The tables of config.toml, the flags, the settings screen and the documentation are made from it. A
-setting that a message to the engine has is inherited from there. In the Meta of a setting,
-`examples` holds an example value, and `extra` may hold:
-
-- `flag`: its flag on the command line, if that is not its key with dashes; "" for none.
-- `flag_help`: the help text of the flag, if that is not the description.
-- `shorthand`: more flags, which take no value, each with the value that it sets.
+The tables of config.toml, the flags, the settings screen and the documentation are made from it,
+and from what `said.py` says of each. A setting that a message to the engine has is inherited from
+there.
 """
 
 from __future__ import annotations
@@ -33,75 +29,25 @@ ThinkingMode = Literal["auto", "on", "off"]
 class GenerationSettings(Sampling, frozen=True, kw_only=True):
     """How replies are written."""
 
-    seed: Annotated[
-        int,
-        Meta(
-            ge=-1,
-            le=SEED_LIMIT,
-            description="Seed of sampling; -1 draws a new one for each reply.",
-        ),
-    ] = -1
-    max_tokens: Annotated[
-        int, Meta(ge=0, description="Longest reply in tokens; 0 means until the context is full.")
-    ] = 0
-    thinking: Annotated[
-        ThinkingMode,
-        Meta(
-            description="Whether the model thinks before it answers; auto: yes, if its chat "
-            "template has a switch.",
-            extra={"shorthand": {"--no-thinking": "off"}},
-        ),
-    ] = "auto"
-    effort: Annotated[
-        str,
-        Meta(
-            description="How much the model thinks: a word of its chat template, such as low, "
-            "medium or high; without one the template decides."
-        ),
-    ] = ""
-    system_prompt: Annotated[
-        str,
-        Meta(
-            description="The system prompt; empty leaves it to the chat template.",
-            extra={"flag": "--system"},
-        ),
-    ] = ""
-    role: Annotated[
-        str,
-        Meta(description="The role of new chats: its file's name without .toml; empty means none."),
-    ] = ""
+    seed: Annotated[int, Meta(ge=-1, le=SEED_LIMIT)] = -1
+    max_tokens: Annotated[int, Meta(ge=0)] = 0
+    thinking: ThinkingMode = "auto"
+    effort: str = ""
+    system_prompt: str = ""
+    role: str = ""
 
 
 class EngineSettings(LoadOptions, frozen=True, kw_only=True):
     """How the models are loaded and run, and by which engine."""
 
-    llama_server: Annotated[
-        str,
-        Meta(
-            description="A llama-server that runs the pairs; empty means eaglechat's own engine.",
-        ),
-    ] = ""
-    command: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Command line that starts the engine; empty starts it on this machine.",
-            examples=[["ssh", "gpu-box", "eaglechat", "engine"]],
-            extra={"flag": "--engine-command"},
-        ),
-    ] = ()
+    llama_server: str = ""
+    command: tuple[str, ...] = ()
 
 
 class LibrarySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where models are looked for."""
 
-    folders: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="More folders to search for GGUF files, besides the usual ones.",
-            examples=[["/data/models"]],
-            extra={"flag": ""},
-        ),
-    ] = ()
+    folders: tuple[str, ...] = ()
 
 
 View = Literal["live", "read", "trace"]
@@ -111,57 +57,16 @@ PanelPlace = Literal["beside", "below"]
 class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the app looks."""
 
-    theme: Annotated[str, Meta(description="Name of a theme.")] = "eagle-dark"
-    view: Annotated[
-        View,
-        Meta(
-            description="How replies are shown: text with the guessed part in a second ink, "
-            "Markdown, or each token by its origin with the rejected ones.",
-            extra={"flag": ""},
-        ),
-    ] = "live"
-    show_panel: Annotated[
-        bool, Meta(description="Show the speculation panel.", extra={"flag": ""})
-    ] = True
-    panel: Annotated[
-        PanelPlace,
-        Meta(
-            description="Where the panel is: beside the chat, from 100 columns; or below it, from "
-            "80.",
-            extra={"flag": ""},
-        ),
-    ] = "beside"
-    inspect: Annotated[
-        bool,
-        Meta(
-            description="Record the target's probabilities, to look inside rounds.",
-            extra={"flag": ""},
-        ),
-    ] = False
-    notify: Annotated[
-        Literal["bell", "desktop", "off"],
-        Meta(
-            description="How to tell you that a long reply has ended while the terminal does not "
-            "have the focus.",
-            extra={"flag": ""},
-        ),
-    ] = "bell"
-    notify_after: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Tell you only of replies that took at least this many seconds.",
-            extra={"flag": ""},
-        ),
-    ] = 10
+    theme: str = "eagle-dark"
+    view: View = "live"
+    show_panel: bool = True
+    panel: PanelPlace = "beside"
+    inspect: bool = False
+    notify: Literal["bell", "desktop", "off"] = "bell"
+    notify_after: Annotated[int, Meta(ge=0)] = 10
 
 
-CommandKeys = Annotated[
-    tuple[str, ...] | str,
-    Meta(
-        description="Keys of a command, in place of its default ones.", examples=[["ctrl+x", "f4"]]
-    ),
-]
+CommandKeys = tuple[str, ...] | str
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,35 +20,16 @@ HeaderValue = Annotated[str, Meta(pattern=r"^[ -~]*$")]
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An entry `[[server]]` of config.toml."""
 
-    name: Annotated[Text, Meta(description="What the menu calls it.")]
-    url: Annotated[
-        Text, Meta(description="Its address, such as http://gpu-box:8080; /v1 may be left out.")
-    ]
-    model: Annotated[str, Meta(description="The model to chat with; empty lets you choose.")] = ""
-    plain_model: Annotated[
-        str,
-        Meta(description="The same model without a draft, on the same server, for comparisons."),
-    ] = ""
-    key_env: Annotated[str, Meta(description="Environment variable that holds its key.")] = ""
-    key_command: Annotated[
-        tuple[str, ...],
-        Meta(description="Command whose first line is its key, run once when the server is asked."),
-    ] = ()
-    headers: Annotated[
-        dict[HeaderName, HeaderValue], Meta(description="More headers to send with every request.")
-    ] = {}
-    ca_file: Annotated[
-        str, Meta(description="Certificates (PEM) to trust in place of the system's.")
-    ] = ""
-    connect_timeout: Annotated[
-        Seconds, Meta(description="Longest wait for a connection, in seconds.")
-    ] = 10.0
-    timeout: Annotated[
-        Seconds,
-        Meta(
-            description="Longest wait for the next part of a reply, in seconds, prefill included."
-        ),
-    ] = 300.0
+    name: Text
+    url: Text
+    model: str = ""
+    plain_model: str = ""
+    key_env: str = ""
+    key_command: tuple[str, ...] = ()
+    headers: dict[HeaderName, HeaderValue] = {}
+    ca_file: str = ""
+    connect_timeout: Seconds = 10.0
+    timeout: Seconds = 300.0
 
 
 def key_variable() -> str:

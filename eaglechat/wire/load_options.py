@@ -34,89 +34,17 @@ _Endpoint = Annotated[str, Meta(pattern=r"^[^\s:]+:[0-9]{1,5}$")]
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the models are loaded and run."""
 
-    n_ctx: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=N_CTX_LIMIT,
-            description="Context size in tokens; 0: what the target was trained for, up to 32,768, "
-            "as memory allows.",
-            extra={"flag": "--ctx"},
-        ),
-    ] = 0
-    n_batch: Annotated[int, Meta(ge=32, le=8192, description="Prompt tokens decoded at once.")] = (
-        512
-    )
-    n_threads: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=1024,
-            description="Threads of llama.cpp; 0: one for each fast physical core.",
-            extra={"flag": "--threads"},
-        ),
-    ] = 0
-    n_gpu_layers: Annotated[
-        int,
-        Meta(
-            ge=-1,
-            le=99_999,
-            description="Layers of the models on the GPU; -1 means all.",
-            extra={"flag": "--gpu-layers"},
-        ),
-    ] = -1
-    split_mode: Annotated[
-        SplitMode,
-        Meta(description="How several GPUs share the target; none uses main_gpu alone."),
-    ] = "layer"
-    main_gpu: Annotated[
-        int, Meta(ge=0, le=255, description="The GPU for split_mode none, counted from 0.")
-    ] = 0
-    tensor_split: Annotated[
-        tuple[_Share, ...],
-        Meta(
-            max_length=16,
-            description="Each GPU's share of the target; empty shares by free memory.",
-            examples=[[3, 1]],
-        ),
-    ] = ()
-    rpc_servers: Annotated[
-        tuple[_Endpoint, ...],
-        Meta(
-            max_length=16,
-            description="RPC servers of llama.cpp; their devices come before this machine's GPUs.",
-            examples=[["gpu1:50052"]],
-        ),
-    ] = ()
-    flash_attention: Annotated[
-        FlashAttention,
-        Meta(description="Flash attention; auto uses it if the backend supports it."),
-    ] = "auto"
-    kv_type: Annotated[
-        KvType,
-        Meta(
-            description="Number format of the target's KV cache; q8_0 takes half the memory and "
-            "needs flash attention."
-        ),
-    ] = "f16"
-    draft_kv_type: Annotated[KvType, Meta(description="Number format of the draft's KV cache.")] = (
-        "f16"
-    )
+    n_ctx: Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)] = 0
+    n_batch: Annotated[int, Meta(ge=32, le=8192)] = 512
+    n_threads: Annotated[int, Meta(ge=0, le=1024)] = 0
+    n_gpu_layers: Annotated[int, Meta(ge=-1, le=99_999)] = -1
+    split_mode: SplitMode = "layer"
+    main_gpu: Annotated[int, Meta(ge=0, le=255)] = 0
+    tensor_split: Annotated[tuple[_Share, ...], Meta(max_length=16)] = ()
+    rpc_servers: Annotated[tuple[_Endpoint, ...], Meta(max_length=16)] = ()
+    flash_attention: FlashAttention = "auto"
+    kv_type: KvType = "f16"
+    draft_kv_type: KvType = "f16"
     # Drafts trained on short texts lose acceptance in longer contexts: docs/chatting.md.
-    draft_window: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=N_CTX_LIMIT,
-            description="How many of the latest tokens an EAGLE-3 draft sees; 0 means all.",
-        ),
-    ] = 2048
-    checkpoints_mib: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=1 << 20,
-            description="Memory, in MiB, for saved states of a recurrent or hybrid target, from "
-            "which a chat goes on; 0 saves none.",
-        ),
-    ] = CHECKPOINTS_MIB
+    draft_window: Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)] = 2048
+    checkpoints_mib: Annotated[int, Meta(ge=0, le=1 << 20)] = CHECKPOINTS_MIB

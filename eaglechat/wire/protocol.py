@@ -40,14 +40,7 @@ AUTO: Auto = "auto"
 """A draft length, or shape, that the engine chooses by measurement."""
 Shape = Literal["chain", "tree", "auto"]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
-Temperature = Annotated[
-    float,
-    Meta(
-        ge=0.0,
-        le=5.0,
-        description="Randomness of sampling; 0 always takes the likeliest token.",
-    ),
-]
+Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,24 +74,10 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """How the target's tokens are sampled. With seed None the engine draws a seed."""
 
     temperature: Temperature = 0.7
-    top_k: Annotated[
-        int, Meta(ge=0, description="Sample among the k likeliest tokens; 0 means all.")
-    ] = 40
-    top_p: Annotated[
-        Probability,
-        Meta(description="Sample among the likeliest tokens that add up to this probability."),
-    ] = 0.95
-    min_p: Annotated[
-        Probability, Meta(description="Drop tokens less likely than this share of the likeliest.")
-    ] = 0.05
-    repeat_penalty: Annotated[
-        float,
-        Meta(
-            gt=0.0,
-            le=4.0,
-            description="Make recent tokens less likely by this factor; 1 is off.",
-        ),
-    ] = 1.0
+    top_k: Annotated[int, Meta(ge=0)] = 40
+    top_p: Probability = 0.95
+    min_p: Probability = 0.05
+    repeat_penalty: Annotated[float, Meta(gt=0.0, le=4.0)] = 1.0
     seed: Annotated[int, Meta(ge=0, le=SEED_LIMIT)] | None = None
 
     def draw_seed(self) -> int:
@@ -114,49 +93,13 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     """How the engine drafts. With `n_draft_max` 0 it decodes plainly but keeps the features that
     the draft reads, so that drafting can begin again at once."""
 
-    enabled: Annotated[
-        bool,
-        Meta(
-            description="Draft and verify; off is plain decoding, as if there were no draft.",
-            extra={
-                "flag": "--no-speculation",
-                "flag_help": "Decode plainly, as if there were no draft.",
-            },
-        ),
-    ] = True
-    n_draft_max: Annotated[
-        DraftLength | Auto,
-        Meta(
-            description='Most tokens drafted per round; 0 is plain decoding, "auto" lets '
-            "measurement choose."
-        ),
-    ] = N_DRAFT_MAX_DEFAULT
-    n_min: Annotated[DraftLength, Meta(description="Drop drafts shorter than this.")] = 0
-    p_min: Annotated[
-        Probability, Meta(description="Stop drafting at a token less probable than this.")
-    ] = 0.0
-    shape: Annotated[
-        Shape,
-        Meta(
-            description='Draft a chain or a tree of n_draft_max tokens; "auto" lets '
-            "measurement choose."
-        ),
-    ] = "chain"
-    ngram: Annotated[
-        bool,
-        Meta(
-            description="Find the latest tokens earlier in the chat and propose what followed; "
-            "needs no draft.",
-            extra={"flag": "--no-ngram", "flag_help": "Draft without n-grams."},
-        ),
-    ] = False
-    drafter: Annotated[
-        DrafterChoice,
-        Meta(
-            description='Who drafts behind n-grams: one that the pair has, "ngram" for n-grams '
-            'alone, or "none"; "auto" takes the draft file, or else what the target\'s file has.'
-        ),
-    ] = AUTO
+    enabled: bool = True
+    n_draft_max: DraftLength | Auto = N_DRAFT_MAX_DEFAULT
+    n_min: DraftLength = 0
+    p_min: Probability = 0.0
+    shape: Shape = "chain"
+    ngram: bool = False
+    drafter: DrafterChoice = AUTO
 
     @property
     def is_plain(self) -> bool:
