@@ -15,8 +15,7 @@ from textwrap import wrap
 import msgspec
 
 from eaglechat.cli.train import described, metavar_of
-from eaglechat.settings import describe, find
-from eaglechat.settings.description import SettingDoc, docs_of, wanted, written
+from eaglechat.settings.description import SettingDoc, describe, docs_of, find, wanted, written
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.commands.keys import name_of
 from eaglechat.tui.commands.slash import SLASH

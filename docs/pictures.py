@@ -31,7 +31,7 @@ from eaglechat.engine.templates.dialect import tagged  # noqa: E402
 from eaglechat.hub.local.pair_library import PairLibrary  # noqa: E402
 from eaglechat.hub.local.pairs import builtin_pair  # noqa: E402
 from eaglechat.links.process import ProcessLink  # noqa: E402
-from eaglechat.settings import Settings  # noqa: E402
+from eaglechat.settings.model import Settings  # noqa: E402
 from eaglechat.tui.app import EagleApp  # noqa: E402
 from eaglechat.tui.commands.keys import keys_of  # noqa: E402
 from eaglechat.tui.screens.chat.screen import ChatScreen  # noqa: E402

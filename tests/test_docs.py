@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from eaglechat import cli
-from eaglechat.settings import describe
+from eaglechat.settings.description import describe
 from eaglechat.tui.themes import LoadedTheme, read_theme
 from eaglechat.wire import errors, protocol, records, stats
 from eaglechat.wire.lines import decode_event, decode_request, encode

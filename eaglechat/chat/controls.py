@@ -15,8 +15,8 @@ from msgspec.structs import asdict, replace
 
 from eaglechat.chat.recording import Terms
 from eaglechat.hub.local.pair import Pair
-from eaglechat.settings import Settings, find
-from eaglechat.settings.description import SettingDoc
+from eaglechat.settings.description import SettingDoc, find
+from eaglechat.settings.model import Settings
 from eaglechat.wire.protocol import (
     AUTO,
     EFFORTS,

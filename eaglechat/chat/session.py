@@ -35,7 +35,7 @@ from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds, setup_of
 from eaglechat.links.base import ENGINE_DIED, Lifecycle, Listener, Watcher
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Prefill, Round, SpeculationOff, Window
 from eaglechat.wire.stats import DrafterStats, of_the_draft, stats_of

@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 
 import eaglechat
-from eaglechat import machine, own_python, paths, settings
+from eaglechat import machine, own_python, paths
 from eaglechat.cli.status import FAILED, OK
 from eaglechat.engine.llama.placement import (
     Device,
@@ -37,7 +37,8 @@ from eaglechat.links.crashes import (
 )
 from eaglechat.links.http.discovery import ask
 from eaglechat.links.llama_server.probe import find, probe_program
-from eaglechat.settings import Settings
+from eaglechat.settings import config_file
+from eaglechat.settings.model import Settings
 from eaglechat.wire import rpc
 from eaglechat.wire.errors import (
     EngineError,
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         return OK
     if args.paths:
         return _look_at(args.paths)
-    doctor = Doctor(*settings.load(paths.config_file()))
+    doctor = Doctor(*config_file.load(paths.config_file()))
     print(f"eaglechat {eaglechat.__version__}, Python {platform.python_version()}")
     print(f"{platform.platform()}, {platform.machine()}")
     for title, section in (
@@ -130,7 +131,7 @@ class Doctor:
     """The sections of the report, in the order in which they are printed: each yields its lines,
     adds to `wrong`, and may use what the ones before it found."""
 
-    def __init__(self, configured: Settings, problems: list[settings.Problem]) -> None:
+    def __init__(self, configured: Settings, problems: list[config_file.Problem]) -> None:
         self.wrong: list[str] = []
         self._settings, self._problems = configured, problems
         self._has_llama_cpp = False

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from eaglechat import paths, settings
+from eaglechat import paths
 from eaglechat.cli.status import CommandError, WrongUsageError, report
-from eaglechat.settings import SettingDoc, Settings
+from eaglechat.settings import config_file
 from eaglechat.settings.config_file import parse_assignment
-from eaglechat.settings.description import Range, parse, written
+from eaglechat.settings.description import Range, SettingDoc, describe, find, parse, written
+from eaglechat.settings.model import Settings
 from eaglechat.settings.servers import SERVER_KEY
 
 
@@ -72,7 +73,7 @@ def check_pair(args: argparse.Namespace) -> None:
 def add_setting_options(parser: argparse.ArgumentParser, *tables: str) -> None:
     """Add the flags of the settings in these tables, and `-o TABLE.KEY=VALUE` for all of them."""
     for table in tables:
-        flagged = [doc for doc in settings.describe() if doc.table == table and doc.flag]
+        flagged = [doc for doc in describe() if doc.table == table and doc.flag]
         if flagged:
             add_flags(parser.add_argument_group(table), *flagged)
     parser.add_argument(
@@ -160,13 +161,13 @@ def help_text(sentence: str) -> str:
 
 def value_of(table: str, key: str) -> Callable[[str], Any]:
     """An argparse type for the values of a setting."""
-    doc = settings.find(table, key)
+    doc = find(table, key)
     return lambda text: _value(doc, text)[1]
 
 
-def load_settings(args: argparse.Namespace) -> tuple[Settings, list[settings.Problem]]:
+def load_settings(args: argparse.Namespace) -> tuple[Settings, list[config_file.Problem]]:
     """The settings of config.toml, overridden by the flags; and the problems found in the file."""
-    loaded, problems = settings.load(paths.config_file())
+    loaded, problems = config_file.load(paths.config_file())
     return _overridden(args, loaded), problems
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from eaglechat import paths, settings
+from eaglechat import paths
 from eaglechat.cli.parsing import did_you_mean
 from eaglechat.cli.status import CommandError, WrongUsageError, complain
 from eaglechat.hub import catalogue
@@ -16,7 +16,8 @@ from eaglechat.hub.local.pair_library import NotInstalledError, PairLibrary
 from eaglechat.hub.local.pairs import builtin_pair, inspect, pair_of_files
 from eaglechat.hub.references import InvalidReferenceError, parse
 from eaglechat.links.http.address import same_server
-from eaglechat.settings import Settings
+from eaglechat.settings import config_file
+from eaglechat.settings.model import Settings
 from eaglechat.settings.servers import ServerSettings, key_variable
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def say_if_named(prompt: str) -> None:
 def _models_here() -> list[LocalModel]:
     from eaglechat.hub.local.library import scan
 
-    return scan(settings.load(paths.config_file())[0].library.folders)
+    return scan(config_file.load(paths.config_file())[0].library.folders)
 
 
 def _named(models: Sequence[LocalModel], name: str) -> LocalModel | None:

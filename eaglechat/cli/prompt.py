@@ -11,7 +11,8 @@ import msgspec
 
 from eaglechat.cli import options
 from eaglechat.cli.status import OK, CommandError, complain, text_of
-from eaglechat.settings import Settings, find
+from eaglechat.settings.description import find
+from eaglechat.settings.model import Settings
 from eaglechat.wire.protocol import Message, Thinking
 
 

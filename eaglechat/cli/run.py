@@ -19,7 +19,7 @@ from eaglechat.cli import options
 from eaglechat.cli.loading import CommandEngine, Interrupt
 from eaglechat.cli.pairs import choose_pair, say_if_named
 from eaglechat.cli.status import INTERRUPTED, OK, WrongUsageError, complain, reason
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 from eaglechat.wire.drafters import DrafterChoice
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.neutral import neutralise

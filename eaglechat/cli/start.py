@@ -9,7 +9,7 @@ import sys
 from eaglechat import paths
 from eaglechat.cli import options
 from eaglechat.cli.status import OK, CommandError
-from eaglechat.settings import TABLES
+from eaglechat.settings.model import TABLES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

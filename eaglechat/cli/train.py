@@ -18,8 +18,7 @@ from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import INTERRUPTED, OK, CommandError, WrongUsageError, complain
 from eaglechat.hub.errors import ConversionError
 from eaglechat.hub.units import format_bytes, format_seconds
-from eaglechat.settings import SettingDoc, find
-from eaglechat.settings.description import docs_of
+from eaglechat.settings.description import SettingDoc, docs_of, find
 from eaglechat.train.settings import (
     SAID,
     SELF_WRITTEN_TOKENS,

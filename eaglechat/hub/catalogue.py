@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from eaglechat import paths
 from eaglechat.hub.references import ModelSource, RepoName
-from eaglechat.settings import Problem
+from eaglechat.settings.config_file import Problem
 from eaglechat.wire.drafters import DrafterKind
 
 if sys.version_info >= (3, 11):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.queue import Downloads, Install
     from eaglechat.hub.local.model import LocalModel
     from eaglechat.hub.local.pairs import CataloguePair, InspectedPair
-    from eaglechat.settings import Problem
+    from eaglechat.settings.config_file import Problem
 
 
 class HubDesk:

@@ -15,7 +15,6 @@ from msgspec import Meta
 
 from eaglechat.settings.model import Settings
 from eaglechat.settings.said import ANY_KEY, SAID, Said
-from eaglechat.wire.load_options import TENSOR_SPLIT_REFUSED
 from eaglechat.wire.protocol import Sampling
 
 
@@ -231,7 +230,10 @@ def _checked(doc: SettingDoc, value: Any, shown: str) -> Any:
         return msgspec.convert(value, doc.hint)
     except msgspec.ValidationError:
         if doc.name == "engine.split_mode" and value == "tensor":
-            raise WrongValueError(f"tensor cannot be used: {TENSOR_SPLIT_REFUSED}") from None
+            raise WrongValueError(
+                "tensor cannot be used: llama.cpp's tensor split stops at an assertion when a "
+                "draft reads the target's layers; use layer, row or none"
+            ) from None
         numbers = int if doc.kind is int else int | float
         is_number = isinstance(value, numbers) and not isinstance(value, bool)
         noun = "" if is_number else _NOUNS.get(doc.kind, "")

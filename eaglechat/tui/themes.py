@@ -19,7 +19,7 @@ from msgspec import Meta
 from textual.color import Color, ColorParseError
 from textual.theme import BUILTIN_THEMES, Theme
 
-from eaglechat.settings import Problem
+from eaglechat.settings.config_file import Problem
 from eaglechat.wire.records import Origin
 
 if sys.version_info >= (3, 11):

@@ -18,10 +18,6 @@ CHECKPOINTS_MIB = 512
 """Not measured: room for the checkpoints of several turns with most models. The size of one
 checkpoint depends only on the model."""
 SplitMode = Literal["none", "layer", "row"]
-TENSOR_SPLIT_REFUSED = (
-    "llama.cpp's tensor split stops at an assertion when a draft reads the target's layers; "
-    "use layer, row or none"
-)
 FlashAttention = Literal["auto", "on", "off"]
 LeaveOut = Literal["amx", "extra_buffers", "flash_attention", "gpu"]
 """What can be left out if llama.cpp crashes with it: AMX instructions, weights repacked for this

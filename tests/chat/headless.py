@@ -14,7 +14,7 @@ from eaglechat.chat.turns import TurnId
 from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 from eaglechat.wire import protocol
 from eaglechat.words.timeline import Entry, entries
 from tests.tui.scripted import ScriptedEngine

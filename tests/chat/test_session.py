@@ -13,7 +13,7 @@ from eaglechat.chat.session import Running
 from eaglechat.chat.turns import Reply
 from eaglechat.chat.writing.question import text_of
 from eaglechat.links.base import Link
-from eaglechat.settings import GenerationSettings, Settings
+from eaglechat.settings.model import GenerationSettings, Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, Message
 from eaglechat.wire.records import FinishReason, Prefill

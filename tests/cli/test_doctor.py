@@ -11,14 +11,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eaglechat import machine, settings
+from eaglechat import machine
 from eaglechat.cli import doctor, main
 from eaglechat.cli.doctor import Doctor
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import Device
 from eaglechat.hub.local.pairs import builtin_pair, inspect
 from eaglechat.hub.local.passes import Passes
-from eaglechat.settings import Settings
+from eaglechat.settings import config_file
+from eaglechat.settings.model import Settings
 from tests.links.http.fault_server import fault_server
 
 
@@ -269,7 +270,7 @@ def test_each_server_is_named_with_what_is_wrong(
                 for name, url in entries.items()
             )
         )
-        doctor = Doctor(*settings.load(config))
+        doctor = Doctor(*config_file.load(config))
         said = list(doctor.servers())
 
     assert said == [

@@ -12,7 +12,8 @@ from eaglechat.cli import COMMANDS, main, options, pairs
 from eaglechat.cli.status import CommandError
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
-from eaglechat.settings import Settings, describe
+from eaglechat.settings.description import describe
+from eaglechat.settings.model import Settings
 from eaglechat.wire.protocol import AUTO
 from tests import ggufs
 from tests.hub import ollama_store

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eaglechat import settings
-from eaglechat.settings import Settings, describe, load
-from eaglechat.settings.config_file import SettingsFileError, from_mapping, save_setting
+from eaglechat.settings import config_file
+from eaglechat.settings.config_file import SettingsFileError, from_mapping, load, save_setting
+from eaglechat.settings.description import describe
+from eaglechat.settings.model import Settings
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def config(home: Path) -> Path:
 
 
 def test_without_a_file_everything_is_default(config: Path) -> None:
-    assert settings.load(config) == (Settings(), [])
+    assert config_file.load(config) == (Settings(), [])
 
 
 def test_a_bad_value_is_named_and_costs_only_itself(config: Path) -> None:
@@ -33,7 +34,7 @@ def test_a_bad_value_is_named_and_costs_only_itself(config: Path) -> None:
         "[interface]\nshow_panel = 1\ntoken_colours = true\n"
     )
 
-    loaded, problems = settings.load(config)
+    loaded, problems = config_file.load(config)
 
     assert {problem.key for problem in problems} == {
         "generation.temperature",
@@ -74,7 +75,7 @@ def test_a_bad_value_is_named_and_costs_only_itself(config: Path) -> None:
 def test_a_value_of_the_wrong_kind_or_size_is_refused(config: Path, value: str, key: str) -> None:
     config.write_text(value)
 
-    loaded, problems = settings.load(config)
+    loaded, problems = config_file.load(config)
 
     assert [problem.key for problem in problems] == [key]
     assert loaded == Settings()
@@ -84,7 +85,7 @@ def test_the_split_that_llama_cpp_cannot_draft_with_is_refused_with_the_reason(
     config: Path,
 ) -> None:
     config.write_text("[engine]\nsplit_mode = 'tensor'")
-    _, (problem,) = settings.load(config)
+    _, (problem,) = config_file.load(config)
     assert "engine.split_mode tensor cannot be used" in str(problem)
     assert "assertion when a draft reads the target's layers" in str(problem)
 
@@ -124,13 +125,13 @@ def test_the_split_that_llama_cpp_cannot_draft_with_is_refused_with_the_reason(
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_plain_english(config: Path, content: str, sentence: str) -> None:
     config.write_text(content)
-    _, (problem,) = settings.load(config)
+    _, (problem,) = config_file.load(config)
     assert str(problem) == f"{config}: {sentence}"
 
 
 def test_a_byte_order_mark_is_no_fault(config: Path) -> None:
     config.write_bytes(b"\xef\xbb\xbf[generation]\r\ntop_k = 3\r\n")
-    loaded, problems = settings.load(config)
+    loaded, problems = config_file.load(config)
     assert (loaded.generation.top_k, problems) == (3, [])
 
 
@@ -140,7 +141,7 @@ def test_a_byte_order_mark_is_no_fault(config: Path) -> None:
 def test_a_file_that_is_no_toml_is_named(config: Path, content: bytes) -> None:
     config.write_bytes(content)
 
-    loaded, (problem,) = settings.load(config)
+    loaded, (problem,) = config_file.load(config)
 
     assert loaded == Settings()
     assert str(problem).startswith(f"{config}: cannot be read")
@@ -149,7 +150,7 @@ def test_a_file_that_is_no_toml_is_named(config: Path, content: bytes) -> None:
 def test_the_settings_know_what_the_file_gives(config: Path) -> None:
     config.write_text("[generation]\ntop_k = 40\ntemperature = 99\n[given]\nx = 1")
 
-    loaded, problems = settings.load(config)
+    loaded, problems = config_file.load(config)
 
     assert loaded.given == {"generation.top_k"}
     assert len(problems) == 2
@@ -157,7 +158,7 @@ def test_the_settings_know_what_the_file_gives(config: Path) -> None:
 
 def test_a_folder_in_its_place_is_named_once(config: Path) -> None:
     config.mkdir()
-    _, (problem,) = settings.load(config)
+    _, (problem,) = config_file.load(config)
     assert str(problem) == f"{config}: cannot be read (Is a directory); using the defaults"
 
 
@@ -213,7 +214,7 @@ def test_comments_and_other_values_survive(tmp_path: Path) -> None:
     text = file.read_text()
     assert "# hello" in text
     assert "top_k = 20 # few" in text
-    loaded, _problems = settings.load(file)
+    loaded, _problems = config_file.load(file)
     assert loaded.generation.temperature == 0.25
     assert loaded.generation.top_k == 20
     assert loaded.engine.command == ("ssh", "box")
@@ -247,7 +248,7 @@ def test_the_line_ends_and_the_mark_of_a_windows_editor_stay(tmp_path: Path) -> 
 
 def test_a_missing_file_is_made_with_its_directory(tmp_path: Path) -> None:
     save_setting(tmp_path / "new" / "config.toml", "interface", "theme", "eagle-light")
-    loaded, problems = settings.load(tmp_path / "new" / "config.toml")
+    loaded, problems = config_file.load(tmp_path / "new" / "config.toml")
     assert loaded.interface.theme == "eagle-light"
     assert not problems
 

@@ -7,8 +7,17 @@ from operator import attrgetter
 import msgspec
 import pytest
 
-from eaglechat.settings import SettingDoc, Settings, describe, find
-from eaglechat.settings.description import WrongValueError, check, parse, wanted, written
+from eaglechat.settings.description import (
+    SettingDoc,
+    WrongValueError,
+    check,
+    describe,
+    find,
+    parse,
+    wanted,
+    written,
+)
+from eaglechat.settings.model import Settings
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling, Speculation
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eaglechat import settings
+from eaglechat.settings import config_file
 from eaglechat.settings.servers import ServerSettings
 
 
 def load(tmp_path: Path, text: str) -> tuple[tuple[ServerSettings, ...], list[str]]:
     file = tmp_path / "config.toml"
     file.write_text(text)
-    loaded, problems = settings.load(file)
+    loaded, problems = config_file.load(file)
     return loaded.server, [problem.reason for problem in problems]
 
 

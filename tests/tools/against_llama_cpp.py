@@ -19,7 +19,7 @@ from eaglechat.cli.loading import CommandEngine, Interrupt
 from eaglechat.engine.bench.prompts import Prompt, builtin_prompts
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.links.llama_server.program import draft_gpu_options, gpu_options
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 from eaglechat.wire import protocol as p
 
 _DECODED = re.compile(r"decoded\s+(\d+)\s+tokens in\s+([\d.]+)\s+seconds")

@@ -20,7 +20,7 @@ from eaglechat.cli.loading import CommandEngine, Interrupt
 from eaglechat.cli.run import write_reply
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.hub.local.pairs import builtin_pair
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.gain import student_t
 from eaglechat.words.headline import headline_of, in_short

@@ -11,7 +11,7 @@ import pytest
 from eaglechat import paths
 from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pair_library import PairLibrary
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.commands import keys
 from eaglechat.tui.services import engine as service

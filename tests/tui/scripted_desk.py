@@ -18,7 +18,7 @@ from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.references import ModelSource
-from eaglechat.settings import Problem
+from eaglechat.settings.config_file import Problem
 
 MB = 1_000_000
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.settings import Settings, load
+from eaglechat.settings.config_file import load
+from eaglechat.settings.model import Settings
 from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import Measures

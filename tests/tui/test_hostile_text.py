@@ -18,7 +18,8 @@ from textual.widgets import Input, OptionList
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.hub.local.pairs import pair_of_files
-from eaglechat.settings import Problem, Settings
+from eaglechat.settings.config_file import Problem
+from eaglechat.settings.model import Settings
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.commands.table import BY_ID
 from eaglechat.tui.safe_lines import SafeLines

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from eaglechat.hub.downloads.client import RemoteRepo
-from eaglechat.settings import InterfaceSettings, Settings
+from eaglechat.settings.model import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.hub.search import SearchScreen
 from eaglechat.tui.widgets.prompt.prompt import Prompt

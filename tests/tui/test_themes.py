@@ -18,7 +18,7 @@ from textual.theme import BUILTIN_THEMES
 from textual.widgets import Button, Footer, Markdown, TextArea
 
 from eaglechat.paths import builtin_themes_dir
-from eaglechat.settings import Problem, load
+from eaglechat.settings.config_file import Problem, load
 from eaglechat.settings.model import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.themes import (

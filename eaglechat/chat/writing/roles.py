@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eaglechat.settings import Settings, describe
-from eaglechat.settings.description import WrongValueError, check
+from eaglechat.settings.description import WrongValueError, check, describe
+from eaglechat.settings.model import Settings
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from eaglechat import paths, settings
+from eaglechat import paths
 from eaglechat.cli.status import CommandError, WrongUsageError, reason, report
 from eaglechat.gguf.header import GGUFError
 from eaglechat.hub import catalogue
@@ -14,12 +14,13 @@ from eaglechat.hub.local import installed, library
 from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.references import InvalidReferenceError
+from eaglechat.settings import config_file
 
 
 def on_this_machine() -> tuple[list[LocalModel], list[CataloguePair]]:
     """The models here, and the pairs of the catalogue. Prints what is wrong in config.toml and
     catalogue.toml."""
-    configured, problems = settings.load(paths.config_file())
+    configured, problems = config_file.load(paths.config_file())
     entries, of_catalogue = catalogue.load()
     report((*problems, *of_catalogue))
     models = library.scan(configured.library.folders)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from eaglechat import paths, settings
+from eaglechat import paths
 from eaglechat.cli.hub.here import told
 from eaglechat.cli.loading import machine_of_engine
 from eaglechat.cli.parsing import checked_type, did_you_mean
@@ -42,6 +42,7 @@ from eaglechat.hub.references import (
     parse,
 )
 from eaglechat.hub.units import format_bytes, format_seconds
+from eaglechat.settings import config_file
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words.drafting import about, of_model
 from eaglechat.words.tables import aligned
@@ -131,7 +132,7 @@ def _of_checkpoint(
     for entry in entries:
         if entry.draft.checkpoint == listing.repo:
             return entry
-    folders = settings.load(paths.config_file())[0].library.folders
+    folders = config_file.load(paths.config_file())[0].library.folders
     models = library.scan(folders, hub.cache_dir)
     known = installed.statuses(entries, models)
     bases, hits = targets.of_draft(hub, listing, known)
@@ -198,7 +199,7 @@ def _choose(reference: ModelSource, listing: RemoteRepo, hub: Hub) -> ModelFiles
 
 
 def _machine() -> Machine:
-    return machine_of_engine(settings.load(paths.config_file())[0])
+    return machine_of_engine(config_file.load(paths.config_file())[0])
 
 
 def _pull_pair(

@@ -29,7 +29,7 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes
 from eaglechat.machine import cpu_info
 from eaglechat.paths import reencoded_dir
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 from eaglechat.state_file import StateFile
 from eaglechat.wire.errors import EngineError
 

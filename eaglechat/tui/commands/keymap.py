@@ -11,7 +11,7 @@ from pathlib import Path
 
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 
-from eaglechat.settings import Problem
+from eaglechat.settings.config_file import Problem
 from eaglechat.tui.commands.table import BY_ID, COMMANDS, LEADER, PLACES, Command, Keymap, Scope
 
 _MODIFIERS = ("ctrl", "alt", "shift")

@@ -10,8 +10,14 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
-from eaglechat.settings import SettingDoc, describe
-from eaglechat.settings.description import WrongValueError, parse, wanted, written
+from eaglechat.settings.description import (
+    SettingDoc,
+    WrongValueError,
+    describe,
+    parse,
+    wanted,
+    written,
+)
 from eaglechat.tui.commands.keys import moves
 from eaglechat.tui.screens.dialogs import Ask, ListDialog
 from eaglechat.tui.services.services import Services

@@ -12,7 +12,7 @@ from typing import Any
 
 from textual.app import App
 
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 
 _PROGRAM_S = 2.0
 

@@ -18,8 +18,8 @@ from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.speeds import Gain, setup_of
-from eaglechat.settings import Settings
 from eaglechat.settings.config_file import SettingsFileError, save_setting
+from eaglechat.settings.model import Settings
 from eaglechat.tui.services.desktop import Away
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.wire.protocol import Auto, PairInfo

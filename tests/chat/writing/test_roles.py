@@ -15,7 +15,7 @@ from eaglechat.chat.writing.roles import (
     load_roles,
     read_role,
 )
-from eaglechat.settings import GenerationSettings, Settings
+from eaglechat.settings.model import GenerationSettings, Settings
 from tests.chat.headless import Headless, saved_chats
 
 PIRATE = 'description = "Talks\\n like one"\nsystem_prompt = "Arr."\ntemperature = 1.5\n'

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eaglechat.links.base import Link
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 from tests.engine_client import engine_in_this_process
 
 PROMPT = "the cat sat on the mat"

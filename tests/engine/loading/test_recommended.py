@@ -8,7 +8,7 @@ import pytest
 
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import recommended_sampling
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 
 
 class _Metadata:

@@ -22,7 +22,7 @@ from eaglechat.hub.local import forms
 from eaglechat.hub.local.forms import LoadFile, target_to_load
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import builtin_pair, inspect, pair_of_files
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling
 from tests import tiny

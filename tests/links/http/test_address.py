@@ -8,7 +8,7 @@ import pytest
 
 from eaglechat.cli.pairs import served_pair
 from eaglechat.links.http.address import parse_address, same_server
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire import protocol as p
 from tests.links.engines import chat

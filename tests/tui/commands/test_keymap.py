@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
-from eaglechat.settings import Settings, load
+from eaglechat.settings.config_file import load
+from eaglechat.settings.model import Settings
 from eaglechat.tui.commands.keymap import clashes, read_keymap
 from eaglechat.tui.commands.keys import keys_of
 from eaglechat.tui.commands.table import COMMANDS

@@ -11,7 +11,7 @@ from textual import events
 from textual.screen import Screen
 from textual.widgets import Input
 
-from eaglechat.settings import Settings
+from eaglechat.settings.model import Settings
 from eaglechat.tui.commands.keys import keys_of
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen

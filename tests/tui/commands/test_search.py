@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from eaglechat.settings import load
+from eaglechat.settings.config_file import load
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.help import Entry, HelpScreen, found, ranked
 from eaglechat.tui.screens.more import MoreScreen

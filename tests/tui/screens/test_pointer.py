@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from eaglechat.settings import InterfaceSettings, Settings
-from eaglechat.settings.model import PanelPlace
+from eaglechat.settings.model import InterfaceSettings, PanelPlace, Settings
 from eaglechat.tui.screens.chat.screen import PANEL_FROM
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.wire.protocol import AUTO

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.settings import load
+from eaglechat.settings.config_file import load
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.panel.knob import Knob

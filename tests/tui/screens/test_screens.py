@@ -10,7 +10,9 @@ from textual.filter import Monochrome, NoColor
 from textual.widgets import OptionList, Static
 
 from eaglechat import paths
-from eaglechat.settings import InterfaceSettings, Settings, describe, load
+from eaglechat.settings.config_file import load
+from eaglechat.settings.description import describe
+from eaglechat.settings.model import InterfaceSettings, Settings
 from eaglechat.tui.app import EagleApp
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import Ask

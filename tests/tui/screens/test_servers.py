@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.settings import Settings
-from eaglechat.settings.model import EngineSettings
+from eaglechat.settings.model import EngineSettings, Settings
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.screens.menu.servers import ask, pairs_of, served
 from tests.chat.headless import saved_chats

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from textual import events
 
-from eaglechat.settings import InterfaceSettings, Settings
+from eaglechat.settings.model import InterfaceSettings, Settings
 from eaglechat.tui.services.desktop import Away
 from tests.tui.driving import Driver
 

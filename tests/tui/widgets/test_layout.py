@@ -13,7 +13,7 @@ from textual.widgets import OptionList
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.pairs import pair_of_files
-from eaglechat.settings import InterfaceSettings, Settings
+from eaglechat.settings.model import InterfaceSettings, Settings
 from eaglechat.tui.screens.base import TooSmall
 from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
 from eaglechat.tui.screens.help import HelpScreen

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eaglechat.settings import InterfaceSettings, Settings, load
-from eaglechat.settings.model import View
+from eaglechat.settings.config_file import load
+from eaglechat.settings.model import InterfaceSettings, Settings, View
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.widgets.transcript.transcript import Transcript
