@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.proposal import Proposal
-from eaglechat.engine.llama.branches import TRUNK, Branches
-from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.engine.llama.backend import stopped_by
+from eaglechat.engine.llama.objects import TRUNK, Batch, Branches, Context
 from eaglechat.engine.sequences import common_prefix, find_cut
 from eaglechat.wire.cancelling import asked
 from eaglechat.wire.errors import Cancelled, DecodeError
@@ -173,7 +173,7 @@ class CacheState:
         and a recurrent target is back at its last checkpoint.
         """
         self._fill_batch(tokens, outputs=False)
-        with self._target.stopped_by(asked()):
+        with stopped_by(self._target.pointer, asked()):
             self._decode()
         self.tokens.extend(tokens)
 

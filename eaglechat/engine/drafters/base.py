@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.engine.llama.branches import Branches
-from eaglechat.engine.llama.objects import Batch, Context, DraftHead, Model
+from eaglechat.engine.llama.objects import Batch, Branches, Context, DraftHead, Model
 from eaglechat.engine.llama.sampler import likeliest
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.wire.errors import EngineError

@@ -19,8 +19,7 @@ import numpy as np
 from eaglechat.engine.drafters.base import Drafter, Likeliest, Opening, decode
 from eaglechat.engine.drafters.pairing import Block, block_of
 from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
-from eaglechat.engine.llama.branches import TRUNK
-from eaglechat.engine.llama.objects import Context
+from eaglechat.engine.llama.objects import TRUNK, Context
 
 _UBATCH = 128
 """Rows of a piece of features. llama.cpp has a row of logits for each, though none is computed."""

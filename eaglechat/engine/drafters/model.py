@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from eaglechat.engine.drafters.base import Drafter, Likeliest, Opening, decode
 from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
-from eaglechat.engine.llama.branches import TRUNK
-from eaglechat.engine.llama.objects import Context
+from eaglechat.engine.llama.objects import TRUNK, Context
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.errors import ModelLoadError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT

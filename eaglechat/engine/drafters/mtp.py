@@ -23,8 +23,7 @@ from eaglechat.engine.drafters.base import Drafter, Likeliest, Opening, decode
 from eaglechat.engine.drafters.pairing import ASSISTANT, STATES_OF_ALL_ROWS
 from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.engine.llama.branches import TRUNK
-from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.engine.llama.objects import TRUNK, Batch, Context
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 

@@ -59,7 +59,8 @@ def why_not_loaded() -> str:
 
 @contextmanager
 def stopped_by(context: int, cancelled: Callable[[], bool]) -> Iterator[None]:
-    """Decodes of a context end early, with status 2, once `cancelled` returns True."""
+    """Decodes of a context end early, with status 2, once `cancelled` returns True. llama.cpp asks
+    after each operation of the graph, on the CPU only."""
     global _log_muted  # noqa: PLW0603 - the log is one for the process
 
     def ask(_data: Any) -> bool:

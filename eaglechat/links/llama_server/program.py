@@ -45,7 +45,7 @@ class Program:
         """`command` is the program and its options; what it writes goes to `log`, as of `open_log`.
         Raises ModelLoadError."""
         self._log, self._log_start = log, log.seek(0, os.SEEK_END)
-        self.name = Path(command[0]).name
+        self.command, self.name = command, Path(command[0]).name
         self.key = secrets.token_urlsafe(24)
         with socket.create_server(("127.0.0.1", 0)) as free:
             port: int = free.getsockname()[1]

@@ -102,9 +102,9 @@ class _Pair:
     """With the context and the threads that were chosen."""
     drafters: tuple[Pairing, ...]
 
-    def server_options(self, speculation: Speculation) -> list[str]:
+    def command(self, speculation: Speculation) -> list[str]:
         drafter = chosen_drafter(speculation, self.drafters)
-        return server_options(self.target, drafter, speculation, self.options)
+        return [self.program, *server_options(self.target, drafter, speculation, self.options)]
 
 
 def program_link(program: str, log: Path | None, check_pair: CheckPair) -> LocalLink:
@@ -120,9 +120,7 @@ class ProgramWorker(ServerWorker):
         self._name, self._check_pair = program, check_pair
         self._log = open_log(log)
         self._program: Program | None = None
-        """The program that was started last."""
-        self._options: list[str] | None = None
-        """Those of the program that runs; None if none does."""
+        """The one that runs."""
         self._pair: _Pair | None = None
 
     def begin(self) -> None:
@@ -223,13 +221,13 @@ class ProgramWorker(ServerWorker):
     def _answer_with(self, request: AnsweredRequest) -> None:
         """Answer a chat or a render; a chat that asks for another drafting starts the program
         again."""
-        pair = self._pair
+        pair, program = self._pair, self._program
         if pair is not None and isinstance(request, Chat):
-            wanted = pair.server_options(request.speculation)
-            if self._options != wanted:
+            wanted = pair.command(request.speculation)
+            if program is None or program.command != wanted:
                 self._start(request.id, pair, request.speculation)
-        program = self._program
-        if pair is None or program is None or self._options is None:
+                program = self._program
+        if program is None:
             raise NoPairError
         try:
             super().do(request)
@@ -247,8 +245,7 @@ class ProgramWorker(ServerWorker):
         Raises EngineError, after which none runs.
         """
         self._stop()
-        options = pair.server_options(speculation)
-        program = self._program = Program([pair.program, *options], self._log)
+        program = self._program = Program(pair.command(speculation), self._log)
         address = ServerSettings(
             name=NAME,
             url=program.url,
@@ -256,7 +253,6 @@ class ProgramWorker(ServerWorker):
             timeout=_LONGEST_SILENCE_S,
         )
         self._reach(address)
-        self._options = options
         self.say(Progress(id=request_id, step=Loading("target", 0.0)))
         try:
             program.wait_until_ready()
@@ -275,10 +271,10 @@ class ProgramWorker(ServerWorker):
         return served
 
     def _stop(self) -> None:
-        if self._program is not None and self._options is not None:
-            self._options = None
+        program, self._program = self._program, None
+        if program is not None:
             self._client.close()
-            self._program.end()
+            program.end()
 
     def _die(self, why: str) -> None:
         """An engine whose program has ended by itself is gone."""
