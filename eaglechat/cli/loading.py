@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from eaglechat.cli.progress import Progress
     from eaglechat.hub.local.pair import Pair
-    from eaglechat.links.llama_server.worker import CheckedPair
 
 PATIENCE_S = 1.0
 """Work that takes longer than this shows its progress."""
@@ -61,19 +60,8 @@ def engine_link(settings: Settings, log: Path | None) -> Link:
     if program := settings.engine.llama_server:
         from eaglechat.links.llama_server.worker import program_link  # reads the HTTP client
 
-        return program_link(program, log, checked_pair)
+        return program_link(program, log)
     return ProcessLink(own_python.command("eaglechat", "engine"), log)
-
-
-def checked_pair(load: Load) -> CheckedPair:
-    """What the headers of a load's files say. Raises EngineError if they cannot run together."""
-    from eaglechat.engine.drafters.pairing import check_choice, check_pair, pairings, why_no_heads
-    from eaglechat.links.llama_server.worker import CheckedPair
-
-    draft = paths.expanded(load.draft) if load.draft else None
-    headers = check_pair(paths.expanded(load.target), draft)
-    check_choice(*headers, load.speculation.drafter)
-    return CheckedPair(*headers, pairings(*headers), why_no_heads(headers[0]))
 
 
 def start_engine(settings: Settings) -> Link:

@@ -12,9 +12,9 @@ from itertools import groupby
 
 from eaglechat.engine.drafters.base import ProcessError
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter, draft_window, norms_of
-from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
 from eaglechat.wire.errors import EngineError, ModelLoadError
 from eaglechat.wire.load_options import LoadOptions

@@ -14,12 +14,11 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 import eaglechat
-from eaglechat.engine.drafters.pairing import check_choice, check_pair
 from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.llama.placement import memory
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
-from eaglechat.paths import expanded
+from eaglechat.gguf.pairing import check_load
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import NoPairError, SettingsError
 from eaglechat.wire.lines import ProtocolError, decode_request, encode
@@ -184,9 +183,7 @@ class PairWorker(Worker):
             self.say(Progress(id=request.id, step=Loading(stage, fraction)))
 
         check()
-        draft = expanded(request.draft) if request.draft else None
-        headers = check_pair(expanded(request.target), draft)
-        check_choice(*headers, request.speculation.drafter)
+        headers = check_load(request)
         self._unload()
         files = [header.path for header in headers if header is not None]
         leave_out = tuple(dict.fromkeys((*workarounds.for_models(files), *request.leave_out)))

@@ -1,5 +1,5 @@
-"""What checks of GGUF headers share, before llama.cpp opens the files. `engine/drafters/pairing.py`
-checks that a target and a draft fit."""
+"""What checks of GGUF headers share, before llama.cpp opens the files. `pairing.py` checks that a
+target and a draft fit."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from gguf import GGMLQuantizationType as Type
 from gguf import LlamaFileType as FileType
 
-from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.gguf.preflight import (
     DRAFT_ARCHITECTURE,
     DRAFT_WINDOW,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
 from eaglechat.engine.prompt import Asked
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.train.corpus import Sample
 from eaglechat.train.settings import PausedError, TrainingError
 from eaglechat.wire.load_options import LoadOptions

@@ -1,6 +1,6 @@
 """The kinds of drafters that run a model: what all parts of the program call them.
 
-How a kind drafts is a module of `engine/drafters`; what it fits is a row of `pairing.py` there.
+How a kind drafts is a module of `engine/drafters`; what it fits is a row of `gguf/pairing.py`.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from eaglechat.engine.drafters.pairing import RUNS_HEADS, takes_drafts, why_no_heads
 from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader
 from eaglechat.gguf.memory import MemoryNeed
+from eaglechat.gguf.pairing import RUNS_HEADS, takes_drafts, why_no_heads
 from eaglechat.hub.units import format_bytes
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.words.wording import drafter

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from eaglechat.engine.auto import calibration
-from eaglechat.engine.drafters.pairing import kind_of
 from eaglechat.engine.llama import backend
 from eaglechat.gguf.header import read_header
+from eaglechat.gguf.pairing import kind_of
 from eaglechat.hub.convert import convert
 from eaglechat.hub.downloads.find_drafts import judge
 from tests import tiny

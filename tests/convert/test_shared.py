@@ -10,9 +10,9 @@ import pytest
 from gguf import GGMLQuantizationType as Type
 from gguf import LlamaFileType
 
-from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama.quantise import quantise
 from eaglechat.gguf.header import read_header
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.hub.convert import ConversionError, convert
 from eaglechat.hub.convert.checkpoint import read_safetensors
 from eaglechat.hub.convert.target import are_copied, read_rows

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from eaglechat.engine.drafters.eagle3 import norms_of
-from eaglechat.engine.drafters.pairing import check_pair
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.hub.convert import DIRECT_TYPES, convert
 from tests.convert.checkpoints import (
     HEADS,

@@ -11,14 +11,13 @@ from typing import Any, Literal
 
 import pytest
 
-from eaglechat.engine.drafters.base import Drafter, Opening
-from eaglechat.engine.drafters.pairing import KINDS as DRAFTERS
-from eaglechat.engine.drafters.pairing import check_pair, pairings
+from eaglechat.engine.drafters.base import Drafter, Opening, open_drafter
 from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import N_ROLLBACK, LoadedPair
 from eaglechat.engine.loop import Generator, Live
 from eaglechat.engine.prompt import Asked
+from eaglechat.gguf.pairing import check_pair, pairings
 from eaglechat.wire.load_options import FlashAttention, LoadOptions
 from eaglechat.wire.protocol import Set, Shape, Speculation
 from eaglechat.wire.records import KvType
@@ -238,7 +237,7 @@ class Files:
                 )
             )
             opening = Opening(stack, target, draft, header, options, N_THREADS)
-            made = wrap(DRAFTERS[found.kind].open(opening))
+            made = wrap(open_drafter(found.kind, opening))
             yield Opened(stack.enter_context(closing(Generator(target, [made]))), target, made)
 
     @contextmanager

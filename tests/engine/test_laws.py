@@ -13,13 +13,13 @@ import pytest
 
 import eaglechat
 from eaglechat.engine.auto import calibration
-from eaglechat.engine.drafters import pairing
 from eaglechat.engine.drafters.base import ProcessError
 from eaglechat.engine.drafters.dflash import DflashDrafter
-from eaglechat.engine.drafters.pairing import check_pair, why_no_heads
 from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.gguf import pairing
 from eaglechat.gguf.header import read_header
+from eaglechat.gguf.pairing import check_pair, why_no_heads
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.wire.drafters import DRAFTERS, DrafterChoice, DrafterKind
 from eaglechat.wire.errors import DecodeError, ModelLoadError
@@ -71,7 +71,7 @@ def test_a_kind_is_three_files() -> None:
         for kind in ("dflash", "dspark", "dflash2")
         if f'"{kind}"' in file.read_text(encoding="utf-8")
     }
-    assert found == {"engine/drafters/dflash.py", "engine/drafters/pairing.py", "wire/drafters.py"}
+    assert found == {"engine/drafters/dflash.py", "gguf/pairing.py", "wire/drafters.py"}
 
 
 # --- below the loop ---

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from eaglechat.gguf.header import GGUFError, parse_beginning, read_header
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES, PreflightError, why_no_chat_model
 from eaglechat.hub.local.library import look_at
 from eaglechat.hub.local.model import ModelKind

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eaglechat.engine.drafters.pairing import check_pair, kinds
 from eaglechat.gguf.header import read_header
+from eaglechat.gguf.pairing import check_pair, kinds
 from eaglechat.gguf.preflight import PreflightError
 from tests import ggufs, tiny
 

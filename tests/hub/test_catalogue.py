@@ -3,7 +3,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eaglechat.engine.drafters.pairing import RUNS_HEADS
+from eaglechat.gguf.pairing import RUNS_HEADS
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
 from eaglechat.hub.catalogue import CatalogueEntry, load, read, remember
 from eaglechat.hub.references import ModelSource

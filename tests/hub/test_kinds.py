@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.drafters.pairing import kind_of
+from eaglechat.gguf.pairing import kind_of
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads import install, targets
 from eaglechat.hub.downloads.client import Hub

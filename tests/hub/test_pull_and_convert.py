@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.drafters.pairing import check_pair
+from eaglechat.gguf.pairing import check_pair
 from tests.convert import checkpoints
 from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eaglechat.cli import main
-from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import Device, chosen_devices
 from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.links.base import Lifecycle
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import rpc

@@ -4,7 +4,8 @@ A drafter proposes tokens that may follow the last one; the target decides. A ro
 the target's decode of [last token, *proposal], `see` of that batch, and `accept` of what the target
 chose. Before a reply, `resume` says what of the conversation the target has to decode again.
 
-A kind of drafter is a file beside this one, which makes a `Drafter`, and a row in `pairing.py`.
+A kind of drafter is a file beside this one, which makes a `Drafter`, and a row in
+`gguf/pairing.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import import_module
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -25,6 +27,8 @@ from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.objects import Batch, Branches, Context, DraftHead, Model
 from eaglechat.engine.llama.sampler import likeliest
 from eaglechat.gguf.header import GGUFHeader
+from eaglechat.gguf.pairing import KINDS
+from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
 
@@ -321,6 +325,14 @@ class Likeliest:
             own = self._head.logits(row, len(self._vocabulary))
             self._head.is_last = len(own) > 0 and np.array_equal(own, self._candidates)
         return self._vocabulary, self._candidates
+
+
+def open_drafter(kind: DrafterKind, opening: Opening) -> Drafter:
+    """Raises ModelLoadError."""
+    module = import_module(f"{__package__}.{KINDS[kind].file}")
+    drafter: Drafter = module.open_drafter(opening)
+    opening.owned.callback(drafter.close)
+    return drafter
 
 
 def decode(draft: Context, batch: Batch) -> None:

@@ -17,9 +17,9 @@ import time
 import numpy as np
 
 from eaglechat.engine.drafters.base import Drafter, Likeliest, Opening, decode
-from eaglechat.engine.drafters.pairing import Block, block_of
 from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.engine.llama.objects import TRUNK, Context
+from eaglechat.gguf.pairing import Block, block_of
 
 _UBATCH = 128
 """Rows of a piece of features. llama.cpp has a row of logits for each, though none is computed."""

@@ -35,11 +35,11 @@ from eaglechat.engine.drafters.base import (
     decode,
     shifted,
 )
-from eaglechat.engine.drafters.pairing import eagle_of
 from eaglechat.engine.drafters.proposal import Drafting, Guess, Limits, Proposal
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.objects import TRUNK, Batch, Context
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_tensor
+from eaglechat.gguf.pairing import eagle_of
 from eaglechat.gguf.preflight import DRAFT_WINDOW, EXTRACT_LAYERS, NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.wire.errors import ModelLoadError
 from eaglechat.wire.load_options import LoadOptions

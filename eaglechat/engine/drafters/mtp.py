@@ -20,10 +20,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from eaglechat.engine.drafters.base import Drafter, Likeliest, Opening, decode
-from eaglechat.engine.drafters.pairing import ASSISTANT, STATES_OF_ALL_ROWS
 from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.engine.llama.bindings import Floats
 from eaglechat.engine.llama.objects import TRUNK, Batch, Context
+from eaglechat.gguf.pairing import ASSISTANT, STATES_OF_ALL_ROWS
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 

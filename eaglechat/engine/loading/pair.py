@@ -11,8 +11,7 @@ import msgspec
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration, calibrate
 from eaglechat.engine.auto.kept import Kept
-from eaglechat.engine.drafters.base import Drafter, Opening
-from eaglechat.engine.drafters.pairing import KINDS, pairings, why_no_heads, without_stripped_blocks
+from eaglechat.engine.drafters.base import Drafter, Opening, open_drafter
 from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.llama.placement import (
@@ -25,6 +24,7 @@ from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
+from eaglechat.gguf.pairing import KINDS, pairings, why_no_heads, without_stripped_blocks
 from eaglechat.gguf.preflight import Pairing, check_kv_type
 from eaglechat.machine import choose_threads
 from eaglechat.wire.cancelling import asked, check
@@ -150,7 +150,7 @@ class LoadedPair:
             header = one.file or target_header
             try:
                 opening = Opening(owned, context, model, header, options, n_threads)
-                opened.append((one, model, KINDS[one.kind].open(opening)))
+                opened.append((one, model, open_drafter(one.kind, opening)))
             except ModelLoadError as error:
                 # The user asked for a draft, but not for what the target brings.
                 if one.file is not None:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from eaglechat.engine.drafters.pairing import (
+from eaglechat.gguf.header import GGUFError, GGUFHeader
+from eaglechat.gguf.pairing import (
     kind_of,
     kinds,
     offered_kind,
     why_no_heads,
     why_unfit,
 )
-from eaglechat.gguf.header import GGUFError, GGUFHeader
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from eaglechat.engine.drafters import pairing
+from eaglechat.gguf import pairing
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.memory import MemoryNeed, memory_need
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE

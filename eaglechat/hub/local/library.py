@@ -21,9 +21,9 @@ from pathlib import Path
 import platformdirs
 
 from eaglechat import paths
-from eaglechat.engine.drafters import pairing
-from eaglechat.engine.drafters.pairing import check_headers, kind_of, kinds, offered_kind
+from eaglechat.gguf import pairing
 from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
+from eaglechat.gguf.pairing import check_headers, kind_of, kinds, offered_kind
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import plain_name, shard_of, shard_paths
 from eaglechat.hub.local import ollama

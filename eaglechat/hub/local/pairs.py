@@ -9,9 +9,9 @@ from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 
-from eaglechat.engine.drafters.pairing import check_pair, kinds
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import f16_bytes
+from eaglechat.gguf.pairing import check_pair, kinds
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import plain_name
 from eaglechat.hub.catalogue import CatalogueEntry

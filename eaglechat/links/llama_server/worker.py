@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +19,7 @@ import msgspec
 import eaglechat
 from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader, model_info
 from eaglechat.gguf.memory import default_context
+from eaglechat.gguf.pairing import check_load, pairings, why_no_heads
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES, Pairing
 from eaglechat.links.base import LocalLink
 from eaglechat.links.http.faults import ServerError
@@ -78,23 +79,6 @@ _ENDS_WITHIN_S = 1.0
 
 
 @dataclass(frozen=True)
-class CheckedPair:
-    """What the headers say of the files of a load, which fit each other."""
-
-    target: GGUFHeader
-    draft: GGUFHeader | None
-    drafters: tuple[Pairing, ...]
-    """All that drafts for the target, the first choice first."""
-    no_heads: str | None
-    """Why MTP heads cannot draft; None if they can."""
-
-
-CheckPair = Callable[[Load], CheckedPair]
-"""Reads the headers of a load's files. Raises EngineError if they cannot run together, or have not
-the drafter that the user chose."""
-
-
-@dataclass(frozen=True)
 class _Pair:
     program: str
     target: Path
@@ -107,18 +91,17 @@ class _Pair:
         return [self.program, *server_options(self.target, drafter, speculation, self.options)]
 
 
-def program_link(program: str, log: Path | None, check_pair: CheckPair) -> LocalLink:
+def program_link(program: str, log: Path | None) -> LocalLink:
     """A link to the program that engine.llama_server names; its log is as of `ProcessLink`."""
-    return LocalLink(partial(ProgramWorker, program, log, check_pair))
+    return LocalLink(partial(ProgramWorker, program, log))
 
 
 class ProgramWorker(ServerWorker):
     """Asks a server that it starts itself, for each load."""
 
-    def __init__(self, program: str, log: Path | None, check_pair: CheckPair, say: Say) -> None:
+    def __init__(self, program: str, log: Path | None, say: Say) -> None:
         super().__init__(None, say)
-        self._name, self._check_pair = program, check_pair
-        self._log = open_log(log)
+        self._name, self._log = program, open_log(log)
         self._program: Program | None = None
         """The one that runs."""
         self._pair: _Pair | None = None
@@ -165,25 +148,24 @@ class ProgramWorker(ServerWorker):
         known = probe_program(self._name)
         if request.options.rpc_servers and not known.has_rpc:
             raise ProgramError(known.without_rpc)
-        files = self._check_pair(request)
-        draft = files.draft
+        target, draft = check_load(request)
         if draft is not None and (draft.get(NORM_OUTPUT) or draft.get(NORMS_FEATURES)):
             raise ProgramError(
                 f"{draft.path.name} has EAGLE-3.1's norms, which {NAME} does not have; "
                 "eaglechat's own engine runs it: leave engine.llama_server empty"
             )
-        drafters, undrafted = _drafters(known, files, request)
+        drafters, undrafted = _drafters(known, request, target, draft)
         self._pair = None
         # More of the GPUs' memory is free then.
         self._stop()
         given, gpus = request.options, known.gpus()
         free = _free_memory(given, gpus)
         n_ctx = given.n_ctx or default_context(
-            files.target, draft, free, given.kv_type, given.draft_kv_type
+            target, draft, free, given.kv_type, given.draft_kv_type
         )
         n_threads = given.n_threads or choose_threads().count
         options = msgspec.structs.replace(given, n_ctx=n_ctx, n_threads=n_threads)
-        pair = _Pair(known.path, files.target.path, options, drafters)
+        pair = _Pair(known.path, target.path, options, drafters)
         began = time.perf_counter()
         speculation = request.speculation
         try:
@@ -198,10 +180,10 @@ class ProgramWorker(ServerWorker):
             served = self._start(request.id, pair, speculation)
         self._pair = pair
         on = ", ".join([*options.rpc_servers, *(gpu.description for gpu in gpus)])
-        off = "no draft is loaded" if files.no_heads else undrafted.get("mtp")
+        off = "no draft is loaded" if why_no_heads(target) else undrafted.get("mtp")
         info = msgspec.structs.replace(
             served,
-            target=model_info(files.target),
+            target=model_info(target),
             drafters=tuple(map(_info, pair.drafters)),
             undrafted=undrafted,
             # To the client this is an engine of its own, not a server.
@@ -212,7 +194,7 @@ class ProgramWorker(ServerWorker):
             speculation_off=None if pair.drafters else off,
             untemplated=(
                 None
-                if files.target.has_chat_template
+                if target.has_chat_template
                 else f"{NO_TEMPLATE}: {NAME} writes the chat as ChatML"
             ),
         )
@@ -282,14 +264,14 @@ class ProgramWorker(ServerWorker):
 
 
 def _drafters(
-    known: ProbedProgram, files: CheckedPair, request: Load
+    known: ProbedProgram, request: Load, target: GGUFHeader, draft: GGUFHeader | None
 ) -> tuple[tuple[Pairing, ...], dict[DrafterKind, str]]:
     """The drafters of a pair that the program can run, and why it has none of a kind.
 
     Raises ProgramError if it cannot run what the user has chosen: the draft, or the heads by name.
     """
     drafters, undrafted = list[Pairing](), dict[DrafterKind, str]()
-    for one in files.drafters:
+    for one in pairings(target, draft):
         too_old = known.too_old(one.kind)
         if too_old is None:
             drafters.append(one)
@@ -297,8 +279,9 @@ def _drafters(
             raise ProgramError(too_old)
         else:
             undrafted[one.kind] = too_old
-    if files.no_heads and "mtp" not in [one.kind for one in drafters]:
-        undrafted["mtp"] = files.no_heads
+    no_heads = why_no_heads(target)
+    if no_heads and "mtp" not in [one.kind for one in drafters]:
+        undrafted["mtp"] = no_heads
     return tuple(drafters), undrafted
 
 

@@ -12,14 +12,15 @@ import pytest
 
 from eaglechat.engine.auto import calibration
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, calibrate
-from eaglechat.engine.drafters.base import Drafter, Opening, ProcessError
+from eaglechat.engine.drafters.base import Drafter, Opening, ProcessError, open_drafter
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
-from eaglechat.engine.drafters.pairing import KINDS, check_pair
 from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.header import read_header
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire import cancelling
+from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import Cancelled
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
@@ -139,10 +140,11 @@ def opened(target: Path, draft: Path | None = None) -> Iterator[tuple[Context, D
         context = stack.enter_context(
             Context(model, n_ctx=512, n_batch=128, n_threads=N_THREADS, n_rollback=8)
         )
-        kind = KINDS["dflash" if draft else "mtp"]
+        kind: DrafterKind = "dflash" if draft else "mtp"
         drafts = stack.enter_context(Model(draft)) if draft else model
         header, options = read_header(draft or target), LoadOptions(n_batch=128)
-        yield context, kind.open(Opening(stack, context, drafts, header, options, N_THREADS))
+        opening = Opening(stack, context, drafts, header, options, N_THREADS)
+        yield context, open_drafter(kind, opening)
 
 
 @pytest.mark.usefixtures("unhurried")

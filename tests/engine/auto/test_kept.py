@@ -16,11 +16,11 @@ from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.auto.kept import Kept, Learnt
 from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.drafters.guard import GuardedDrafters
-from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
 from eaglechat.engine.process import write_reply
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import AUTO, Chat, Message, Sampling, Speculation
 from tests.engine.auto.pairs import calibrated, on_steps

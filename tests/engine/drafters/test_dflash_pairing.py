@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from eaglechat.engine.drafters import pairing
-from eaglechat.engine.drafters.pairing import Block
+from eaglechat.gguf import pairing
 from eaglechat.gguf.header import Array, GGUFHeader, read_header
+from eaglechat.gguf.pairing import Block
 from eaglechat.gguf.preflight import PreflightError
 from tests import tiny_kinds
 

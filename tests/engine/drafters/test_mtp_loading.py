@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
-from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama import backend
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.memory import memory_need
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire.errors import ModelLoadError
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import KvType

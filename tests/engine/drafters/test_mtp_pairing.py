@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from gguf import GGUFReader
 
-from eaglechat.engine.drafters.pairing import check_pair, kind_of, kinds, pairings, why_no_heads
 from eaglechat.gguf.header import GGUFHeader, read_header
+from eaglechat.gguf.pairing import check_pair, kind_of, kinds, pairings, why_no_heads
 from eaglechat.gguf.preflight import PreflightError
 from tests import tiny_kinds
 from tests.tiny_kinds import mtp

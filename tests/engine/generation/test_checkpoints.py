@@ -13,13 +13,13 @@ import pytest
 from eaglechat.engine.cache import Checkpoints
 from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.drafters.guard import GuardedDrafters
-from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
 from eaglechat.engine.process import rendered, write_reply
 from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.sequences import common_prefix
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.tui.screens.chat.seen import prompt_seen
 from eaglechat.wire import cancelling
 from eaglechat.wire.load_options import LoadOptions

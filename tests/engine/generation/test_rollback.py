@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.loading import pair
 from eaglechat.engine.loop import Live
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (

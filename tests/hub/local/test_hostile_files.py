@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eaglechat.engine.drafters.pairing import check_pair
 from eaglechat.gguf import header as header_module
 from eaglechat.gguf.header import (
     GGUFError,
@@ -25,6 +24,7 @@ from eaglechat.gguf.header import (
     read_header,
 )
 from eaglechat.gguf.memory import memory_need
+from eaglechat.gguf.pairing import check_pair
 from eaglechat.gguf.preflight import PreflightError, check_kv_type
 from eaglechat.hub.local.library import scan
 from eaglechat.hub.local.model import LocalModel, ModelKind
@@ -238,7 +238,7 @@ def test_a_draft_cut_short_before_its_vocabulary_map_is_read(
     draft.write_bytes(tiny_files[1].read_bytes())
     whole = read_header(draft)
     monkeypatch.setattr(
-        "eaglechat.engine.drafters.pairing.read_header",
+        "eaglechat.gguf.pairing.read_header",
         lambda path: whole if path == draft else read_header(path),
     )
     os.truncate(draft, whole.data_start + 8)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.cli.loading import checked_pair
 from eaglechat.links.llama_server.worker import program_link
 from tests.engine_client import Client
 from tests.links.llama_server.program import write_program
@@ -19,7 +18,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Client]]:
 
     def begin(kind: str) -> Client:
         program = str(write_program(tmp_path, kind))
-        clients.append(Client(program_link(program, tmp_path / "engine.log", checked_pair)))
+        clients.append(Client(program_link(program, tmp_path / "engine.log")))
         clients[-1].link.start()
         return clients[-1]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from eaglechat.engine.drafters.pairing import pairings
 from eaglechat.gguf.header import read_header
+from eaglechat.gguf.pairing import pairings
 from eaglechat.links.llama_server.program import server_options
 from eaglechat.wire import protocol as p
 from eaglechat.wire.load_options import LoadOptions

@@ -215,11 +215,10 @@ def test_the_program_ends_with_a_client_that_is_killed(
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from eaglechat.cli.loading import checked_pair\n"
         "from eaglechat.links.llama_server.worker import program_link\n"
         "from eaglechat.wire.protocol import Load\n"
         "program, target, draft = sys.argv[1:]\n"
-        "link = program_link(program, None, checked_pair)\n"
+        "link = program_link(program, None)\n"
         "link.start()\n"
         "link.request(Load(target=target, draft=draft), print)\n"
         "while True:\n"

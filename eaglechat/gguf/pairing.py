@@ -1,7 +1,7 @@
 """What can draft for a target, by GGUF headers, before llama.cpp opens the files.
 
 For some pairs llama.cpp ends the process, or writes out of bounds; for others it gives the reason
-only in its log. `KINDS` has a row for each kind of drafter.
+only in its log. `KINDS` has a row for each kind of drafter, whose module is in `engine/drafters`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header, read_tensor, read_texts
 from eaglechat.gguf.preflight import (
@@ -26,11 +25,10 @@ from eaglechat.gguf.preflight import (
     deepest_readable_layer,
     why_no_chat_model,
 )
+from eaglechat.paths import expanded
 from eaglechat.wire.drafters import DrafterChoice, DrafterKind
+from eaglechat.wire.protocol import Load
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
-
-if TYPE_CHECKING:
-    from eaglechat.engine.drafters.base import Drafter, Opening
 
 
 def kind_of(draft: GGUFHeader) -> DrafterKind | None:
@@ -99,6 +97,14 @@ def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader
     except (OSError, GGUFError) as error:
         raise PreflightError(f"the draft cannot be read: {error}") from error
     return target_header, draft_header
+
+
+def check_load(load: Load) -> tuple[GGUFHeader, GGUFHeader | None]:
+    """The headers of a load's files. Raises PreflightError if they cannot run together, or have not
+    the drafter that the user chose."""
+    headers = check_pair(expanded(load.target), expanded(load.draft) if load.draft else None)
+    check_choice(*headers, load.speculation.drafter)
+    return headers
 
 
 def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
@@ -503,16 +509,9 @@ class Kind:
     reasons: Callable[[GGUFHeader, GGUFHeader], Iterator[str]]
     """Why a target and a draft cannot run together."""
     file: str
-    """The name of its module beside this one, which needs llama.cpp."""
+    """The name of its module."""
     no_trees: str | None = None
     """Why it drafts chains only; None if it grows trees, with a sequence for each path."""
-
-    def open(self, opening: Opening) -> Drafter:
-        """Raises ModelLoadError."""
-        module = import_module(f"{__package__}.{self.file}")
-        drafter: Drafter = module.open_drafter(opening)
-        opening.owned.callback(drafter.close)
-        return drafter
 
 
 _ONE_PASS = "a block is drafted in one pass, as a chain"
