@@ -31,6 +31,7 @@ from eaglechat.gguf.pairing import KINDS
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.records import ms_since
 
 MOST_WAITING = 32
 """Under an automatic length, a draft model takes in its waiting rows once there are more than this:
@@ -155,7 +156,9 @@ class Drafter(ABC):
         self._taken = 0
         self._batch_start = 0
         """Index among the waiting rows of the first row of the batch last seen."""
-        self._process_s = 0.0
+        self.process_ms = 0.0
+        """Milliseconds that went by reading what the target computed: for EAGLE-3, copying features
+        and running the encoder."""
         self._is_closed = False
 
     def close(self) -> None:
@@ -190,12 +193,6 @@ class Drafter(ABC):
     def n_verified(self) -> int:
         """Proposed tokens in the batch last seen."""
         return len(self._rows) - self._batch_start - 1
-
-    @property
-    def process_ms(self) -> float:
-        """Milliseconds since it was made that went by reading what the target computed: for
-        EAGLE-3, copying features and running the encoder."""
-        return self._process_s * 1000.0
 
     # --- what the target holds ---
 
@@ -244,7 +241,7 @@ class Drafter(ABC):
     def see(self, batch: Batch, first: int = 0, last: int | None = None) -> None:
         """Take note of a batch that the target has just decoded, or of its rows `first` to `last` -
         1. Raises ProcessError if positions are missing before it, DecodeError."""
-        started, process_s = time.perf_counter(), self._process_s
+        started, process_ms = time.perf_counter(), self.process_ms
         last = len(batch) if last is None else last
         if batch.positions[first] != self.known:
             raise ProcessError(
@@ -256,7 +253,7 @@ class Drafter(ABC):
         self._batch_start = len(self._rows)
         self._keep(batch, first, last)
         # Set, not added to: `take_in` may have counted its own time.
-        self._process_s = process_s + time.perf_counter() - started
+        self.process_ms = process_ms + ms_since(started)
 
     def _keep(self, batch: Batch, first: int, last: int) -> None:
         """Add what these rows of the batch exported to the waiting rows."""

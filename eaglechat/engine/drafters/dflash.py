@@ -20,6 +20,7 @@ from eaglechat.engine.drafters.base import Drafter, Likeliest, Opening, decode
 from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.engine.llama.objects import TRUNK, Context
 from eaglechat.gguf.pairing import Block, block_of
+from eaglechat.wire.records import ms_since
 
 _UBATCH = 128
 """Rows of a piece of features. llama.cpp has a row of logits for each, though none is computed."""
@@ -64,7 +65,7 @@ class DflashDrafter(Drafter):
             decode(self.draft, self._batch)
             self._taken += len(rows)
             self._rows.remove(0, len(rows))
-        self._process_s += time.perf_counter() - started
+        self.process_ms += ms_since(started)
 
     def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
         self.take_in()

@@ -43,7 +43,7 @@ from eaglechat.gguf.pairing import eagle_of
 from eaglechat.gguf.preflight import DRAFT_WINDOW, EXTRACT_LAYERS, NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.wire.errors import ModelLoadError
 from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.records import LAST_TOKEN, N_DRAFT_MAX_LIMIT
+from eaglechat.wire.records import LAST_TOKEN, N_DRAFT_MAX_LIMIT, ms_since
 
 _OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
 """Up to this many waiting rows, as many as a verified draft leaves, are taken in by the same decode
@@ -236,7 +236,7 @@ class Eagle3Drafter(Drafter):
             self._move_window(position, position + last - first)
             started = time.perf_counter()
             states = self._encode(self._rows.features[first:last], position)
-            self._process_s += time.perf_counter() - started
+            self.process_ms += ms_since(started)
             self._batch.clear()
             self._batch.add_tokens(
                 following[first:last],

@@ -15,7 +15,7 @@ from eaglechat.engine.drafters.proposal import Drafting, Limits, Proposal
 from eaglechat.engine.llama.objects import TRUNK, Context
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.errors import ModelLoadError
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, ms_since
 
 
 class ModelDrafter(Drafter):
@@ -65,7 +65,7 @@ class ModelDrafter(Drafter):
     def take_in(self) -> None:
         started = time.perf_counter()
         self._take_in(0)
-        self._process_s += time.perf_counter() - started
+        self.process_ms += ms_since(started)
 
     def _take_in(self, n_left: int) -> None:
         """Write the waiting tokens into the KV cache until at most `n_left` wait."""

@@ -31,6 +31,7 @@ _EFFORTS = ("low", "medium", "high")
 LOOK_S = 0.5
 """Seconds between two looks at a load on demand."""
 _NO_LIST = (MISSING, FORBIDDEN, NOT_UNDERSTOOD, REFUSED, ServerError.code)
+"""Errors of a server that answers, but not with a list of its models."""
 
 ModelState = Literal["loaded", "asleep", "loading", "downloading", "not loaded", "failed to load"]
 _STATES: dict[str, ModelState] = {
@@ -111,7 +112,7 @@ async def discover(client: ServerClient, chosen: str = "") -> Found:
     try:
         models = tuple(await _list(client))
     except ServerError as error:
-        if not _has_no_list(error):
+        if error.code not in _NO_LIST:
             raise
         return Found(OpenAIServer(), (), unlisted=error)
     owners = [one.owner for one in models]
@@ -128,7 +129,7 @@ async def _list(client: ServerClient) -> list[ServedModel]:
     try:
         return await _models_at(client, first.call("models"))
     except ServerError as error:
-        if not (first.other_api and _has_no_list(error)):
+        if not first.other_api or error.code not in _NO_LIST:
             raise
         client.address = first.other()
         try:
@@ -136,11 +137,6 @@ async def _list(client: ServerClient) -> list[ServedModel]:
         except ServerError:
             client.address = first
             raise error from None
-
-
-def _has_no_list(error: ServerError) -> bool:
-    """Whether the server answers, but not with a list of its models."""
-    return error.code in _NO_LIST
 
 
 async def _models_at(client: ServerClient, url: str) -> list[ServedModel]:

@@ -80,23 +80,22 @@ def transport_fault(
     if isinstance(error, httpx2.ConnectTimeout | httpx2.ConnectError):
         is_of_tls = any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
         if proxy and not is_of_tls:
-            return _unreachable(
+            why = (
                 f"{where} cannot be reached: the proxy that the environment names, {proxy}, does "
                 "not answer; check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or put the server's "
                 "host in NO_PROXY"
             )
-        return _unreachable(_why_no_connection(error, where, connect_s))
+        else:
+            why = _why_no_connection(error, where, connect_s)
+        return ServerError(why, code=_UNREACHABLE)
     if isinstance(error, httpx2.TimeoutException):
         return ServerError(f"{where} has sent nothing for {silence_s:g} s", code="silent")
     if isinstance(error, httpx2.ProxyError):
-        return _unreachable(f"the proxy refuses to connect to {where}: {error}")
+        why = f"the proxy refuses to connect to {where}: {error}"
+        return ServerError(why, code=_UNREACHABLE)
     if isinstance(error, httpx2.TransportError):
         return ServerError(f"the connection to {where} broke", code=CUT)
     return not_understood(where, str(error))
-
-
-def _unreachable(message: str) -> ServerError:
-    return ServerError(message, code=_UNREACHABLE)
 
 
 def _why_no_connection(error: Exception, where: str, connect_s: float) -> str:
