@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.auto.plain_checks import PlainChecks
+from eaglechat.engine.auto.planner import PlainChecks
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Model
 from tests.engine.kind_pairs import KINDS, Files, Write

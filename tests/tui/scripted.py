@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from eaglechat.engine.auto.plain_checks import PlainChecks
+from eaglechat.engine.auto.planner import PlainChecks
 from eaglechat.engine.reply import ReplyText
 from eaglechat.engine.templates.dialect import ANSWER_ONLY
 from eaglechat.links.base import AnsweredRequest, EngineStartError, Link

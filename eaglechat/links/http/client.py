@@ -20,8 +20,7 @@ from typing import Any
 import httpx2
 
 from eaglechat.links.http.address import parse_address
-from eaglechat.links.http.answers import read_json
-from eaglechat.links.http.events import Event, events_in
+from eaglechat.links.http.answers import Event, events_in, read_json
 from eaglechat.links.http.faults import (
     CUT,
     FORBIDDEN,

@@ -17,11 +17,10 @@ import msgspec
 
 import eaglechat
 from eaglechat.links.base import LocalLink
-from eaglechat.links.http.answers import at
+from eaglechat.links.http.answers import Event, at
 from eaglechat.links.http.chunks import Chunk
 from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.discovery import Found, ServedModel, discover, load, served
-from eaglechat.links.http.events import Event
 from eaglechat.links.http.faults import (
     CUT,
     LOADING,

@@ -25,7 +25,7 @@ from eaglechat.engine.auto.controller import (
     Seen,
     shapes_open,
 )
-from eaglechat.engine.auto.plain_checks import PlainChecks
+from eaglechat.engine.auto.planner import PlainChecks
 from eaglechat.engine.drafters import proposal as drafters
 from eaglechat.engine.drafters.base import MOST_WAITING
 from eaglechat.engine.drafters.proposal import Proposal

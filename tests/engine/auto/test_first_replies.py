@@ -12,7 +12,7 @@ import pytest
 
 from eaglechat.engine.auto.controller import CHAIN, Arm, Controller
 from eaglechat.engine.auto.kept import Learnt
-from eaglechat.engine.auto.plain_checks import PlainChecks
+from eaglechat.engine.auto.planner import PlainChecks
 from tests.engine.auto.pairs import STEPS, calibrated, on_steps
 from tests.engine.auto.simulated_pair import Fixed, Reply, fixed_ms, write
 

@@ -20,7 +20,7 @@ from math import sqrt
 import pytest
 
 from eaglechat.engine.auto.controller import Controller
-from eaglechat.engine.auto.plain_checks import PlainChecks
+from eaglechat.engine.auto.planner import PlainChecks
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loop import Live
 from eaglechat.wire.gain import GainVerdict, SpeedUpFold, verdict_of

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eaglechat.links.http.answers import Event
 from eaglechat.links.http.client import ServerClient
-from eaglechat.links.http.events import Event
 from eaglechat.links.http.faults import ServerError
 from eaglechat.settings.servers import ServerSettings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.auto.plain_checks import PlainChecks
+from eaglechat.engine.auto.planner import PlainChecks
 from eaglechat.links.base import Link
 from eaglechat.links.http.server import server_link
 from eaglechat.settings.servers import ServerSettings
