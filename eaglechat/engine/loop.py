@@ -212,12 +212,7 @@ class Generator:
         yield reply.end(timings)
 
     def _round(
-        self,
-        reply: ReplyState,
-        want: Speculation,
-        index: int,
-        given: tuple[int, ...],
-        began: float,
+        self, reply: ReplyState, want: Speculation, index: int, given: tuple[int, ...], began: float
     ) -> Round:
         """One pass: look up, choose, draft, verify, accept, learn. `began` is when the round before
         ended, as `time.perf_counter` has it."""

@@ -201,10 +201,7 @@ class PairWorker(Worker):
 
 
 def write_reply(
-    request: Chat,
-    pair: LoadedPair,
-    live: Live,
-    say: Callable[[AnyEvent], None],
+    request: Chat, pair: LoadedPair, live: Live, say: Callable[[AnyEvent], None]
 ) -> None:
     """Answers a `chat` request on a loaded pair: a Done ends its events. Raises EngineError,
     Cancelled before the reply has begun."""

@@ -47,10 +47,7 @@ class Prompter:
         self._quote = lru_cache(maxsize=64)(self._find_names)
 
     def conversation(
-        self,
-        messages: Sequence[Message],
-        thinking: Thinking = AS_IT_IS,
-        begun: Sequence[int] = (),
+        self, messages: Sequence[Message], thinking: Thinking = AS_IT_IS, begun: Sequence[int] = ()
     ) -> Conversation:
         """A conversation to be answered with a reply that already has the tokens `begun`. Raises
         PromptError if those are not this model's."""

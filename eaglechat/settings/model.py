@@ -14,14 +14,7 @@ from msgspec import Meta
 
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import (
-    AUTO,
-    SEED_LIMIT,
-    Recommended,
-    Sampling,
-    Speculation,
-    Thinking,
-)
+from eaglechat.wire.protocol import AUTO, SEED_LIMIT, Recommended, Sampling, Speculation, Thinking
 
 ThinkingMode = Literal["auto", "on", "off"]
 

@@ -120,7 +120,7 @@ SAID: Mapping[str, Mapping[str, Said]] = {
             "More folders to search for GGUF files, besides the usual ones.",
             example=("/data/models",),
             flag="",
-        ),
+        )
     },
     "interface": {
         "theme": Said("Name of a theme."),

@@ -64,11 +64,7 @@ def _to_json(
 ) -> str:
     # The order of the arguments is that of transformers, for which templates are written.
     return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 

@@ -38,12 +38,7 @@ class ServerError(EngineError):
     code = "server"
 
     def __init__(
-        self,
-        message: str,
-        *,
-        code: str = "server",
-        wait_s: float | None = None,
-        said: str = "",
+        self, message: str, *, code: str = "server", wait_s: float | None = None, said: str = ""
     ) -> None:
         super().__init__(message)
         self.code, self.wait_s, self.said = code, wait_s, said

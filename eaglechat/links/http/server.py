@@ -306,10 +306,7 @@ class ServerWorker(Worker):
         if not (isinstance(text, str) and isinstance(tokens, list)):
             raise self._client.odd("it shows no prompt")
         return Rendered(
-            id=request.id,
-            runs=(PromptRun(text),),
-            tokens=len(tokens),
-            first_turn=window.first_turn,
+            id=request.id, runs=(PromptRun(text),), tokens=len(tokens), first_turn=window.first_turn
         )
 
     def _until_done(self, work: Coroutine[Any, Any, Result]) -> Result:

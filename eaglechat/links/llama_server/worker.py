@@ -25,23 +25,13 @@ from eaglechat.links.base import LocalLink
 from eaglechat.links.http.faults import ServerError
 from eaglechat.links.http.server import ServerWorker
 from eaglechat.links.llama_server.probe import Gpu, ProbedProgram, probe_program
-from eaglechat.links.llama_server.program import (
-    Program,
-    chosen_drafter,
-    server_options,
-)
+from eaglechat.links.llama_server.program import Program, chosen_drafter, server_options
 from eaglechat.links.process import open_log, tail
 from eaglechat.machine import choose_threads, memory
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.drafters import DrafterKind
-from eaglechat.wire.errors import (
-    EngineError,
-    ModelLoadError,
-    NoPairError,
-    ProgramError,
-    RpcError,
-)
+from eaglechat.wire.errors import EngineError, ModelLoadError, NoPairError, ProgramError, RpcError
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (
     AUTO,
@@ -65,12 +55,7 @@ from eaglechat.wire.worker import Say
 
 NAME = "llama-server"
 CAN = Capabilities(
-    origins=True,
-    draft_length=True,
-    restarts=True,
-    plain=True,
-    prompt=True,
-    goes_on_from_text=True,
+    origins=True, draft_length=True, restarts=True, plain=True, prompt=True, goes_on_from_text=True
 )
 _LONGEST_SILENCE_S = 86_400.0
 """Reading a long prompt may take any time; that the program has ended is noticed at once."""
