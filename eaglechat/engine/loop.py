@@ -100,7 +100,7 @@ class Generator:
         """
         self._target = target
         self._drafters = GuardedDrafters(models, can_draft=target.n_rollback != 0)
-        self._cache = CacheState(target, self._drafters, checkpoint_bytes)
+        self.cache = CacheState(target, self._drafters, checkpoint_bytes)
         self._planner = Planner(self._drafters, calibrations, kept)
         self._reading_ms = 0.0
         """Milliseconds that reading prompts has taken."""
@@ -108,24 +108,15 @@ class Generator:
         """Milliseconds that learning from the last round took: they are of the next one."""
 
     def close(self) -> None:
-        self._cache.close()
+        self.cache.close()
 
     def keep(self) -> None:
         self._planner.keep()
 
-    @property
-    def cached(self) -> Sequence[int]:
-        return tuple(self._cache.tokens)
-
-    @property
-    def checkpoints(self) -> tuple[int, int]:
-        """The number of saved recurrent states, and their bytes."""
-        return len(self._cache.checkpoints), self._cache.checkpoints.n_bytes
-
     def would_read(self, asked: Asked, max_tokens: int | None) -> tuple[int, Sequence[int]]:
         """The first turn that a reply would have in the context, and the tokens from there on.
         Nothing changes. Raises PromptError, Cancelled."""
-        cache, n_ctx = self._cache, self._target.n_ctx
+        cache, n_ctx = self.cache, self._target.n_ctx
         window = ContextWindow(asked, n_ctx, can_shift=cache.can_shift)
         window.fit(max_tokens or n_ctx, cache.first_turn, cache.tokens)
         _check_fits(window.tokens, n_ctx)
@@ -168,7 +159,7 @@ class Generator:
             top=top,
         )
         try:
-            n_ctx, can_shift = self._target.n_ctx, self._cache.can_shift
+            n_ctx, can_shift = self._target.n_ctx, self.cache.can_shift
             window = ContextWindow(asked, n_ctx, can_shift=can_shift)
             goes_on = parts is not None and bool(parts.begun)
             yield from self._open(window, reply, live.speculation, goes_on=goes_on)
@@ -187,9 +178,9 @@ class Generator:
                 self._drafters.follow(want)
                 yield from self._make_room(window, want)
                 given = yield from self._end_reasoning(live, reply, want)
-                if self._cache.is_behind:
+                if self.cache.is_behind:
                     # Speculation was switched on: the drafter has yet to see these.
-                    yield from self._read([*self._cache.tokens], want)
+                    yield from self._read([*self.cache.tokens], want)
                 check()
                 # Reading again in mid-reply is no generation; all else since the last round is.
                 began += (self._reading_ms - reading_ms) / 1000.0
@@ -216,7 +207,7 @@ class Generator:
     ) -> Round:
         """One pass: look up, choose, draft, verify, accept, learn. `began` is when the round before
         ended, as `time.perf_counter` has it."""
-        cache, drafters, planner = self._cache, self._drafters, self._planner
+        cache, drafters, planner = self.cache, self._drafters, self._planner
         started = time.perf_counter()
         length = want.n_draft_max if drafters.on else 0
         if length == AUTO and drafters.waiting > MOST_WAITING:
@@ -290,7 +281,7 @@ class Generator:
     ) -> Iterator[Window]:
         """Have turns leave for which the context has no room, and choose who drafts. Raises
         PromptError, Cancelled."""
-        cache = self._cache
+        cache = self.cache
         before = window.fit(reply.tokens_left, cache.first_turn, cache.tokens)
         kv_kept = before is window.tokens or cache.shift(before, window.tokens)
         cache.first_turn = window.first_turn
@@ -305,7 +296,7 @@ class Generator:
         """Bring the KV caches to exactly `tokens`, chunk by chunk. The draft model takes them in if
         it may draft; otherwise they wait for it, at no cost. A checkpoint is saved at the end and
         at `boundaries`, behind which a later prompt may differ. Raises DecodeError, Cancelled."""
-        cache, n_batch = self._cache, self._target.n_batch
+        cache, n_batch = self.cache, self._target.n_batch
         started = time.perf_counter()
         reused = cache.resume(tokens)
         self._reading_ms += ms_since(started)
@@ -326,7 +317,7 @@ class Generator:
 
     def _make_room(self, window: ContextWindow, want: Speculation) -> Iterator[Window | Prefill]:
         """Have the oldest turns leave when a reply has come to the end of the context."""
-        cache = self._cache
+        cache = self.cache
         if cache.room > N_DRAFT_MAX_LIMIT + 1:
             return
         # The prompt's last token is the first that a round decodes.
@@ -353,9 +344,9 @@ class Generator:
             return ()
         live.answer_now = False
         id_last = reply.id_last
-        given = reply.end_reasoning(context_left=self._cache.room)
+        given = reply.end_reasoning(context_left=self.cache.room)
         if given:
-            yield from self._read([*self._cache.tokens, id_last, *given[:-1]], want)
+            yield from self._read([*self.cache.tokens, id_last, *given[:-1]], want)
         return given
 
 

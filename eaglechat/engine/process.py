@@ -236,12 +236,12 @@ def rendered(request: Render, pair: LoadedPair) -> Rendered:
     """
     asked = pair.prompter.conversation(request.messages, request.thinking)
     first_turn, tokens = pair.generator.would_read(asked, request.max_tokens)
-    checkpoints, checkpoint_bytes = pair.generator.checkpoints
+    saved = pair.generator.cache.checkpoints
     return Rendered(
         id=request.id,
         runs=pair.prompter.runs(tokens),
         tokens=len(tokens),
         first_turn=first_turn,
-        checkpoints=checkpoints,
-        checkpoint_bytes=checkpoint_bytes,
+        checkpoints=len(saved),
+        checkpoint_bytes=saved.n_bytes,
     )

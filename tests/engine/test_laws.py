@@ -316,7 +316,7 @@ def test_drafting_goes_on_when_the_context_is_full(write: Write, kind: str, draf
     files, prompt = write(kind), cycle(200)
     with files.loaded(n_ctx=256) as pair:
         reply = pair.reply(Turns(prompt, 40), drafter=drafter, length=150)
-        held = [*pair.loaded.generator.cached, reply.tokens[-1]]
+        held = [*pair.loaded.generator.cache.tokens, reply.tokens[-1]]
         again = pair.reply(held, drafter=drafter)
     assert [window.kv_kept for window in reply.windows][:1] == [not files.kind.is_hybrid]
     assert reply.offs == again.offs == []
@@ -337,7 +337,7 @@ def test_a_drafter_hears_of_turns_that_leave_while_it_is_not_asked(
         prompt = cycle(240)
         reply = pair.reply(Turns(prompt, 40), drafter=meanwhile, length=30)
         # Behind what moved down, and long enough before the end.
-        held = pair.loaded.generator.cached[:120]
+        held = tuple(pair.loaded.generator.cache.tokens[:120])
         again = pair.reply(held, drafter=drafter)
     assert len(reply.windows) == 1
     assert first.offs == reply.offs == again.offs == []

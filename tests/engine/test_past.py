@@ -203,7 +203,7 @@ class Chats(RuleBasedStateMachine):
 
     def known(self, prompt: Sequence[int], *, enabled: bool) -> int:
         """How many of a prompt's tokens target and drafter know: all but one are not read again."""
-        held = self.pair.generator.cached
+        held = tuple(self.pair.generator.cache.tokens)
         common = common_prefix(held, prompt[:-1])
         if enabled:
             common = min(common, self.pair.drafter.known)
@@ -225,7 +225,7 @@ class Chats(RuleBasedStateMachine):
 
     def check_caches(self, reply: Reply, turns: Turns) -> None:
         """Target and drafter hold the conversation, and nothing else."""
-        held, target = self.pair.generator.cached, self.pair.target
+        held, target = tuple(self.pair.generator.cache.tokens), self.pair.target
         first_turn = reply.windows[-1].first_turn if reply.windows else 0
         wanted = (*turns.without(first_turn), *reply.tokens)
         assert held == wanted[: len(held)]

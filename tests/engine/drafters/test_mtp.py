@@ -46,7 +46,7 @@ def test_a_prompt_that_was_taken_in_is_read_again_from_its_last_token_on(
         edited = [*cycle(30), *held[:5], *RANDOM[:9]]
         reply = pair.reply(edited, n=16, length=40)
         assert reply.prefills[0].reused == 34
-        longer = [*pair.generator.cached, *RANDOM[:9]]
+        longer = [*pair.generator.cache.tokens, *RANDOM[:9]]
         assert pair.reply(longer, n=16, length=40).prefills[0].reused == len(longer) - 9
 
 

@@ -88,7 +88,8 @@ def test_a_turn_reads_no_more_than_is_new_since_the_boundary(
         # The seventh question is edited: what stands before it is not read again.
         del talk.messages[12:]
         talk.ask("a red fox")
-        n, n_bytes = rig.generator.checkpoints
+        saved = rig.generator.cache.checkpoints
+        n, n_bytes = len(saved), saved.n_bytes
         assert n > 0
         assert n_bytes > 0
 

@@ -142,7 +142,7 @@ def reads_again(monkeypatch: pytest.MonkeyPatch, small: Rig) -> Iterator[Rig]:
 def check_cache(chat: LongChat) -> None:
     """Both caches hold whole turns, the system prompt before them, and the reply."""
     reply, rig = chat.replies[-1], chat.rig
-    held = list(rig.generator.cached)
+    held = list(rig.generator.cache.tokens)
     wanted = chat.in_context(reply.windows[-1].first_turn if reply.windows else 0)
     assert held == wanted[: len(held)]
     assert len(wanted) - len(held) <= 1
@@ -168,7 +168,7 @@ def test_twelve_turns_run_through_a_context_of_three(small: Rig) -> None:
     assert len(first_turns) >= 9
     assert first_turns[-1] >= 8
     system = small.prompter.conversation(conversation()).tokens
-    assert list(small.generator.cached[: len(system) - 1]) == list(system[:-1])
+    assert list(small.generator.cache.tokens[: len(system) - 1]) == list(system[:-1])
 
 
 @pytest.mark.parametrize("n_draft_max", [0, 3, 16])
@@ -269,12 +269,14 @@ def test_the_draft_keeps_the_last_positions_and_the_text_stays_the_same(
             reply = chat.ask(question, max_tokens=50)
             assert reply.tokens == plain.ask(question, max_tokens=50, live=plainly()).tokens
             check_cache(chat)
-            kept = len(rig.generator.cached) - first_position(rig.draft)
-            assert min(draft_window, len(rig.generator.cached)) <= kept < draft_window + 64 + 64
+            kept = len(rig.generator.cache.tokens) - first_position(rig.draft)
+            assert (
+                min(draft_window, len(rig.generator.cache.tokens)) <= kept < draft_window + 64 + 64
+            )
         assert any(reply.windows for reply in chat.replies)
         assert sum(round_.n_accepted for reply in chat.replies for round_ in reply.rounds) > 0
         # Further back than the draft looks: it begins again from there.
-        edited = [*rig.generator.cached[:20], *rig.generator.cached[30:60]]
+        edited = [*rig.generator.cache.tokens[:20], *rig.generator.cache.tokens[30:60]]
         again = rig.reply(edited)
         assert again.offs == []
         assert again.tokens == small.reply(edited, live=plainly()).tokens

@@ -117,7 +117,9 @@ def test_an_end_inside_an_accepted_draft_drops_what_follows(
     assert len(round_.tokens) == first + 1
     assert (round_.n_tested, round_.n_accepted) == (min(first + 1, 3),) * 2
     assert round_.rejected is None
-    assert len(rig.generator.cached) == round_.n_past == len(prompt) - 1 + 1 + round_.n_accepted
+    assert (
+        len(rig.generator.cache.tokens) == round_.n_past == len(prompt) - 1 + 1 + round_.n_accepted
+    )
     check_bookkeeping(reply, prompt)
 
 
@@ -220,7 +222,7 @@ def test_a_cancel_ends_a_chunk_in_the_middle_and_the_next_prompt_is_read_whole(
         assert (reply.end.finish_reason, reply.tokens) == (FinishReason.CANCELLED, [])
         # Once before the chunk, then within it.
         assert 30 < next(asked) < 40
-        assert rig.generator.cached == ()
+        assert not rig.generator.cache.tokens
         assert capfd.readouterr().err == ""
 
         again = rig.reply(prompt)

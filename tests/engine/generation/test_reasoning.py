@@ -45,7 +45,7 @@ def test_the_answer_goes_on_from_where_the_reasoning_was_ended(
     written = [*prompt, *(token.id for token in before), *parts.closing]
     fresh = fresh_reply(tiny_models, tuple(written), max_tokens=len(after))
     assert [token.id for token in after] == fresh.tokens
-    assert rig.generator.cached[: len(written)] == tuple(written)
+    assert list(rig.generator.cache.tokens[: len(written)]) == list(written)
 
 
 def test_a_reply_that_cannot_be_made_to_answer_goes_on(rig: Rig) -> None:
@@ -73,7 +73,7 @@ def test_reasoning_that_has_filled_the_context_ends_the_reply(
         live.apply(Set(answer_now=True, n_min=0))
         reply = rig.reply(InParts(prompt, thinking(rig)), live=live, max_tokens=None)
         assert reply.end.finish_reason is FinishReason.CONTEXT
-        assert len(rig.generator.cached) == 256
+        assert len(rig.generator.cache.tokens) == 256
 
 
 def test_an_answer_is_not_ended(rig: Rig) -> None:

@@ -42,7 +42,7 @@ def test_auto_never_reads_all_again_for_the_draft_to_see_more(
     with open_rig(*hybrids, draft_window=8) as rig:
         prompt = rig.prompt("the quick brown fox " * 30)
         rig.reply(prompt, live=live, max_tokens=20)
-        held = rig.generator.cached
+        held = tuple(rig.generator.cache.tokens)
         longer = [*held, *rig.prompt("and then")[1:]]
         assert rig.reply(longer, live=live).end.timings.reused_tokens == len(held)
 
@@ -80,7 +80,7 @@ def test_rejected_tokens_that_stay_are_an_error_and_the_next_reply_starts_anew(
         pytest.raises(DecodeError, match="cannot take back"),
     ):
         rig.reply(prompt, n_draft_max=16, max_tokens=200)
-    assert rig.generator.cached == ()
+    assert not rig.generator.cache.tokens
     again = rig.reply(prompt, max_tokens=40)
     assert again.tokens == fresh_reply(tiny_models, prompt, max_tokens=40).tokens
 
