@@ -19,29 +19,10 @@ from eaglechat.engine.llama.placement import memory
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
 from eaglechat.gguf.pairing import check_load
+from eaglechat.wire import protocol
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import NoPairError, SettingsError
 from eaglechat.wire.lines import ProtocolError, decode_request, encode
-from eaglechat.wire.protocol import (
-    OWN_ENGINE,
-    PROTOCOL_VERSION,
-    AnsweredRequest,
-    AnyEvent,
-    Cancel,
-    Chat,
-    Done,
-    Error,
-    Hello,
-    Load,
-    Loaded,
-    Loading,
-    Progress,
-    Render,
-    Rendered,
-    Set,
-    Shutdown,
-    Unloaded,
-)
 from eaglechat.wire.records import ReplyEnd, Round
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.wire.worker import Died, Say, Worker
@@ -92,14 +73,16 @@ class ClientPipes:
                 request = decode_request(line)
             except ProtocolError as error:
                 message = f"not understood: {error}"
-                self.worker.say(Error(id=error.request_id, code="protocol", message=message))
+                self.worker.say(
+                    protocol.Error(id=error.request_id, code="protocol", message=message)
+                )
                 continue
-            if isinstance(request, Shutdown):
+            if isinstance(request, protocol.Shutdown):
                 break
             self.worker.take(request)
         self.worker.shut_down()
 
-    def _send(self, event: AnyEvent | Died) -> None:
+    def _send(self, event: protocol.AnyEvent | Died) -> None:
         if isinstance(event, Died):
             # The client knows an engine's death by the end of its process, and the reason by the
             # last line of its log.
@@ -110,11 +93,11 @@ class ClientPipes:
             line = encode(event)
         except ProtocolError as error:
             # This event's request has failed.
-            request_id = None if isinstance(event, Hello) else event.id
+            request_id = None if isinstance(event, protocol.Hello) else event.id
             self.worker.cancel(request_id)
             kind = type(event).__name__
             message = f"the engine cannot encode its answer ({kind}): {error}"
-            line = encode(Error(id=request_id, code="internal", message=message))
+            line = encode(protocol.Error(id=request_id, code="internal", message=message))
         try:
             self._events.write(line)
             self._events.flush()
@@ -135,9 +118,9 @@ class PairWorker(Worker):
         python, native = backend.versions()
         devices = backend.devices()
         self.say(
-            Hello(
-                protocol=PROTOCOL_VERSION,
-                can=OWN_ENGINE,
+            protocol.Hello(
+                protocol=protocol.PROTOCOL_VERSION,
+                can=protocol.OWN_ENGINE,
                 eaglechat=eaglechat.__version__,
                 llama_cpp=f"{native}, llama-cpp-python {python}",
                 devices=tuple(device.description for device in devices),
@@ -146,29 +129,29 @@ class PairWorker(Worker):
         )
         super().start()
 
-    def take(self, message: AnsweredRequest | Set | Cancel) -> None:
-        if isinstance(message, Set):
+    def take(self, message: protocol.AnsweredRequest | protocol.Set | protocol.Cancel) -> None:
+        if isinstance(message, protocol.Set):
             for live in list(self._live.values()):
                 live.apply(message)
             return
-        if isinstance(message, Chat):
+        if isinstance(message, protocol.Chat):
             self._live[message.id] = Live(message.speculation, message.sampling.temperature)
         super().take(message)
 
-    def do(self, request: AnsweredRequest) -> None:
-        if isinstance(request, Load):
+    def do(self, request: protocol.AnsweredRequest) -> None:
+        if isinstance(request, protocol.Load):
             self._load(request)
-        elif isinstance(request, Chat):
+        elif isinstance(request, protocol.Chat):
             try:
                 pair, live = self._loaded(), self._live[request.id]
                 write_reply(request, pair, live, self.say)
             finally:
                 del self._live[request.id]
-        elif isinstance(request, Render):
+        elif isinstance(request, protocol.Render):
             self.say(rendered(request, self._loaded()))
         else:
             self._unload()
-            self.say(Unloaded(id=request.id))
+            self.say(protocol.Unloaded(id=request.id))
 
     def finish(self) -> None:
         self._unload()
@@ -178,9 +161,9 @@ class PairWorker(Worker):
         if pair is not None:
             pair.close()
 
-    def _load(self, request: Load) -> None:
+    def _load(self, request: protocol.Load) -> None:
         def progress(stage: str, fraction: float) -> None:
-            self.say(Progress(id=request.id, step=Loading(stage, fraction)))
+            self.say(protocol.Progress(id=request.id, step=protocol.Loading(stage, fraction)))
 
         check()
         headers = check_load(request)
@@ -191,7 +174,7 @@ class PairWorker(Worker):
         if request.crash:
             # The load crashed with more, and worked with this.
             workarounds.remember(files, leave_out, request.crash)
-        self.say(Loaded(id=request.id, pair=self._pair.info))
+        self.say(protocol.Loaded(id=request.id, pair=self._pair.info))
 
     def _loaded(self) -> LoadedPair:
         """Raises NoPairError."""
@@ -201,7 +184,7 @@ class PairWorker(Worker):
 
 
 def write_reply(
-    request: Chat, pair: LoadedPair, live: Live, say: Callable[[AnyEvent], None]
+    request: protocol.Chat, pair: LoadedPair, live: Live, say: Callable[[protocol.AnyEvent], None]
 ) -> None:
     """Answers a `chat` request on a loaded pair: a Done ends its events. Raises EngineError,
     Cancelled before the reply has begun."""
@@ -220,16 +203,16 @@ def write_reply(
     ):
         if isinstance(record, ReplyEnd):
             asked.note_reply(reply)
-            say(Done(id=request.id, end=record, stats=stats))
+            say(protocol.Done(id=request.id, end=record, stats=stats))
             continue
         if isinstance(record, Round):
             reply += [*record.given, *(t.id for t in record.tokens if t.id is not None)]
             stats = stats.plus(record)
-        say(Progress(id=request.id, step=record))
+        say(protocol.Progress(id=request.id, step=record))
     pair.generator.keep()
 
 
-def rendered(request: Render, pair: LoadedPair) -> Rendered:
+def rendered(request: protocol.Render, pair: LoadedPair) -> protocol.Rendered:
     """Answers a `render` request with the prompt that a reply would read.
 
     Raises PromptError, Cancelled.
@@ -237,7 +220,7 @@ def rendered(request: Render, pair: LoadedPair) -> Rendered:
     asked = pair.prompter.conversation(request.messages, request.thinking)
     first_turn, tokens = pair.generator.would_read(asked, request.max_tokens)
     saved = pair.generator.cache.checkpoints
-    return Rendered(
+    return protocol.Rendered(
         id=request.id,
         runs=pair.prompter.runs(tokens),
         tokens=len(tokens),

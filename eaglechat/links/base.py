@@ -16,47 +16,33 @@ from dataclasses import replace
 import msgspec
 
 from eaglechat.links import crashes
+from eaglechat.wire import protocol
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.lines import ProtocolError
-from eaglechat.wire.protocol import (
-    PROTOCOL_VERSION,
-    Answer,
-    AnsweredRequest,
-    AnyEvent,
-    AnyRequest,
-    Cancel,
-    Error,
-    Hello,
-    Load,
-    Progress,
-    Restarting,
-    Set,
-    Shutdown,
-)
 from eaglechat.wire.worker import Died, Say, Worker, cancelled_answer
 
 ENGINE_DIED = "engine_died"
 """Code of the error that answers requests of an engine that is gone."""
 
 
-Lifecycle = Hello | Died
+Lifecycle = protocol.Hello | Died
 """What becomes of an engine: it takes requests, or has ended."""
-Listener = Callable[[Answer], None]
+Listener = Callable[[protocol.Answer], None]
 Watcher = Callable[[Lifecycle], None]
-_News = AnyEvent | Died
+_News = protocol.AnyEvent | Died
 
 
 class EngineStartError(EngineError):
     code = "start"
 
 
-def wrong_version(hello: Hello) -> str | None:
+def wrong_version(hello: protocol.Hello) -> str | None:
     """Why this program cannot talk to an engine; None if it can."""
-    if hello.protocol == PROTOCOL_VERSION:
+    if hello.protocol == protocol.PROTOCOL_VERSION:
         return None
     return (
         f"the engine speaks version {hello.protocol} of the protocol (eaglechat "
-        f"{hello.eaglechat}), this program speaks {PROTOCOL_VERSION}"
+        f"{hello.eaglechat}), this program speaks {protocol.PROTOCOL_VERSION}"
     )
 
 
@@ -64,12 +50,12 @@ class Link:
     """An engine, as its client sees it. Listeners and watchers are called only within `pump`."""
 
     def __init__(self) -> None:
-        self.hello: Hello | None = None
+        self.hello: protocol.Hello | None = None
         """What the engine is and can do; None until it is ready, and after it died."""
         self._is_open = False
         self._last_words: tuple[str, ...] = ()
         self._ids = itertools.count(1)
-        self._pending: dict[int, tuple[AnsweredRequest, Listener]] = {}
+        self._pending: dict[int, tuple[protocol.AnsweredRequest, Listener]] = {}
         self._cancelled: set[int] = set()
         """The ids of pending requests that have been cancelled."""
         self._watchers: list[Watcher] = []
@@ -86,7 +72,7 @@ class Link:
         """
         raise NotImplementedError
 
-    def hand_over(self, message: AnyRequest) -> None:
+    def hand_over(self, message: protocol.AnyRequest) -> None:
         """Send the engine a message, without waiting. Raises ProtocolError if it cannot be sent."""
         raise NotImplementedError
 
@@ -118,7 +104,7 @@ class Link:
         self.open_engine(say)
         return inbox
 
-    def request(self, message: AnsweredRequest, listener: Listener) -> int:
+    def request(self, message: protocol.AnsweredRequest, listener: Listener) -> int:
         """Send a request under a new id, which is returned.
 
         `listener` gets every event of that id, up to the one that ends the request: an Error with
@@ -126,10 +112,10 @@ class Link:
         """
         request_id = next(self._ids)
         message = msgspec.structs.replace(message, id=request_id)
-        if isinstance(message, Load):
+        if isinstance(message, protocol.Load):
             for earlier_id, (earlier, _) in self._pending.items():
-                if isinstance(earlier, Load):
-                    self.send(Cancel(id=earlier_id))
+                if isinstance(earlier, protocol.Load):
+                    self.send(protocol.Cancel(id=earlier_id))
         self._pending[request_id] = message, listener
         if not self._is_open:
             self._refuse([request_id], ENGINE_DIED, "the engine is not running")
@@ -143,12 +129,12 @@ class Link:
     def _refuse(self, ids: Iterable[int], code: str, message: str) -> None:
         """Answer requests with an error, when the client pumps."""
         for request_id in ids:
-            self._inbox.put(Error(id=request_id, code=code, message=message))
+            self._inbox.put(protocol.Error(id=request_id, code=code, message=message))
         self.wake()
 
-    def send(self, message: Set | Cancel) -> None:
+    def send(self, message: protocol.Set | protocol.Cancel) -> None:
         """Send what has no answer; does nothing if the engine is gone."""
-        if isinstance(message, Cancel) and message.id in self._pending:
+        if isinstance(message, protocol.Cancel) and message.id in self._pending:
             self._cancelled.add(message.id)
         if self._is_open:
             self.hand_over(message)
@@ -186,7 +172,7 @@ class Link:
         self.end_engine(patience_s)
 
     def _deliver(self, event: _News) -> None:
-        if isinstance(event, Hello):
+        if isinstance(event, protocol.Hello):
             self.hello = event
             self._tell(event)
         elif isinstance(event, Died):
@@ -202,13 +188,13 @@ class Link:
             self._tell(replace(event, why=why))
             self._fail_pending(ENGINE_DIED, why)
         else:
-            if isinstance(event, Error) and event.code == "protocol":
+            if isinstance(event, protocol.Error) and event.code == "protocol":
                 # Engine or client did not understand the other: stop work whose answers nobody
                 # gets.
-                self.send(Cancel(id=event.id))
+                self.send(protocol.Cancel(id=event.id))
             if event.id is not None:
                 self._answer(event.id, event)
-            elif isinstance(event, Error):
+            elif isinstance(event, protocol.Error):
                 # It may be about any request, and none may wait for ever.
                 self._fail_pending(event.code, event.message)
 
@@ -223,13 +209,13 @@ class Link:
         if self.hello is None:
             return hint
         waiting = [one for one in self._pending if one not in self._cancelled]
-        if not any(isinstance(self._pending[one][0], Load) for one in waiting):
+        if not any(isinstance(self._pending[one][0], protocol.Load) for one in waiting):
             return ""
         # The engine answers in order: it crashed in the oldest request.
         oldest, (request, listener) = next(iter(self._pending.items()))
         again = None
         if oldest in waiting:
-            if not isinstance(request, Load):
+            if not isinstance(request, protocol.Load):
                 return ""
             has_gpu = self.hello.memory is not None and self.hello.memory.gpu > 0
             again = crashes.with_less(request, crash, died.log_tail, has_gpu=has_gpu)
@@ -246,22 +232,22 @@ class Link:
             self._answer(one, cancelled_answer(self._pending[one][0]))
         if again is not None:
             how = again.crash or crashes.OUT_OF_MEMORY
-            step = Restarting(how, again.leave_out, died.log)
-            self._answer(oldest, Progress(id=oldest, step=step))
+            step = protocol.Restarting(how, again.leave_out, died.log)
+            self._answer(oldest, protocol.Progress(id=oldest, step=step))
         return None
 
-    def _answer(self, request_id: int, event: Answer) -> None:
+    def _answer(self, request_id: int, event: protocol.Answer) -> None:
         if request_id not in self._pending:
             return
         _, listener = self._pending[request_id]
-        if not isinstance(event, Progress):
+        if not isinstance(event, protocol.Progress):
             del self._pending[request_id]
             self._cancelled.discard(request_id)
         listener(event)
 
     def _fail_pending(self, code: str, message: str) -> None:
         for request_id in tuple(self._pending):
-            self._answer(request_id, Error(id=request_id, code=code, message=message))
+            self._answer(request_id, protocol.Error(id=request_id, code=code, message=message))
 
     def _tell(self, news: Lifecycle) -> None:
         for watcher in tuple(self._watchers):
@@ -287,9 +273,9 @@ class LocalLink(Link):
             raise EngineStartError(str(error)) from error
         self._worker.start()
 
-    def hand_over(self, message: AnyRequest) -> None:
+    def hand_over(self, message: protocol.AnyRequest) -> None:
         assert self._worker is not None
-        if not isinstance(message, Shutdown):
+        if not isinstance(message, protocol.Shutdown):
             self._worker.take(message)
 
     def log_tail(self) -> tuple[str, ...]:

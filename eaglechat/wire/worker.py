@@ -16,19 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from eaglechat.wire import cancelling
+from eaglechat.wire import cancelling, protocol
 from eaglechat.wire.errors import Cancelled, EngineError
-from eaglechat.wire.protocol import (
-    Answer,
-    AnsweredRequest,
-    AnyEvent,
-    Cancel,
-    Chat,
-    Done,
-    Error,
-    Load,
-    Set,
-)
 from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings, sums
 from eaglechat.wire.stats import SpeculationStats
 
@@ -47,7 +36,7 @@ class Died:
     """The file that keeps the whole log of a crash; empty if there is none."""
 
 
-Say = Callable[[AnyEvent | Died], None]
+Say = Callable[[protocol.AnyEvent | Died], None]
 """Tells the client an event."""
 
 
@@ -56,19 +45,19 @@ class _Job:
     """A request that waits or is being answered. A plain flag: the handler of SIGTERM sets it too,
     in the middle of anything."""
 
-    request: AnsweredRequest
+    request: protocol.AnsweredRequest
     is_cancelled: bool = False
 
 
-def cancelled_answer(request: AnsweredRequest) -> Answer:
+def cancelled_answer(request: protocol.AnsweredRequest) -> protocol.Answer:
     """The last answer to a request that was cancelled; to a chat, before the reply had begun."""
-    if isinstance(request, Chat):
+    if isinstance(request, protocol.Chat):
         nothing = ReplyTimings(0.0, 0, 0, 0.0, **sums(()))
         seed = request.sampling.draw_seed()
         end = ReplyEnd(FinishReason.CANCELLED, seed, tokens=0, tail="", timings=nothing)
-        return Done(id=request.id, end=end, stats=SpeculationStats())
-    what = "the load" if isinstance(request, Load) else "it"
-    return Error(id=request.id, code=Cancelled.code, message=f"{what} was cancelled")
+        return protocol.Done(id=request.id, end=end, stats=SpeculationStats())
+    what = "the load" if isinstance(request, protocol.Load) else "it"
+    return protocol.Error(id=request.id, code=Cancelled.code, message=f"{what} was cancelled")
 
 
 class Worker:
@@ -90,7 +79,7 @@ class Worker:
         """Get ready and say Hello. An exception is the death of the engine, but for Cancelled,
         which `check` raises once the engine is to end."""
 
-    def do(self, request: AnsweredRequest) -> None:
+    def do(self, request: protocol.AnsweredRequest) -> None:
         """Answer a request. Raises EngineError, which becomes the Error that answers it, and
         Cancelled."""
         raise NotImplementedError
@@ -108,11 +97,11 @@ class Worker:
     def start(self) -> None:
         self._thread.start()
 
-    def take(self, message: AnsweredRequest | Set | Cancel) -> None:
+    def take(self, message: protocol.AnsweredRequest | protocol.Set | protocol.Cancel) -> None:
         """Queue a request, or act on a cancel at once."""
-        if isinstance(message, Cancel):
+        if isinstance(message, protocol.Cancel):
             self.cancel(message.id)
-        elif not isinstance(message, Set):
+        elif not isinstance(message, protocol.Set):
             job = _Job(message)
             self._unfinished.append(job)
             self._queue.put(job)
@@ -130,7 +119,7 @@ class Worker:
         self._queue.put(None)
         self._thread.join(patience_s)
 
-    def say(self, event: AnyEvent | Died) -> None:
+    def say(self, event: protocol.AnyEvent | Died) -> None:
         with self._tell_lock:
             if not self._is_gone:
                 self._is_gone = isinstance(event, Died)
@@ -166,6 +155,6 @@ class Worker:
         except Cancelled:
             self.say(cancelled_answer(request))
         except EngineError as error:
-            self.say(Error(id=request.id, code=error.code, message=str(error)))
+            self.say(protocol.Error(id=request.id, code=error.code, message=str(error)))
         except Exception as error:
-            self.say(Error(id=request.id, code="internal", message=self.explain(error)))
+            self.say(protocol.Error(id=request.id, code="internal", message=self.explain(error)))

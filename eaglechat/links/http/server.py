@@ -34,24 +34,9 @@ from eaglechat.links.http.openai import OpenAIServer, refused_fields, without
 from eaglechat.links.http.reply import Reply
 from eaglechat.links.http.window import ServerWindow
 from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire import protocol
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import Cancelled, NoPairError
-from eaglechat.wire.protocol import (
-    PROTOCOL_VERSION,
-    AnsweredRequest,
-    Chat,
-    Hello,
-    Load,
-    Loaded,
-    Loading,
-    PairInfo,
-    Progress,
-    PromptRun,
-    Render,
-    Rendered,
-    Unload,
-    Unloaded,
-)
 from eaglechat.wire.worker import Say, Worker
 
 Result = TypeVar("Result")
@@ -82,7 +67,7 @@ class ServerWorker(Worker):
     def __init__(self, server: ServerSettings | None, say: Say) -> None:
         """Without a server, `_reach` has to be called first. Raises AddressError."""
         super().__init__(say)
-        self._hello: Hello | None = None
+        self._hello: protocol.Hello | None = None
         if server is not None:
             self._reach(server)
 
@@ -101,17 +86,17 @@ class ServerWorker(Worker):
         self._found = self._until_done(self._discovered())
         self._greet()
 
-    def do(self, request: AnsweredRequest) -> None:
-        if isinstance(request, Load):
+    def do(self, request: protocol.AnsweredRequest) -> None:
+        if isinstance(request, protocol.Load):
             pair = self._loaded(request)
             self._greet()
-            self.say(Loaded(id=request.id, pair=pair))
-        elif isinstance(request, Unload):
+            self.say(protocol.Loaded(id=request.id, pair=pair))
+        elif isinstance(request, protocol.Unload):
             self._model = None
-            self.say(Unloaded(id=request.id))
+            self.say(protocol.Unloaded(id=request.id))
         elif self._model is None:
             raise NoPairError
-        elif isinstance(request, Chat):
+        elif isinstance(request, protocol.Chat):
             self._chat(request, self._model)
         else:
             self.say(self._until_done(self._rendered(request, self._model)))
@@ -128,8 +113,8 @@ class ServerWorker(Worker):
         can = self._found.kind.can
         if self._client.server.plain_model:
             can = msgspec.structs.replace(can, plain=True)
-        hello = Hello(
-            protocol=PROTOCOL_VERSION,
+        hello = protocol.Hello(
+            protocol=protocol.PROTOCOL_VERSION,
             engine=self._found.kind.name,
             can=can,
             eaglechat=eaglechat.__version__,
@@ -142,18 +127,18 @@ class ServerWorker(Worker):
 
     # Loading
 
-    def _loaded(self, request: Load) -> PairInfo:
+    def _loaded(self, request: protocol.Load) -> protocol.PairInfo:
         """Choose a model; a server that loads its models on demand loads it.
 
         Raises ServerError, Cancelled.
         """
         began = time.monotonic()
         check()
-        self.say(Progress(id=request.id, step=Loading("server", 0.0)))
+        self.say(protocol.Progress(id=request.id, step=protocol.Loading("server", 0.0)))
         self._found, model = self._until_done(self._ready(request))
         self._model = model
         drafts = self._found.drafts
-        return PairInfo(
+        return protocol.PairInfo(
             target=model.info,
             n_ctx=model.n_ctx,
             n_threads=0,
@@ -174,12 +159,12 @@ class ServerWorker(Worker):
                     raise
                 await asyncio.sleep(LOADING_WAIT_S)
 
-    async def _ready(self, request: Load) -> tuple[Found, ServedModel]:
+    async def _ready(self, request: protocol.Load) -> tuple[Found, ServedModel]:
         found = await self._discovered()
         model = _chosen(found, request.target, self._client.where)
         if found.on_demand:
             if not model.is_ready:
-                self.say(Progress(id=request.id, step=Loading("target", 0.0)))
+                self.say(protocol.Progress(id=request.id, step=protocol.Loading("target", 0.0)))
                 await load(self._client, model)
             # It describes a model only once that is loaded.
             found = await discover(self._client, model.id)
@@ -187,7 +172,7 @@ class ServerWorker(Worker):
 
     # Replies and prompts
 
-    def _chat(self, request: Chat, model: ServedModel) -> None:
+    def _chat(self, request: protocol.Chat, model: ServedModel) -> None:
         seed, reply = request.sampling.draw_seed(), Reply(self._found.kind, request, self.say)
         window = self._window(request, model)
         is_cancelled = False
@@ -205,20 +190,20 @@ class ServerWorker(Worker):
             self._answered = window
         self.say(done)
 
-    def _window(self, chat: Chat, model: ServedModel) -> ServerWindow:
+    def _window(self, chat: protocol.Chat, model: ServedModel) -> ServerWindow:
         window = ServerWindow(chat.messages)
         window.follow(self._answered, model.n_ctx, chat.max_tokens)
         return window
 
     async def _stream(
-        self, chat: Chat, model: ServedModel, seed: int, window: ServerWindow, reply: Reply
+        self, chat: protocol.Chat, model: ServedModel, seed: int, window: ServerWindow, reply: Reply
     ) -> None:
         """Ask for a reply; ask again without the oldest turns while the server finds the prompt too
         long and nothing of the reply has come."""
         plain = "" if chat.speculation.enabled else self._client.server.plain_model
         while True:
             if self._answered.first_turn or window.first_turn:
-                self.say(Progress(id=chat.id, step=window.window))
+                self.say(protocol.Progress(id=chat.id, step=window.window))
             try:
                 chat = msgspec.structs.replace(chat, messages=window.sent)
                 await self._ask(self._found.kind.body(chat, plain or model.id, seed), reply)
@@ -262,7 +247,7 @@ class ServerWorker(Worker):
                 wait_s = error.wait_s or wait_s
                 if wait_s > LONGEST_WAIT_S:
                     raise
-                self.say(Progress(id=reply.id, step=Loading("server", 0.0)))
+                self.say(protocol.Progress(id=reply.id, step=protocol.Loading("server", 0.0)))
                 await asyncio.sleep(wait_s)
 
     def _take(self, reply: Reply, event: Event) -> None:
@@ -283,12 +268,12 @@ class ServerWorker(Worker):
         if chunk.reason == "error":
             raise self._client.failed("")
 
-    async def _rendered(self, request: Render, model: ServedModel) -> Rendered:
+    async def _rendered(self, request: protocol.Render, model: ServedModel) -> protocol.Rendered:
         """The prompt that a reply would read, by llama-server's own template."""
         pages = self._found.pages
         if not pages:
             raise ServerError(f"{self._found.kind.name} does not show prompts", code="unsupported")
-        chat = Chat(
+        chat = protocol.Chat(
             id=request.id,
             messages=request.messages,
             thinking=request.thinking,
@@ -305,8 +290,11 @@ class ServerWorker(Worker):
         tokens = at(await self._client.ask(f"{pages}/tokenize", content), "tokens")
         if not (isinstance(text, str) and isinstance(tokens, list)):
             raise self._client.odd("it shows no prompt")
-        return Rendered(
-            id=request.id, runs=(PromptRun(text),), tokens=len(tokens), first_turn=window.first_turn
+        return protocol.Rendered(
+            id=request.id,
+            runs=(protocol.PromptRun(text),),
+            tokens=len(tokens),
+            first_turn=window.first_turn,
         )
 
     def _until_done(self, work: Coroutine[Any, Any, Result]) -> Result:

@@ -29,32 +29,16 @@ from eaglechat.links.llama_server.program import Program, chosen_drafter, server
 from eaglechat.links.process import open_log, tail
 from eaglechat.machine import choose_threads, memory
 from eaglechat.settings.servers import ServerSettings
+from eaglechat.wire import protocol
 from eaglechat.wire.cancelling import check
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import EngineError, ModelLoadError, NoPairError, ProgramError, RpcError
 from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import (
-    AUTO,
-    PROTOCOL_VERSION,
-    AnsweredRequest,
-    Capabilities,
-    Chat,
-    DrafterInfo,
-    Hello,
-    Load,
-    Loaded,
-    Loading,
-    PairInfo,
-    Progress,
-    Speculation,
-    Unload,
-    Unloaded,
-)
 from eaglechat.wire.rpc import ask_all
 from eaglechat.wire.worker import Say
 
 NAME = "llama-server"
-CAN = Capabilities(
+CAN = protocol.Capabilities(
     origins=True, draft_length=True, restarts=True, plain=True, prompt=True, goes_on_from_text=True
 )
 _LONGEST_SILENCE_S = 86_400.0
@@ -71,7 +55,7 @@ class _Pair:
     """With the context and the threads that were chosen."""
     drafters: tuple[Pairing, ...]
 
-    def command(self, speculation: Speculation) -> list[str]:
+    def command(self, speculation: protocol.Speculation) -> list[str]:
         drafter = chosen_drafter(speculation, self.drafters)
         return [self.program, *server_options(self.target, drafter, speculation, self.options)]
 
@@ -100,8 +84,8 @@ class ProgramWorker(ServerWorker):
         gpu_memory = sum(gpu.memory_total for gpu in gpus)
         is_unified = gpu_memory > 0 and sys.platform == "darwin"
         self.say(
-            Hello(
-                protocol=PROTOCOL_VERSION,
+            protocol.Hello(
+                protocol=protocol.PROTOCOL_VERSION,
                 engine=NAME,
                 can=CAN,
                 eaglechat=eaglechat.__version__,
@@ -111,13 +95,13 @@ class ProgramWorker(ServerWorker):
             )
         )
 
-    def do(self, request: AnsweredRequest) -> None:
-        if isinstance(request, Load):
+    def do(self, request: protocol.AnsweredRequest) -> None:
+        if isinstance(request, protocol.Load):
             self._start_for(request)
-        elif isinstance(request, Unload):
+        elif isinstance(request, protocol.Unload):
             self._pair = None
             self._stop()
-            self.say(Unloaded(id=request.id))
+            self.say(protocol.Unloaded(id=request.id))
         else:
             self._answer_with(request)
 
@@ -128,7 +112,7 @@ class ProgramWorker(ServerWorker):
     def log_tail(self) -> tuple[str, ...]:
         return tail(self._log)
 
-    def _start_for(self, request: Load) -> None:
+    def _start_for(self, request: protocol.Load) -> None:
         check()
         known = probe_program(self._name)
         if request.options.rpc_servers and not known.has_rpc:
@@ -157,7 +141,7 @@ class ProgramWorker(ServerWorker):
             served = self._start(request.id, pair, speculation)
         except ModelLoadError as error:
             heads = chosen_drafter(speculation, drafters)
-            if heads is None or heads.file or speculation.drafter != AUTO:
+            if heads is None or heads.file or speculation.drafter != protocol.AUTO:
                 raise
             # Nobody has chosen the MTP heads: the target runs without them.
             undrafted[heads.kind] = f"with MTP heads, {error}"
@@ -183,13 +167,13 @@ class ProgramWorker(ServerWorker):
                 else f"{NO_TEMPLATE}: {NAME} writes the chat as ChatML"
             ),
         )
-        self.say(Loaded(id=request.id, pair=info))
+        self.say(protocol.Loaded(id=request.id, pair=info))
 
-    def _answer_with(self, request: AnsweredRequest) -> None:
+    def _answer_with(self, request: protocol.AnsweredRequest) -> None:
         """Answer a chat or a render; a chat that asks for another drafting starts the program
         again."""
         pair, program = self._pair, self._program
-        if pair is not None and isinstance(request, Chat):
+        if pair is not None and isinstance(request, protocol.Chat):
             wanted = pair.command(request.speculation)
             if program is None or program.command != wanted:
                 self._start(request.id, pair, request.speculation)
@@ -206,7 +190,9 @@ class ProgramWorker(ServerWorker):
 
     # The program
 
-    def _start(self, request_id: int, pair: _Pair, speculation: Speculation) -> PairInfo:
+    def _start(
+        self, request_id: int, pair: _Pair, speculation: protocol.Speculation
+    ) -> protocol.PairInfo:
         """Start the program in place of the one that runs; returns what it says of the target.
 
         Raises EngineError, after which none runs.
@@ -220,11 +206,11 @@ class ProgramWorker(ServerWorker):
             timeout=_LONGEST_SILENCE_S,
         )
         self._reach(address)
-        self.say(Progress(id=request_id, step=Loading("target", 0.0)))
+        self.say(protocol.Progress(id=request_id, step=protocol.Loading("target", 0.0)))
         try:
             program.wait_until_ready()
             program.watch(self._die)
-            served = self._loaded(Load(id=request_id, target=""))
+            served = self._loaded(protocol.Load(id=request_id, target=""))
         except ServerError as error:
             self._stop()
             raise ModelLoadError(str(error)) from error
@@ -249,7 +235,7 @@ class ProgramWorker(ServerWorker):
 
 
 def _drafters(
-    known: ProbedProgram, request: Load, target: GGUFHeader, draft: GGUFHeader | None
+    known: ProbedProgram, request: protocol.Load, target: GGUFHeader, draft: GGUFHeader | None
 ) -> tuple[tuple[Pairing, ...], dict[DrafterKind, str]]:
     """The drafters of a pair that the program can run, and why it has none of a kind.
 
@@ -270,11 +256,11 @@ def _drafters(
     return tuple(drafters), undrafted
 
 
-def _info(drafter: Pairing) -> DrafterInfo:
+def _info(drafter: Pairing) -> protocol.DrafterInfo:
     if drafter.file is None:
-        return DrafterInfo(kind=drafter.kind)
+        return protocol.DrafterInfo(kind=drafter.kind)
     layers = drafter.file.numbers("{arch}.target_layers") or ()
-    return DrafterInfo(kind=drafter.kind, file=model_info(drafter.file), layers=layers)
+    return protocol.DrafterInfo(kind=drafter.kind, file=model_info(drafter.file), layers=layers)
 
 
 def _free_memory(options: LoadOptions, gpus: Sequence[Gpu]) -> int:
