@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -45,9 +45,7 @@ class Owned:
     def __enter__(self: OwnedT) -> OwnedT:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -197,20 +195,12 @@ class Batch(Owned):
         self._note(tokens, position, seq_id)
 
     def add_node(self, token: int, position: int, seq_ids: Sequence[int]) -> None:
-        """Add a token of a tree, with its logits, to the sequence of every path through it.
-
-        `seq_ids` of this batch says 0 for it. Raises DecodeError if the batch is full.
-        """
-        row = libllama.batch_add_token(self.pointer, seq_ids[0], token)
-        if row < 0:
-            raise _no_row(row, f"token {token} is not in the vocabulary", seq_ids[0])
+        """Add a token of a tree, with its logits, to the sequence of every path through it. Raises
+        DecodeError if the batch is full."""
+        row = len(self)
+        self.add_tokens([token], position, seq_ids[0], output=True)
         for seq_id in seq_ids[1:]:
             libllama.batch_add_seq(self.pointer, row, seq_id)
-        self._cell.value = position
-        libllama.batch_set_pos(self.pointer, row, self._cell_address)
-        libllama.batch_set_output(self.pointer, row, True)
-        self.is_read = True
-        self._note([token], position, 0)
 
     def add_features(
         self, rows: Floats, position: int, seq_id: int, *, output: bool = True

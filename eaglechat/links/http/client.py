@@ -19,19 +19,10 @@ from typing import Any
 
 import httpx2
 
+from eaglechat.links.http import faults
 from eaglechat.links.http.address import parse_address
 from eaglechat.links.http.answers import Event, events_in, read_json
-from eaglechat.links.http.faults import (
-    CUT,
-    FORBIDDEN,
-    ServerError,
-    environment_fault,
-    message_in,
-    not_understood,
-    shortened,
-    status_fault,
-    transport_fault,
-)
+from eaglechat.links.http.faults import ServerError
 from eaglechat.paths import expanded
 from eaglechat.settings.servers import ServerSettings
 
@@ -84,7 +75,7 @@ class ServerClient:
                 trust_env=not self.address.is_here,
             )
         except (ImportError, OSError, ValueError) as error:
-            raise environment_fault(error) from None
+            raise faults.environment_fault(error) from None
         return self._opened
 
     def close(self) -> None:
@@ -142,18 +133,18 @@ class ServerClient:
             except ValueError as error:
                 raise self.odd(str(error)) from None
         if event is not None and event.is_bare and n_events == 1:
-            if message_in(event.data):
+            if faults.message_in(event.data):
                 raise self.failed(event.data)
             raise self.odd("it is no reply")
-        raise ServerError(f"{self.where} broke off during the reply", code=CUT)
+        raise ServerError(f"{self.where} broke off during the reply", code=faults.CUT)
 
     def odd(self, why: str) -> ServerError:
         """The error for an answer that no OpenAI-compatible server would give."""
-        return self.without_key(not_understood(self.where, why))
+        return self.without_key(faults.not_understood(self.where, why))
 
     def failed(self, said: str) -> ServerError:
         """The error for a failure that the server tells in an answer with status 200."""
-        said = message_in(said) or shortened(said) or "no reason given"
+        said = faults.message_in(said) or faults.shortened(said) or "no reason given"
         return self.without_key(ServerError(f"{self.where} failed: {said}"))
 
     async def _key_header(self) -> dict[str, str]:
@@ -168,15 +159,17 @@ class ServerClient:
         except _FAULTS as error:
             times = self.server.connect_timeout, silence_s
             proxy = self.address.proxy
-            raise self.without_key(transport_fault(error, self.where, proxy, *times)) from None
+            raise self.without_key(
+                faults.transport_fault(error, self.where, proxy, *times)
+            ) from None
 
     def _check(self, response: httpx2.Response, body: Mapping[str, Any] | None) -> None:
         if response.is_success:
             return
         model = str((body or {}).get("model", ""))
         has_key = "Authorization" in response.request.headers
-        error = status_fault(response, self.where, has_key=has_key, model=model)
-        if error.code in ("key", FORBIDDEN):
+        error = faults.status_fault(response, self.where, has_key=has_key, model=model)
+        if error.code in ("key", faults.FORBIDDEN):
             # A key_command prints another one next time.
             _printed_keys.pop(self.server.key_command, None)
         raise self.without_key(error)

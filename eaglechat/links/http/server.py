@@ -17,19 +17,12 @@ import msgspec
 
 import eaglechat
 from eaglechat.links.base import LocalLink
+from eaglechat.links.http import faults
 from eaglechat.links.http.answers import Event, at
 from eaglechat.links.http.chunks import Chunk
 from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.discovery import Found, ServedModel, discover, load, served
-from eaglechat.links.http.faults import (
-    CUT,
-    LOADING,
-    MISSING,
-    NOT_UNDERSTOOD,
-    REFUSED,
-    TOO_LONG,
-    ServerError,
-)
+from eaglechat.links.http.faults import ServerError
 from eaglechat.links.http.openai import OpenAIServer, refused_fields, without
 from eaglechat.links.http.reply import Reply
 from eaglechat.links.http.window import ServerWindow
@@ -155,7 +148,7 @@ class ServerWorker(Worker):
             try:
                 return await discover(self._client)
             except ServerError as error:
-                if error.code != LOADING:
+                if error.code != faults.LOADING:
                     raise
                 await asyncio.sleep(LOADING_WAIT_S)
 
@@ -209,7 +202,7 @@ class ServerWorker(Worker):
                 await self._ask(self._found.kind.body(chat, plain or model.id, seed), reply)
                 return
             except ServerError as error:
-                if error.code != TOO_LONG or reply.has_begun or not window.halve():
+                if error.code != faults.TOO_LONG or reply.has_begun or not window.halve():
                     raise
 
     async def _ask(self, body: Mapping[str, Any], reply: Reply) -> None:
@@ -225,23 +218,25 @@ class ServerWorker(Worker):
                         self._take(reply, event)
                 return
             except ServerError as error:
-                if error.code in (CUT, NOT_UNDERSTOOD) and reply.is_whole:
+                if error.code in (faults.CUT, faults.NOT_UNDERSTOOD) and reply.is_whole:
                     # Some servers just end the connection.
                     return
                 if reply.has_begun:
                     raise
-                if error.code == REFUSED:
+                if error.code == faults.REFUSED:
                     if not (fields := refused_fields(asked, error.said)):
                         raise
                     self._refused |= fields
                     continue
                 address = self._client.address
-                if error.code == MISSING and address.other_api and self._found.unlisted:
+                if error.code == faults.MISSING and address.other_api and self._found.unlisted:
                     # Nothing said yet which of the two base URLs is the right one.
                     self._client.address = address.other()
                     continue
                 # A server that is loading its model is asked until it has.
-                wait_s = LOADING_WAIT_S if error.code == LOADING else next(retry_waits_s, None)
+                wait_s = (
+                    LOADING_WAIT_S if error.code == faults.LOADING else next(retry_waits_s, None)
+                )
                 if not error.is_passing or wait_s is None:
                     raise
                 wait_s = error.wait_s or wait_s
@@ -327,11 +322,11 @@ def _chosen(found: Found, name: str, where: str) -> ServedModel:
             code=found.unlisted.code,
         )
     if not names:
-        raise ServerError(f"{where} has no model: load one there first", code=MISSING)
+        raise ServerError(f"{where} has no model: load one there first", code=faults.MISSING)
     has = ", ".join(names[:_MOST_NAMED])
     has += f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     if name:
-        raise ServerError(f"{where} has no model named “{name}”; it has {has}", code=MISSING)
+        raise ServerError(f"{where} has no model named “{name}”; it has {has}", code=faults.MISSING)
     if len(names) != 1:
         raise ServerError(
             f"choose one of the models of {where} with --model, or model in its entry: {has}",
