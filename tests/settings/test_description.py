@@ -18,6 +18,8 @@ from eaglechat.settings.description import (
     written,
 )
 from eaglechat.settings.model import Settings
+from eaglechat.settings.said import SAID
+from eaglechat.settings.servers import ServerSettings
 from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import Sampling, Speculation
 
@@ -32,6 +34,8 @@ def test_every_setting_is_described_once() -> None:
     }
     assert {doc.name for doc in DOCS} == present
     assert len(DOCS) == len(present)
+    servers = {f"server.{key}" for key in ServerSettings.__struct_fields__}
+    assert {f"{table}.{key}" for table in SAID for key in SAID[table]} == present | servers
     flags = [doc.flag for doc in DOCS if doc.flag]
     assert len(set(flags)) == len(flags)
 
