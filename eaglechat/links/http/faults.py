@@ -28,7 +28,8 @@ NOT_UNDERSTOOD = "protocol"  # an answer that no OpenAI-compatible server would 
 CUT = "cut"  # a connection that ended before the reply did
 LOADING = "loading"  # a server that is still loading its model
 _UNREACHABLE, _BUSY, _AWAY = "unreachable", "busy", "away"
-_PASSING = (CUT, LOADING, _UNREACHABLE, _BUSY, _AWAY)
+PASSING = (CUT, LOADING, _UNREACHABLE, _BUSY, _AWAY)
+"""Those after which asking again may help."""
 
 
 class ServerError(EngineError):
@@ -42,15 +43,6 @@ class ServerError(EngineError):
     ) -> None:
         super().__init__(message)
         self.code, self.wait_s, self.said = code, wait_s, said
-
-    @property
-    def is_passing(self) -> bool:
-        """Whether asking again may help."""
-        return self.code in _PASSING
-
-    def after_text(self) -> ServerError:
-        """The same error, after some of the reply has come."""
-        return ServerError(f"{self}; the text received is kept", code=self.code)
 
 
 def environment_fault(error: Exception) -> ServerError:

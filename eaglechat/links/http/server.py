@@ -175,7 +175,9 @@ class ServerWorker(Worker):
             is_cancelled = True
         except ServerError as error:
             reply.flush()
-            raise error.after_text() if reply.has_begun else error from None
+            if reply.has_begun:
+                error = ServerError(f"{error}; the text received is kept", code=error.code)
+            raise error from None
         reply.flush()
         done = reply.done(seed, model.n_ctx, is_cancelled=is_cancelled)
         if not is_cancelled:
@@ -237,7 +239,7 @@ class ServerWorker(Worker):
                 wait_s = (
                     LOADING_WAIT_S if error.code == faults.LOADING else next(retry_waits_s, None)
                 )
-                if not error.is_passing or wait_s is None:
+                if error.code not in faults.PASSING or wait_s is None:
                     raise
                 wait_s = error.wait_s or wait_s
                 if wait_s > LONGEST_WAIT_S:
