@@ -11,9 +11,9 @@ import msgspec
 from eaglechat.engine.auto.planner import PlainChecks
 from eaglechat.engine.reply import ReplyText
 from eaglechat.engine.templates.dialect import ANSWER_ONLY
-from eaglechat.links.base import AnsweredRequest, EngineStartError, Link
+from eaglechat.links.base import EngineStartError, Link
 from eaglechat.wire import protocol
-from eaglechat.wire.protocol import OWN_ENGINE, Memory
+from eaglechat.wire.protocol import OWN_ENGINE, AnsweredRequest, Memory
 from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
