@@ -41,8 +41,7 @@ from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.chat.writing.roles import NO_ROLE, find_role, load_roles
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.links.http.address import same_server
-from eaglechat.settings import Settings
-from eaglechat.settings.model import PanelPlace, View
+from eaglechat.settings.model import PanelPlace, Settings, View
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.keys import bindings_of, key_of, moves, name_of, short_key_of, with_keys
 from eaglechat.tui.commands.table import BY_ID, Command

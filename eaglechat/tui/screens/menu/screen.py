@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.queue import Install
     from eaglechat.hub.local.model import LocalModel
-    from eaglechat.settings import Problem
+    from eaglechat.settings.config_file import Problem
     from eaglechat.tui.screens.menu.rows import OnHub
 
 CHATS = 3
