@@ -41,8 +41,10 @@ def problems(hub: Hub, entry: CatalogueEntry) -> Iterator[str]:
                 yield f"{what}: {known} became {format_bytes(size)} ({size} bytes)"
         if plan.gated:
             return
-        if not plan.draft and not install.facts_of(hub, plan, 0).drafters:
-            yield f"nothing drafts for it: {plan.target[0].path} has no MTP heads"
+        if not plan.draft:
+            facts = install.facts_of(hub, plan, 0)
+            if facts is None or not facts.drafters:
+                yield f"nothing drafts for it: {plan.target[0].path} has no MTP heads"
         elif problem := install.why_unfit(hub, plan):
             yield f"does not fit: {problem}"
     except OfflineError:

@@ -34,7 +34,7 @@ _NUMPY_TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4",
     "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?",
 }  # fmt: skip
-_WEIGHT_TYPES = ("F64", "F32", "F16", "BF16")
+WEIGHT_TYPES = ("F64", "F32", "F16", "BF16")
 _LFS_POINTER = b"version https://git-lfs"
 
 
@@ -85,10 +85,6 @@ class StoredTensor:
     file: Path
     offset: int
     """Of its first byte in the file."""
-
-    @property
-    def holds_weights(self) -> bool:
-        return self.dtype in _WEIGHT_TYPES
 
     @property
     def n_bytes(self) -> int:

@@ -18,7 +18,7 @@ from eaglechat.gguf.preflight import (
     EXTRACT_LAYERS,
     deepest_readable_layer,
 )
-from eaglechat.hub.convert.checkpoint import StoredTensor
+from eaglechat.hub.convert.checkpoint import WEIGHT_TYPES, StoredTensor
 from eaglechat.hub.convert.config import DraftConfig, scaling_fields
 from eaglechat.hub.errors import ConversionError
 
@@ -153,7 +153,7 @@ def examine(
             )
         if name == "d2t" and tensor.dtype not in ("I64", "I32"):
             raise ConversionError(f"d2t is stored as {tensor.dtype}, not as integers")
-        if name != "d2t" and not tensor.holds_weights:
+        if name != "d2t" and tensor.dtype not in WEIGHT_TYPES:
             raise ConversionError(
                 f"{tensor.name} is stored as {tensor.dtype}; "
                 "convert the original checkpoint in F32, F16 or BF16 instead"

@@ -62,11 +62,6 @@ class Plan:
         return bool(self.entry.draft.checkpoint)
 
     @property
-    def is_converted_last(self) -> bool:
-        """Whether its draft is converted once the files are here."""
-        return self.converts and not self.is_converted
-
-    @property
     def files(self) -> tuple[RemoteFile, ...]:
         return self.target if self.is_converted else (*self.target, *self.draft)
 
@@ -186,7 +181,8 @@ def _missing(cache: Path, file: RemoteFile, here: Sequence[LocalModel]) -> int:
 def check_disk(plan: Plan, cache: Path) -> None:
     """Raise HubError if the disk has no room for a pair."""
     # A converted draft is at most as large as its checkpoint.
-    converted = sum(file.size for file in plan.draft) if plan.is_converted_last else 0
+    is_to_convert = plan.converts and not plan.is_converted
+    converted = sum(file.size for file in plan.draft) if is_to_convert else 0
     missing = plan.bytes_missing + converted - free_bytes(cache)
     if missing > 0:
         raise disk_full(plan.entry.name, missing, cache)
