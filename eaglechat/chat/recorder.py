@@ -22,7 +22,7 @@ from eaglechat.chat.packing import encodable, pack
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.saved_chat import SavedChat, name_at, title_of
 from eaglechat.chat.store import ChatStore, ReplyRecord, release, transaction
-from eaglechat.chat.turns import Question, Reply, Turn
+from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import QuestionParts
 from eaglechat.wire.records import Part
 
@@ -54,8 +54,10 @@ class ChatRecorder:
         """Some of the chat could not be written: leaving it now loses that."""
         self._kept: object = None
         """The chat's `_state` when it was read or written."""
+        self._whole: set[TurnId] = set()
+        """The turns that the store has whole."""
         if chat.revision:
-            self._kept = self._state()
+            self._was_read()
             # An error is reported by the first call that writes.
             with suppress(OSError):
                 self._claim()
@@ -98,6 +100,8 @@ class ChatRecorder:
     def keep(self) -> None:
         """Write what the store does not have."""
         state = self._state()
+        if self.running is not None:
+            self._whole.discard(self.running.id)
         is_new = not self.chat.revision and not _is_listed(_columns(self.chat, self.running))
         if (is_new or state == self._kept) and not self.is_behind:
             return
@@ -105,7 +109,7 @@ class ChatRecorder:
             with self._store.translated():
                 db = self._connection()
                 with transaction(db):
-                    self.write(db, self._held())
+                    whole = self.write(db, self._held())
         except OSError as error:
             if not self.is_behind:
                 self._not_saved(self._store.file, error)
@@ -115,7 +119,14 @@ class ChatRecorder:
             return
         self.is_behind = False
         self.chat.revision += 1
-        self._kept = state
+        self._kept, self._whole = state, whole
+
+    def _was_read(self) -> None:
+        """The chat is as the store has it."""
+        self._kept = self._state()
+        # Of what a killed program was writing, the store has the rounds alone.
+        cut_off = {t.id for t in self.chat.turns if isinstance(t, Reply) and not t.recording.end}
+        self._whole = {turn.id for turn in self.chat.turns} - cut_off
 
     def _state(self) -> object:
         """What a change of the chat changes: of all turns, only the running reply does."""
@@ -142,7 +153,7 @@ class ChatRecorder:
                 opened_at = self.chat.opened_at
                 self.chat = self._store.read(self.name)
                 self.chat.opened_at = opened_at
-                self._kept = self._state()
+                self._was_read()
             if row["owner"]:
                 # It did not let go: it was killed, in the middle of a reply and before a purge.
                 self._kept = None
@@ -182,21 +193,22 @@ class ChatRecorder:
 
     # Writing
 
-    def write(self, db: sqlite3.Connection, owner: str) -> None:
-        """Write what the store does not have, in a transaction."""
-        row = self._row(db)
+    def write(self, db: sqlite3.Connection, owner: str) -> set[TurnId]:
+        """Write what the store does not have, in a transaction; return the turns that are then
+        whole there."""
+        row, whole = self._row(db), self._whole
         if row is not None and not (row["revision"] == self.chat.revision and self._is_free(row)):
             self._become_copy()
             row = None
         if row is None:
             # It is new; or so is the file.
-            self.chat.revision = 0
+            self.chat.revision, whole = 0, set()
         columns = _columns(self.chat, self.running)
         if not _is_listed(columns):
             # No list would show it: a program that is killed now must not leave it behind.
             self._has_removed |= row is not None
             db.execute("DELETE FROM chat WHERE name = ?", (self.name,))
-            return
+            return set()
         columns |= {"name": self.name, "used": self._store.clock(), "owner": owner}
         columns["revision"] = self.chat.revision + 1
         names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
@@ -207,16 +219,15 @@ class ChatRecorder:
             columns,
         )
         (key,) = db.execute("SELECT key FROM chat WHERE name = ?", (self.name,)).fetchone()
-        is_open = "reply IS NOT NULL AND said = '' AND thought = ''"
-        kept = dict(db.execute(f"SELECT id, {is_open} FROM turn WHERE chat = ?", (key,)).fetchall())
-        for id in kept.keys() - {turn.id for turn in self.chat.turns}:
+        ids = {turn.id for turn in self.chat.turns}
+        there = db.execute("SELECT id FROM turn WHERE chat = ?", (key,)).fetchall()
+        for id in {id for (id,) in there} - ids:
             self._has_removed = True
             db.execute("DELETE FROM turn WHERE chat = ? AND id = ?", (key, id))
         for turn in self.chat.turns:
-            # One that went on while nothing could be written is there as it was before.
-            went_on = self.is_behind and isinstance(turn, Reply) and turn.recording.n_before
-            if turn is self.running or went_on or kept.get(turn.id, True):
+            if turn.id not in whole:
                 self._write_turn(db, key, turn)
+        return ids - {self.running.id} if self.running else ids
 
     def _write_turn(self, db: sqlite3.Connection, chat: int, turn: Turn) -> None:
         reply = parts = None

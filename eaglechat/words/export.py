@@ -204,8 +204,8 @@ def _text(recording: Recording, part: Part) -> str:
     """The text of a part, token by token as far as the tokens are known."""
     whole = recording.reasoning if part is Part.REASONING else recording.text
     shown = "".join(token for round_ in recording.rounds for token in _tokens(round_, part))
-    written = "".join(t.text for r in recording.rounds for t in r.tokens if t.part is part)
-    return f'<div class="text">{shown}{_escaped(whole[len(written) :])}</div>\n'
+    tail = whole[len(recording.written(part)) :]
+    return f'<div class="text">{shown}{_escaped(tail)}</div>\n'
 
 
 def _tokens(round_: Round, part: Part) -> Iterator[str]:
