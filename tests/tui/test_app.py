@@ -295,20 +295,15 @@ async def test_speculation_off_says_why(drive: Drive) -> None:
         assert user.chat.controls.n_draft_max == 0
 
 
-async def test_a_pair_without_a_draft_says_so(drive: Drive) -> None:
+async def test_a_pair_without_a_draft_and_a_base_model_say_so(drive: Drive) -> None:
     async with drive() as user:
         user.engine.speculation_off = "the target's architecture does not export layer inputs"
-        await user.open_chat()
-        await user.sees("Speculation is off: the target's architecture")
-        # And in the panel.
-        await user.sees("Off: the target's architecture does")
-
-
-async def test_a_base_model_is_said_to_be_one(drive: Drive) -> None:
-    async with drive() as user:
         user.engine.untemplated = "the target's file has no chat template"
         await user.open_chat()
+        await user.sees("Speculation is off: the target's architecture")
         await user.sees("The target's file has no chat template.")
+        # And in the panel.
+        await user.sees("Off: the target's architecture does")
 
 
 async def test_without_a_drafter_the_panel_has_only_what_n_grams_follow(

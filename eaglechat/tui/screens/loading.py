@@ -268,7 +268,8 @@ class LoadingScreen(TextDialog[None], PromptScreen[None]):
     def _progress(self, stage: str, fraction: float) -> None:
         starting = "Asking it" if self._pair.server else "Starting the engine"
         restarts = "".join(f"{wording.sentence(one)}\n" for one in self._restarts)
-        filled = (bar(fraction, _BAR), "$primary on $foreground 12%")
+        cells = min(_BAR, self.app.size.width - 16)
+        filled = (bar(fraction, cells), "$primary on $foreground 12%")
         said = _STAGES.get(stage, starting)
         self._show((restarts, MUTED), f"{said}\n", filled, f" {fraction:4.0%}")
 

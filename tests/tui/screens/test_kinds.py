@@ -42,7 +42,9 @@ def desk(folder: Path) -> ScriptedDesk:
     return desk
 
 
-async def test_a_row_of_the_menu_says_what_drafts(drive: Drive, desk: ScriptedDesk) -> None:
+async def test_a_row_of_the_menu_says_what_drafts_and_is_found_by_it(
+    drive: Drive, desk: ScriptedDesk
+) -> None:
     async with drive(size=SIZE, desk=desk) as user:
         await user.sees_row("plain-dflash", "1.9 MB", "fits", "DFlash ")
         await user.sees_row("plain-dspark", "DSpark ")
@@ -52,11 +54,7 @@ async def test_a_row_of_the_menu_says_what_drafts(drive: Drive, desk: ScriptedDe
         for name in ("heads-alone", "heads-sidecar", "gemma4-assistant"):
             await user.sees_row(name, "MTP heads ")
         await user.sees_row("unreadable-alone", "2 kB", "no draft ")
-
-
-async def test_what_drafts_can_be_searched_for(drive: Drive, desk: ScriptedDesk) -> None:
-    async with drive(size=SIZE, desk=desk) as user:
-        await user.sees("DSpark")
+        # And can be searched for.
         await user.type("mtp heads")
         await user.until(lambda: "DSpark" not in user.text, "other pairs gone")
         for name in ("heads-alone", "heads-sidecar", "gemma4-assistant"):

@@ -25,21 +25,6 @@ from tests.tui.driving import WIDE, Driver
 Drive = Callable[..., Driver]
 
 
-async def test_settings_apply_at_once_and_are_saved(drive: Drive, tmp_path: Path) -> None:
-    config = tmp_path / "config.toml"
-    config.write_text("# mine\n[generation]\ntop_k = 20  # few\n")
-    async with drive() as user:
-        await user.open_chat()
-        await user.open_settings()
-        await user.press("enter", "0", ".", "2", "enter")
-        await user.press("escape", to=ChatScreen)
-        assert user.chat.controls.temperature == pytest.approx(0.2)
-    text = config.read_text()
-    assert "temperature = 0.2" in text
-    assert "# mine" in text
-    assert "top_k = 20  # few" in text
-
-
 async def test_a_value_that_does_not_fit_is_said_at_its_setting(
     drive: Drive, tmp_path: Path
 ) -> None:
@@ -138,22 +123,6 @@ async def test_the_search_turns_controls_and_changes_the_theme(
         await user.press("enter")
         await user.until(lambda: user.app.theme == "eagle-light", "the theme")
     assert 'theme = "eagle-light"' in (tmp_path / "config.toml").read_text()
-
-
-async def test_the_search_says_what_a_control_takes(drive: Drive) -> None:
-    async with drive() as user:
-        await user.open_chat()
-        before = user.chat.controls
-        await user.press("ctrl+p", to=HelpScreen)
-        await user.type("n_draft_max")
-        await user.sees("0 to 16, or auto: Most tokens")
-        for typed in (" 99", "\b" * 14 + "n draft max 99"):
-            for key in typed:
-                await user.press({" ": "space", "_": "underscore", "\b": "backspace"}.get(key, key))
-            await user.sees("n_draft_max takes 0 to 16, or auto")
-            await user.press("enter")
-            await user.on(HelpScreen)
-        assert user.chat.controls == before
 
 
 async def test_bad_configuration_and_themes_are_told_in_one_notice(

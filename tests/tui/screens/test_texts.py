@@ -22,7 +22,15 @@ Drive = Callable[..., Driver]
 SIZE = (80, 24)
 
 
-def shown(user: Driver) -> str:
+async def shown(user: Driver) -> str:
+    """What the screen shows once all of it stands where it stays."""
+    texts = [""]
+
+    def is_at_rest() -> bool:
+        texts.append(user.text)
+        return texts[-1] == texts[-2]
+
+    await user.until(is_at_rest, "a screen at rest")
     return "\n".join(line.rstrip() for line in user.text.splitlines())
 
 
@@ -40,7 +48,7 @@ async def test_loading(drive: Drive, snapshot: Any, fails: bool) -> None:
             user.engine.hold_load = False
             await user.sees("llama.cpp refused the model.")
         await user.sees("already asked")
-        assert shown(user) == snapshot
+        assert await shown(user) == snapshot
 
 
 async def test_library(drive: Drive, snapshot: Any) -> None:
@@ -59,7 +67,7 @@ async def test_library(drive: Drive, snapshot: Any) -> None:
         await user.press("ctrl+g", "l")
         await user.on(LibraryScreen)
         await user.sees("3 models")
-        assert shown(user) == snapshot
+        assert await shown(user) == snapshot
 
 
 async def test_plan(drive: Drive, snapshot: Any) -> None:
@@ -73,4 +81,4 @@ async def test_plan(drive: Drive, snapshot: Any) -> None:
         await user.choose("entry:small", to=PlanScreen)
         await user.sees("GPU memory")
         await user.sees("Enter resumes")
-        assert shown(user) == snapshot
+        assert await shown(user) == snapshot
