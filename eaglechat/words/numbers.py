@@ -52,8 +52,8 @@ class Numbers:
     """Of the same rounds."""
     rounds: tuple[Round, ...]
     """The latest rounds of the reply on show, oldest first."""
-    n_past: int
-    n_ctx: int
+    room: str
+    """The tokens in the context, and its size if that is known."""
     off: str | None
     """Why nothing is drafted; None if something is."""
     controls: Controls
@@ -80,19 +80,13 @@ class Numbers:
     auto: AutoDraft | None
     """The latest choice of the automatic draft length; None while that is not in use."""
 
-    @property
-    def room(self) -> str:
-        """The tokens in the context, and its size if that is known."""
-        if self.rounds and not (self.n_past or self.rounds[-1].n_past):
-            return "not known"
-        if self.n_ctx:
-            return f"{self.n_past:,} / {self.n_ctx:,}"
-        return f"{self.n_past:,}" if self.n_past else "not known"
-
 
 def numbers_of(session: ChatSession) -> Numbers:
     shown, controls = session.shown or Recording(session.terms), session.controls
     rounds = tuple(shown.rounds[-_MOST_ROUNDS:])
+    n_past, n_ctx, room = session.n_past, session.n_ctx, "not known"
+    if n_past or (n_ctx and not (rounds and not rounds[-1].n_past)):
+        room = f"{n_past:,} / {n_ctx:,}" if n_ctx else f"{n_past:,}"
     # Another pair may have written it.
     info = session.info if shown.terms.pair == session.pair.name else None
     drafters = session.info.drafters if session.info else ()
@@ -105,8 +99,7 @@ def numbers_of(session: ChatSession) -> Numbers:
         stretch=shown.stretch.stats,
         means=shown.stretch.means,
         rounds=rounds,
-        n_past=session.n_past,
-        n_ctx=session.n_ctx,
+        room=room,
         off=speculation_off(session.info, controls, shown.speculation_stopped),
         controls=controls,
         reasoning=session.reasoning,
