@@ -137,8 +137,11 @@ class Costs:
         np.maximum(self._draft.mean, 0.0, out=self._draft.mean)
 
     def verify(self, bucket: int) -> Array:
-        """Milliseconds of verifying a batch, by width from 1 on."""
-        return self._table * np.exp(self._at(bucket).mean)
+        """Milliseconds of verifying a batch, by width from 1 on. A width that seems to take longer
+        than as many single rows was delayed by other work when it was timed."""
+        times: Array = self._table * np.exp(self._at(bucket).mean)
+        at_most: Array = np.minimum(times, _WIDTHS * times[0])
+        return at_most
 
     def hoped(self, bucket: int) -> Array:
         """`verify`, with each width one standard error cheaper relative to width 1."""

@@ -135,6 +135,15 @@ def test_no_length_beyond_the_longest_is_expected_to_pay(longest: int) -> None:
     assert max(len(state.tokens_per_second) for state in states) == longest + 1
 
 
+@pytest.mark.parametrize("name", ["gpu", "bf16, fair draft", "quantised, copies"])
+def test_widths_that_other_work_delayed_while_they_were_timed_are_found_to_be_cheaper(
+    name: str,
+) -> None:
+    pair = PAIRS[name]
+    exact, delayed = (Controller(calibrated(pair, wider=wider)) for wider in (1.0, 3.0))
+    assert total_ms(chat(pair, delayed)) < 1.2 * total_ms(chat(pair, exact))
+
+
 def test_what_was_learnt_stays_for_the_next_reply() -> None:
     controller = Controller()
     pair = replace(PAIRS["gpu"], seed=7)
