@@ -15,10 +15,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from textual.theme import Theme
 
 from eaglechat import cli
 from eaglechat.settings.description import describe
-from eaglechat.tui.themes import LoadedTheme, read_theme
+from eaglechat.tui.themes import read_theme
 from eaglechat.wire import errors, protocol, records, stats
 from eaglechat.wire.lines import decode_event, decode_request, encode
 from eaglechat.wire.load_options import LoadOptions
@@ -164,7 +165,7 @@ def test_the_theme_in_the_documentation_is_one(tmp_path: Path) -> None:
     example = re.findall(r"```toml\n(name = .*?)```", _text(DOCS / "settings.md"), re.DOTALL)[0]
     file = tmp_path / "paper.toml"
     file.write_text(example, encoding="utf-8")
-    assert isinstance(read_theme(file), LoadedTheme)
+    assert isinstance(read_theme(file), Theme)
 
 
 def test_architecture_names_only_what_is_there() -> None:

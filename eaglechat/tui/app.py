@@ -112,7 +112,7 @@ class EagleApp(App[None]):
         use(keymap)
         self.set_keymap(textual_keymap(keymap))
         for theme in loaded:
-            self.register_theme(theme.theme)
+            self.register_theme(theme)
         if chosen is not None:
             self._begin_with(chosen)
         desk = desk or HubDesk()

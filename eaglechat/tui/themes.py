@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -33,6 +32,8 @@ _KNOWN = (origin for origin in Origin if origin is not Origin.UNKNOWN)
 TOKEN_KINDS: tuple[str, ...] = (*(origin.value for origin in _KNOWN), REJECTED)
 """The kinds of tokens that a transcript distinguishes: the origins of emitted tokens, and rejected
 draft tokens."""
+_TOKEN = "token-"
+"""Begins the names of the variables of tokens."""
 
 TEXT_CONTRAST, MUTED_CONTRAST = 4.5, 3.0
 """The least contrast of a text with what is behind it, and of a muted one (WCAG 2)."""
@@ -45,8 +46,6 @@ _TEXTS = (
 _ON_FOOTER = ("footer-key-foreground", "footer-description-foreground")
 _BLACK, _WHITE = Color(0, 0, 0), Color(255, 255, 255)
 _MIXES = 20
-_MIDDLE = 0.18
-"""The luminance of a ground on which black and white can be read equally well."""
 
 StyleFlag = Literal["bold", "dim", "italic", "overline", "reverse", "strike", "underline"]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -107,18 +106,10 @@ class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tokens: TokenTable
 
 
-@dataclass(frozen=True)
-class LoadedTheme:
-    """A checked theme, ready for `App.register_theme`."""
-
-    theme: Theme
-    tokens: TokenTable
-
-
-def load_themes(*directories: Path) -> tuple[list[LoadedTheme], list[Problem]]:
+def load_themes(*directories: Path) -> tuple[list[Theme], list[Problem]]:
     """Read every `*.toml` of the directories. A theme replaces one of the same name from an earlier
     directory."""
-    themes: dict[str, LoadedTheme] = {}
+    themes: dict[str, Theme] = {}
     problems: list[Problem] = []
     for directory in directories:
         names: dict[str, Path] = {}
@@ -126,34 +117,32 @@ def load_themes(*directories: Path) -> tuple[list[LoadedTheme], list[Problem]]:
             loaded = read_theme(file)
             if isinstance(loaded, Problem):
                 problems.append(loaded)
-                continue
-            name = loaded.theme.name
-            if name in names:
-                reason = f"{name!r} is the name of {names[name].name} beside it already"
+            elif loaded.name in names:
+                reason = (
+                    f"{loaded.name!r} is the name of {names[loaded.name].name} beside it already"
+                )
                 problems.append(_problem(file, "name", reason))
-                continue
-            names[name] = file
-            themes[name] = loaded
+            else:
+                names[loaded.name], themes[loaded.name] = file, loaded
     return list(themes.values()), problems
 
 
-def choose_theme(name: str, loaded: Sequence[LoadedTheme]) -> Theme | None:
+def choose_theme(name: str, loaded: Sequence[Theme]) -> Theme | None:
     """The theme with this name, of the loaded ones or Textual's, else the shipped dark one, else
     any that is loaded."""
-    themes = {theme.theme.name: theme.theme for theme in loaded}
+    themes = {theme.name: theme for theme in loaded}
     named = themes.get(name) or BUILTIN_THEMES.get(name)
-    return named or themes.get(FALLBACK_THEME) or next(iter(themes.values()), None)
+    return named or themes.get(FALLBACK_THEME) or next(iter(loaded), None)
 
 
-def read_theme(file: Path) -> LoadedTheme | Problem:
+def read_theme(file: Path) -> Theme | Problem:
     """Read and check one theme file. Only the first problem is told."""
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         return _problem(file, "", f"cannot be read ({getattr(error, 'strerror', None) or error})")
     try:
-        checked = msgspec.convert(raw, ThemeFile, dec_hook=_colour)
-        return LoadedTheme(_theme(checked), checked.tokens)
+        return _theme(msgspec.convert(raw, ThemeFile, dec_hook=_colour))
     except ValueError as error:
         what, _, path = str(error).partition(" - at `$")
         what = what.replace("Object", "table").replace("object", "table")
@@ -164,13 +153,11 @@ def _problem(file: Path, key: str, reason: str) -> Problem:
     return Problem(file, key, f"{reason}; the theme is skipped")
 
 
-def token_variable_defaults(themes: Iterable[LoadedTheme], dark: bool) -> dict[str, str]:
+def token_variable_defaults(themes: Iterable[Theme], dark: bool) -> dict[str, str]:
     """Token variables for Textual's own themes, which have none: those of the first dark or light
     theme given."""
-    for loaded in themes:
-        if loaded.theme.dark == dark:
-            return _token_variables(loaded.tokens)
-    return {}
+    given = next((theme.variables for theme in themes if theme.dark == dark), {})
+    return {name: value for name, value in given.items() if name.startswith(_TOKEN)}
 
 
 def readable(variables: Mapping[str, str], given: Container[str] = ()) -> dict[str, str]:
@@ -181,7 +168,7 @@ def readable(variables: Mapping[str, str], given: Container[str] = ()) -> dict[s
     if not variables["background"].startswith("#"):
         return changed  # The terminal chooses its colours.
     grounds = [Color.parse(variables[name]) for name in _GROUNDS]
-    tokens = [name for kind in TOKEN_KINDS if (name := f"token-{kind}") in variables]
+    tokens = [name for kind in TOKEN_KINDS if (name := f"{_TOKEN}{kind}") in variables]
     for name in (*_TEXTS, *(one for one in tokens if one not in given)):
         changed[name] = _mixed(variables[name], grounds, TEXT_CONTRAST)
     changed["foreground-muted"] = _mixed(variables["foreground-muted"], grounds, MUTED_CONTRAST)
@@ -193,7 +180,8 @@ def readable(variables: Mapping[str, str], given: Container[str] = ()) -> dict[s
 
 def _mixed(colour: str, grounds: Sequence[Color], least: float) -> str:
     """The colour with as little white or black in it as gives this contrast on each ground."""
-    ink, far = Color.parse(colour), _BLACK if _luminance(grounds[0]) > _MIDDLE else _WHITE
+    ink = Color.parse(colour)
+    far = max((_WHITE, _BLACK), key=lambda one: contrast(one, grounds[0]))
     for share in range(_MIXES):
         mixed = ink.blend(far, share / _MIXES, ink.a)
         if all(contrast(mixed, ground) >= least for ground in grounds):
@@ -228,8 +216,8 @@ def _token_variables(tokens: TokenTable) -> dict[str, str]:
     variables: dict[str, str] = {}
     for kind in TOKEN_KINDS:
         token: TokenStyle = getattr(tokens, kind)
-        variables[f"token-{kind}"] = token.colour
-        variables[f"token-{kind}-style"] = " ".join(token.style) or "none"
+        variables[f"{_TOKEN}{kind}"] = token.colour
+        variables[f"{_TOKEN}{kind}-style"] = " ".join(token.style) or "none"
     return variables
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from textual.app import App
 from textual.color import Color, rgb_to_lab
 from textual.constants import DIM_FACTOR
-from textual.theme import BUILTIN_THEMES
+from textual.theme import BUILTIN_THEMES, Theme
 from textual.widgets import Button, Footer, Markdown, TextArea
 
 from eaglechat.paths import builtin_themes_dir
@@ -24,14 +24,12 @@ from eaglechat.tui.app import EagleApp
 from eaglechat.tui.themes import (
     REJECTED,
     TOKEN_KINDS,
-    LoadedTheme,
-    TokenStyle,
     load_themes,
     read_theme,
 )
 from tests.tui.driving import Driver
 from tests.tui.textual_private import drawn_strips
-from tests.tui.widgets.transcript_app import until
+from tests.tui.widgets.transcript_app import token_looks, until
 
 SHIPPED, SHIPPED_PROBLEMS = load_themes(builtin_themes_dir())
 
@@ -79,17 +77,12 @@ TEXTS = (
 )  # fmt: skip
 
 
-def ink(loaded: LoadedTheme, kind: str) -> Color:
+def ink(theme: Theme, kind: str) -> Color:
     """The colour a kind of token is drawn in: Textual draws dim text nearer to the background."""
-    token = tokens_of(loaded)[kind]
-    colour = Color.parse(token.colour)
-    if "dim" in token.style:
-        return Color.parse(loaded.theme.background).blend(colour, DIM_FACTOR)
+    colour, styles = token_looks(theme)[kind]
+    if "dim" in styles:
+        return Color.parse(theme.background).blend(colour, DIM_FACTOR)
     return colour
-
-
-def tokens_of(loaded: LoadedTheme) -> dict[str, TokenStyle]:
-    return {kind: getattr(loaded.tokens, kind) for kind in TOKEN_KINDS}
 
 
 def linear(channel: int) -> float:
@@ -126,18 +119,17 @@ def seen(colour: Color, vision: str) -> tuple[float, float, float]:
 
 def test_every_shipped_theme_loads() -> None:
     assert SHIPPED_PROBLEMS == []
-    assert {loaded.theme.name: loaded.theme.dark for loaded in SHIPPED} == {
+    assert {loaded.name: loaded.dark for loaded in SHIPPED} == {
         "eagle-dark": True,
         "eagle-light": False,
     }
 
 
-@pytest.mark.parametrize("loaded", SHIPPED, ids=lambda loaded: loaded.theme.name)
+@pytest.mark.parametrize("theme", SHIPPED, ids=lambda theme: theme.name)
 class TestShippedTheme:
-    def test_text_has_readable_contrast(self, loaded: LoadedTheme) -> None:
-        theme = loaded.theme
+    def test_text_has_readable_contrast(self, theme: Theme) -> None:
         grounds = [Color.parse(theme.background), Color.parse(theme.surface)]
-        inks = {kind: ink(loaded, kind) for kind in TOKEN_KINDS}
+        inks = {kind: ink(theme, kind) for kind in TOKEN_KINDS}
         inks |= {
             name: Color.parse(getattr(theme, name))
             for name in (
@@ -158,13 +150,12 @@ class TestShippedTheme:
         }
         assert low == {}
 
-    def test_nothing_but_tokens_has_their_colours(self, loaded: LoadedTheme) -> None:
-        theme = loaded.theme
+    def test_nothing_but_tokens_has_their_colours(self, theme: Theme) -> None:
         names = ("primary", "secondary", "accent", "warning", "error", "success")
         others = {name: getattr(theme, name) for name in names}
         others |= {name: theme.variables[name] for name in ("border", "footer-key-foreground")}
         # Plain tokens are ordinary text.
-        labs = {k: seen(ink(loaded, k), "normal") for k in TOKEN_KINDS if k != "plain"}
+        labs = {k: seen(ink(theme, k), "normal") for k in TOKEN_KINDS if k != "plain"}
         close = {
             (name, kind)
             for name, colour in others.items()
@@ -173,29 +164,27 @@ class TestShippedTheme:
         }
         assert close == set()
 
-    def test_selected_text_stays_readable(self, loaded: LoadedTheme) -> None:
-        ground = Color.parse(loaded.theme.variables["screen-selection-background"])
+    def test_selected_text_stays_readable(self, theme: Theme) -> None:
+        ground = Color.parse(theme.variables["screen-selection-background"])
         copied = [kind for kind in TOKEN_KINDS if kind != REJECTED]
-        low = {kind: c for kind in copied if (c := contrast(ink(loaded, kind), ground)) < 4.5}
+        low = {kind: c for kind in copied if (c := contrast(ink(theme, kind), ground)) < 4.5}
         assert low == {}
 
-    def test_kinds_of_tokens_differ_without_colour(self, loaded: LoadedTheme) -> None:
-        styles = {frozenset(token.style) for token in tokens_of(loaded).values()}
+    def test_kinds_of_tokens_differ_without_colour(self, theme: Theme) -> None:
+        styles = {frozenset(styles) for _, styles in token_looks(theme).values()}
         assert len(styles) == len(TOKEN_KINDS)
 
     def test_rejected_reads_as_rejected_where_nothing_can_be_struck_through(
-        self, loaded: LoadedTheme
+        self, theme: Theme
     ) -> None:
-        others = [token.style for kind, token in tokens_of(loaded).items() if kind != "rejected"]
-        left = set(loaded.tokens.rejected.style) - {"strike"}
+        looks = {kind: styles for kind, (_, styles) in token_looks(theme).items()}
+        left = looks.pop(REJECTED) - {"strike"}
         assert left
-        assert all(left != set(style) for style in others)
+        assert left not in looks.values()
 
     @pytest.mark.parametrize("vision", VISIONS)
-    def test_kinds_of_tokens_differ_for_colour_blind_eyes(
-        self, loaded: LoadedTheme, vision: str
-    ) -> None:
-        labs = {kind: seen(ink(loaded, kind), vision) for kind in TOKEN_KINDS}
+    def test_kinds_of_tokens_differ_for_colour_blind_eyes(self, theme: Theme, vision: str) -> None:
+        labs = {kind: seen(ink(theme, kind), vision) for kind in TOKEN_KINDS}
         close = {
             (one, other): round(distance)
             for one, other in itertools.combinations(TOKEN_KINDS, 2)
@@ -207,8 +196,8 @@ class TestShippedTheme:
         }
         assert close == {}
 
-    def test_a_file_states_every_field(self, loaded: LoadedTheme) -> None:
-        assert None not in vars(loaded.theme).values()
+    def test_a_file_states_every_field(self, theme: Theme) -> None:
+        assert None not in vars(theme).values()
 
 
 async def test_text_can_be_read_in_every_theme(drive: Callable[..., Driver]) -> None:
@@ -240,8 +229,8 @@ def write(directory: Path, text: str, name: str = "mine.toml") -> Path:
 
 def test_a_user_theme_becomes_variables(tmp_path: Path) -> None:
     loaded = read_theme(write(tmp_path, GOOD))
-    assert isinstance(loaded, LoadedTheme)
-    variables = loaded.theme.variables
+    assert isinstance(loaded, Theme)
+    variables = loaded.variables
     assert variables["token-accepted"] == "green"
     assert variables["token-rejected-style"] == "strike dim"
     assert variables["token-plain-style"] == "none"
@@ -299,8 +288,8 @@ def test_a_users_theme_replaces_the_shipped_one_of_its_name(tmp_path: Path) -> N
     write(tmp_path, GOOD.replace('"mine"', '"eagle-dark"'))
     themes, problems = load_themes(builtin_themes_dir(), tmp_path)
     assert problems == []
-    dark = next(loaded for loaded in themes if loaded.theme.name == "eagle-dark")
-    assert dark.theme.primary == "#3366cc"
+    dark = next(loaded for loaded in themes if loaded.name == "eagle-dark")
+    assert dark.primary == "#3366cc"
     assert len(themes) == len(SHIPPED)
 
 
@@ -308,7 +297,7 @@ def test_two_files_of_one_name_are_not_chosen_between_silently(tmp_path: Path) -
     write(tmp_path, GOOD, "a.toml")
     write(tmp_path, GOOD.replace("#3366cc", "#ffffff"), "b.toml")
     themes, problems = load_themes(tmp_path)
-    assert [loaded.theme.primary for loaded in themes] == ["#3366cc"]
+    assert [loaded.primary for loaded in themes] == ["#3366cc"]
     assert [problem.file.name for problem in problems] == ["b.toml"]
 
 
@@ -331,15 +320,15 @@ def test_variables_of_textuals_own_themes_are_accepted(tmp_path: Path, name: str
     lines = "\n".join(f'{key} = "{value}"' for key, value in given.items())
     start, end = GOOD.index("border"), GOOD.index("[tokens]")
     loaded = read_theme(write(tmp_path, f"{GOOD[:start]}{lines}\n{GOOD[end:]}"))
-    assert isinstance(loaded, LoadedTheme), loaded
-    assert given.keys() <= loaded.theme.variables.keys()
+    assert isinstance(loaded, Theme), loaded
+    assert given.keys() <= loaded.variables.keys()
 
 
 async def test_an_app_runs_on_whatever_the_loader_let_through(tmp_path: Path) -> None:
     """Every variable set, in each form the loader accepts: Textual's own styles must parse it."""
     plain = read_theme(write(tmp_path, GOOD))
-    assert isinstance(plain, LoadedTheme)
-    known = plain.theme.to_color_system().generate()
+    assert isinstance(plain, Theme)
+    known = plain.to_color_system().generate()
     forms = itertools.cycle(["#abc", "red 30%", "ansi_blue", "hsl(10,50%,50%)", "transparent"])
     lines = [
         f'{name} = "{"bold not italic" if "style" in name else next(forms)}"'
@@ -349,7 +338,7 @@ async def test_an_app_runs_on_whatever_the_loader_let_through(tmp_path: Path) ->
     start, end = GOOD.index("border"), GOOD.index("[tokens]")
     text = GOOD[:start] + "\n".join(lines) + "\n" + GOOD[end:]
     loaded = read_theme(write(tmp_path, text))
-    assert isinstance(loaded, LoadedTheme), loaded
+    assert isinstance(loaded, Theme), loaded
 
     class Themed(App[None]):
         def compose(self):
@@ -359,11 +348,11 @@ async def test_an_app_runs_on_whatever_the_loader_let_through(tmp_path: Path) ->
             yield Footer()
 
     app = Themed()
-    app.register_theme(loaded.theme)
+    app.register_theme(loaded)
     async with app.run_test() as pilot:
         app.theme = "mine"
         await until(pilot, lambda: "-theme-mine" in app.classes)
-        assert app.current_theme is loaded.theme
+        assert app.current_theme is loaded
 
 
 @given(st.text(max_size=80))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from textual.color import Color
 from textual.filter import Monochrome
 
 from eaglechat.tui.themes import TOKEN_KINDS
@@ -19,6 +18,7 @@ from tests.tui.widgets.transcript_app import (
     make_round,
     segment_of,
     shown_reply,
+    token_looks,
     until,
 )
 
@@ -34,7 +34,7 @@ async def test_each_kind_of_token_has_the_look_the_theme_gives_it(theme: str) ->
         reply = await shown_reply(app, pilot, ROUNDS)
         await until(pilot, lambda: segment_of(reply, " seven").style.color)
         for kind, text in {**SAMPLE, "rejected": " tree"}.items():
-            token = getattr(THEMES[theme].tokens, kind)
+            colour, styles = token_looks(THEMES[theme])[kind]
             segments = [segment for segment in drawn_segments(reply) if segment.text.strip()]
             if kind == "rejected":
                 segments = [segment for segment in segments if segment.style.strike]
@@ -42,8 +42,8 @@ async def test_each_kind_of_token_has_the_look_the_theme_gives_it(theme: str) ->
                 style = segments[0].style
             else:
                 style = segment_of(reply, text).style
-            assert flags(style) == set(token.style)
-            assert style.color.triplet == Color.parse(token.colour).rich_color.triplet
+            assert flags(style) == styles
+            assert style.color.triplet == colour.rich_color.triplet
 
 
 async def test_the_rejected_token_stands_before_its_correction() -> None:
@@ -121,10 +121,10 @@ async def test_the_legend_shows_every_kind_as_it_looks() -> None:
         legend = app.query_one(Legend)
         assert drawn_rows(legend) == ["accepted · n-gram · correction · bonus · plain · rejected"]
         for kind in TOKEN_KINDS:
-            token = getattr(THEMES["eagle-dark"].tokens, kind)
+            colour, styles = token_looks(THEMES["eagle-dark"])[kind]
             style = segment_of(legend, kind).style
-            assert flags(style) == set(token.style)
-            assert style.color.triplet == Color.parse(token.colour).rich_color.triplet
+            assert flags(style) == styles
+            assert style.color.triplet == colour.rich_color.triplet
         # By who drafted it, an accepted token differs in style alone, which needs no colour.
         looked_up, accepted = (segment_of(legend, kind).style for kind in ("n-gram", "accepted"))
         assert looked_up.color == accepted.color

@@ -261,7 +261,7 @@ async def test_reading_follows_the_width_and_the_theme() -> None:
         await pilot.resize_terminal(30, 24)
         await until(pilot, lambda: reply.size.height > 2 and "**" not in "".join(drawn_rows(reply)))
         app.theme = "eagle-light"
-        foreground = Color.parse(THEMES["eagle-light"].theme.foreground).rich_color
+        foreground = Color.parse(THEMES["eagle-light"].foreground).rich_color
         await until(
             pilot, lambda: drawn_segments(reply)[3].style.color.triplet == foreground.triplet
         )

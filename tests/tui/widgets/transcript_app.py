@@ -9,15 +9,17 @@ from dataclasses import replace
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App, ComposeResult
+from textual.color import Color
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
 from textual.strip import Strip
+from textual.theme import Theme
 from textual.widget import Widget
 
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.paths import builtin_themes_dir
 from eaglechat.settings.model import View
-from eaglechat.tui.themes import load_themes, token_variable_defaults
+from eaglechat.tui.themes import TOKEN_KINDS, load_themes, token_variable_defaults
 from eaglechat.tui.widgets.transcript.entries import DrawnEntry, ReplyEntry
 from eaglechat.tui.widgets.transcript.rows import MARGIN
 from eaglechat.tui.widgets.transcript.token_styles import Legend
@@ -38,7 +40,19 @@ from tests.chat.records import answering
 from tests.tui.textual_private import drawn_strips
 from tests.waiting import until_async
 
-THEMES = {loaded.theme.name: loaded for loaded in load_themes(builtin_themes_dir())[0]}
+THEMES = {theme.name: theme for theme in load_themes(builtin_themes_dir())[0]}
+
+
+def token_looks(theme: Theme) -> dict[str, tuple[Color, set[str]]]:
+    """The colour and the text styles of each kind of token."""
+    given = theme.variables
+    return {
+        kind: (
+            Color.parse(given[f"token-{kind}"]),
+            {*given[f"token-{kind}-style"].split()} - {"none"},
+        )
+        for kind in TOKEN_KINDS
+    }
 
 
 class Shown:
@@ -103,8 +117,8 @@ class TranscriptApp(App[None]):
     def __init__(self, view: View = "trace") -> None:
         super().__init__()
         self._view = view
-        for loaded in THEMES.values():
-            self.register_theme(loaded.theme)
+        for theme in THEMES.values():
+            self.register_theme(theme)
         self.theme = "eagle-dark"
         self.shown: list[Entry] = []
 

@@ -14,6 +14,7 @@ import msgspec
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.geometry import Size
 from textual.timer import Timer
 from textual.widgets import Static
@@ -56,7 +57,7 @@ from eaglechat.tui.services import desktop
 from eaglechat.tui.services.editor import in_editor
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.find_bar import FindBar
-from eaglechat.tui.widgets.key_line import KeyLine, Offer
+from eaglechat.tui.widgets.key_line import KeyLine, offer
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
@@ -78,6 +79,13 @@ PANEL_FROM: dict[PanelPlace, tuple[int, int]] = {"beside": (100, 34), "below": (
 """The least width and height, in cells, of a terminal that has room for the panel there."""
 _NO_TURNS = "Nothing has been asked in this chat yet."
 _EDITING = "Editing: {prompt.send} sends it, {chat.stop} cancels"
+_OF_A_TURN = {
+    "chat.edit": "edit",
+    "chat.again": "again",
+    "chat.copy": "copy",
+    "chat.inspect": "inside",
+}
+"""What is offered while a turn is selected."""
 _QUEUED = "Sent when the reply ends; {chat.stop} keeps it here"
 
 
@@ -890,38 +898,37 @@ class ChatScreen(PromptScreen[None]):
 
     # What can be done now
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self) -> Iterator[Content]:
         if not self._has_session:
-            return []
+            return
         if self.query_one(FindBar).is_open:
-            return [Offer("dialog.back", "back"), Offer("chat.find", "stay here")]
-        session = self.session
-        offers = [Offer("chat.stop", to_stop[0])] if (to_stop := self._to_stop) else []
-        last = session.turns.last
-        if self.editing is None and self.transcript.selected is not None:
+            yield offer("dialog.back", "back")
+            yield offer("chat.find", "stay here")
+            return
+        session, selected, last = self.session, self.transcript.selected, self.session.turns.last
+        if (to_stop := self._to_stop) is not None:
+            yield offer("chat.stop", to_stop[0])
+        if self.editing is None and selected is not None:
             by_turn_key = self.focused is self.transcript
-            labels = {"edit": "edit", "again": "again", "copy": "copy", "inspect": "inside"}
-            offers += [Offer(f"chat.{id}", label, by_turn_key) for id, label in labels.items()]
+            for id, label in _OF_A_TURN.items():
+                yield offer(id, label, by_turn_key=by_turn_key)
         elif session.is_engine_gone:
-            offers.append(Offer("chat.load_again", "reload"))
+            yield offer("chat.load_again", "reload")
         elif session.running is None and last is not None and self._is_cut_off(last):
-            offers.append(Offer("chat.go_on", "continue"))
-        return [*offers, *self._always_offered()]
+            yield offer("chat.go_on", "continue")
+        yield offer("chat.view", f"view: {self.transcript.view}")
+        yield offer("chat.pane", "panel")
+        if not self.has_class("-folded") and selected is None:
+            yield offer("chat.less", "-")
+            yield offer("chat.more", "+ length")
+            yield offer("chat.auto", "auto")
+        for id in ("app.leader", "chats.open", "chat.new", "chat.menu", "app.quit"):
+            yield offer(id, BY_ID[id].footer)
 
     def _is_cut_off(self, turn: Turn) -> bool:
         """Whether a reply can be continued."""
         session = self.session
         return cannot_continue(session.turns, turn.id, session.terms, session.hello) is None
-
-    def _always_offered(self) -> Iterator[Offer]:
-        yield Offer("chat.view", f"view: {self.transcript.view}")
-        yield Offer("chat.pane", "panel")
-        if not self.has_class("-folded") and self.transcript.selected is None:
-            yield Offer("chat.less", "-")
-            yield Offer("chat.more", "+ length")
-            yield Offer("chat.auto", "auto")
-        for id in ("app.leader", "chats.open", "chat.new", "chat.menu", "app.quit"):
-            yield Offer(id, BY_ID[id].footer)
 
     def state_of(self, id: str) -> str:
         controls = self.controls

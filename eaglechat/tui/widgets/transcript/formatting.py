@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import NamedTuple
@@ -37,13 +38,24 @@ _FENCE = re.compile(r"\s{0,99}(?P<marks>`{3,}|~{3,})(?P<language>[^`]{0,99})$")
 _HEADING = re.compile(r"#{1,6}(?: +|$)")
 _QUOTE = re.compile(r" {0,3}(?:> ?)+")
 _ITEM = re.compile(r"\s{0,99}(?:[-*+]|\d{1,9}[.)]) +")
-_MARKS = re.compile(r"`+|\*+")
-_SIZES = {STRONG: 2, EMPHASIS: 1}
-"""Asterisks of a mark."""
-_MOST_STARS = 3
+_TAKEN = "\0"
+_MARKS = {
+    CODE: (r"(?<!`)(?P<mark>`+)(?!`)", r"(?<!`)(?P=mark)(?!`)"),
+    STRONG: (r"(?<!\*)\*\*(?!\*\*|\s)", r"(?<!\s)\*\*"),
+    EMPHASIS: (r"(?<![\w*])\*(?![\s*])", r"(?<![\s*])\*(?!\*)"),
+}
+"""What begins and ends a format, in the order in which they are looked for."""
+_TEXTS = {CODE: ".", STRONG: r"(?!\s\*\*\w).", EMPHASIS: r"(?!\s\*\w)."}
+"""A character between them: where a format begins again, the first beginning is none."""
+_PAIRS = {
+    is_over: {
+        format: re.compile(f"{begins}(?P<text>(?:{_TEXTS[format]})*?)(?:{ends}{or_end})")
+        for format, (begins, ends) in _MARKS.items()
+    }
+    for is_over, or_end in ((True, ""), (False, r"|\Z"))
+}
 _WRITTEN_LINK = re.compile(r"\[[^\[\]]{1,200}\]\([^()\s]{1,500}\)|https?://[^\s<>]+")
 _TABS = re.compile("(\t)")
-_LETTER = re.compile(r"\w")
 
 
 class Run(NamedTuple):
@@ -201,7 +213,7 @@ class GrowingText:
         start = 0 if is_begun else line.marker_length
         marker = "" if line.shows_marker else _HIDDEN
         formats = [marker] * start + [line.format] * (len(source) - start)
-        pairs = [] if line.is_literal else [*_pairs(source, start, self._before, is_over)]
+        pairs = [] if line.is_literal else _pairs(source, start, self._before, is_over)
         looks = [(begin, stop, format) for _, begin, stop, _, format in pairs]
         if not line.is_literal:
             looks += [(*found.span(), LINK) for found in _WRITTEN_LINK.finditer(source)]
@@ -317,48 +329,18 @@ def _line_of(source: str, fence: str, is_over: bool) -> Line:
     return line
 
 
-def _pairs(source: str, start: int, before: str, is_over: bool) -> Iterator[_Pair]:
+def _pairs(source: str, start: int, before: str, is_over: bool) -> list[_Pair]:
     """The pairs of marks in a line from `start` on, where `before` is the character before it. If
     the line still grows, what its last marks begin is taken to be closed at its end."""
-    end, at = len(source), start
-    opened: list[tuple[int, int, str]] = []
-    for found in _MARKS.finditer(source, start):
-        left, right = found.span()
-        if left < at or (left == start and source[left] == before):
-            continue
-        if source[left] == "`":
-            closing = re.compile(rf"(?<!`){found[0]}(?!`)").search(source, right)
-            if closing or not is_over:
-                close, at = closing.span() if closing else (end, end)
-                yield _Pair(left, right, close, at, CODE)
-            continue
-        previous = (source[left - 1] if left > start else before) or " "
-        following = source[right] if right < end else " " if is_over else "growing"
-        while not previous.isspace() and (format := _closed_by(right - left, opened)):
-            while (mark := opened.pop())[2] != format:
-                pass
-            size = _SIZES[format]
-            yield _Pair(*mark[:2], left, left + size, format)
-            left, previous = left + size, "*"
-        if not following.isspace() and right - left <= _MOST_STARS:
-            for format in _opened_by(right - left, previous):
-                opened.append((left, left + _SIZES[format], format))
-                left += _SIZES[format]
-    if not is_over:
-        for begin, stop, format in opened:
-            yield _Pair(begin, stop, end, end, format)
+    text, at, pairs = before + source[start:], start - len(before), list[_Pair]()
 
+    def take(format: str, found: re.Match[str]) -> str:
+        """Note a pair. Its marks, and all that is code, are no marks of other formats."""
+        (first, stop), (begin, end) = found.span(), found.span("text")
+        pairs.append(_Pair(at + first, at + begin, at + end, at + stop, format))
+        inside = _TAKEN * (end - begin) if format == CODE else found["text"]
+        return _TAKEN * (begin - first) + inside + _TAKEN * (stop - end)
 
-def _closed_by(size: int, opened: Sequence[tuple[int, int, str]]) -> str:
-    """The open format that the first of `size` asterisks end; empty if they end none."""
-    formats = [format for _, _, format in opened]
-    if size >= 2 and STRONG in formats and not (size > 2 and formats[-1] == EMPHASIS):
-        return STRONG
-    return EMPHASIS if size and EMPHASIS in formats else ""
-
-
-def _opened_by(size: int, previous: str) -> list[str]:
-    """The formats that up to 3 asterisks begin after this character."""
-    strong = [STRONG] if size >= 2 else []
-    has_emphasis = size == 3 or (size == 1 and previous != "*" and not _LETTER.match(previous))
-    return [*strong, EMPHASIS] if has_emphasis else strong
+    for format, pattern in _PAIRS[is_over].items():
+        text = pattern.sub(partial(take, format), text)
+    return pairs
