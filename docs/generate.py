@@ -78,7 +78,7 @@ def keys() -> str:
     lines: list[str] = []
     told: set[str] = set()
     for title, scopes in KEY_TABLES.items():
-        commands = [one for one in commands_of(*scopes) if one.all_keys and one.id not in told]
+        commands = [one for one in commands_of(*scopes) if one.keys and one.id not in told]
         told |= {one.id for one in commands}
         lines += [
             f"## {title}",
@@ -86,14 +86,14 @@ def keys() -> str:
             *(f"- {_keys(one)}: {one.title} (`{one.id}`)" for one in commands),
             "",
         ]
-    typed = [f"`{one.id}` (`{SLASH}{one.slash_name}`)" for one in COMMANDS if not one.all_keys]
+    typed = [f"`{one.id}` (`{SLASH}{one.slash_name}`)" for one in COMMANDS if not one.keys]
     lines += ["## Without a key", "", *wrap(f"{', '.join(typed)}.", WIDTH), ""]
     return "\n".join(lines)
 
 
 def _keys(command: Command) -> str:
     """Its keys, and its name in the prompt."""
-    shown = [name_of(key) for key in command.all_keys if "\\" not in key]
+    shown = [name_of(key) for key in command.keys if "\\" not in key]
     typed = [] if command.slash_name is None else [f"{SLASH}{command.slash_name}"]
     return ", ".join(f"`{one}`" for one in (*shown, *typed))
 

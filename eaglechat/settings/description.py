@@ -260,7 +260,7 @@ def _parsed(doc: SettingDoc, text: str) -> Any:
 def _wanted(doc: SettingDoc, noun: str) -> str:
     """`noun` is the kind of number; empty if the value is such a number but out of range."""
     if doc.choices:
-        return _either(doc.choices)
+        return either(doc.choices)
     if doc.kind is tuple:
         most = f"at most {doc.most_items} " if doc.most_items is not None else ""
         items = "strings" if doc.item_kind is str else f"numbers {doc.range}".strip()
@@ -268,10 +268,11 @@ def _wanted(doc: SettingDoc, noun: str) -> str:
     if doc.kind not in _NOUNS:
         return "true or false" if doc.kind is bool else "text"
     comma = "," if noun and doc.range.maximum is None else ""
-    alternative = f", or {_either(doc.words)}" if doc.words else ""
+    alternative = f", or {either(doc.words)}" if doc.words else ""
     return f"{noun}{comma} {doc.range}".strip() + alternative
 
 
-def _either(words: tuple[str, ...]) -> str:
+def either(words: tuple[str, ...]) -> str:
+    """`auto, on or off`."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last

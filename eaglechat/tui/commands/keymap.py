@@ -12,6 +12,7 @@ from pathlib import Path
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 
 from eaglechat.settings.config_file import Problem
+from eaglechat.tui.commands.keys import character_of
 from eaglechat.tui.commands.table import BY_ID, COMMANDS, LEADER, PLACES, Command, Keymap, Scope
 
 _MODIFIERS = ("ctrl", "alt", "shift")
@@ -64,7 +65,7 @@ def clashes(keymap: Keymap) -> Iterator[tuple[str, str, str]]:
         for command in COMMANDS:
             if place.isdisjoint(command.scopes):
                 continue
-            for key in keymap.get(command.id, command.all_keys):
+            for key in keymap.get(command.id, command.keys):
                 owner = owners.setdefault(key, command.id)
                 if owner != command.id:
                     yield key, owner, command.id
@@ -77,7 +78,7 @@ def _keys(id: str, keys: tuple[str, ...]) -> tuple[str, ...]:
         near = get_close_matches(id, BY_ID, 1, cutoff=0.4)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ValueError(f"is not a command{hint}")
-    if not command.all_keys:
+    if not command.keys:
         raise ValueError("takes a value and cannot have a key; the search has it")
     if not keys:
         raise ValueError("needs at least one key")
@@ -93,7 +94,7 @@ def _key_of_command(command: Command, written: str) -> str:
         if command.id == "app.leader":
             raise ValueError(f"{written}: the leader cannot follow itself")
         return f"{LEADER} {key}"
-    if _writes(key) and not _NOTHING_TYPED.issuperset(command.scopes):
+    if character_of(key) and not _NOTHING_TYPED.issuperset(command.scopes):
         raise ValueError(
             f"{written} types text; add ctrl or alt, or use a function key or “{LEADER} {written}”"
         )
@@ -106,7 +107,7 @@ def _key(written: str) -> str:
     *before, last = [*filter(None, written.split("+")), "+"] if is_plus else written.split("+")
     modifiers = [modifier.casefold() for modifier in before]
     name = _base(last if not modifiers else last.casefold())
-    if name is None or any(modifier not in _MODIFIERS for modifier in modifiers):
+    if not name or any(modifier not in _MODIFIERS for modifier in modifiers):
         raise ValueError(f"{written} is not a key; write one as ctrl+x, alt+up, f5 or ?")
     key = "+".join([*(one for one in _MODIFIERS if one in modifiers), name])
     if key in _TAKEN:
@@ -114,24 +115,12 @@ def _key(written: str) -> str:
     return key
 
 
-def _base(name: str) -> str | None:
-    """A key without modifiers, or None."""
-    if len(name) == 1 and name in string.ascii_letters + string.digits:
+def _base(name: str) -> str:
+    """A key without modifiers; empty if there is none."""
+    if len(name) == 1 and name.isalnum():
         return name
     if len(name) == 1 and name.isprintable() and name != " ":
-        return _named_character(name)
+        named = unicodedata.name(name, "").lower().replace("-", "_").replace(" ", "_")
+        return KEY_NAME_REPLACEMENTS.get(named, named)
     lower = _SHORT.get(name.casefold(), name.casefold())
-    return lower if lower in _NAMED or lower in _PUNCTUATION else None
-
-
-def _named_character(character: str) -> str:
-    name = unicodedata.name(character, "").lower().replace("-", "_").replace(" ", "_")
-    return KEY_NAME_REPLACEMENTS.get(name, name)
-
-
-_PUNCTUATION = {_named_character(character) for character in string.punctuation}
-
-
-def _writes(key: str) -> bool:
-    """Whether the key types a character in a text field."""
-    return len(key) == 1 or key == "space" or key in _PUNCTUATION
+    return lower if lower in _NAMED or character_of(lower) in {*string.punctuation} else ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
+from textual.keys import key_to_character
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -30,12 +30,19 @@ ENTER, TAB = "Enter", "Tab"
 SEARCH_KEY = "space"
 """Behind the leader's key: the search."""
 
-# The others are the Unicode names of characters, or the names that keyboards have.
 _NAMES = {
     "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓", "left": "←",
-    "right": "→", "plus": "+", "minus": "-", "slash": "/", "backslash": "\\", "at": "@",
-    "underscore": "_",
+    "right": "→",
 }  # fmt: skip
+_RENAMED = {
+    "plus": "+",
+    "minus": "-",
+    "slash": "/",
+    "backslash": "\\",
+    "at": "@",
+    "underscore": "_",
+}
+"""The characters of keys that Textual names otherwise than Unicode does."""
 
 KEY_PLACEHOLDER = re.compile(r"\{([a-z_]+\.[a-z_]+)\}")
 
@@ -50,7 +57,7 @@ def use(keymap: Keymap) -> None:
 
 def keys_of(id: str) -> tuple[str, ...]:
     """The keys of a command that are in force, as Textual names them."""
-    return _in_force.get(id) or BY_ID[id].all_keys
+    return _in_force.get(id) or BY_ID[id].keys
 
 
 def key_of(id: str) -> str:
@@ -82,20 +89,15 @@ def name_of(key: str) -> str:
 
 def _key_name(key: str) -> str:
     *modifiers, last = key.split("+")
-    name = _NAMES.get(last) or _character(last) or last.capitalize()
-    if len(last) == 1 and not modifiers:
-        name = last
+    typed = (character_of(last) or "").strip()
+    name = _NAMES.get(last) or (typed.upper() if modifiers else typed) or last.capitalize()
     return "+".join([*(modifier.capitalize() for modifier in modifiers), name])
 
 
-def _character(name: str) -> str | None:
-    """The character of a Unicode name with underscores, such as left_parenthesis."""
-    try:
-        found = unicodedata.lookup(name.replace("_than_", "-than_").replace("_", " "))
-    except KeyError:
-        return None
-    # Some keys have the names of control characters, and one that of the space.
-    return found if found.isprintable() and found != " " else None
+def character_of(key: str) -> str | None:
+    """What a key types in a text field; None if it types nothing."""
+    typed = _RENAMED.get(key) or key_to_character(key)
+    return typed if typed and typed.isprintable() else None
 
 
 _PRIORITY_SUFFIX = "!"
@@ -108,7 +110,7 @@ def bindings_of(*scopes: Scope) -> list[BindingType]:
     return [
         binding
         for command in commands_of(*scopes)
-        if command.all_keys
+        if command.keys
         for binding in _bindings(command)
     ]
 
@@ -144,7 +146,7 @@ def command_of(binding: Binding) -> Command | None:
 
 
 def _bindings(command: Command) -> Iterator[Binding]:
-    for id, keys, priority in _parted(command, command.all_keys):
+    for id, keys, priority in _parted(command, command.keys):
         yield Binding(
             keys,
             command.call(),
@@ -183,7 +185,8 @@ async def run_own_key(field: Widget, event: events.Key, around: Widget | None = 
 
 @dataclass(frozen=True)
 class Active:
-    """A command that holds now, the widget, screen or app it belongs to, and its keys."""
+    """A command that holds now, the widget, screen or app it belongs to, and its keys in the order
+    of the table: sentences name the first."""
 
     command: Command
     node: DOMNode
@@ -193,23 +196,19 @@ class Active:
 
 def active_commands(screen: Screen[Any]) -> list[Active]:
     """The commands that hold now: of the focused widget, then of the screen, then of the app."""
+    bound = {
+        key: (command, active)
+        for key, active in screen.active_bindings.items()
+        if (command := command_of(active.binding)) is not None
+    }
     found: dict[str, Active] = {}
-    for key, active in screen.active_bindings.items():
-        command = command_of(active.binding)
-        if command is None:
-            continue
-        before = found.get(command.id)
-        keys = (*before.keys, key) if before else (key,)
-        found[command.id] = Active(command, active.node, keys, active.enabled)
+    for command, active in bound.values():
+        keys = (key for key in keys_of(command.id) if key in bound and bound[key][0] is command)
+        found[command.id] = Active(command, active.node, tuple(keys), active.enabled)
     # A dialog hides the bindings of the app, although those with priority work.
     for command in commands_of("app"):
         found.setdefault(command.id, Active(command, screen.app, keys_of(command.id), True))
-    # The keys of each in the order of the table: sentences name the first.
-    ordered = [
-        replace(one, keys=tuple(key for key in keys_of(one.command.id) if key in one.keys))
-        for one in found.values()
-    ]
     return sorted(
-        ordered,
+        found.values(),
         key=lambda one: (-len(one.node.ancestors_with_self), COMMANDS.index(one.command)),
     )

@@ -23,14 +23,6 @@ class SlashError(ValueError):
 
 
 @dataclass(frozen=True)
-class Call:
-    """A typed command with its value."""
-
-    command: Command
-    value: int | float | str | None = None
-
-
-@dataclass(frozen=True)
 class Completion:
     """One completion: `text` replaces what is typed. It is empty if the row only says which value
     has to be typed."""
@@ -70,25 +62,23 @@ def escaped(text: str) -> str:
     return SLASH + text if text.startswith(SLASH) else text
 
 
-def parse(text: str) -> Call:
-    """The command in a text that begins with a slash. Unambiguous names may be shortened.
-
-    Raises SlashError.
-    """
+def parse(text: str) -> tuple[Command, int | float | str | None]:
+    """The command in a text that begins with a slash, and its value. Unambiguous names may be
+    shortened. Raises SlashError."""
     name, _, rest = text.removeprefix(SLASH).replace("\n", " \n", 1).partition(" ")
-    name, value = name.strip(), rest.strip()
-    command = _find(name)
-    argument = command.argument
-    if not value:
-        if argument is None or argument.is_optional:
-            return Call(command)
-        raise SlashError(f"{SLASH}{command.slash_name} takes {argument.accepted_values}.")
+    command, value = _find(name.strip()), rest.strip()
+    argument, shown = command.argument, f"{SLASH}{command.slash_name}"
     if argument is None:
-        raise SlashError(f"{SLASH}{command.slash_name} takes no value.")
-    try:
-        return Call(command, argument.parse(value))
-    except ValueError as error:
-        raise SlashError(f"{SLASH}{command.slash_name}: {error}.") from None
+        if value:
+            raise SlashError(f"{shown} takes no value.")
+    elif value:
+        try:
+            return command, argument.parse(value)
+        except ValueError as error:
+            raise SlashError(f"{shown}: {error}.") from None
+    elif not argument.is_optional:
+        raise SlashError(f"{shown} takes {argument.accepted_values}.")
+    return command, None
 
 
 def completions_of(before: str, choices: Choices) -> CompletionList | None:
@@ -96,34 +86,26 @@ def completions_of(before: str, choices: Choices) -> CompletionList | None:
     if not before.startswith(SLASH) or before.startswith(SLASH * 2):
         return None
     name, space, typed = before[1:].partition(" ")
-    if not space:
-        named = tuple(_named(name))
-        return CompletionList(0, named) if named else None
-    try:
-        command = _find(name)
-    except SlashError:
-        return None
-    if command.argument is None:
-        return None
-    typed = typed.lstrip()
-    start = len(before) - len(typed)
-    return CompletionList(start, tuple(_values(command, command.argument, typed, choices(command))))
+    start, found = 0, tuple(_named(name))
+    if space:
+        typed = typed.lstrip()
+        start, found = len(before) - len(typed), tuple(_values(name, typed, choices))
+    return CompletionList(start, found) if found else None
 
 
 def _find(name: str) -> Command:
     """The command of this name; or the only one which is also called so, or whose name begins like
     this. Raises SlashError."""
-    by_name = {**{command.verb: command for command in BY_SLASH.values()}, **BY_SLASH}
-    if name in by_name:
-        return by_name[name]
-    called = {one.id: one for one in BY_SLASH.values() if name in one.words}
-    near = {one.id: one for key, one in by_name.items() if name and key.startswith(name)}
-    for found in (called, near):
-        if len(found) == 1:
-            return next(iter(found.values()))
     if not name:
         raise SlashError(f"Type a command after the slash, such as {SLASH}help.")
-    meant = sorted(str(one.slash_name) for one in {**called, **near}.values())[:3]
+    names = {one: (str(one.slash_name), one.verb) for one in BY_SLASH.values()}
+    named = [one for one in names if name in names[one]]
+    called = [one for one in names if name in one.words]
+    begun = [one for one in names if any(each.startswith(name) for each in names[one])]
+    for found in (named, called, begun):
+        if len(found) == 1:
+            return found[0]
+    meant = sorted({str(one.slash_name) for one in (*called, *begun)})[:3]
     close = meant or get_close_matches(name, BY_SLASH, 1)
     hint = f" Did you mean {' or '.join(SLASH + one for one in close)}?" if close else ""
     raise SlashError(
@@ -144,32 +126,34 @@ def _named(name: str) -> Iterator[Completion]:
         one for is_meant in ways for one, command in BY_SLASH.items() if is_meant(one, command)
     )
     for one in found:
-        command = BY_SLASH[one]
-        argument = command.argument
-        shown = f"{SLASH}{one}"
-        if argument is not None:
-            shown += f" [{_short(argument)}]" if argument.is_optional else f" {_short(argument)}"
-        yield Completion(
-            shown,
-            command.help,
-            f"{SLASH}{one}" + (" " if argument is not None else ""),
-            argument is None or argument.is_optional,
-        )
+        command, shown, text = BY_SLASH[one], f"{SLASH}{one}", f"{SLASH}{one}"
+        is_whole = command.argument is None or command.argument.is_optional
+        if command.argument is not None:
+            value = _in_short(command.argument)
+            shown, text = f"{shown} {f'[{value}]' if is_whole else value}", f"{text} "
+        yield Completion(shown, command.help, text, is_whole)
 
 
-def _values(
-    command: Command, argument: Argument, typed: str, choices: Sequence[tuple[str, str]]
-) -> Iterator[Completion]:
-    words = choices if argument.text else [(word, "") for word in argument.words]
+def _values(name: str, typed: str, choices: Choices) -> Iterator[Completion]:
+    """The values that a command can take which have this in them; none if there is no command."""
+    try:
+        command = _find(name)
+    except SlashError:
+        return
+    argument = command.argument
+    if argument is None:
+        return
+    words = choices(command) if argument.text else [(word, "") for word in argument.words]
     fitting = [(word, about) for word, about in words if typed.casefold() in word.casefold()]
-    if argument.kind is not None or not fitting:
+    if argument.setting is not None or not fitting:
         yield Completion(argument.accepted_values, command.help)
     for word, about in fitting:
         yield Completion(word, about or command.help, word, True)
 
 
-def _short(argument: Argument) -> str:
+def _in_short(argument: Argument) -> str:
     """What an argument can be, in a word or two."""
-    if argument.kind is not None:
-        return f"{argument.least:g}-{argument.most:g}"
+    if argument.setting is not None:
+        numbers = argument.setting.range
+        return f"{numbers.minimum:g}-{numbers.maximum:g}"
     return argument.text.split()[-1].upper() if argument.text else "|".join(argument.words)

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args
 
 from eaglechat.chat import controls
 from eaglechat.chat.controls import Control
+from eaglechat.settings.description import SettingDoc, either, parse, wanted
 from eaglechat.settings.model import View
 
 Scope = Literal[
@@ -17,21 +18,14 @@ Scope = Literal[
 ]  # fmt: skip
 """Screens and widgets with commands. Each makes its BINDINGS from one or more scopes."""
 
-PLACES: tuple[frozenset[Scope], ...] = (
-    frozenset({"app", "menu", "list"}),
-    frozenset({"app", "dialog", "list", "library"}),
-    frozenset({"app", "dialog", "list", "roles"}),
-    frozenset({"app", "dialog", "downloads"}),
-    frozenset({"app", "dialog", "ask"}),
-    frozenset({"app", "dialog", "prompt", "loading"}),
-    frozenset({"app", "chat", "prompt"}),
-    frozenset({"app", "compare"}),
-    frozenset({"app", "dialog", "seen"}),
-    frozenset({"app", "dialog", "inside"}),
-    frozenset({"app", "dialog", "list", "chats"}),
-    frozenset({"app", "find"}),
-    frozenset({"app", "chat", "list"}),
-)
+PLACES: tuple[frozenset[str], ...] = tuple(
+    frozenset(f"app {others}".split())
+    for others in (
+        "menu list", "dialog list library", "dialog list roles", "dialog downloads", "dialog ask",
+        "dialog prompt loading", "chat prompt", "chat list", "compare", "dialog seen",
+        "dialog inside", "dialog list chats", "find",
+    )
+)  # fmt: skip
 """Scopes that hold at the same time. Within each of these, a key has one meaning."""
 
 Group = Literal["Models", "Reply", "Turn", "View", "Speed", "Chat", "App"]
@@ -43,42 +37,29 @@ LEADER = "leader"
 
 @dataclass(frozen=True)
 class Argument:
-    """The value a command takes: a number of `kind` from `least` to `most`, one of `words`, or any
-    text if `text` is set."""
+    """The value a command takes: one of `words`, or any text if `text` is set, or what a setting
+    takes, a number or one of its words."""
 
-    kind: type[int] | type[float] | None = None
-    least: float = 0.0
-    most: float = 0.0
     words: tuple[str, ...] = ()
     text: str = ""
     """What the text is, such as “the name of a role”."""
     is_optional: bool = False
     """The command can be run without it, as by its keys."""
+    setting: SettingDoc | None = None
 
     @property
     def accepted_values(self) -> str:
-        """In words: `0 to 16, or auto`."""
-        if self.kind is None:
-            return self.text or " or ".join(
-                filter(None, (", ".join(self.words[:-1]), self.words[-1]))
-            )
-        return ", or ".join((f"{self.least:g} to {self.most:g}", *self.words))
+        """In words: `a whole number between 0 and 16, or auto`."""
+        return wanted(self.setting) if self.setting else self.text or either(self.words)
 
     def parse(self, text: str) -> int | float | str:
         """The value of a typed text. Raises ValueError, which says what it can be."""
-        if self.text:
-            return text
-        if text.casefold() in self.words:
-            return text.casefold()
-        if self.kind is None:
+        if self.setting is not None:
+            value: int | float | str = parse(self.setting, text.casefold())
+            return value
+        if not self.text and text.casefold() not in self.words:
             raise ValueError(f"“{text}” must be {self.accepted_values}")
-        try:
-            value = self.kind(text)
-        except ValueError:
-            raise ValueError(f"“{text}” must be {self.accepted_values}") from None
-        if not self.least <= value <= self.most:
-            raise ValueError(f"{text} must be {self.accepted_values}")
-        return value
+        return text if self.text else text.casefold()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +75,8 @@ class Command:
     help: str
     scopes: tuple[Scope, ...]
     keys: tuple[str, ...] = ()
-    """These work in every terminal and on every keyboard. Sentences name the first."""
-    aliases: tuple[str, ...] = ()
-    """Function keys and the like, which some terminals and laptops use themselves."""
+    """Sentences name the first, which works in every terminal and on every keyboard. Some terminals
+    and laptops use function keys and the like themselves."""
     action: str = ""
     """The Textual action of the screen or widget, with {} for the value; empty: the id's verb."""
     turn_key: str = ""
@@ -115,10 +95,6 @@ class Command:
     def verb(self) -> str:
         return self.id.partition(".")[2]
 
-    @property
-    def all_keys(self) -> tuple[str, ...]:
-        return (*self.keys, *self.aliases)
-
     def call(self, value: int | float | str | None = None) -> str:
         """The Textual action to run, with the value if the command takes one."""
         return (self.action or self.verb).replace("{}", repr(value))
@@ -132,8 +108,7 @@ class Command:
 
 
 def _c(
-    id: str, title: str, help: str, scopes: str, keys: str = "", *, aliases: str = "",
-    words: str = "", **others: Any,
+    id: str, title: str, help: str, scopes: str, keys: str = "", *, words: str = "", **others: Any
 ) -> Command:  # fmt: skip
     """A command; its scopes and words are separated by spaces, its keys by commas."""
     return Command(
@@ -141,23 +116,18 @@ def _c(
         title=title,
         help=help,
         scopes=cast("tuple[Scope, ...]", tuple(scopes.split())),
-        keys=_keys(keys),
-        aliases=_keys(aliases),
+        keys=tuple(keys.split(", ")) if keys else (),
         words=tuple(words.split()),
         **others,
     )
-
-
-def _keys(text: str) -> tuple[str, ...]:
-    return tuple(text.split(", ")) if text else ()
 
 
 # fmt: off
 APP = (
     _c("app.leader", "Commands", "All commands of this screen, each one key away", "app", "ctrl+g",
        footer="commands", slash=None, words="menu commands keys shortcuts"),
-    _c("app.help", "Help", "All keys of this screen, and what the words mean", "app", "leader h",
-       aliases="f1", group="App", words="keys shortcuts manual docs legend glossary ?"),
+    _c("app.help", "Help", "All keys of this screen, and what the words mean", "app",
+       "leader h, f1", group="App", words="keys shortcuts manual docs legend glossary ?"),
     _c("app.palette", "Search", "Find a command, a setting or a word by what it is called", "app",
        "ctrl+p", action="help", words="commands"),
     _c("app.settings", "Settings", "Change the settings", "app", "leader comma", group="App",
@@ -249,10 +219,10 @@ CHAT = (
        "leader n", action="answer_now", group="Reply", words="skip thinking"),
     _c("chat.view", "View",
        "Show replies live in two inks, as Markdown to read, or as a trace of all tokens", "chat",
-       "leader v", aliases="f4", action="view({})", group="View", footer="view",
+       "leader v, f4", action="view({})", group="View", footer="view",
        argument=Argument(words=get_args(View), is_optional=True),
        words="markdown rendered formatted colours tokens rejected"),
-    _c("chat.pane", "Panel", "Show or hide the panel", "chat", "leader p", aliases="f2",
+    _c("chat.pane", "Panel", "Show or hide the panel", "chat", "leader p, f2",
        action="toggle_panel", group="View", footer="panel", slash="panel",
        words="sidebar statistics stats numbers info"),
     _c("chat.prompt", "Show the prompt",
@@ -303,11 +273,11 @@ TURNS = (
     _c("chat.undo_delete", "Undo a deletion", "Restore what was deleted last", "chat chats",
        "leader backspace", group="Chat", words="restore undelete"),
     _c("chat.turn_before", "Previous turn", "Select the previous turn", "chat",
-       "leader left_parenthesis", aliases="ctrl+up", action="select_turn(-1)", group="Turn",
+       "leader left_parenthesis, ctrl+up", action="select_turn(-1)", group="Turn",
        turn_key="up", slash=None, words="select up back"),
     _c("chat.turn_after", "Next turn",
        "Select the next turn; after the last comes the end of the chat", "chat",
-       "leader right_parenthesis", aliases="ctrl+down", action="select_turn(1)", group="Turn",
+       "leader right_parenthesis, ctrl+down", action="select_turn(1)", group="Turn",
        turn_key="down", slash=None, words="select down"),
 )
 
@@ -328,21 +298,21 @@ _SLASHES = {"n_draft_max": "n", "temperature": "temp", "thinking": "think"}
 def _argument(control: Control) -> Argument:
     if control.doc.kind is str:
         return Argument(words=control.words)
-    return Argument(control.doc.kind, *control.range, control.words)
+    return Argument(words=control.words, setting=control.doc)
 
 
 # fmt: off
 CONTROLS = (
-    _c("chat.speculation", "Speculation", "Switch speculation on or off", "chat", "leader s",
-       aliases="f3", action="toggle_speculation", group="Speed", words="draft plain on off"),
+    _c("chat.speculation", "Speculation", "Switch speculation on or off", "chat", "leader s, f3",
+       action="toggle_speculation", group="Speed", words="draft plain on off"),
     _c("chat.ngram", "n-grams", "Switch guesses from n-grams on or off", "chat",
        "leader number_sign", action="toggle_ngram", group="Speed", words="ngrams lookup"),
     _c("chat.auto", "Auto length",
-       "Let measurement choose the draft length, or set it by hand again", "chat", "leader a",
-       aliases="f12", action="auto_length", group="Speed", words="automatic measured faster"),
-    _c("chat.less", "Draft less", "Lower n_draft_max by 1", "chat", "leader minus", aliases="f7",
+       "Let measurement choose the draft length, or set it by hand again", "chat",
+       "leader a, f12", action="auto_length", group="Speed", words="automatic measured faster"),
+    _c("chat.less", "Draft less", "Lower n_draft_max by 1", "chat", "leader minus, f7",
        action="draft_length(-1)", group="Speed", slash=None, words="shorter fewer decrease"),
-    _c("chat.more", "Draft more", "Raise n_draft_max by 1", "chat", "leader plus", aliases="f8",
+    _c("chat.more", "Draft more", "Raise n_draft_max by 1", "chat", "leader plus, f8",
        action="draft_length(1)", group="Speed", slash=None, words="longer increase"),
     *(
         _c(f"chat.{control.name}", control.name, control.doc.description.removesuffix("."), "chat",
@@ -356,8 +326,8 @@ CONTROLS = (
 # Shift+Enter has two names: by Kitty's protocol, and by xterm's modifyOtherKeys.
 PROMPT = (
     _c("prompt.send", "Send", "Send the prompt", "prompt", "enter", words="ask submit"),
-    _c("prompt.newline", "New line", "Start a new line", "prompt", "ctrl+j",
-       aliases="shift+enter, ctrl+enter, alt+enter, shift+\\r", words="line break"),
+    _c("prompt.newline", "New line", "Start a new line", "prompt",
+       "ctrl+j, shift+enter, ctrl+enter, alt+enter, shift+\\r", words="line break"),
     _c("prompt.open_part", "Expand a paste",
        "Expand the paste or file at the cursor, or the last one", "prompt", "leader apostrophe",
        group="Chat", words="unfold attachment"),

@@ -125,7 +125,7 @@ def _held(screen: Screen[Any]) -> list[Active]:
     """The commands that hold on a screen, also those without a key."""
     held = active_commands(screen)
     if any(active.command.scopes == ("chat",) for active in held):
-        without = [one for one in COMMANDS if "chat" in one.scopes and not one.all_keys]
+        without = [one for one in COMMANDS if "chat" in one.scopes and not one.keys]
         held += [Active(command, screen, (), True) for command in without]
     return held
 
@@ -138,7 +138,7 @@ def _commands(app: App[Any], held: Sequence[Active]) -> Iterator[Entry]:
         if argument is None or argument.is_optional:
             keys, run = _keys_in_words(active), _run_of(app, active)
             yield Entry(command.title, command.help, names, keys, run)
-        elif argument.kind is not None:
+        elif argument.setting is not None:
             yield Entry(command.title, f"{argument.accepted_values}: {command.help}", names)
         for word in argument.words if argument is not None else ():
             name = f"{command.title}: {word}"
@@ -202,7 +202,7 @@ def _with_typed_value(app: App[Any], held: Sequence[Active], query: str) -> Iter
         return
     for active in held:
         command, argument = active.command, active.command.argument
-        if argument is None or argument.kind is None or not _is_called(command, name):
+        if argument is None or argument.setting is None or not _is_called(command, name):
             continue
         try:
             value = argument.parse(typed)

@@ -85,7 +85,7 @@ def test_of_two_on_one_key_the_later_gives_way() -> None:
 
 
 KEYS = st.one_of(
-    st.sampled_from([key for command in COMMANDS for key in command.all_keys]),
+    st.sampled_from([key for command in COMMANDS for key in command.keys]),
     st.text(max_size=12),
     st.from_regex(r"(ctrl|alt|shift)\+[a-z]", fullmatch=True),
 )

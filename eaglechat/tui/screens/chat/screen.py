@@ -681,13 +681,13 @@ class ChatScreen(PromptScreen[None]):
     async def _run_typed(self, text: str) -> None:
         """Run a command that was typed with a slash."""
         try:
-            call = slash.parse(text)
+            command, value = slash.parse(text)
         except slash.SlashError as error:
             self.notify(str(error), severity="warning")
             return
         self.prompt.take()
-        namespace = self.app if "app" in call.command.scopes else self
-        await self.app.run_action(call.command.call(call.value), namespace)
+        namespace = self.app if "app" in command.scopes else self
+        await self.app.run_action(command.call(value), namespace)
 
     @on(Prompt.Attach)
     def _file_chosen(self, event: Prompt.Attach) -> None:

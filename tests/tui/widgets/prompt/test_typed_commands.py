@@ -49,7 +49,7 @@ async def test_a_value_is_typed_behind_a_command(drive: Drive) -> None:
         await user.until(lambda: user.chat.controls.temperature == 0.3, "the temperature")
         await user.type("/n 99")
         await user.press("enter")
-        await user.sees("99 must be 0 to 16")
+        await user.sees("99 must be between 0 and 16")
         assert user.prompt.text == "/n 99"
         assert not user.engine.requests(protocol.Chat)
 
