@@ -87,9 +87,10 @@ class Bench(App[None]):
         self.values.append(event.word)
 
     def on_prompt_sent(self, event: Prompt.Sent) -> None:
-        event.prompt.is_waiting = False
+        prompt = self.query_one(Prompt)
+        prompt.is_waiting = False
         self.sent.append(event.text)
-        event.prompt.take()
+        prompt.take()
 
 
 LENGTHS = ("auto", *map(str, range(17)))

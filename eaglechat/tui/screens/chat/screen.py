@@ -59,7 +59,6 @@ from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.key_line import KeyLine, offer
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
-from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.tui.widgets.transcript.token_styles import Legend
@@ -150,10 +149,8 @@ class ChatScreen(PromptScreen[None]):
         # Waiting for the first resize event would wrap and draw everything twice.
         self._fit(self.app.size)
         settings = self.services.settings.current
-        completions = Completions(id="completions")
         prompt = Prompt(
             id="prompt",
-            completions=completions,
             completer=Completer(self, lambda: self.editing is None, self._choices),
             placeholder=with_keys(
                 "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
@@ -170,7 +167,7 @@ class ChatScreen(PromptScreen[None]):
                 yield FindBar(transcript, lambda: self.session.turns.path, self._end_finding)
                 yield StatusLine(id="status")
                 yield Legend()
-                yield completions
+                yield prompt.completions
                 yield prompt
             yield SpeculationPanel(id="panel")
         yield KeyLine(self.offers)

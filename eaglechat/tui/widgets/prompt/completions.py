@@ -14,7 +14,7 @@ _NAME_CELLS = 24
 
 
 class Completions(OptionList):
-    """The prompt keeps the focus and sets what is offered. A click on a row calls `take`."""
+    """The prompt keeps the focus and sets what is offered."""
 
     DEFAULT_CSS = """
     Completions {
@@ -32,11 +32,12 @@ class Completions(OptionList):
 
     can_focus = False
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id, compact=True)
+    def __init__(self, take: Callable[[Completion, int], None]) -> None:
+        """`take` gets a completion that was clicked, and the column from which on it replaces."""
+        super().__init__(id="completions", compact=True)
         self.display = False
         self.offered: CompletionList | None = None
-        self.take: Callable[[Completion], None] = lambda _completion: None
+        self._take = take
 
     def show(self, offered: CompletionList | None) -> None:
         """Show these completions; None hides the list."""
@@ -59,16 +60,10 @@ class Completions(OptionList):
         completion = self.offered.completions[self.highlighted]
         return completion if completion.text else None
 
-    def move(self, by: int) -> None:
-        if by < 0:
-            self.action_cursor_up()
-        else:
-            self.action_cursor_down()
-
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         if self.offered is not None:
-            self.take(self.offered.completions[event.option_index])
+            self._take(self.offered.completions[event.option_index], self.offered.start)
 
 
 def _row(completion: Completion) -> Content:

@@ -34,12 +34,7 @@ class Prompt(TextArea):
     class Sent(Message):
         """The user wants to send. The text stays until the screen calls `take`."""
 
-        prompt: Prompt
         text: str
-
-        @property
-        def control(self) -> Prompt:
-            return self.prompt
 
     @dataclass
     class Attach(Message):
@@ -53,7 +48,6 @@ class Prompt(TextArea):
         *,
         id: str | None = None,
         placeholder: str = "",
-        completions: Completions | None = None,
         completer: Completer = lambda _before, _is_first: None,
     ) -> None:
         super().__init__(
@@ -71,11 +65,10 @@ class Prompt(TextArea):
         self._edited: dict[int, str] = {}
         """Texts of the history that were edited while walking through it, by position. The last
         position is the text being written."""
-        self._completions, self._completer = completions, completer
+        self.completions, self._completer = Completions(self._take_clicked), completer
+        """A screen whose prompt completes shows them above it."""
         self._declined: tuple[int, int] | None = None
         """The line and column at which the user closed the completions."""
-        if completions is not None:
-            completions.take = self._take_clicked
 
     def type_in(self, text: str) -> None:
         """Insert a text that was typed or pasted elsewhere, and take the focus."""
@@ -173,7 +166,7 @@ class Prompt(TextArea):
         self.is_waiting = True
         if isinstance(self.parent, Widget):
             # Not behind the keys that are queued here: those go up, too.
-            self.parent.post_message(self.Sent(self, self.text))
+            self.parent.post_message(self.Sent(self.text))
 
     def action_newline(self) -> None:
         self.insert("\n")
@@ -205,72 +198,57 @@ class Prompt(TextArea):
         self.complete()
 
     def on_blur(self) -> None:
-        if self._completions is not None:
-            self._completions.show(None)
+        self.completions.show(None)
 
     def complete(self) -> None:
         """Update the completions for the text before the cursor."""
-        if self._completions is None:
-            return
         row, column = self.cursor_location
         line = self.document.get_line(row)
         is_at_end = self.selection.is_empty and not line[column : column + 1].strip()
         offered = self._completer(line[:column], row == 0) if is_at_end else None
-        start = (row, offered.start) if offered else None
-        if start is None or start != self._declined:
+        if self._declined != (start := (row, offered.start) if offered else None):
             self._declined = None
-        self._completions.show(None if self._declined else offered)
+        self.completions.show(None if start == self._declined else offered)
 
     def _is_completed_by(self, key: str) -> bool:
         """Handle a key of the completions; False if it is none."""
-        if self._completions is None:
-            return False
         self.complete()
-        offered, chosen = self._completions.offered, self._completions.chosen
+        offered, chosen = self.completions.offered, self.completions.chosen
         if offered is None:
             return False
-        if key in {"up", "down"}:
-            self._completions.move(-1 if key == "up" else 1)
+        if key == "up":
+            self.completions.action_cursor_up()
+        elif key == "down":
+            self.completions.action_cursor_down()
         elif key == "escape":
             self._declined = self.cursor_location[0], offered.start
-            self._completions.show(None)
+            self.completions.show(None)
         elif key == TAB.lower():
             if chosen is not None:
-                self._put(chosen)
+                self._put(chosen, offered.start)
         elif key in keys_of("prompt.send") and chosen is not None:
-            return self._sent_with(chosen)
+            self._choose(chosen, offered.start)
         else:
             return False
         return True
 
-    def _sent_with(self, completion: Completion) -> bool:
-        """Insert a completion instead of sending; False if the text is that already."""
-        sends = completion.is_whole and not completion.path
-        if sends and self._typed() == completion.text.rstrip():
-            return False
-        self._put(completion)
-        if sends:
-            self.action_send()
-        return True
-
-    def _take_clicked(self, completion: Completion) -> None:
+    def _take_clicked(self, completion: Completion, start: int) -> None:
         self.take_focus()
-        if not self._sent_with(completion):
+        self._choose(completion, start)
+
+    def _choose(self, completion: Completion, start: int) -> None:
+        """Insert a completion, and send if nothing has to follow it."""
+        row, column = self.cursor_location
+        typed = self.document.get_line(row)[start:column]
+        if not completion.is_whole or typed != completion.text.rstrip():
+            self._put(completion, start)
+        if completion.is_whole:
             self.action_send()
 
-    def _typed(self) -> str:
-        """The part of the text before the cursor that is being completed."""
-        assert self._completions is not None
-        assert self._completions.offered is not None
+    def _put(self, completion: Completion, start: int) -> None:
+        """Replace what is completed, which begins at this column, by a completion."""
         row, column = self.cursor_location
-        return self.document.get_line(row)[self._completions.offered.start : column]
-
-    def _put(self, completion: Completion) -> None:
-        assert self._completions is not None
-        assert self._completions.offered is not None
-        row, column = self.cursor_location
-        start = (row, self._completions.offered.start)
-        self.replace(completion.text, start, (row, column), maintain_selection_offset=False)
+        self.replace(completion.text, (row, start), (row, column), maintain_selection_offset=False)
         if completion.path:
             self.post_message(self.Attach(completion.path, completion.text))
         self.complete()

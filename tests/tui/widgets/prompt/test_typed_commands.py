@@ -43,7 +43,7 @@ async def test_a_value_is_typed_behind_a_command(drive: Drive) -> None:
         await user.type("/te")
         await user.press("tab")
         assert user.prompt.text == "/temp "
-        await user.sees("0 to 5")
+        await user.sees("between 0 and 5")
         await user.type("0.3")
         await user.press("enter")
         await user.until(lambda: user.chat.controls.temperature == 0.3, "the temperature")
