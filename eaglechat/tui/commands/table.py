@@ -304,9 +304,9 @@ def _argument(control: Control) -> Argument:
 # fmt: off
 CONTROLS = (
     _c("chat.speculation", "Speculation", "Switch speculation on or off", "chat", "leader s, f3",
-       action="toggle_speculation", group="Speed", words="draft plain on off"),
+       action="toggle('enabled')", group="Speed", words="draft plain on off"),
     _c("chat.ngram", "n-grams", "Switch guesses from n-grams on or off", "chat",
-       "leader number_sign", action="toggle_ngram", group="Speed", words="ngrams lookup"),
+       "leader number_sign", action="toggle('ngram')", group="Speed", words="ngrams lookup"),
     _c("chat.auto", "Auto length",
        "Let measurement choose the draft length, or set it by hand again", "chat",
        "leader a, f12", action="auto_length", group="Speed", words="automatic measured faster"),

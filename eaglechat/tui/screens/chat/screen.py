@@ -23,7 +23,6 @@ from eaglechat.chat.controls import (
     CONTROLS,
     ENABLED,
     N_DRAFT_MAX,
-    NGRAM,
     SHAPE,
     Control,
     Controls,
@@ -58,6 +57,7 @@ from eaglechat.tui.services.editor import in_editor
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.key_line import KeyLine, offer
+from eaglechat.tui.widgets.panel.knob import OFF_AND_ON, Knob
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.status_line import StatusLine
@@ -191,7 +191,8 @@ class ChatScreen(PromptScreen[None]):
         )
         self._has_session = True
         self.watch(self.transcript, "selected", self._follow_selection, init=False)
-        self.watch(self.transcript, "has_new_below", self._follow_growth)
+        new_below = self.query_one("#new-below")
+        self.watch(self.transcript, "has_new_below", partial(setattr, new_below, "display"))
         self._show_opened()
         self._show_passage(self._saved.opened_at if self._saved else None)
         self.set_interval(1 / SAVES_PER_SECOND, self.save)
@@ -340,14 +341,15 @@ class ChatScreen(PromptScreen[None]):
     def controls(self) -> Controls:
         return self.session.controls
 
-    @on(SpeculationPanel.Turned)
-    def _turned(self, event: SpeculationPanel.Turned) -> None:
-        self._turn(event.turned, event.value)
+    def on_knob_changed(self, event: Knob.Changed) -> None:
+        name = event.knob.id or ""
+        self.action_control(name, control_named(name).value(event.word))
+
+    def action_toggle(self, name: str) -> None:
+        self.action_control(name, not getattr(self.controls, name))
 
     def action_control(self, name: str, value: Any) -> None:
-        self._turn(control_named(name), value)
-
-    def _turn(self, control: Control, value: Any) -> None:
+        control = control_named(name)
         session, wanted = self.session, turned(self.controls, control, value)
         session.change_controls(wanted)
         if getattr(self.controls, control.name) != getattr(wanted, control.name):
@@ -357,27 +359,22 @@ class ChatScreen(PromptScreen[None]):
             self.say(why)
         elif control.name in numbers.without_effect:
             self.say(without_effect(control, only_ngrams=numbers.only_ngrams))
-        elif not self._has_in_sight(control):
+        elif not self._shows(control):
             is_live = session.running is not None and session.can.own
             since = "round" if is_live and control in CONTROLS else "reply"
             self.say(in_force(control, self.controls, since))
 
-    def _has_in_sight(self, control: Control) -> bool:
+    def _shows(self, control: Control) -> bool:
         """Whether the panel or the status line shows what a control is."""
+        panel = self.query_one(SpeculationPanel)
         is_in_line = control in (ENABLED, N_DRAFT_MAX) and self.query_one(StatusLine).display
-        return is_in_line or self.query_one(SpeculationPanel).has_in_sight(control)
+        return is_in_line or (panel.display and panel.knob(control).display)
 
     def action_draft_length(self, step: int) -> None:
         self.session.change_draft_length(step)
 
     def action_auto_length(self) -> None:
         self.session.switch_auto()
-
-    def action_toggle_ngram(self) -> None:
-        self._turn(NGRAM, not self.controls.ngram)
-
-    def action_toggle_speculation(self) -> None:
-        self._turn(ENABLED, not self.controls.enabled)
 
     # Turns. Commands work on the selected one, or else on the last one
 
@@ -395,9 +392,6 @@ class ChatScreen(PromptScreen[None]):
         else:
             transcript.selected = None
             transcript.action_scroll_end()
-
-    def _follow_growth(self, has_new_below: bool) -> None:
-        self.query_one("#new-below").display = has_new_below
 
     def _follow_selection(self, selected: TurnId | None) -> None:
         if selected is None and self.focused is self.transcript:
@@ -610,17 +604,8 @@ class ChatScreen(PromptScreen[None]):
         warning = context.warning(self._context_use(text))
         if not warning or self._warned_about == text:
             return False
-
-        def warn(_prompt: protocol.Rendered | None = None) -> None:
-            self._warned_about = text
-            send = key_of("prompt.send")
-            self.notify(f"{warning} {send} again sends it.", severity="warning")
-
-        if self.session.can.prompt:
-            # The length is an estimate. The engine knows it, and says why the prompt is too long.
-            self.session.show_prompt(text_of(self.prompt.marks.parts(text)).strip(), warn)
-        else:
-            warn()
+        self._warned_about = text
+        self.notify(f"{warning} {key_of('prompt.send')} again sends it.", severity="warning")
         return True
 
     def action_context(self) -> None:
@@ -933,10 +918,10 @@ class ChatScreen(PromptScreen[None]):
         length = controls.n_draft_max
         return {
             "chat.view": self.transcript.view,
-            "chat.speculation": _on_or_off(controls.enabled),
-            "chat.ngram": _on_or_off(controls.ngram),
-            "chat.auto": _on_or_off(length == protocol.AUTO),
-            "chat.pane": _on_or_off(self._shows_panel),
+            "chat.speculation": OFF_AND_ON[controls.enabled],
+            "chat.ngram": OFF_AND_ON[controls.ngram],
+            "chat.auto": OFF_AND_ON[length == protocol.AUTO],
+            "chat.pane": OFF_AND_ON[self._shows_panel],
             "chat.role": role.name if role else NO_ROLE,
         }.get(id, "")
 
@@ -1007,10 +992,6 @@ def _with_keys(entry: Entry) -> Entry:
     """An entry, a notice of the app with the names of keys."""
     is_notice = entry.kind in ("information", "warning", "error")
     return replace(entry, text=with_keys(entry.text)) if is_notice else entry
-
-
-def _on_or_off(value: bool) -> str:
-    return "on" if value else "off"
 
 
 def _is_of(chat: SavedChat, pair: Pair) -> bool:

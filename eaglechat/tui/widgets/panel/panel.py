@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
-from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.message import Message
 from textual.widgets import Static
 
 from eaglechat.chat.controls import (
@@ -24,7 +20,6 @@ from eaglechat.chat.controls import (
     TEMPERATURE,
     THINKING,
     Control,
-    control_named,
 )
 from eaglechat.tui.commands.keys import with_keys
 from eaglechat.tui.widgets.panel.knob import LABEL_CELLS, OFF_AND_ON, Knob, Look
@@ -53,14 +48,7 @@ _HINTS = {
 
 
 class SpeculationPanel(VerticalScroll, can_focus=False):
-    """Shows Numbers, and posts Turned when the user turns a control."""
-
-    @dataclass
-    class Turned(Message):
-        """The user turned a control to this value."""
-
-        turned: Control
-        value: Any
+    """Shows Numbers. Each control has a knob, with its name as the id."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -87,10 +75,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
     def knob(self, control: Control) -> Knob:
         return self.query_one(f"#{control.name}", Knob)
-
-    def has_in_sight(self, control: Control) -> bool:
-        """Whether it shows what this control is."""
-        return self.display and self.knob(control).display
 
     def show(self, numbers: Numbers, *, is_close: bool) -> None:
         """Bring every reading up to date. `is_close` leaves out empty rows."""
@@ -125,13 +109,9 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         no_switch = numbers.reasoning.marked and not numbers.reasoning.on_off
         self.query_one("#no-switch").display = no_switch and not numbers.reasoning.efforts
 
-    @on(Knob.Changed)
-    def _knob_turned(self, event: Knob.Changed) -> None:
-        event.stop()
-        if event.knob.id != "more":
-            control = control_named(event.knob.id or "")
-            self.post_message(self.Turned(control, control.value(event.word)))
-        elif self._numbers is not None:
+    def on_knob_changed(self, event: Knob.Changed) -> None:
+        if event.knob.id == "more" and self._numbers is not None:
+            event.stop()
             self._show_controls(self._numbers)
 
 

@@ -30,9 +30,9 @@ class Rows:
 
     def take(self, entries: Sequence[Entry]) -> None:
         """Set the entries. The heights of unchanged entries are kept."""
+        before = {entry.key: entry for entry in self.entries}
         for entry in entries:
-            place = self.place_of.get(entry.key)
-            if place is not None and self.entries[place] != entry:
+            if before.get(entry.key) != entry:
                 self._measured.pop(entry.key, None)
                 self._estimated.pop(entry.key, None)
         self.entries = entries

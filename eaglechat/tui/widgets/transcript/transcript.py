@@ -164,8 +164,6 @@ class Transcript(ScrollView):
         self._looked_for = ""
         """Folded words, of which every place in the turns is underlined."""
         self._look: Look | None = None
-        self._is_fit = False
-        """Whether the look is that of the view and the styles of now."""
         self._arranged_for = Size(0, 0)
         self._styles: dict[tuple[str, str, bool], Style] = {}
         self._kept_ground: tuple[Style, Color] | None = None
@@ -229,14 +227,10 @@ class Transcript(ScrollView):
 
     def clear(self) -> None:
         """Remove every entry, before another chat is shown."""
-        self._drop_selection()
-        self._drawn.clear()
+        self.show([])
         self._unfolded.clear()
-        self.rows = Rows()
-        self._look = self._aim = self.marked = None
-        self._looked_for = ""
-        self._arranged_for = Size(0, 0)
-        self.has_new_below, self.is_following = False, True
+        self._aim = self.marked = None
+        self._looked_for, self.is_following = "", True
 
     def drawn(self, place: int) -> DrawnEntry:
         """The entry at an index of `rows.entries`, wrapped for the width of now."""
@@ -305,9 +299,6 @@ class Transcript(ScrollView):
         """Wrap everything anew if its width, view or styles have changed."""
         width = self.scrollable_size.width - 2 * PADDING - MARKER_CELLS
         width = min(max(1, width), PROSE_CELLS)
-        if self._is_fit and self._look is not None and self._look.width == width:
-            return
-        self._is_fit = True
         look = Look(self.view, width, self.app.current_theme.dark)
         if look != self._look:
             self._look = look
@@ -368,14 +359,12 @@ class Transcript(ScrollView):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._styles.clear()
-        self._kept_ground = None
-        self._is_fit, self._arranged_for = False, Size(0, 0)
+        self._kept_ground, self._arranged_for = None, Size(0, 0)
         self._drawn_rows_changed()
 
     def watch_view(self) -> None:
         # The views number lines and characters differently.
         self._drop_selection()
-        self._is_fit = False
         self._arrange()
 
     # What is seen

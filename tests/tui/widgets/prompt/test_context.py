@@ -34,19 +34,3 @@ async def test_a_question_that_fills_the_context_is_asked_about_first(drive: Dri
         assert not user.engine.requests(protocol.Chat)
         await user.press("enter")
         await user.until(lambda: user.engine.requests(protocol.Chat), "the question")
-
-
-async def test_a_question_that_the_engine_would_refuse_is_not_offered_to_be_sent_again(
-    drive: Drive,
-) -> None:
-    async with drive(size=(80, 24)) as user:
-        await user.open_chat()
-        user.engine.chat_error = ("prompt", "the prompt has 16,000 tokens")
-        user.prompt.load_text("word " * 16000)
-        for _ in range(2):
-            await user.press("enter")
-            await user.until(lambda: user.notices, "why not")
-            assert user.notices == ["The prompt has 16,000 tokens."]
-            user.app.clear_notifications()
-        assert not user.engine.requests(protocol.Chat)
-        assert len(user.prompt.text) == 80_000
