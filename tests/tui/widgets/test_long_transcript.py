@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from eaglechat.tui.widgets.transcript.entries import DrawnEntry
 from eaglechat.tui.widgets.transcript.markdown import Look
-from eaglechat.tui.widgets.transcript.rows import Rows
 from eaglechat.words.timeline import Entry
 from tests.tui.widgets.transcript_app import TranscriptApp, on_screen, until
 
@@ -32,19 +29,6 @@ def seen(app: TranscriptApp) -> str:
     return "\n".join(row.rstrip(" ▁▂▃▄▅▆▇█▔") for row in on_screen(app.transcript))
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), max_size=20))
-def test_rows_are_where_their_heights_put_them(measured: list[tuple[int, int]]) -> None:
-    rows = Rows()
-    rows.take(LONG[:10])
-    for place, height in measured:
-        if height == 9:
-            rows.forget(80)
-        rows.measure({place: height})
-        heights = map(rows.height, range(10))
-        tops = [*map(rows.top, range(10)), rows.total]
-        assert tops == [*accumulate(heights, initial=0)]
-
-
 async def test_only_what_is_near_the_visible_part_is_wrapped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -55,7 +39,7 @@ async def test_only_what_is_near_the_visible_part_is_wrapped(
             wrapped.append(entry.key)
             super().__init__(entry, look)
 
-    monkeypatch.setattr("eaglechat.tui.widgets.transcript.transcript.DrawnEntry", Counted)
+    monkeypatch.setattr("eaglechat.tui.widgets.transcript.rows.DrawnEntry", Counted)
     async with app.run_test(size=(40, HEIGHT)) as pilot:
         await opened(app, pilot)
         assert len(wrapped) < 4 * HEIGHT

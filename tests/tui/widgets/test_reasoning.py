@@ -8,8 +8,7 @@ import pytest
 
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
-from eaglechat.tui.widgets.transcript.entries import ReplyEntry
-from eaglechat.tui.widgets.transcript.rows import MARGIN
+from eaglechat.tui.widgets.transcript.entries import MARGIN, ReplyEntry
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.records import Part

@@ -20,8 +20,7 @@ from eaglechat.chat.recording import Recording, Terms
 from eaglechat.paths import builtin_themes_dir
 from eaglechat.settings.model import View
 from eaglechat.tui.themes import TOKEN_KINDS, load_themes, token_variable_defaults
-from eaglechat.tui.widgets.transcript.entries import DrawnEntry, ReplyEntry
-from eaglechat.tui.widgets.transcript.rows import MARGIN
+from eaglechat.tui.widgets.transcript.entries import MARGIN, DrawnEntry, ReplyEntry
 from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import PADDING, Transcript
 from eaglechat.tui.widgets.transcript.wrapping import Row
@@ -71,7 +70,7 @@ class Shown:
 
     @property
     def drawn(self) -> DrawnEntry:
-        return self.transcript.drawn(self.place)
+        return self.transcript.rows.drawn(self.place)
 
     @property
     def reply(self) -> ReplyEntry:
@@ -91,7 +90,7 @@ class Shown:
     @property
     def top(self) -> int:
         """The row of the view in which it begins."""
-        return self.transcript.rows.top(self.place) - self.transcript.first_row
+        return self.transcript.rows.tops[self.place] - self.transcript.first_row
 
     @property
     def region(self) -> Region:

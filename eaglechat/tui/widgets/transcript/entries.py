@@ -15,7 +15,6 @@ from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.tui.widgets.transcript.formatting import PLAIN, GrowingText, Run
 from eaglechat.tui.widgets.transcript.markdown import Look, render
-from eaglechat.tui.widgets.transcript.rows import MARGIN
 from eaglechat.tui.widgets.transcript.token_styles import GUESSED, NGRAM_KIND
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Row
 from eaglechat.wire.neutral import neutralise
@@ -23,6 +22,8 @@ from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round, Token
 from eaglechat.words.timeline import Entry
 from eaglechat.words.wording import VISIBLE_WHITESPACE
 
+MARGIN = 1
+"""Empty rows below each entry."""
 NOTE = "note"
 """The kind of what is said below a reply."""
 KINDS = {

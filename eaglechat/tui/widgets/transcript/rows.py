@@ -1,90 +1,133 @@
-"""The heights of all entries: measured for those that were drawn, estimated for the others."""
+"""The entries of a chat in rows: wrapped near what is seen, and of an estimated height elsewhere."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+from eaglechat.tui.widgets.transcript.entries import MARGIN, DrawnEntry, ReplyEntry
+from eaglechat.tui.widgets.transcript.markdown import Look
 from eaglechat.wire.records import Part
 from eaglechat.words.timeline import Entry
 
 PROSE_CELLS = 96
 """The widest row of text: the eye loses its line in a longer one."""
-MARGIN = 1
-"""Empty rows below each entry."""
+MOST_DRAWN = 100
+"""More entries are not kept wrapped, unless they are near the visible part."""
 _NARROW = 20
 
 
+class _Item:
+    """An entry, and what is drawn of it."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.drawn: DrawnEntry | None = None
+        self.height, self.is_measured = 0, False
+        """In rows, with the margin below it; 0 before it was estimated."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it is of a reply that is being written."""
+        return self.entry.recording is not None and self.entry.note is None
+
+
 class Rows:
-    """The height of each entry in rows, for one width, and the row at which each entry begins."""
+    """The entries and their heights, for one look."""
 
     def __init__(self) -> None:
         self.entries: Sequence[Entry] = ()
         self.place_of: dict[str, int] = {}
         """The index of each entry, by its key."""
-        self._width = 80
-        self._measured: dict[str, int] = {}
-        self._estimated: dict[str, int] = {}
-        self._tops = [0]
+        self.unfolded: set[str] = set()
+        """The keys of unfolded thoughts."""
+        self.look: Look | None = None
+        self.tops = [0]
+        """The row at which each entry begins, and last the height of all."""
+        self._items: list[_Item] = []
 
     def take(self, entries: Sequence[Entry]) -> None:
-        """Set the entries. The heights of unchanged entries are kept."""
-        before = {entry.key: entry for entry in self.entries}
-        for entry in entries:
-            if before.get(entry.key) != entry:
-                self._measured.pop(entry.key, None)
-                self._estimated.pop(entry.key, None)
+        """Set the entries. What is known of unchanged entries is kept."""
+        before = {item.entry.key: item for item in self._items}
+        same = (before.get(entry.key) for entry in entries)
+        self._items = [
+            old if old is not None and old.entry == entry else _Item(entry)
+            for old, entry in zip(same, entries, strict=True)
+        ]
         self.entries = entries
         self.place_of = {entry.key: place for place, entry in enumerate(entries)}
         self._add_up(0)
 
-    def measure(self, heights: dict[int, int]) -> None:
-        """Set heights of drawn entries, by their places."""
-        self._measured |= {self.entries[place].key: rows for place, rows in heights.items()}
-        self._add_up(min(heights, default=len(self.entries)))
+    def fit(self, look: Look) -> None:
+        """Forget what was drawn with another look."""
+        if look != self.look:
+            self.look = look
+            self._items = [*map(_Item, self.entries)]
+            self._add_up(0)
 
-    def is_measured(self, place: int) -> bool:
-        return self.entries[place].key in self._measured
+    def measure(self, places: Iterable[int], *, again: bool = False) -> bool:
+        """Measure those of these entries of which the height is an estimate, or all of them again.
+        Returns whether there were any."""
+        missing = [place for place in places if again or not self._items[place].is_measured]
+        for place in missing:
+            item = self._items[place]
+            item.height, item.is_measured = self.drawn(place).height, True
+        if missing:
+            self._add_up(missing[0])
+        return bool(missing)
 
-    def forget(self, width: int) -> None:
-        """Forget all heights: text is this many cells wide now, or another text is drawn."""
-        self._width = width
-        self._measured.clear()
-        self._estimated.clear()
-        self._add_up(0)
+    def fold(self, place: int) -> None:
+        """Fold or unfold a thought."""
+        self.unfolded ^= {self.entries[place].key}
+        self._items[place].drawn = None
+        if self.look is not None:
+            self.measure([place], again=True)
 
-    @property
-    def total(self) -> int:
-        """The height of all entries together, in rows."""
-        return self._tops[-1]
+    def drawn(self, place: int) -> DrawnEntry:
+        """The entry at an index of `entries`, wrapped."""
+        item = self._items[place]
+        if item.drawn is None:
+            assert self.look is not None
+            if item.entry.recording is None:
+                item.drawn = DrawnEntry(item.entry, self.look)
+            else:
+                is_over_thought = item.entry.kind == "thought" and not item.is_written
+                is_folded = is_over_thought and item.entry.key not in self.unfolded
+                item.drawn = ReplyEntry(item.entry, self.look, is_folded=is_folded)
+        return item.drawn
 
-    def top(self, place: int) -> int:
-        """The row at which an entry begins."""
-        return self._tops[place]
+    def forget_strips(self) -> None:
+        """Selections, marks or styles changed."""
+        for item in self._items:
+            if item.drawn is not None:
+                item.drawn.strips.clear()
+
+    def forget_far(self, near: range) -> None:
+        """Free the memory of entries out of sight. The reply that is written is cheaper to keep."""
+        drawn = [place for place, item in enumerate(self._items) if item.drawn is not None]
+        if len(drawn) > max(MOST_DRAWN, 2 * len(near)):
+            for place in drawn:
+                if place not in near and not self._items[place].is_written:
+                    self._items[place].drawn = None
 
     def place_at(self, row: int) -> int:
         """The index of the entry at a row, or of the nearest one."""
-        return min(max(bisect_right(self._tops, row) - 1, 0), max(len(self.entries) - 1, 0))
+        return min(max(bisect_right(self.tops, row) - 1, 0), max(len(self._items) - 1, 0))
 
     def between(self, first: int, last: int) -> range:
         """The indexes of the entries that have rows in this range."""
-        if not self.entries:
+        if not self._items:
             return range(0)
         return range(self.place_at(first), self.place_at(last) + 1)
 
-    def height(self, place: int) -> int:
-        """The height of an entry in rows, measured or estimated, with the margin below it."""
-        entry = self.entries[place]
-        height = self._measured.get(entry.key) or self._estimated.get(entry.key)
-        if height is None:
-            height = self._estimated[entry.key] = MARGIN + _estimate(entry, self._width)
-        return height
-
     def _add_up(self, first: int) -> None:
         """Compute the rows at which the entries after index `first` begin."""
-        heights = map(self.height, range(first, len(self.entries)))
-        self._tops[first:] = accumulate(heights, initial=self._tops[first])
+        width = self.look.width if self.look is not None else 0
+        for item in self._items[first:]:
+            item.height = item.height or MARGIN + _estimate(item.entry, width)
+        heights = (item.height for item in self._items[first:])
+        self.tops[first:] = accumulate(heights, initial=self.tops[first])
 
 
 def _estimate(entry: Entry, width: int) -> int:

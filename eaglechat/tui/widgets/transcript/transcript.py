@@ -57,8 +57,6 @@ Highlight = tuple[int, int, Style]
 """Where it begins and ends in the text of an entry, and what is added to the style of the text."""
 
 MARKER_CELLS, PADDING = 2, 1
-MOST_DRAWN = 100
-"""More entries are not kept wrapped, unless they are near the visible part."""
 _STEP = "step"
 """Meta key of a cell: how many siblings a click on it moves on; negative moves back."""
 _MARKER, _PLACE = "marker", "place"
@@ -154,16 +152,11 @@ class Transcript(ScrollView):
         at its lower edge."""
         self._aim: Aim | None = None
         """Where the next arrangement scrolls to."""
-        self._drawn: dict[str, DrawnEntry] = {}
-        """The entries that are wrapped, by their keys."""
-        self._unfolded: set[str] = set()
-        """The keys of unfolded thoughts."""
         self.marked: tuple[str, tuple[int, int]] | None = None
         """The key of the entry with the marked passage, and the passage's start and end in its
         text."""
         self._looked_for = ""
         """Folded words, of which every place in the turns is underlined."""
-        self._look: Look | None = None
         self._arranged_for = Size(0, 0)
         self._styles: dict[tuple[str, str, bool], Style] = {}
         self._kept_ground: tuple[Style, Color] | None = None
@@ -184,14 +177,10 @@ class Transcript(ScrollView):
                 is_begun |= old is None or old.note is not None
             elif entry.kind == "thought" and old is not None and old.note is None:
                 # Somebody who reads it, and not what is written, goes on reading.
-                self._unfolded |= set() if self.is_following else {entry.key}
+                self.rows.unfolded |= set() if self.is_following else {entry.key}
         self.rows.take(wanted)
         if any(self.rows.place_of.get(key) != place for key, place in known.items()):
             self._drop_selection()
-        for key, drawn in [*self._drawn.items()]:
-            place = self.rows.place_of.get(key)
-            if place is None or wanted[place] != drawn.entry:
-                del self._drawn[key]
         if self.selected not in {entry.turn for entry in wanted}:
             self.selected = None
         if is_begun:
@@ -205,21 +194,23 @@ class Transcript(ScrollView):
 
     def follow(self, entry: timeline.Entry) -> None:
         """Draw what was added to the reply of this entry."""
-        drawn = self._drawn.get(entry.key)
-        if not isinstance(drawn, ReplyEntry):
+        rows = self.rows
+        if rows.look is None or entry.key not in rows.place_of:
             return
-        height, first = drawn.height, drawn.follow()
+        place = rows.place_of[entry.key]
+        reply = rows.drawn(place)
+        assert isinstance(reply, ReplyEntry)
+        height, first = reply.height, reply.follow()
         if first is None:
             return
         self._grew()
         for y in range(first, height):
-            drawn.strips.pop(y, None)
-        place = self.rows.place_of[entry.key]
-        if drawn.height != height:
-            self.rows.measure({place: drawn.height})
-            self._arrange(changed_from=self.rows.top(place) + first)
+            reply.strips.pop(y, None)
+        if reply.height != height:
+            rows.measure([place], again=True)
+            self._arrange(changed_from=rows.tops[place] + first)
         else:
-            top = self.rows.top(place) + first - self.first_row
+            top = rows.tops[place] + first - self.first_row
             self.refresh(Region(0, top, self.scrollable_size.width, height - MARGIN - first))
 
     def _grew(self) -> None:
@@ -228,23 +219,9 @@ class Transcript(ScrollView):
     def clear(self) -> None:
         """Remove every entry, before another chat is shown."""
         self.show([])
-        self._unfolded.clear()
+        self.rows.unfolded.clear()
         self._aim = self.marked = None
         self._looked_for, self.is_following = "", True
-
-    def drawn(self, place: int) -> DrawnEntry:
-        """The entry at an index of `rows.entries`, wrapped for the width of now."""
-        entry = self.rows.entries[place]
-        if entry.key not in self._drawn:
-            assert self._look is not None
-            if entry.recording is None:
-                made = DrawnEntry(entry, self._look)
-            else:
-                is_over_thought = entry.kind == "thought" and entry.note is not None
-                is_folded = is_over_thought and entry.key not in self._unfolded
-                made = ReplyEntry(entry, self._look, is_folded=is_folded)
-            self._drawn[entry.key] = made
-        return self._drawn[entry.key]
 
     # Where everything is
 
@@ -259,15 +236,15 @@ class Transcript(ScrollView):
         if not height or not self.is_attached:
             return
         aim, self._aim = self._aim or (None if self.is_following else self.in_sight()), None
-        self._fit()
+        width = self.scrollable_size.width - 2 * PADDING - MARKER_CELLS
+        width = min(max(1, width), PROSE_CELLS)
+        self.rows.fit(Look(self.view, width, self.app.current_theme.dark))
         while True:
             top = self._top(aim, height)
             near = self.rows.between(top - height, top + 2 * height)
-            missing = [place for place in near if not self.rows.is_measured(place)]
-            if not missing:
+            if not self.rows.measure(near):
                 break
-            self.rows.measure({place: self.drawn(place).height for place in missing})
-        self._arranged_for, total = self.size, self.rows.total
+        self._arranged_for, total = self.size, self.rows.tops[-1]
         self.is_following = self.is_following or total <= height
         self.virtual_size = Size(self.size.width, total)
         bar = self.vertical_scrollbar
@@ -283,36 +260,17 @@ class Transcript(ScrollView):
         self.first_row = first_row
         if below < height:
             self.refresh(Region(0, below, self.size.width, height - below))
-        self._forget_far(near)
-
-    def _forget_far(self, near: range) -> None:
-        """Free the memory of entries out of sight. The reply that is written is cheaper to keep."""
-        if len(self._drawn) > max(MOST_DRAWN, 2 * len(near)) and not self.screen.selections:
-            place_of, entries = self.rows.place_of, self.rows.entries
-            for key in [*self._drawn]:
-                place = place_of[key]
-                is_written = entries[place].recording is not None and entries[place].note is None
-                if place not in near and not is_written:
-                    del self._drawn[key]
-
-    def _fit(self) -> None:
-        """Wrap everything anew if its width, view or styles have changed."""
-        width = self.scrollable_size.width - 2 * PADDING - MARKER_CELLS
-        width = min(max(1, width), PROSE_CELLS)
-        look = Look(self.view, width, self.app.current_theme.dark)
-        if look != self._look:
-            self._look = look
-            self._drawn.clear()
-            self.rows.forget(width)
+        if not self.screen.selections:
+            self.rows.forget_far(near)
 
     def _top(self, aim: Aim | None, height: int) -> int:
         """The row at the upper edge of the view. `height` is that of the view, in rows."""
-        end = max(0, self.rows.total - height)
+        end = max(0, self.rows.tops[-1] - height)
         if aim is None or aim.key not in self.rows.place_of:
             return end if self.is_following else min(self.scroll_offset.y, end)
         place = self.rows.place_of[aim.key]
-        row = self.drawn(place).row_of(aim.span) if aim.span else aim.row
-        row = self.rows.top(place) + min(row, self.rows.height(place) - 1)
+        row = self.rows.drawn(place).row_of(aim.span) if aim.span else aim.row
+        row = min(self.rows.tops[place] + row, self.rows.tops[place + 1] - 1)
         return max(0, min(row - aim.below_edge, end))
 
     def _show_scrollbar(self) -> None:
@@ -330,7 +288,7 @@ class Transcript(ScrollView):
             return None
         top = max(0, self.first_row)
         place = self.rows.place_at(top)
-        return Aim(self.rows.entries[place].key, top - self.rows.top(place))
+        return Aim(self.rows.entries[place].key, top - self.rows.tops[place])
 
     def go(self, aim: Aim) -> None:
         """Scroll to a target, unless all rows fit on the screen."""
@@ -386,7 +344,7 @@ class Transcript(ScrollView):
             return
         if span is not None:
             self.marked = key, span
-            if in_reasoning and key not in self._unfolded:
+            if in_reasoning and key not in self.rows.unfolded:
                 self._turn_fold(key)
             self._drawn_rows_changed()
         self.go(Aim(key, 0, span, self.size.height // 3 if row is None else row))
@@ -401,7 +359,7 @@ class Transcript(ScrollView):
     def row_in_sight(self, turn: TurnId) -> int | None:
         """The row of the view in which a turn begins; None if its beginning is out of sight."""
         key = self._key_of(turn, in_reasoning=True)
-        top = self.rows.top(self.rows.place_of[key]) if key is not None else -1
+        top = self.rows.tops[self.rows.place_of[key]] if key is not None else -1
         row = top - self.first_row
         return row if 0 <= row < self.size.height else None
 
@@ -417,8 +375,7 @@ class Transcript(ScrollView):
             self._drawn_rows_changed()
 
     def _drawn_rows_changed(self) -> None:
-        for drawn in self._drawn.values():
-            drawn.strips.clear()
+        self.rows.forget_strips()
         self.refresh()
 
     # Drawing
@@ -428,7 +385,7 @@ class Transcript(ScrollView):
         # of a reply moves all of them.
         if self._arranged_for != self.size:
             self._arrange()
-        if self._look is None:
+        if self.rows.look is None:
             return [Strip.blank(crop.width, self.rich_style)] * crop.height
         strips = self._painted(self.first_row + crop.y, crop.height)
         if crop.column_span == (0, self.size.width):
@@ -438,12 +395,12 @@ class Transcript(ScrollView):
     def render_line(self, y: int) -> Strip:
         """Row `y` of the view, for the selection by mouse: the offset of a cell is its place in the
         text of an entry, and the place of that. It costs more, as no two cells have one style."""
-        if not self.rows.entries or self._look is None:
+        if not self.rows.entries or self.rows.look is None:
             return Strip.blank(self.size.width, self.rich_style)
         row = self.first_row + y
         place = self.rows.place_at(row)
         segments = []
-        for piece, style in self._row(place, row - self.rows.top(place), self._highlights(place)):
+        for piece, style in self._row(place, row - self.rows.tops[place], self._highlights(place)):
             for shown in [piece.shown] if piece.is_literal else piece.shown:
                 at = Style.from_meta({"offset": (piece.start, place)})
                 segments.append(Segment(shown, style + at))
@@ -456,8 +413,8 @@ class Transcript(ScrollView):
         strips = [blank] * min(count, -row)
         rows, row, end = self.rows, max(0, row), row + count
         place = rows.place_at(row)
-        while row < min(end, rows.total):
-            drawn, top, below = self.drawn(place), rows.top(place), rows.top(place + 1)
+        while row < min(end, rows.tops[-1]):
+            drawn, top, below = self.rows.drawn(place), rows.tops[place], rows.tops[place + 1]
             wanted = range(row - top, min(end, below) - top)
             missing = [y for y in wanted if y not in drawn.strips]
             highlights = self._highlights(place) if missing else ()
@@ -481,7 +438,7 @@ class Transcript(ScrollView):
 
     def _strip(self, place: int, y: int, highlights: Sequence[Highlight]) -> Strip:
         """Row `y` of the entry at an index."""
-        drawn = self.drawn(place)
+        drawn = self.rows.drawn(place)
         strip = Strip(
             [Segment(piece.shown, style) for piece, style in self._row(place, y, highlights)]
         )
@@ -494,7 +451,7 @@ class Transcript(ScrollView):
         self, place: int, y: int, highlights: Sequence[Highlight]
     ) -> Iterator[tuple[Piece, Style]]:
         """What stands in row `y` of the entry at an index, with its style."""
-        drawn, ground = self.drawn(place), self._ground[0]
+        drawn, ground = self.rows.drawn(place), self._ground[0]
         row = drawn.text_row(y)
         if not 0 <= y < drawn.height - MARGIN:
             at = len(drawn.body.text) if y > 0 else 0
@@ -528,7 +485,7 @@ class Transcript(ScrollView):
 
     def _highlights(self, place: int) -> list[Highlight]:
         """What of the text of the entry at an index is selected, marked or looked for."""
-        drawn = self.drawn(place)
+        drawn = self.rows.drawn(place)
         found: list[Highlight] = []
         if selected := self.text_selection and self.text_selection.get_span(place):
             start, stop = selected
@@ -575,7 +532,7 @@ class Transcript(ScrollView):
         for place in range(start.y if start else 0, 1 + min(last, end.y if end else last)):
             span = selection.get_span(place)
             assert span is not None
-            text = self.drawn(place).body.text
+            text = self.rows.drawn(place).body.text
             texts.append(text[span[0] : len(text) if span[1] == -1 else span[1]])
         return "\n".join(texts), "\n"
 
@@ -588,17 +545,17 @@ class Transcript(ScrollView):
 
     def on_click(self, event: events.Click) -> None:
         row = self.first_row + event.y
-        if self.text_selection is not None or not 0 <= row < self.rows.total:
+        if self.text_selection is not None or not 0 <= row < self.rows.tops[-1]:
             return
         event.stop()
         place = self.rows.place_at(row)
-        drawn = self.drawn(place)
+        drawn = self.rows.drawn(place)
         if event.chain == 2:
             # Textual selects all that a widget has.
             event.prevent_default()
             whole = Selection(Offset(0, place), Offset(len(drawn.body.text), place))
             self.screen.selections = {self: whole}
-        text_row = drawn.text_row(row - self.rows.top(place))
+        text_row = drawn.text_row(row - self.rows.tops[place])
         at = place_at(text_row, event.x - PADDING - MARKER_CELLS) if text_row else None
         self._clicked(drawn, event, at)
 
@@ -631,12 +588,9 @@ class Transcript(ScrollView):
         if self.rows.entries[place].note is None:
             return
         self._drop_selection()
-        self._unfolded ^= {key}
-        self._drawn.pop(key, None)
-        if self._look is not None:
-            aim = None if self.is_following else self.in_sight()
-            self.rows.measure({place: self.drawn(place).height})
-            self._arrange(aim)
+        aim = None if self.is_following else self.in_sight()
+        self.rows.fold(place)
+        self._arrange(aim)
 
     def fold_thought(self) -> None:
         """Fold or unfold the latest reasoning."""
