@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from eaglechat.chat.compared import FEWEST_HEATS
+from eaglechat.chat.writing.question import text_of
 from eaglechat.hub.local import fingerprint, pairs
 from eaglechat.hub.local.fingerprint import Conditions
 from eaglechat.hub.local.pairs import pair_of_files
@@ -316,15 +318,22 @@ async def test_without_a_drafter_the_panel_has_only_what_n_grams_follow(
         assert shown == {"n_draft_max", "enabled", "ngram", "temperature"}
 
 
+PASTED = "\n".join(f"line {n}" for n in range(132))
+HALF = "half a thought [pasted: 132 lines, ~270 tokens]"
+
+
 async def test_history_is_written_as_the_chat_goes_and_reopened(
     drive: Drive, tmp_path: Path
 ) -> None:
     async with drive() as user:
         await user.open_chat()
         await user.ask("Explain the Pythagorean theorem")
-        await user.type("half a thought")
+        await user.type("half a thought ")
+        user.app.post_message(events.Paste(PASTED))
+        await user.until(lambda: user.prompt.text == HALF, "the paste on one line")
         await user.press("ctrl+o", to=MenuScreen)
     (saved,) = saved_chats(tmp_path)
+    assert text_of(saved.unsent) == f"half a thought {PASTED}"
     assert [turn.text for turn in saved.turns.path] == ["Explain the Pythagorean theorem", REPLY]
     reply = saved.turns.last_reply
     assert reply is not None
@@ -335,7 +344,7 @@ async def test_history_is_written_as_the_chat_goes_and_reopened(
         await user.press("ctrl+t")
         await user.sees("1 chat")
         await user.press("enter", to=ChatScreen)
-        assert user.prompt.text == "half a thought"
+        assert user.prompt.text == HALF
         assert [m.content for m in user.messages] == [turn.text for turn in saved.turns.path]
         await user.press("enter")
         await user.idle()

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from eaglechat.settings.config_file import load
 from eaglechat.settings.model import Settings
-from eaglechat.tui.screens.chat.screen import PANEL_FROM, ChatScreen
-from eaglechat.tui.widgets.panel.knob import Knob
-from eaglechat.tui.widgets.panel.measures import Measures
-from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO
@@ -48,48 +42,6 @@ async def test_auto_goes_on_and_off_in_the_middle_of_a_reply(drive: Drive) -> No
         assert chat.speculation.n_draft_max == AUTO
 
 
-async def test_auto_is_a_word_in_the_row_of_lengths_by_key_and_mouse(drive: Drive) -> None:
-    async with drive() as user:
-        await user.open_chat()
-        row = user.chat.query_one("#n_draft_max", Knob)
-        row.focus()
-        await user.press("home")
-        assert user.chat.controls.n_draft_max == AUTO
-        await user.press("right", "right", "1", "2")
-        assert user.chat.controls.n_draft_max == 12
-        assert not user.prompt.text
-        await user.until(lambda: "8 [12] …" in row.render().plain, "a length by number")
-        await user.pilot.click("#n_draft_max", offset=(row.render().plain.index("auto"), 0))
-        assert user.chat.controls.n_draft_max == AUTO
-
-
-async def test_the_palette_knows_auto(drive: Drive) -> None:
-    async with drive() as user:
-        await user.open_chat()
-        await user.press("ctrl+p")
-        await user.type("n_draft_max auto")
-        await user.sees("n_draft_max: auto")
-        await user.until(lambda: "takes" not in user.text, "the search for the whole")
-        await user.press("enter")
-        await user.until(lambda: user.chat.controls.n_draft_max == AUTO, "auto")
-        await user.on(ChatScreen)
-
-
-async def test_auto_in_the_settings_holds_for_this_chat_and_is_saved(
-    drive: Drive, tmp_path: Path
-) -> None:
-    async with drive() as user:
-        await user.open_chat()
-        await user.open_settings()
-        await user.type("n_draft_max")
-        await user.sees("Most tokens drafted")
-        await user.press("enter", "ctrl+u", "5", "enter", "enter", "ctrl+u", *"auto", "enter")
-        await user.press("escape", "escape")
-        await user.on(ChatScreen)
-        await user.until(lambda: user.chat.controls.n_draft_max == AUTO, "auto in the controls")
-    assert load(tmp_path / "config.toml")[0].speculation.n_draft_max == AUTO
-
-
 async def test_the_row_of_lengths_has_the_choice_and_the_context_says_why(drive: Drive) -> None:
     async with drive(n_draft_max=AUTO) as user:
         await user.open_chat()
@@ -107,17 +59,6 @@ async def test_the_row_of_lengths_has_the_choice_and_the_context_says_why(drive:
             await user.sees(why)
             await user.sees("ms allowed behind plain decoding")
             await user.press("escape")
-
-
-async def test_the_panel_stands_whole_under_auto(drive: Drive) -> None:
-    async with drive(size=PANEL_FROM["beside"], n_draft_max=AUTO) as user:
-        await user.open_chat()
-        await user.ask("hello")
-        panel = user.chat.query_one(SpeculationPanel)
-        measures = user.chat.query_one(Measures)
-        await user.until(lambda: "tok/s" in measures.render().plain, "the speed")
-        assert panel.max_scroll_y == 0
-        assert user.inside(panel.query_one("#context").region)
 
 
 @pytest.mark.parametrize(("shape", "said"), [("chain", "auto 5"), ("tree", "auto 5 tree")])

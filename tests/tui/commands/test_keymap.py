@@ -8,17 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual import events
 
 from eaglechat.settings.config_file import load
 from eaglechat.settings.model import Settings
 from eaglechat.tui.commands.keymap import clashes, read_keymap
-from eaglechat.tui.commands.keys import keys_of
 from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.help import HelpScreen
 from eaglechat.tui.screens.more import MoreScreen
-from tests.tui.driving import Driver, pressed
+from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
 IDS = [command.id for command in COMMANDS]
@@ -141,22 +139,3 @@ async def test_remapped_keys_hold_in_bindings_help_search_footer_and_sentences(
         await user.press("escape", "ctrl+p")
         await user.type("rendered")
         await user.sees("View: Show replies")
-
-
-async def test_bad_keys_are_told_at_the_start(drive: Drive) -> None:
-    async with drive(settings=Settings(keys={"chat.stp": "ctrl+x"})) as user:
-        await user.sees("keys.chat.stp")
-        # Where a toast breaks its lines depends on how long the file's path is.
-        (notice,) = user.notices
-        assert "is not a command (did" in notice
-
-
-async def test_what_is_typed_at_once_behind_the_leaders_keys_goes_to_the_prompt(
-    drive: Drive,
-) -> None:
-    async with drive() as user:
-        await user.open_chat()
-        for key in (*pressed(keys_of("chat.view")[0]), *"hello"):
-            user.app.post_message(events.Key(key, key if len(key) == 1 else None))
-        await user.until(lambda: user.prompt.text == "hello", "what was typed")
-        assert user.chat.transcript.view == "read"

@@ -116,14 +116,3 @@ async def test_the_help_is_in_groups_and_uses_the_room(drive: Drive) -> None:
         await user.press("end")
         await user.until(lambda: "Enter runs it" not in user.text, "a word, which is read")
         await user.sees("Words")
-
-
-async def test_the_help_runs_what_it_finds(drive: Drive) -> None:
-    async with drive(size=(80, 24)) as user:
-        await user.open_chat()
-        await user.press("f1", to=HelpScreen)
-        await user.type("speculation")
-        await user.sees("F3")
-        await user.press("enter")
-        await user.until(lambda: not user.chat.controls.enabled, "no speculation")
-        await user.on(ChatScreen)

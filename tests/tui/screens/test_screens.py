@@ -131,7 +131,7 @@ async def test_bad_configuration_and_themes_are_told_in_one_notice(
     (tmp_path / "themes").mkdir()
     (tmp_path / "themes" / "mine.toml").write_text('name = "mine"\nprimary = "no colour"\n')
     config = tmp_path / "config.toml"
-    config.write_text("[generation]\ntop_k = -3\n")
+    config.write_text('[generation]\ntop_k = -3\n[keys]\n"chat.stp" = "ctrl+x"\n')
     settings, problems = load(config)
     dirs = [paths.builtin_themes_dir(), tmp_path / "themes"]
     async with drive(settings=settings, problems=problems, theme_dirs=dirs) as user:
@@ -139,6 +139,7 @@ async def test_bad_configuration_and_themes_are_told_in_one_notice(
         assert len(user.app.screen.query("Toast")) == 1
         await user.sees("mine.toml")
         await user.sees("generation.top_k")
+        await user.sees("keys.chat.stp")
 
 
 async def test_the_last_reply_is_copied_without_control_characters(drive: Drive) -> None:

@@ -31,6 +31,7 @@ from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.wire.gain import MeasuredGain
+from eaglechat.wire.protocol import AUTO
 from eaglechat.words.numbers import numbers_of
 from tests.ggufs import write_target
 from tests.tui.driving import WIDE, Driver
@@ -50,7 +51,7 @@ DIALOGS = (
 
 
 async def test_the_panel_stands_whole_beside_the_chat_where_there_is_room(drive: Drive) -> None:
-    async with drive(size=PANEL_FROM["beside"]) as user:
+    async with drive(size=PANEL_FROM["beside"], n_draft_max=AUTO) as user:
         await user.open_chat()
         await user.ask("hello")
         panel = user.chat.query_one(SpeculationPanel)
@@ -139,11 +140,8 @@ async def test_the_panel_folds_into_a_status_line_at_80x24(drive: Drive) -> None
         assert not panel.display
 
 
-@pytest.mark.parametrize("size", [(60, 15), (80, 20)])
-async def test_the_folded_panel_hides_no_line_of_the_prompt(
-    drive: Drive, size: tuple[int, int]
-) -> None:
-    async with drive(size=size) as user:
+async def test_the_folded_panel_hides_no_line_of_the_prompt(drive: Drive) -> None:
+    async with drive(size=(60, 15)) as user:
         await user.open_chat()
         await user.press("f2")
         user.prompt.load_text("\n".join(f"line {n}" for n in range(12)))
@@ -300,11 +298,8 @@ async def test_a_notice_covers_nothing(drive: Drive, size: tuple[int, int]) -> N
                 assert not other.display or not toast.region.overlaps(other.region), other
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
-async def test_a_dialog_does_not_repeat_the_notice_behind_it(
-    drive: Drive, size: tuple[int, int]
-) -> None:
-    async with drive(size=size) as user:
+async def test_a_dialog_does_not_repeat_the_notice_behind_it(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
         await user.open_chat()
         user.app.notify("said before")
         await user.sees("said before")

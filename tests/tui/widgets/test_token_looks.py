@@ -46,17 +46,6 @@ async def test_each_kind_of_token_has_the_look_the_theme_gives_it(theme: str) ->
             assert style.color.triplet == colour.rich_color.triplet
 
 
-async def test_the_rejected_token_stands_before_its_correction() -> None:
-    app = TranscriptApp()
-    async with app.run_test() as pilot:
-        reply = await shown_reply(app, pilot, ROUNDS)
-        assert drawn_rows(reply) == ["• one two tree three four five six seven"]
-        app.write(reply, [make_round([" eight"], " nine", rejected=" mine")])
-        expected = "• one two tree three four five six seven eight mine nine"
-        assert drawn_rows(reply) == [expected]
-        assert reply.text == "one two three four five six seven eight nine"
-
-
 async def test_a_rejected_token_without_a_correction_after_it_is_still_shown() -> None:
     ended_by_the_limit = make_round(["a", " b"], "", rejected=" c")
     app = TranscriptApp()

@@ -169,18 +169,24 @@ async def test_enter_sends_and_other_enters_begin_a_line(key: str) -> None:
         assert app.query_one(Prompt).text == ""
 
 
-async def test_up_and_down_walk_through_what_was_sent_and_back_to_what_was_not() -> None:
+async def test_up_and_down_walk_through_what_was_sent_and_lose_nothing_on_the_way() -> None:
     app = Bench()
     async with app.run_test(size=(40, 10)) as pilot:
         prompt = app.query_one(Prompt)
         prompt.focus()
-        await pilot.press("a", "enter", "b", "ctrl+j", "c", "enter", "d")
-        await pilot.press("up")
-        assert prompt.text == "b\nc"
-        await pilot.press("up", "up")
-        assert prompt.text == "a"
-        await pilot.press("down", "down")
-        assert prompt.text == "d"
+
+        async def walks(*steps: str) -> None:
+            """Keys, each with the text that it leads to."""
+            for step in steps:
+                key, _, text = step.partition(" ")
+                await pilot.press(key)
+                assert prompt.text == text.replace("/", "\n"), step
+
+        await pilot.press(*"first", "enter", *"2nd", "ctrl+j", "x", "enter", *"draft")
+        await walks("up 2nd/x", "y 2nd/xy", "up 2nd/xy", "up first", "up first")
+        await walks("down 2nd/xy", "down draft", "up 2nd/xy")
+        prompt.take()
+        await walks("up 2nd/xy", "up 2nd/xy", "up draft", "up 2nd/x")
 
 
 def plain(rows: list[Content]) -> list[str]:

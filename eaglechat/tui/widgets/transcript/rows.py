@@ -1,4 +1,4 @@
-"""The entries of a chat in rows: wrapped near what is seen, and of an estimated height elsewhere."""
+"""The entries of a chat in rows: wrapped near what is seen, elsewhere of an estimated height."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from eaglechat.chat.turns import Question
-from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from tests.tui.driving import Driver
 from tests.tui.scripted import REPLY
@@ -88,22 +87,6 @@ async def test_a_turn_is_selected_by_keys_and_answered_again(drive: Drive) -> No
         assert questions(user) == ["one"]
         assert user.chat.session.turns.siblings(first_reply)[0] == first_reply
         await user.command("chat.turn_before", "chat.turn_after")
-        assert user.chat.transcript.selected is None
-
-
-async def test_a_click_selects_a_turn_and_an_arrow_steps(drive: Drive) -> None:
-    async with drive(size=(80, 24)) as user:
-        await asked(user, "one")
-        await user.command("chat.again")
-        await user.idle()
-        await user.sees("◂ 2/2 ▸")
-        reply = shown_in(user.chat.transcript)[-1]
-        await user.pilot.click(Transcript, offset=reply.at(2, 0))
-        await user.sees("◂ 1/2 ▸")
-        [question] = shown_in(user.chat.transcript, "question")
-        await user.pilot.click(Transcript, offset=question.at(3, 0))
-        assert user.chat.transcript.selected == question.entry.turn
-        await user.press("escape")
         assert user.chat.transcript.selected is None
 
 

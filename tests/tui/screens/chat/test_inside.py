@@ -100,14 +100,7 @@ async def test_a_second_reply_is_not_begun_while_one_is_written(drive: Drive) ->
         assert not user.app.services.settings.current.interface.inspect
 
 
-async def test_nothing_to_look_into_is_said(drive: Drive) -> None:
-    async with drive() as user:
-        await user.open_chat()
-        await user.command("chat.inspect")
-        await user.sees("There are no rounds to show")
-
-
-@pytest.mark.parametrize("view", ["live", "read", "trace"])
+@pytest.mark.parametrize("view", ["live", "read"])
 async def test_a_click_on_a_token_of_the_selected_reply_opens_its_round(
     drive: Drive, view: View
 ) -> None:

@@ -9,11 +9,24 @@ import pytest
 from textual.containers import VerticalScroll
 
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.chat.seen import SeenScreen
+from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
 from eaglechat.wire import protocol
+from eaglechat.wire.protocol import Rendered
 from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
+
+
+def test_what_stands_above_a_prompt_says_what_is_not_in_it() -> None:
+    prompt = Rendered(id=1, runs=(), tokens=60, first_turn=1, checkpoints=2, checkpoint_bytes=2**20)
+    assert prompt_seen(prompt, 8192, "") == (
+        "60 of 8,192 tokens; the first turn is not in the context; 2 checkpoints to go back to, "
+        "1.0 MiB; “hi” stands for the question that you have not typed yet."
+    )
+    two = msgspec.structs.replace(prompt, first_turn=2, checkpoints=0)
+    assert prompt_seen(two, 8192, "why?") == (
+        "60 of 8,192 tokens; the first 2 turns are not in the context."
+    )
 
 
 @pytest.mark.parametrize("size", [(80, 24), WIDE])
@@ -37,14 +50,6 @@ async def test_the_prompt_is_shown_with_what_is_typed(drive: Drive, size: tuple[
         assert len(user.messages) == 2
 
 
-async def test_a_question_not_typed_has_another_in_its_place(drive: Drive) -> None:
-    async with drive(size=(80, 24)) as user:
-        await user.open_chat()
-        await user.command("chat.prompt")
-        await user.sees("“hi” stands for the question")
-        await user.sees("<|user|>")
-
-
 async def test_it_is_asked_for_as_the_next_reply_would_be(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
@@ -65,15 +70,6 @@ async def test_a_long_prompt_scrolls_and_begins_with_its_end(drive: Drive) -> No
         await user.sees("line 0")
         await user.press("pagedown")
         await user.until(lambda: text.scroll_y > 0, "a page down")
-
-
-async def test_what_left_the_context_is_said(drive: Drive) -> None:
-    async with drive() as user:
-        user.engine.turns_in_context = 1
-        await user.open_chat()
-        await user.ask("Which colour?")
-        await user.command("chat.prompt")
-        await user.sees("the first turn is not in the context")
 
 
 async def test_the_reason_why_a_prompt_cannot_be_shown_is_told(drive: Drive) -> None:

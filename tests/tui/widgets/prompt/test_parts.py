@@ -8,12 +8,8 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from eaglechat.chat.writing.question import text_of
-from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.widgets.prompt.completions import Completions
 from eaglechat.wire import protocol
-from tests.chat.headless import saved_chats
 from tests.tui.driving import WIDE, Driver
 
 Drive = Callable[..., Driver]
@@ -71,15 +67,14 @@ async def test_a_paste_is_opened_deleted_and_brought_back_whole(drive: Drive) ->
         await user.sees("There is no paste")
 
 
-@pytest.mark.parametrize("key", ["ctrl+x", "ctrl+shift+k"])
-async def test_the_last_line_is_deleted_by_its_keys(drive: Drive, key: str) -> None:
+async def test_the_last_line_is_deleted_by_its_key(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await user.open_chat()
         await user.press("ctrl+k")
         await user.type("first")
         await user.press("ctrl+j")
         await user.type("last")
-        await user.press(key)
+        await user.press("ctrl+x")
         await user.until(lambda: "last" not in user.prompt.text, "no last line")
         await user.press("ctrl+z")
         await user.until(lambda: user.prompt.text == "first\nlast", "all of it")
@@ -164,33 +159,3 @@ async def test_a_binary_is_refused_and_an_address_is_text(drive: Drive) -> None:
         await user.press("enter")
         await user.sees("image.png is not a text file.")
         assert user.prompt.text == "me@example.org @image.png"
-
-
-async def test_a_draft_with_parts_survives_leaving(drive: Drive, tmp_path: Path) -> None:
-    async with drive(size=(80, 24)) as user:
-        await user.open_chat()
-        await paste(user, LONG)
-        await user.type(" and")
-        await user.press("ctrl+o")
-        await user.on(MenuScreen)
-    (saved,) = saved_chats(tmp_path)
-    assert text_of(saved.unsent) == f"{LONG} and"
-    async with drive(size=(80, 24)) as user:
-        await user.press("ctrl+t")
-        await user.sees("1 chat")
-        await user.press("enter")
-        await user.on(ChatScreen)
-        await user.until(lambda: user.prompt.text == f"{MARK} and", "the draft")
-
-
-async def test_an_engines_death_keeps_the_draft(drive: Drive) -> None:
-    async with drive(size=(80, 24)) as user:
-        await user.open_chat()
-        await user.ask("hello", rounds=2)
-        await paste(user, LONG)
-        user.engine.die("the end")
-        await user.sees("engine stopped")
-        assert user.prompt.text == MARK
-        await user.press("ctrl+l")
-        await user.sees("loaded again")
-        assert user.prompt.text == MARK
