@@ -216,7 +216,7 @@ CHAT = (
     _c("chat.thought", "Fold reasoning", "Fold or unfold the reasoning of the last reply", "chat",
        "leader z", action="fold_thought", group="Reply", words="thinking thoughts fold think"),
     _c("chat.answer_now", "Answer now", "End the reasoning and let the model answer", "chat",
-       "leader n", action="answer_now", group="Reply", words="skip thinking"),
+       "leader n", action="session('answer_now')", group="Reply", words="skip thinking"),
     _c("chat.view", "View",
        "Show replies live in two inks, as Markdown to read, or as a trace of all tokens", "chat",
        "leader v, f4", action="view({})", group="View", footer="view",
@@ -254,10 +254,10 @@ WRITING = (
 
 TURNS = (
     _c("chat.again", "Answer again", "Answer the selected or last question again, with a new seed",
-       "chat", "leader r", action="answer_again", group="Turn", turn_key="r",
+       "chat", "leader r", action="turn('answer_again')", group="Turn", turn_key="r",
        words="retry regenerate reroll redo"),
     _c("chat.go_on", "Continue", "Continue a stopped reply where it stopped", "chat", "leader o",
-       group="Reply", slash="continue"),
+       action="turn('continue_reply')", group="Reply", slash="continue"),
     _c("chat.edit", "Edit a question",
        "Edit the selected or last question; press again for the one before", "chat", "leader e",
        group="Turn", turn_key="e", words="change rewrite fork branch"),
@@ -269,7 +269,7 @@ TURNS = (
        words="next branch sibling"),
     _c("chat.delete_turn", "Delete the turn",
        "Delete the selected or last turn, and everything after it", "chat", "leader x",
-       group="Turn", words="remove"),
+       action="turn('delete')", group="Turn", words="remove"),
     _c("chat.undo_delete", "Undo a deletion", "Restore what was deleted last", "chat chats",
        "leader backspace", group="Chat", words="restore undelete"),
     _c("chat.turn_before", "Previous turn", "Select the previous turn", "chat",
@@ -283,10 +283,12 @@ TURNS = (
 
 REPLIES = (
     _c("chat.copy_code", "Copy code", "Copy the last code block; press again for the one before",
-       "chat", "leader j", group="Reply", words="clipboard snippet block"),
+       "chat", "leader j", action="transcript('copy_code')", group="Reply",
+       words="clipboard snippet block"),
     _c("chat.open_link", "Open a link",
        "Show and open the last link; press again for the one before", "chat",
-       "leader greater_than_sign", group="Reply", words="url address browser"),
+       "leader greater_than_sign", action="transcript('open_link')", group="Reply",
+       words="url address browser"),
 )
 # fmt: on
 
@@ -309,11 +311,14 @@ CONTROLS = (
        "leader number_sign", action="toggle('ngram')", group="Speed", words="ngrams lookup"),
     _c("chat.auto", "Auto length",
        "Let measurement choose the draft length, or set it by hand again", "chat",
-       "leader a, f12", action="auto_length", group="Speed", words="automatic measured faster"),
+       "leader a, f12", action="session('switch_auto')", group="Speed",
+       words="automatic measured faster"),
     _c("chat.less", "Draft less", "Lower n_draft_max by 1", "chat", "leader minus, f7",
-       action="draft_length(-1)", group="Speed", slash=None, words="shorter fewer decrease"),
+       action="session('change_draft_length', -1)", group="Speed", slash=None,
+       words="shorter fewer decrease"),
     _c("chat.more", "Draft more", "Raise n_draft_max by 1", "chat", "leader plus, f8",
-       action="draft_length(1)", group="Speed", slash=None, words="longer increase"),
+       action="session('change_draft_length', 1)", group="Speed", slash=None,
+       words="longer increase"),
     *(
         _c(f"chat.{control.name}", control.name, control.doc.description.removesuffix("."), "chat",
            action=f"control('{control.name}', {{}})", argument=_argument(control),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import set_cell_size
 from textual.content import Content
 
 from eaglechat.chat.inspecting import CandidateToken, Inside, Position, look_inside
@@ -16,12 +16,14 @@ from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.records import FinishReason, Origin, Round, Token
 from eaglechat.words.bars import bar
-from eaglechat.words.wording import drafter, not_reported, plural, visible
+from eaglechat.words.wording import drafter, fitting, not_reported, plural, visible
 
 LOOKS_PER_SECOND = 8
-TOKEN_CELLS = 16
+TOKEN_CELLS, LONG_CELLS = 16, 80
 BAR_CELLS = 8
 CONTEXT_CHARACTERS = 160
+_ALL = 10**9
+"""More rounds than any reply has."""
 _MARKS = {"accepted": "✓", "rejected": "✗", "sampled": "•", "": " "}
 _TIMES = {"draft_ms": "draft", "process_ms": "process", "verify_ms": "verify",
           "sample_ms": "sample", "total_ms": "total"}  # fmt: skip
@@ -33,7 +35,10 @@ class InsideScreen(TextDialog[None]):
     KEYS = "← → other rounds, {dialog.back} back"
     BINDINGS = [
         *bindings_of("inside"),
-        *moves({"left": "go(-1)", "right": "go(1)", "home": "first", "end": "last"}, priority=True),
+        *moves(
+            {"left": "go(-1)", "right": "go(1)", "home": f"go(-{_ALL})", "end": f"go({_ALL})"},
+            priority=True,
+        ),
     ]
 
     def __init__(
@@ -65,12 +70,6 @@ class InsideScreen(TextDialog[None]):
     def action_go(self, by: int) -> None:
         self._wanted = max(self._index + by, 0)
         self._look()
-
-    def action_first(self) -> None:
-        self.action_go(-self._index)
-
-    def action_last(self) -> None:
-        self.action_go(len(self._recording.rounds))
 
     def action_record(self) -> None:
         again = self._answer_again(self._recording)
@@ -174,7 +173,7 @@ def _table(inside: Inside, end: Token | None) -> Iterator[Content]:
     for number, place in enumerate(inside.positions, 1):
         for row, one in enumerate(place.candidates):
             is_end = place.token is end and one.fate in ("accepted", "sampled")
-            text = "end of the reply" if is_end else _shortened(_quoted(one.text))
+            text = "end of the reply" if is_end else _quoted(one.text, TOKEN_CELLS)
             yield _row(f"{number:>3} " if row == 0 else "    ", one, place, text)
         if sentence := _why(place):
             yield Content.assemble((f"      {sentence}", "$text-warning"))
@@ -228,16 +227,11 @@ def _style(origin: Origin) -> str:
     return "" if origin is Origin.UNKNOWN else f"$token-{origin.value}"
 
 
-def _quoted(text: str | None) -> str:
+def _quoted(text: str | None, cells: int = LONG_CELLS) -> str:
+    """A token in quotes, in so many cells at most."""
     if text == "":
         return "no text"
-    return "a token" if text is None else f"“{visible(text)}”"
-
-
-def _shortened(text: str) -> str:
-    if cell_len(text) <= TOKEN_CELLS:
-        return text
-    return set_cell_size(text, TOKEN_CELLS - 2) + "…”"
+    return "a token" if text is None else f"“{fitting(visible(text), cells - 2)}”"
 
 
 def _percent(share: float | None, before: str = "") -> str:

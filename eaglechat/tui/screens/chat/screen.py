@@ -34,7 +34,7 @@ from eaglechat.chat.refusals import TURN_GONE, cannot_continue, chains_only
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.search import parse
 from eaglechat.chat.session import ChatSession, Severity
-from eaglechat.chat.turns import Question, Reply, Turn, TurnId
+from eaglechat.chat.turns import Question, Reply, TurnId
 from eaglechat.chat.writing.files import read_part
 from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.chat.writing.question import shown as shown_parts
@@ -370,11 +370,9 @@ class ChatScreen(PromptScreen[None]):
         is_in_line = control in (ENABLED, N_DRAFT_MAX) and self.query_one(StatusLine).display
         return is_in_line or (panel.display and panel.knob(control).display)
 
-    def action_draft_length(self, step: int) -> None:
-        self.session.change_draft_length(step)
-
-    def action_auto_length(self) -> None:
-        self.session.switch_auto()
+    def action_session(self, does: str, *values: Any) -> None:
+        """What the session does by itself."""
+        getattr(self.session, does)(*values)
 
     # Turns. Commands work on the selected one, or else on the last one
 
@@ -437,17 +435,10 @@ class ChatScreen(PromptScreen[None]):
             transcript.selected = sibling
         transcript.reveal(sibling, row=row)
 
-    def action_answer_again(self) -> None:
-        if (id := self._turn_to_change()) is not None and self.session.answer_again(id):
+    def action_turn(self, does: str) -> None:
+        """What the session does with a turn."""
+        if (id := self._turn_to_change()) is not None and getattr(self.session, does)(id):
             self.transcript.selected = None
-
-    def action_go_on(self) -> None:
-        if (id := self._turn_to_change()) is not None and self.session.continue_reply(id):
-            self.transcript.selected = None
-
-    def action_delete_turn(self) -> None:
-        if (id := self._turn_to_change()) is not None:
-            self.session.delete(id)
 
     def action_undo_delete(self) -> None:
         id = self.session.undo_delete()
@@ -460,6 +451,10 @@ class ChatScreen(PromptScreen[None]):
     def action_scroll(self, to: str) -> None:
         getattr(self._uncovered(), f"action_{to}")()
 
+    def action_transcript(self, does: str) -> None:
+        """What the transcript does by itself."""
+        getattr(self.transcript, does)()
+
     def action_copy(self) -> None:
         """Copy the selected turn, or the last reply as far as it has been generated."""
         turns, selected = self.session.turns, self.transcript.selected
@@ -470,9 +465,6 @@ class ChatScreen(PromptScreen[None]):
         else:
             self.notify("There is no reply to copy yet.", severity="warning")
 
-    def action_copy_code(self) -> None:
-        self.transcript.copy_code()
-
     def action_fold_thought(self) -> None:
         self._uncovered().fold_thought()
 
@@ -482,9 +474,6 @@ class ChatScreen(PromptScreen[None]):
             views = get_args(View)
             view = views[(views.index(self.transcript.view) + 1) % len(views)]
         self.services.settings.change("interface", "view", view)
-
-    def action_open_link(self) -> None:
-        self.transcript.open_link()
 
     @on(Transcript.LinkChosen)
     def _link_chosen(self, event: Transcript.LinkChosen) -> None:
@@ -648,9 +637,6 @@ class ChatScreen(PromptScreen[None]):
 
     def action_interrupt(self) -> None:
         self.session.stop()
-
-    def action_answer_now(self) -> None:
-        self.session.answer_now()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
@@ -896,8 +882,9 @@ class ChatScreen(PromptScreen[None]):
                 yield offer(id, label, by_turn_key=by_turn_key)
         elif session.is_engine_gone:
             yield offer("chat.load_again", "reload")
-        elif session.running is None and last is not None and self._is_cut_off(last):
-            yield offer("chat.go_on", "continue")
+        elif session.running is None and last is not None:
+            if cannot_continue(session.turns, last.id, session.terms, session.hello) is None:
+                yield offer("chat.go_on", "continue")
         yield offer("chat.view", f"view: {self.transcript.view}")
         yield offer("chat.pane", "panel")
         if not self.has_class("-folded") and selected is None:
@@ -906,11 +893,6 @@ class ChatScreen(PromptScreen[None]):
             yield offer("chat.auto", "auto")
         for id in ("app.leader", "chats.open", "chat.new", "chat.menu", "app.quit"):
             yield offer(id, BY_ID[id].footer)
-
-    def _is_cut_off(self, turn: Turn) -> bool:
-        """Whether a reply can be continued."""
-        session = self.session
-        return cannot_continue(session.turns, turn.id, session.terms, session.hello) is None
 
     def state_of(self, id: str) -> str:
         controls = self.controls

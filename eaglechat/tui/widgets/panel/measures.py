@@ -222,15 +222,9 @@ def why_rows(
     share by position. `plain` is in tokens per second; `stats` is None if drafting is off."""
     rows: list[Content] = []
     if means is not None:
-        draft = "draft " if means.draft_ms is None else f"draft {_ms(means.draft_ms)} "
-        check = _ms(means.ms) if means.draft_ms is None else _ms(means.check_ms)
-        head = f"{draft}+ check {check} ms"
-        rows.append(_numbers(f"{head:<25}= {means.tokens:.1f} tok"))
-    if plain:
-        head = f"plain {_ms(1000.0 / plain)} ms"
-        rows.append(_numbers(f"{head:<25}= 1 tok"))
-    else:
-        rows.append(Content(""))
+        draft = "draft" if means.draft_ms is None else f"draft {_ms(means.draft_ms)}"
+        rows.append(_cost(f"{draft} + check {_ms(means.check_ms)} ms", f"{means.tokens:.1f}"))
+    rows.append(_cost(f"plain {_ms(1000.0 / plain)} ms", "1") if plain else Content(""))
     if stats is None:
         return rows
     rate = stats.acceptance_rate
@@ -245,6 +239,10 @@ def why_rows(
             break
         by_place = f"{longer}  "
     return [*rows, Content.styled(by_place, VALUE)]
+
+
+def _cost(time: str, tokens: str) -> Content:
+    return _numbers(f"{time:<25}= {tokens} tok")
 
 
 def _numbers(line: str) -> Content:
@@ -281,18 +279,13 @@ def change_marks(rounds: Sequence[Round], width: int) -> str:
     """The line below the strip, for its last `width` rounds. Where n_draft_max was changed it has
     an arrow and the new value, or the arrow alone if the next change leaves no space. What auto
     chooses from round to round is no change: the word auto marks where it was switched on."""
-    first = max(0, len(rounds) - width)
-    changes = [
-        (index - first, mark)
-        for index in range(max(first, 1), len(rounds))
-        if (mark := _change_mark(rounds[index - 1], rounds[index]))
-    ]
-    line = [" "] * width
-    ends = [start for start, _mark in changes[1:]] + [width]
-    for (start, mark), end in zip(changes, ends, strict=False):
-        shown = mark if start + len(mark) <= end else mark[0]
-        line[start : start + len(shown)] = shown
-    return "".join(line).rstrip()
+    first, line, start = max(0, len(rounds) - width), "", 0
+    for index in range(max(first, 1), len(rounds)):
+        if mark := _change_mark(rounds[index - 1], rounds[index]):
+            place = index - first
+            line = line if len(line) <= place else line[: start + 1]
+            start, line = place, f"{line:<{place}}{mark}"
+    return line if len(line) <= width else line[: start + 1]
 
 
 def _change_mark(before: Round, now: Round) -> str:
