@@ -171,12 +171,11 @@ def _parted(command: Command, keys: Sequence[str]) -> list[tuple[str, str, bool]
     ]
 
 
-async def run_own_key(field: Widget, event: events.Key, around: Widget | None = None) -> None:
-    """Do what a key of a text field, or of the widget `around` it, does when it comes, as the field
-    does with letters. Textual does it once the key has bubbled to the app: after letters that came
-    behind it."""
+async def run_own_key(field: Widget, event: events.Key) -> None:
+    """Do what a key of a text field does when it comes, as the field does with letters. Textual
+    does it once the key has bubbled to the app: after letters that came behind it."""
     own = field.screen.active_bindings.get(event.key)
-    if own is None or own.node not in (field, around) or not own.enabled or event.is_printable:
+    if own is None or own.node is not field or not own.enabled or event.is_printable:
         return
     # Without a selection the field copies nothing, and the key is the screen's.
     if await field.app.run_action(own.binding.action, own.node):

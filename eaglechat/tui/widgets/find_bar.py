@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from textual import events
-from textual.app import ComposeResult
-from textual.containers import Horizontal
 from textual.widgets import Input
 
 from eaglechat.chat.search import Spot, spots
@@ -16,45 +14,14 @@ from eaglechat.tui.widgets.readouts import Line
 from eaglechat.tui.widgets.transcript.transcript import Aim, Transcript
 
 
-class _Words(Input):
-    """What is typed in the bar."""
-
-    async def _on_key(self, event: events.Key) -> None:
-        bar = self.parent
-        assert isinstance(bar, FindBar)
-        if bar.is_open:
-            await run_own_key(self, event, around=bar)
-        else:
-            # It was queued behind the key that closed the bar: the screen takes it.
-            event.prevent_default()
-
-
-class FindBar(Horizontal):
-    """Hidden until it is opened. Shows in the transcript, passage by passage, what is typed."""
+class FindBar(Input):
+    """Shows in the transcript, passage by passage, what is typed. The screen shows it, and beside
+    it `found`, while it has the class `-finding`."""
 
     BINDINGS = [
         *bindings_of("find"),
         *moves({"up": "step(-1)", "down": "step(1)"}),
     ]
-    DEFAULT_CSS = """
-    FindBar {
-        height: 1;
-        padding: 0 1;
-        background: $surface;
-        display: none;
-    }
-    FindBar.-open {
-        display: block;
-    }
-    FindBar Input {
-        width: 1fr;
-    }
-    FindBar Line {
-        width: auto;
-        padding: 0 1;
-        color: $foreground-muted;
-    }
-    """
 
     def __init__(
         self,
@@ -63,7 +30,9 @@ class FindBar(Horizontal):
         end: Callable[[], None],
     ) -> None:
         """`path` gives the turns to search; `end` closes the bar."""
-        super().__init__()
+        hint = with_keys("find in this chat; arrows step, {dialog.back} goes back")
+        super().__init__(compact=True, placeholder=hint)
+        self.found = Line("", id="found")
         self._transcript, self._path, self._end = transcript, path, end
         self._spots: list[Spot] = []
         self._shown = 0
@@ -73,62 +42,56 @@ class FindBar(Horizontal):
         self._folded: dict[str, str] = {}
         """Texts of the chat with their case folded, kept while the bar is open."""
 
-    def compose(self) -> ComposeResult:
-        yield _Words(
-            compact=True,
-            placeholder=with_keys("find in this chat; arrows step, {dialog.back} goes back"),
-        )
-        yield Line("", id="found")
-
     @property
     def is_open(self) -> bool:
-        return self.has_class("-open")
-
-    @property
-    def text(self) -> str:
-        return self.query_one(Input).value
+        return self.screen.has_class("-finding")
 
     def open(self) -> None:
         """Show the bar with the last text selected, so that typing replaces it."""
         self._folded = {}
         transcript = self._transcript
         self._opened_at = None if transcript.is_following else transcript.in_sight()
-        self.add_class("-open")
-        line = self.query_one(Input)
-        line.action_select_all()
+        self.screen.add_class("-finding")
+        self.action_select_all()
         # `focus` would take effect only after the keys that are already queued.
-        self.screen.set_focus(line)
+        self.screen.set_focus(self)
         self._find()
 
     def close(self) -> None:
         """Hide the bar, and stay at the passage that is shown."""
         self._transcript.unmark()
         self._transcript.look_for("")
-        self.remove_class("-open")
+        self.screen.remove_class("-finding")
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self.is_open:
+            await run_own_key(self, event)
+        else:
+            # It was queued behind the key that closed the bar: the screen takes it.
+            event.prevent_default()
 
     def _find(self) -> None:
         """Show the last passage: what was said last is most often what is looked for."""
-        self._spots = spots(self._path(), self.text, self._folded)
+        self._spots = spots(self._path(), self.value, self._folded)
         self._shown = len(self._spots) - 1
-        self._transcript.look_for(self.text)
+        self._transcript.look_for(self.value)
         self._show()
 
     def _show(self) -> None:
-        said = "not found" if self.text.strip() else ""
+        said = "not found" if self.value.strip() else ""
         if self._spots:
             spot = self._spots[self._shown]
             self._transcript.reveal(spot.turn, spot.span, in_reasoning=spot.in_reasoning)
             said = f"{self._shown + 1:,} of {len(self._spots):,}"
         else:
             self._transcript.unmark()
-        self.query_one("#found", Line).show(said)
+        self.found.show(said)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         self._find()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
+    async def action_submit(self) -> None:
         self.action_step(-1)
 
     def action_step(self, by: int) -> None:

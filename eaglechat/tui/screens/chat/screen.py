@@ -164,7 +164,10 @@ class ChatScreen(PromptScreen[None]):
                 yield transcript
                 below = f"↓ new text below: {name_of('ctrl+end')}"
                 yield Static(f"[@click=screen.scroll('scroll_end')]{below}[/]", id="new-below")
-                yield FindBar(transcript, lambda: self.session.turns.path, self._end_finding)
+                find = FindBar(transcript, lambda: self.session.turns.path, self._end_finding)
+                with Horizontal(id="finding"):
+                    yield find
+                    yield find.found
                 yield StatusLine(id="status")
                 yield Legend()
                 yield prompt.completions
@@ -882,9 +885,12 @@ class ChatScreen(PromptScreen[None]):
                 yield offer(id, label, by_turn_key=by_turn_key)
         elif session.is_engine_gone:
             yield offer("chat.load_again", "reload")
-        elif session.running is None and last is not None:
-            if cannot_continue(session.turns, last.id, session.terms, session.hello) is None:
-                yield offer("chat.go_on", "continue")
+        elif (
+            session.running is None
+            and last is not None
+            and cannot_continue(session.turns, last.id, session.terms, session.hello) is None
+        ):
+            yield offer("chat.go_on", "continue")
         yield offer("chat.view", f"view: {self.transcript.view}")
         yield offer("chat.pane", "panel")
         if not self.has_class("-folded") and selected is None:

@@ -29,22 +29,17 @@ _NARROWEST = 4
 """Cells of a column."""
 
 
-def _parser(*others: str) -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "linkify": True})
-    parser.enable(["table", *others])
-    assert parser.linkify is not None
-    # Only addresses with a scheme become links: many file names look like host names (README.md).
-    parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
-    parser.linkify.add("//", None)
-    return parser
-
-
-_linking, _plain = _parser("linkify"), _parser()
+_parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "linkify"])
+assert _parser.linkify is not None
+# Only addresses with a scheme become links: many file names look like host names (README.md).
+_parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
+_parser.linkify.add("//", None)
 
 
 def _parse(text: str) -> list[Token]:
-    is_plain = any(word.count("://") > _MOST_SCHEMES for word in text.split())
-    return (_plain if is_plain else _linking).parse(text)
+    is_linked = all(word.count("://") <= _MOST_SCHEMES for word in text.split())
+    _parser.options["linkify"] = is_linked
+    return _parser.parse(text)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rich.style import Style
-from textual.widgets import Input
 
 from eaglechat.tui.widgets.find_bar import FindBar
 from tests.tui.driving import Driver
@@ -79,7 +78,7 @@ async def test_what_is_not_there_is_said_and_accents_do_not_matter(drive: Drive)
         await user.type("zebra")
         await user.until(lambda: "not found" in found(user), "the word")
         await user.press("enter", "up")
-        user.chat.query_one(FindBar).query_one(Input).value = "AN APPLE"
+        user.chat.query_one(FindBar).value = "AN APPLE"
         await user.until(lambda: " of 33" in found(user), "all of them")
 
 
