@@ -133,8 +133,9 @@ class ReplyEntry(DrawnEntry):
         if self.look.view != "trace":
             runs = (self._inked(run) for run in runs if run.kind != REJECTED)
         if self._note is None:
-            is_live = self.look.view == "live"
-            return self.body.add(runs, self._latest_guess() if is_live else "")
+            latest = rounds[-1:] if self.look.view == "live" else ()
+            last = (run for round_ in latest for run in _round_runs(round_, self.part))
+            return self.body.add(runs, "".join(run.text for run in last if run.kind == REJECTED))
         end = self.recording.end
         has_tail = end is not None and (end.tail_part or Part.ANSWER) is self.part
         tail = [Run(end.tail, TEXT)] if end is not None and has_tail else []
@@ -150,13 +151,6 @@ class ReplyEntry(DrawnEntry):
         """A run in one of the two inks of the live view, or in none to be read."""
         is_guess = self.look.view == "live" and run.kind in _GUESSES
         return run._replace(kind=GUESSED if is_guess else TEXT)
-
-    def _latest_guess(self) -> str:
-        """What was rejected last."""
-        latest = (
-            run for round_ in self.recording.rounds[-1:] for run in _round_runs(round_, self.part)
-        )
-        return "".join(run.text for run in latest if run.kind == REJECTED)
 
     def round_at(self, at: int) -> int | None:
         """The index of the round that wrote the token at a character; None where no token is."""
