@@ -29,9 +29,9 @@ COPY = "copy"
 """The kind of the word at the end of a code block, which a click copies."""
 
 TAB_CELLS = 4
-_MOST_OPEN = 1000
-"""Characters of a line, at most, that are drawn again when it grows. A format that begins in these
-and ends behind them is none."""
+_MOST_OPEN = 1500
+"""Characters of a line, at most, that are drawn again when it grows. What follows begins a row, and
+a format that begins in them and ends behind them is none."""
 _HIDDEN = "hidden"
 
 _FENCE = re.compile(r"\s{0,99}(?P<marks>`{3,}|~{3,})(?P<language>[^`]{0,99})$")
@@ -87,16 +87,6 @@ PLAIN = Line(is_literal=True)
 IN_CODE = Line(margin="│ ", first="│ ", is_literal=True)
 
 
-class _Pair(NamedTuple):
-    """The marks that begin and end a format: characters `start` to `begin`, and `end` to `stop`."""
-
-    start: int
-    begin: int
-    end: int
-    stop: int
-    format: str
-
-
 class GrowingText:
     """Rows of a text that grows. Complete lines are drawn once; only the last line is drawn
     again."""
@@ -116,8 +106,6 @@ class GrowingText:
         """The marks that opened the code block; empty outside of one."""
         self._line: Line | None = None
         """Set if the beginning of the open line is drawn for good."""
-        self._before = ""
-        """The last character of that beginning."""
         self.add(())
 
     @property
@@ -138,7 +126,7 @@ class GrowingText:
             rest = self._draw(line, is_over=True)
             if self._line is None and self._style is None:
                 self._fence = _fence_after(_source(rest), self._fence)
-            self._line, self._before = None, ""
+            self._line = None
             self._keep(f"{_source(rest)}\n")
         self._open = self._draw(last, is_over=is_over)
         self._show_ghost(neutralise(ghost))
@@ -174,62 +162,41 @@ class GrowingText:
     def _draw(self, runs: list[Run], *, is_over: bool) -> list[Run]:
         """Draw the line at the end, or the rest of it. Returns what of it is drawn again if it
         grows."""
-        while len(_source(runs)) > _MOST_OPEN:
-            head, rest = _split(runs, _MOST_OPEN)
-            place = self._draw_beginning(head)
-            head, more = _split(head, place)
-            runs = [*more, *rest]
+        while len(source := _source(runs)) > _MOST_OPEN:
+            head, runs = _split(runs, 1 + source.rfind(" ", 0, _MOST_OPEN) or _MOST_OPEN)
+            line = self._line_of(head, is_over=True)
+            self.rows += self._rows_of(head, line, is_over=True)
             self._keep(_source(head))
-            self._before = _source(head)[-1]
-        self.rows += self._rows_of(runs, self._line_of(runs, is_over=is_over), is_over=is_over)[0]
+            self._line = line
+        self.rows += self._rows_of(runs, self._line_of(runs, is_over=is_over), is_over=is_over)
         return runs
-
-    def _draw_beginning(self, head: list[Run]) -> int:
-        """Draw the beginning of a long line for good: the same, whenever more of it comes. Returns
-        the number of characters that are drawn."""
-        line = self._line_of(head, is_over=False)
-        rows, pairs = self._rows_of(head, line, is_over=False)
-        for number in range(len(rows) - 1, 0, -1):
-            piece, place = rows[number][0], rows[number][0].start - self._at
-            # What is only shown cannot be told apart by its place from what follows it.
-            is_whole = self._style is None or piece.stop > piece.start
-            if is_whole and place and not any(one.start < place < one.stop for one in pairs):
-                self.rows += rows[:number]
-                break
-        else:
-            self.rows += self._rows_of(head, line, is_over=True)[0]
-            place = len(_source(head))
-        self._line = line
-        return place
 
     def _line_of(self, runs: Sequence[Run], *, is_over: bool) -> Line:
         return self._style or self._line or _line_of(_source(runs), self._fence, is_over)
 
-    def _rows_of(
-        self, runs: Sequence[Run], line: Line, *, is_over: bool
-    ) -> tuple[list[Row], list[_Pair]]:
-        """The rows of a line, or of the rest of one, and the pairs of marks in it."""
+    def _rows_of(self, runs: Sequence[Run], line: Line, *, is_over: bool) -> list[Row]:
+        """The rows of a line, or of the rest of one."""
         source, is_begun = _source(runs), self._line is not None
         start = 0 if is_begun else line.marker_length
         marker = "" if line.shows_marker else _HIDDEN
         formats = [marker] * start + [line.format] * (len(source) - start)
-        pairs = [] if line.is_literal else _pairs(source, start, self._before, is_over)
-        looks = [(begin, stop, format) for _, begin, stop, _, format in pairs]
+        pairs = [] if line.is_literal else _pairs(source, start, is_over)
+        looks = [(begin, end, format) for _, begin, end, _, format in pairs]
         if not line.is_literal:
             looks += [(*found.span(), LINK) for found in _WRITTEN_LINK.finditer(source)]
-        for begin, stop, format in looks:
-            formats[begin:stop] = [
-                one if format in one else f"{one} {format}" for one in formats[begin:stop]
+        for begin, end, format in looks:
+            formats[begin:end] = [
+                one if format in one else f"{one} {format}" for one in formats[begin:end]
             ]
-        for pair in pairs:
-            for first, stop in ((pair.start, pair.begin), (pair.end, pair.stop)):
-                formats[first:stop] = [_HIDDEN] * (stop - first)
+        for first, begin, end, stop, _ in pairs:
+            formats[first:begin] = [_HIDDEN] * (begin - first)
+            formats[end:stop] = [_HIDDEN] * (stop - end)
         pieces, end = [*_pieces(runs, formats, self._at)], self._at + len(source)
         if line.ends_code:
             pieces.append(Piece("copy", COPY, end, end))
         margin = Piece(line.margin, FAINT, 0, 0) if line.margin or line.first else None
         first_margin = line.margin if is_begun else line.first
-        return wrap(pieces, self._width, self._at, margin, first_margin), pairs
+        return wrap(pieces, self._width, self._at, margin, first_margin)
 
 
 def _cells(row: Row) -> int:
@@ -329,15 +296,16 @@ def _line_of(source: str, fence: str, is_over: bool) -> Line:
     return line
 
 
-def _pairs(source: str, start: int, before: str, is_over: bool) -> list[_Pair]:
-    """The pairs of marks in a line from `start` on, where `before` is the character before it. If
-    the line still grows, what its last marks begin is taken to be closed at its end."""
-    text, at, pairs = before + source[start:], start - len(before), list[_Pair]()
+def _pairs(source: str, start: int, is_over: bool) -> list[tuple[int, int, int, int, str]]:
+    """The pairs of marks in a line from `start` on: where the first begins and ends, and then the
+    other one, and the format. If the line still grows, what its last marks begin is taken to be
+    closed at its end."""
+    text, pairs = source[start:], list[tuple[int, int, int, int, str]]()
 
     def take(format: str, found: re.Match[str]) -> str:
         """Note a pair. Its marks, and all that is code, are no marks of other formats."""
         (first, stop), (begin, end) = found.span(), found.span("text")
-        pairs.append(_Pair(at + first, at + begin, at + end, at + stop, format))
+        pairs.append((start + first, start + begin, start + end, start + stop, format))
         inside = _TAKEN * (end - begin) if format == CODE else found["text"]
         return _TAKEN * (begin - first) + inside + _TAKEN * (stop - end)
 
