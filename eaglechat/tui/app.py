@@ -106,15 +106,14 @@ class EagleApp(App[None]):
         chosen = choose_theme(settings.interface.theme, loaded)
         self._loaded_themes = loaded
         # Textual chooses the filter for NO_COLOR once, in its constructor, by the kind of theme.
-        no_color_kind = chosen.ansi if chosen and "NO_COLOR" in os.environ else None
+        no_color_kind = chosen.ansi if "NO_COLOR" in os.environ else None
         super().__init__(ansi_color=no_color_kind)
         keymap, key_problems = read_keymap(settings.keys, config_file)
         use(keymap)
         self.set_keymap(textual_keymap(keymap))
         for theme in loaded:
             self.register_theme(theme)
-        if chosen is not None:
-            self._begin_with(chosen)
+        self._begin_with(chosen)
         desk = desk or HubDesk()
         settings_service = SettingsService(self, settings, config_file)
         self.services = Services(
@@ -137,7 +136,7 @@ class EagleApp(App[None]):
         )
         desk.machine = lambda: self.services.engine.machine
         self._notices = list(map(str, (*problems, *key_problems, *theme_problems)))
-        if chosen is None or chosen.name != settings.interface.theme:
+        if chosen.name != settings.interface.theme:
             self._notices.append(f"There is no theme “{settings.interface.theme}”.")
         if pairs.problem:
             self._notices.append(pairs.problem)

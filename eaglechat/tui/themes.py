@@ -127,12 +127,10 @@ def load_themes(*directories: Path) -> tuple[list[Theme], list[Problem]]:
     return list(themes.values()), problems
 
 
-def choose_theme(name: str, loaded: Sequence[Theme]) -> Theme | None:
-    """The theme with this name, of the loaded ones or Textual's, else the shipped dark one, else
-    any that is loaded."""
-    themes = {theme.name: theme for theme in loaded}
-    named = themes.get(name) or BUILTIN_THEMES.get(name)
-    return named or themes.get(FALLBACK_THEME) or next(iter(loaded), None)
+def choose_theme(name: str, loaded: Sequence[Theme]) -> Theme:
+    """The theme with this name, of the loaded ones or Textual's, else a dark one."""
+    themes = {**BUILTIN_THEMES, **{theme.name: theme for theme in loaded}}
+    return themes.get(name) or themes.get(FALLBACK_THEME) or themes["textual-dark"]
 
 
 def read_theme(file: Path) -> Theme | Problem:

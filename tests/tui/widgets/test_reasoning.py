@@ -191,10 +191,3 @@ async def test_a_dialog_has_the_numbers_of_both_parts(drive: Drive, engine: Scri
         for part, stats in shown.by_part.items():
             speed = wording.tokens_per_second(stats.tokens_per_second or 0.0)
             await user.sees(f"{part.value:<14}{speed}, kept")
-
-
-async def test_a_template_without_a_switch_says_so(drive: Drive, engine: ScriptedEngine) -> None:
-    engine.reasoning = protocol.Reasoning(marked=True)
-    async with drive(size=(200, 60)) as user:
-        await user.open_chat()
-        await user.sees("thinking: the template has no switch")

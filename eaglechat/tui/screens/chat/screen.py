@@ -688,10 +688,13 @@ class ChatScreen(PromptScreen[None]):
     def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
         text = slash.escaped(self.prompt.marks.text(question))
         if self.editing is not None:
-            # What is being typed stays.
+            # What is being typed stays; it is a new question if the edited one is gone, too.
             self.prompt.remember(text)
             if self.editing.question not in self.session.turns:
-                self._edit_another(version_of)
+                typed = self.prompt.text
+                self._end_edit()
+                self.prompt.remember(self.prompt.text)
+                self.prompt.replace_all(slash.escaped(typed))
         elif version_of is not None:
             self._edit(self.session.turns.question(version_of), text, self.prompt.text)
         elif self.prompt.text:
@@ -726,21 +729,6 @@ class ChatScreen(PromptScreen[None]):
         self.transcript.select(question.id)
         self.prompt.replace_all(text)
         self.prompt.take_focus()
-        self._title_prompt()
-        self.refresh_bindings()
-
-    def _edit_another(self, version: TurnId | None) -> None:
-        """The edited question is gone: what is being typed is asked in place of another version of
-        it, or as a new question."""
-        assert self.editing is not None
-        if version is not None:
-            question = self.session.turns.question(version)
-            self._edit(question, self.prompt.text, self.editing.before)
-            return
-        typed, before = self.prompt.text, self.editing.before
-        self.editing = None
-        self.prompt.remember(before)
-        self.prompt.replace_all(slash.escaped(typed))
         self._title_prompt()
         self.refresh_bindings()
 

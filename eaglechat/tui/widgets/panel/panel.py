@@ -63,7 +63,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                 yield from _knobs(ENABLED, NGRAM, look="switch")
             yield from _knobs(TEMPERATURE, look="number")
             yield from _knobs(THINKING, EFFORT)
-            yield Static("thinking: the template has no switch", classes="label", id="no-switch")
             yield Knob("more", "switch", id="more", tooltip="Shape and p_min: seldom turned.")
             yield from _knobs(SHAPE)
             yield from _knobs(P_MIN, look="number")
@@ -106,8 +105,6 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             self.knob(control).display = control.name not in hidden
         self.query_one("#more").display = not {SHAPE.name, P_MIN.name} <= numbers.without_effect
         self.knob(DRAFTER).display = len(numbers.drafters) > _ONE_DRAFTER
-        no_switch = numbers.reasoning.marked and not numbers.reasoning.on_off
-        self.query_one("#no-switch").display = no_switch and not numbers.reasoning.efforts
 
     def on_knob_changed(self, event: Knob.Changed) -> None:
         if event.knob.id == "more" and self._numbers is not None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from eaglechat.chat.turns import Question
 from eaglechat.wire import protocol
 from tests.tui.driving import Driver
@@ -177,15 +175,11 @@ async def test_letters_are_commands_while_a_turn_is_selected_by_a_key(drive: Dri
         await user.until(lambda: "edit" not in user.text.splitlines()[-1], "no turn selected")
 
 
-@pytest.mark.parametrize("has_other_version", [True, False])
 async def test_an_edit_that_is_typed_when_its_question_goes_stays_and_can_be_sent(
-    drive: Drive, has_other_version: bool
+    drive: Drive,
 ) -> None:
     async with drive() as user:
         await user.open_chat()
-        if has_other_version:
-            await user.ask("first")
-            await user.command("chat.edit")
         user.prompt.load_text("second")
         user.engine.budget = 0
         await user.press("enter")
