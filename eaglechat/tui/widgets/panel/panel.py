@@ -107,9 +107,10 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self.knob(DRAFTER).display = len(numbers.drafters) > _ONE_DRAFTER
 
     def on_knob_changed(self, event: Knob.Changed) -> None:
-        if event.knob.id == "more" and self._numbers is not None:
+        if event.knob.id == "more":
             event.stop()
-            self._show_controls(self._numbers)
+            if self._numbers is not None:
+                self._show_controls(self._numbers)
 
 
 def _knobs(*controls: Control, look: Look = "words") -> Iterator[Knob]:

@@ -19,12 +19,11 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from eaglechat.tui.themes import REJECTED
-from eaglechat.tui.widgets.transcript.wrapping import Piece, Row, wrap
+from eaglechat.tui.widgets.transcript.wrapping import FAINT, Piece, Row, wrap
 from eaglechat.wire.neutral import neutralise
 
 STRONG, EMPHASIS, CODE, LINK = "strong", "emphasis", "code", "link"
 """Formats. They stand after the ink in the name of a kind: `guessed strong`."""
-FAINT = "faint"
 COPY = "copy"
 """The kind of the word at the end of a code block, which a click copies."""
 
@@ -194,9 +193,8 @@ class GrowingText:
         pieces, end = [*_pieces(runs, formats, self._at)], self._at + len(source)
         if line.ends_code:
             pieces.append(Piece("copy", COPY, end, end))
-        margin = Piece(line.margin, FAINT, 0, 0) if line.margin or line.first else None
-        first_margin = line.margin if is_begun else line.first
-        return wrap(pieces, self._width, self._at, margin, first_margin)
+        first = line.margin if is_begun else line.first
+        return wrap(pieces, self._width, self._at, first, line.margin)
 
 
 def _cells(row: Row) -> int:

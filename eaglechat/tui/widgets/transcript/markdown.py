@@ -14,8 +14,8 @@ from rich.cells import cell_len
 from rich.syntax import Syntax
 
 from eaglechat.settings.model import View
-from eaglechat.tui.widgets.transcript.formatting import FAINT, STRONG, GrowingText, Line, Run
-from eaglechat.tui.widgets.transcript.wrapping import TEXT, Piece, Row
+from eaglechat.tui.widgets.transcript.formatting import STRONG, GrowingText, Line, Run
+from eaglechat.tui.widgets.transcript.wrapping import FAINT, TEXT, Piece, Row
 from eaglechat.wire.neutral import neutralise_line
 
 _CODE_TYPES = ("fence", "code_block")

@@ -37,7 +37,7 @@ from eaglechat.tui.widgets.transcript.entries import (
     DrawnEntry,
     ReplyEntry,
 )
-from eaglechat.tui.widgets.transcript.formatting import CODE, COPY, EMPHASIS, FAINT, LINK, STRONG
+from eaglechat.tui.widgets.transcript.formatting import CODE, COPY, EMPHASIS, LINK, STRONG
 from eaglechat.tui.widgets.transcript.markdown import (
     Code,
     Look,
@@ -48,7 +48,7 @@ from eaglechat.tui.widgets.transcript.markdown import (
 )
 from eaglechat.tui.widgets.transcript.rows import MARGIN, PROSE_CELLS, Rows
 from eaglechat.tui.widgets.transcript.token_styles import token_look
-from eaglechat.tui.widgets.transcript.wrapping import TEXT, Piece, place_at
+from eaglechat.tui.widgets.transcript.wrapping import FAINT, TEXT, Piece, place_at
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words import timeline, wording
 

@@ -11,6 +11,8 @@ from rich.style import Style
 
 TEXT = "text"
 """The kind of text that has no token origin and therefore no colour of its own."""
+FAINT = "faint"
+"""The kind of margins and other lines beside the text."""
 
 _JOINER = "\u200d"
 # East Asian scripts and emoji: a row may break before and after each character.
@@ -71,25 +73,23 @@ def place_at(row: Row, x: int) -> int | None:
 
 
 def wrap(
-    pieces: Iterable[Piece], width: int, at: int, margin: Piece | None = None, first: str = ""
+    pieces: Iterable[Piece], width: int, at: int, first: str = "", later: str = ""
 ) -> list[Row]:
     """Wrap a line to a width in cells. `at` is its place in the copied text.
 
     A word moves to the next row whole, unless it is wider than a row. Spaces that do not fit at
     the end of a row are not shown. East Asian text breaks between any two characters, except
-    before closing punctuation. The first row begins with `first`, the others with `margin`, in the
-    style of that; both are left out of a narrow row.
+    before closing punctuation. The first row begins with the margin `first`, the others with
+    `later`; both are left out of a narrow row.
     """
-    if margin is not None and width < _LEAST_BESIDE * max(len(margin.shown), len(first)):
-        margin, first = None, ""
+    if width < _LEAST_BESIDE * max(len(first), len(later)):
+        first = later = ""
     pieces = _with_whole_characters(pieces)
-    later = margin.shown if margin is not None else ""
     rooms = (max(1, width - cell_len(one)) for one in (first, later))
     rows = [*_cut(pieces, _rows("".join(piece.shown for piece in pieces), *rooms), at)]
-    for number, row in enumerate(rows if margin is not None else ()):
-        assert margin is not None
-        if beside := later if number else first:
-            row.insert(0, Piece(beside, margin.style, row[0].start, row[0].start))
+    for number, row in enumerate(rows):
+        if margin := later if number else first:
+            row.insert(0, Piece(margin, FAINT, row[0].start, row[0].start))
     return rows
 
 
