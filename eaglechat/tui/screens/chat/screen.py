@@ -414,11 +414,7 @@ class ChatScreen(PromptScreen[None]):
     def action_step(self, by: int) -> None:
         id = self.transcript.selected or self._last_with_siblings()
         if id is not None:
-            self._step(id, by)
-
-    @on(Transcript.Stepped)
-    def _stepped(self, event: Transcript.Stepped) -> None:
-        self._step(event.turn, event.by)
+            self.action_step_of(id, by)
 
     def _last_with_siblings(self) -> TurnId | None:
         turns = self.session.turns
@@ -427,7 +423,8 @@ class ChatScreen(PromptScreen[None]):
                 return turn.id
         return self._turn_to_change()
 
-    def _step(self, id: TurnId, by: int) -> None:
+    def action_step_of(self, id: TurnId, by: int) -> None:
+        """Show an older or newer version of a turn, where the turn is on the screen."""
         transcript = self.transcript
         row, is_selected = transcript.row_in_sight(id), transcript.selected is not None
         sibling = self.session.step(id, by)

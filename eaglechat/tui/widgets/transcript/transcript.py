@@ -57,8 +57,6 @@ Highlight = tuple[int, int, Style]
 """Where it begins and ends in the text of an entry, and what is added to the style of the text."""
 
 MARKER_CELLS, PADDING = 2, 1
-_STEP = "step"
-"""Meta key of a cell: how many siblings a click on it moves on; negative moves back."""
 _MARKER, _PLACE = "marker", "place"
 _MARKED, _FOUND = Style(reverse=True), Style(underline=True)
 _FORMATS = {STRONG: "bold", EMPHASIS: "italic", LINK: "underline"}
@@ -121,13 +119,6 @@ class Transcript(ScrollView):
         """The reader clicked on an entry of this turn."""
 
         turn: TurnId
-
-    @dataclass
-    class Stepped(Message):
-        """The reader clicked on an arrow beside a turn's number among its siblings."""
-
-        turn: TurnId
-        by: int
 
     @dataclass
     class RoundChosen(Message):
@@ -477,11 +468,11 @@ class Transcript(ScrollView):
         assert drawn.entry.place is not None
         number, count = drawn.entry.place
         style = self._style(drawn, _PLACE)
-        older = Style.from_meta({_STEP: -1}) if number > 1 else Style(dim=True)
-        newer = Style.from_meta({_STEP: 1}) if number < count else Style(dim=True)
-        yield Piece("◂ ", _PLACE, 0, 0), style + older
-        yield Piece(f"{number}/{count}", _PLACE, 0, 0), style
-        yield Piece(" ▸", _PLACE, 0, 0), style + newer
+        for text, by in (("◂ ", -1), (f"{number}/{count}", 0), (" ▸", 1)):
+            is_end = not 0 < number + by <= count
+            does = {"@click": f"screen.step_of({drawn.entry.turn}, {by})"} if by else {}
+            more = Style(dim=True) if is_end else Style.from_meta(does)
+            yield Piece(text, _PLACE, 0, 0), style + more
 
     def _highlights(self, place: int) -> list[Highlight]:
         """What of the text of the entry at an index is selected, marked or looked for."""
@@ -557,21 +548,20 @@ class Transcript(ScrollView):
             self.screen.selections = {self: whole}
         text_row = drawn.text_row(row - self.rows.tops[place])
         at = place_at(text_row, event.x - PADDING - MARKER_CELLS) if text_row else None
-        self._clicked(drawn, event, at)
+        if "@click" not in event.style.meta:
+            self._clicked(drawn, event, at)
 
     def _clicked(self, drawn: DrawnEntry, event: events.Click, at: int | None) -> None:
         """An entry was clicked at this character of its text; None where no text is."""
-        entry, meta = drawn.entry, event.style.meta
+        entry, text = drawn.entry, drawn.body.text
         reply = drawn if isinstance(drawn, ReplyEntry) else None
-        text, by = drawn.body.text, meta.get(_STEP)
-        code = code_ending_at(text, at) if COPY in meta and at is not None else None
+        is_copy = COPY in event.style.meta
+        code = code_ending_at(text, at) if is_copy and at is not None else None
         address = link_at(text, at) if reply is not None and at is not None else None
         if code is not None:
             self._copy_block(code)
         elif address is not None:
             self.post_message(self.LinkChosen(address))
-        elif by and entry.turn is not None:
-            self.post_message(self.Stepped(entry.turn, by))
         elif entry.kind == "thought":
             self._turn_fold(entry.key)
         elif entry.turn is not None:
