@@ -27,10 +27,8 @@ from eaglechat.words.addresses import cannot_open, shown_address
 from tests.tui.widgets.transcript_app import (
     TranscriptApp,
     drawn_rows,
-    make_end,
     make_round,
     on_screen,
-    segment_of,
     shown_reply,
     text_of,
     until,
@@ -265,22 +263,6 @@ async def test_a_click_on_a_link_chooses_it(view: View) -> None:
             await click_on(app, pilot, words)
         await until(pilot, lambda: len(app.chosen) == 2)
         assert app.chosen == ["https://example.com/a_(b)", "https://example.com/c"]
-
-
-async def test_a_reply_is_read_while_it_is_written_and_seen_as_tokens_at_any_time() -> None:
-    app = TranscriptApp()
-    async with app.run_test(size=(60, 24)) as pilot:
-        app.transcript.view = "read"
-        reply = await shown_reply(app, pilot, [make_round([], "Some **bold")])
-        app.write(reply, [make_round(["**"], " words\n\n", "wrong")])
-        await until(pilot, lambda: "Some bold words" in drawn_rows(reply)[0])
-        assert segment_of(reply, "bold").style.bold
-        app.transcript.view = "trace"
-        assert "Some **bold**wrong words" in drawn_rows(reply)[0]
-        app.transcript.view = "read"
-        app.end(reply, make_end(" end"), "stopped")
-        await until(pilot, lambda: drawn_rows(reply)[-1].endswith("stopped"))
-        assert "Some bold words" in drawn_rows(reply)[0]
 
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import unicodedata
 
 import pytest
 from msgspec.structs import replace
@@ -160,24 +159,6 @@ async def test_a_selection_over_several_entries_is_their_texts() -> None:
         [user] = app.entries("question")
         await drag(pilot, (user, 2, 1), (reply, 60, 0))
         assert app.screen.get_selected_text() == f"second line\n{reply.text}"
-
-
-async def test_nothing_in_a_text_reaches_the_terminal_as_a_control() -> None:
-    evil = "a\x1b[2J\x1b]52;c;aGk=\x07b\x9b0m\r\u202ec\x00"
-    app = TranscriptApp()
-    async with app.run_test() as pilot:
-        app.add("question", evil)
-        app.add("error", evil)
-        app.add_reply(evil)
-        reply = await shown_reply(app, pilot, [make_round([evil], evil, rejected=evil)])
-        app.end(reply, None, evil)
-        app.transcript.view = "read"
-        drawn = [text for entry in app.entries() for text in drawn_rows(entry)]
-        assert sum("␛" in text for text in drawn) >= 5
-        unsafe = {"Cc", "Cs"}
-        assert not [char for char in "".join(drawn) if unicodedata.category(char) in unsafe]
-        assert "\u202e" not in "".join(drawn)
-        assert reply.text == evil * 2
 
 
 async def test_the_transcript_follows_until_the_reader_scrolls_up() -> None:

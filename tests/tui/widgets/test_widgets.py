@@ -142,16 +142,6 @@ async def test_a_knob_follows_keys_clicks_the_wheel_and_typed_numbers(look: str)
             assert app.values == words.split(), does
 
 
-async def test_keys_that_come_in_a_burst_keep_their_order() -> None:
-    app = Bench()
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.query_one(Prompt).focus()
-        await pilot.pause()
-        for key, character in (("a", "a"), ("ctrl+j", None), ("b", "b"), ("enter", "\r")):
-            app.post_message(events.Key(key, character))
-        await until(pilot, lambda: app.sent == ["a\nb"])
-
-
 def test_a_number_has_its_steps_and_the_value_between_them_or_beyond_their_end() -> None:
     assert len(TEMPERATURE.steps(1.0)) == 101
     assert TEMPERATURE.steps(0.731)[14:17] == ("0.70", "0.73", "0.75")
