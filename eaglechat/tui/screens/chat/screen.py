@@ -215,15 +215,14 @@ class ChatScreen(PromptScreen[None]):
         before, after = change
         self.session.follow_settings(before, after)
         interface = after.interface
-        if interface != before.interface:
-            self.transcript.view = interface.view
-            self.set_class(interface.view == "trace", "-trace")
-            self.refresh_bindings()
+        self.transcript.view = interface.view
+        self.set_class(interface.view == "trace", "-trace")
+        # A panel that a key hid stays away when another setting changes.
         if interface.show_panel != before.interface.show_panel:
             self.set_class(not interface.show_panel, "-panel-hidden")
-        if interface.panel != before.interface.panel:
-            self._fit(self.size)
-            self.show_numbers()
+        self._fit(self.size)
+        self.show_numbers()
+        self.refresh_bindings()
 
     @property
     def transcript(self) -> Transcript:

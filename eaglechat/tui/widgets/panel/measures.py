@@ -68,38 +68,39 @@ class Measures(Widget):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._numbers: Numbers | None = None
-        self._rows: list[_Row] = []
-        self._width = 0
-        """That the rows were drawn for."""
         self._is_close = False
+        self._drawn, self._parts = Content(""), list[str]()
+        """What is shown, and the part that each row belongs to."""
+        self._width = 0
+        """That it was drawn for."""
 
     def show(self, numbers: Numbers, *, is_close: bool) -> None:
         """`is_close` leaves out empty rows, where the screen is low."""
         self._numbers, self._is_close = numbers, is_close
-        before = self._rows
+        before, height = self._drawn, len(self._parts)
         self._draw(numbers)
-        if [(row.plain, row.spans) for _, row in before] != [
-            (row.plain, row.spans) for _, row in self._rows
-        ]:
-            self.refresh(layout=len(before) != len(self._rows))
+        if not before.is_same(self._drawn):
+            self.refresh(layout=height != len(self._parts))
 
     def _draw(self, numbers: Numbers) -> None:
         self._width = self.content_size.width
-        self._rows = [*self._drawn(numbers, self._width)]
+        rows = [*self._rows(numbers, self._width)]
+        self._parts = [part for part, _ in rows]
+        self._drawn = Content("\n").join(row for _, row in rows)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len([*self._drawn(self._numbers, width)]) if self._numbers is not None else 0
+        return len([*self._rows(self._numbers, width)]) if self._numbers is not None else 0
 
     def render(self) -> Content:
         if self._numbers is not None and self._width != self.content_size.width:
             self._draw(self._numbers)
-        return Content("\n").join(row for _, row in self._rows)
+        return self._drawn
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        part = self._rows[event.y][0] if event.y < len(self._rows) else ""
+        part = self._parts[event.y] if event.y < len(self._parts) else ""
         self.tooltip = _TOOLTIPS.get(part)
 
-    def _drawn(self, numbers: Numbers, width: int) -> Iterator[_Row]:
+    def _rows(self, numbers: Numbers, width: int) -> Iterator[_Row]:
         known, rounds = numbers.headline, numbers.rounds
         empty = Content("")
 
