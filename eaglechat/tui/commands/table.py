@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from eaglechat.chat import controls
-from eaglechat.chat.controls import Control
 from eaglechat.settings.description import SettingDoc, either, parse, wanted
 from eaglechat.settings.model import View
 
@@ -122,8 +121,11 @@ def _c(
     )
 
 
-# fmt: off
-APP = (
+_SLASHES = {"n_draft_max": "n", "temperature": "temp", "thinking": "think"}
+"""The short names that are typed for some controls."""
+
+
+COMMANDS: tuple[Command, ...] = (
     _c("app.leader", "Commands", "All commands of this screen, each one key away", "app", "ctrl+g",
        footer="commands", slash=None, words="menu commands keys shortcuts"),
     _c("app.help", "Help", "All keys of this screen, and what the words mean", "app",
@@ -138,9 +140,6 @@ APP = (
        group="App", words="colours colors dark light appearance"),
     _c("app.quit", "Quit", "Leave eaglechat; the chat is saved", "app", "ctrl+q", footer="quit",
        words="exit close leave bye q"),
-)
-
-MENU = (
     _c("menu.search", "Search the Hub", "Search the Hub for a target and drafts for it", "menu",
        "leader f", group="Models", words="find download pull huggingface get"),
     _c("menu.drafts", "Find drafts",
@@ -153,37 +152,22 @@ MENU = (
        "library", "leader u", group="Models", words="update upgrade versions"),
     _c("menu.suspend", "Suspend", "Suspend eaglechat; fg in the shell resumes it", "menu", "ctrl+z",
        action="app.suspend", words="background shell"),
-)
-
-DOWNLOADS = (
     _c("downloads.pause", "Pause or resume", "Pause the highlighted download, or resume it",
        "downloads", "space"),
-)
-
-LISTS = (
     _c("list.choose", "Choose", "Choose the highlighted row", "list", "enter", action="submit",
        footer="choose"),
     _c("list.remove", "Delete",
        "Delete the highlighted chat or model, forget the recent pair, or cancel the download",
        "chats library menu downloads", "ctrl+d", words="remove forget cancel trash free disk"),
-)
-
-DIALOGS = (
     _c("dialog.back", "Back", "Back; in Compare, stop measuring", "dialog find compare", "escape",
        footer="stop, back"),
     _c("dialog.agree", "Yes", "Do what the dialog asks about", "ask", "y",
        words="ok agree confirm"),
-)
-
-LOADING = (
     _c("loading.alone", "Without the draft",
        "After a load that failed, load the target without its draft", "loading", "leader b",
        group="Models"),
     _c("loading.log", "The log", "Show the last lines of the engine's log", "loading", "leader i",
        group="Models", words="trouble error"),
-)
-
-CHAT = (
     _c("chat.stop", "Stop the reply", "Stop the reply and keep what is written", "chat", "escape",
        footer="stop", words="cancel abort interrupt halt"),
     _c("chat.new", "New chat", "Start a new chat; this one is saved", "chat", "ctrl+n",
@@ -235,9 +219,6 @@ CHAT = (
        "Record the target's candidates from now on, and answer again", "inside", "i"),
     _c("chat.load_again", "Reload the models", "Reload the models after the engine stopped", "chat",
        "ctrl+l", slash="reload", words="restart engine crashed"),
-)
-
-WRITING = (
     _c("chat.editor", "Write in an editor",
        "Edit the prompt, or the highlighted role, in $VISUAL or $EDITOR", "chat roles", "ctrl+e",
        words="vim nano emacs"),
@@ -250,9 +231,6 @@ WRITING = (
     _c("chat.model", "Other models", "Chat with another pair", "chat", "", action="model({})",
        argument=Argument(text="the name of a pair", is_optional=True),
        words="models pair switch load library"),
-)
-
-TURNS = (
     _c("chat.again", "Answer again", "Answer the selected or last question again, with a new seed",
        "chat", "leader r", action="turn('answer_again')", group="Turn", turn_key="r",
        words="retry regenerate reroll redo"),
@@ -279,9 +257,6 @@ TURNS = (
        "Select the next turn; after the last comes the end of the chat", "chat",
        "leader right_parenthesis, ctrl+down", action="select_turn(1)", group="Turn",
        turn_key="down", slash=None, words="select down"),
-)
-
-REPLIES = (
     _c("chat.copy_code", "Copy code", "Copy the last code block; press again for the one before",
        "chat", "leader j", action="transcript('copy_code')", group="Reply",
        words="clipboard snippet block"),
@@ -289,22 +264,6 @@ REPLIES = (
        "Show and open the last link; press again for the one before", "chat",
        "leader greater_than_sign", action="transcript('open_link')", group="Reply",
        words="url address browser"),
-)
-# fmt: on
-
-
-_SLASHES = {"n_draft_max": "n", "temperature": "temp", "thinking": "think"}
-"""The short names that are typed for some controls."""
-
-
-def _argument(control: Control) -> Argument:
-    if control.doc.kind is str:
-        return Argument(words=control.words)
-    return Argument(words=control.words, setting=control.doc)
-
-
-# fmt: off
-CONTROLS = (
     _c("chat.speculation", "Speculation", "Switch speculation on or off", "chat", "leader s, f3",
        action="toggle('enabled')", group="Speed", words="draft plain on off"),
     _c("chat.ngram", "n-grams", "Switch guesses from n-grams on or off", "chat",
@@ -321,24 +280,20 @@ CONTROLS = (
        words="longer increase"),
     *(
         _c(f"chat.{control.name}", control.name, control.doc.description.removesuffix("."), "chat",
-           action=f"control('{control.name}', {{}})", argument=_argument(control),
-           slash=_SLASHES.get(control.name, ""))
+           action=f"control('{control.name}', {{}})", slash=_SLASHES.get(control.name, ""),
+           argument=Argument(
+               control.words, setting=None if control.doc.kind is str else control.doc
+           ))
         for control in (*controls.CONTROLS, *controls.LATER_CONTROLS)
         if control.doc.kind is not bool
     ),
-)
-
-# Shift+Enter has two names: by Kitty's protocol, and by xterm's modifyOtherKeys.
-PROMPT = (
     _c("prompt.send", "Send", "Send the prompt", "prompt", "enter", words="ask submit"),
+    # Shift+Enter has two names: by Kitty's protocol, and by xterm's modifyOtherKeys.
     _c("prompt.newline", "New line", "Start a new line", "prompt",
        "ctrl+j, shift+enter, ctrl+enter, alt+enter, shift+\\r", words="line break"),
     _c("prompt.open_part", "Expand a paste",
        "Expand the paste or file at the cursor, or the last one", "prompt", "leader apostrophe",
        group="Chat", words="unfold attachment"),
-)
-
-SAVED_CHATS = (
     _c("chat.find", "Find in this chat",
        "Find a passage in the open chat; press again to stay at the match", "chat", "leader slash",
        group="View", slash=None, words="search grep"),
@@ -351,12 +306,6 @@ SAVED_CHATS = (
        words="title name"),
     _c("chats.pin", "Pin", "Pin the highlighted chat to the top of the list, or unpin it", "chats",
        "leader asterisk", group="Chat", words="star favourite"),
-)
-# fmt: on
-
-COMMANDS: tuple[Command, ...] = (
-    *APP, *MENU, *DOWNLOADS, *LISTS, *DIALOGS, *LOADING, *CHAT, *WRITING, *TURNS, *REPLIES,
-    *CONTROLS, *PROMPT, *SAVED_CHATS,
 )  # fmt: skip
 """In the order of the bottom line, the help and the documentation."""
 
