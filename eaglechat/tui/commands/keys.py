@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,10 +108,10 @@ _NO_KEY = "unbound"
 def bindings_of(*scopes: Scope) -> list[BindingType]:
     """The BINDINGS of a screen or widget, with the keys as shipped."""
     return [
-        binding
+        Binding(joined, command.call(), show=False, priority=priority, id=id)
         for command in commands_of(*scopes)
         if command.keys
-        for binding in _bindings(command)
+        for id, joined, priority in _parted(command, command.keys)
     ]
 
 
@@ -119,16 +119,6 @@ def moves(actions: Mapping[str, str], *, priority: bool = False) -> list[Binding
     """The BINDINGS of arrow keys and the like, by their keys. They are no commands: they move as in
     any other program, and `[keys]` does not change them."""
     return [Binding(key, action, show=False, priority=priority) for key, action in actions.items()]
-
-
-def turn_bindings() -> list[BindingType]:
-    """The BINDINGS of the transcript, which has the focus while a turn is selected by a key. They
-    have no id: `[keys]` does not change them."""
-    return [
-        Binding(command.turn_key, f"screen.{command.call()}", show=False)
-        for command in COMMANDS
-        if command.turn_key
-    ]
 
 
 def textual_keymap(keymap: Keymap) -> dict[str, str]:
@@ -143,19 +133,6 @@ def textual_keymap(keymap: Keymap) -> dict[str, str]:
 def command_of(binding: Binding) -> Command | None:
     """The command behind a binding, if it is one of ours."""
     return BY_ID.get((binding.id or "").removesuffix(_PRIORITY_SUFFIX))
-
-
-def _bindings(command: Command) -> Iterator[Binding]:
-    for id, keys, priority in _parted(command, command.keys):
-        yield Binding(
-            keys,
-            command.call(),
-            command.footer or command.title,
-            show=bool(command.footer),
-            priority=priority,
-            tooltip=command.help,
-            id=id,
-        )
 
 
 def _parted(command: Command, keys: Sequence[str]) -> list[tuple[str, str, bool]]:

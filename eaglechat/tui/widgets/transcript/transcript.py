@@ -28,7 +28,8 @@ from eaglechat.chat.recording import Recording
 from eaglechat.chat.search import folded, places
 from eaglechat.chat.turns import TurnId
 from eaglechat.settings.model import View
-from eaglechat.tui.commands.keys import turn_bindings
+from eaglechat.tui.commands.keys import moves
+from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.tui.services import desktop
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.tui.widgets.transcript.entries import (
@@ -87,7 +88,7 @@ class Transcript(ScrollView):
     to the bottom or has asked something.
     """
 
-    BINDINGS = turn_bindings()
+    BINDINGS = moves({one.turn_key: f"screen.{one.call()}" for one in COMMANDS if one.turn_key})
     can_focus = False
     """It has the focus only while a turn is selected by a key: letters are commands then."""
     DEFAULT_CSS = """
