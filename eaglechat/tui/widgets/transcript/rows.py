@@ -97,6 +97,11 @@ class Rows:
                 item.drawn = ReplyEntry(item.entry, self.look, is_folded=is_folded)
         return item.drawn
 
+    def drawn_before(self, key: str) -> DrawnEntry | None:
+        """The entry of this key, if it is wrapped."""
+        place = self.place_of.get(key)
+        return self._items[place].drawn if place is not None else None
+
     def forget_strips(self) -> None:
         """Selections, marks or styles changed."""
         for item in self._items:

@@ -186,16 +186,14 @@ class Transcript(ScrollView):
 
     def follow(self, entry: timeline.Entry) -> None:
         """Draw what was added to the reply of this entry."""
-        rows = self.rows
-        if rows.look is None or entry.key not in rows.place_of:
+        rows, reply = self.rows, self.rows.drawn_before(entry.key)
+        if not isinstance(reply, ReplyEntry):
             return
-        place = rows.place_of[entry.key]
-        reply = rows.drawn(place)
-        assert isinstance(reply, ReplyEntry)
         height, first = reply.height, reply.follow()
         if first is None:
             return
         self._grew()
+        place = rows.place_of[entry.key]
         for y in range(first, height):
             reply.strips.pop(y, None)
         if reply.height != height:
