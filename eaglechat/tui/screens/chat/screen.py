@@ -398,11 +398,6 @@ class ChatScreen(PromptScreen[None]):
             self.prompt.take_focus()
         self.refresh_bindings()
 
-    @on(Transcript.Chosen)
-    def _turn_chosen(self, event: Transcript.Chosen) -> None:
-        is_selected = event.turn == self.transcript.selected
-        self.transcript.selected = None if is_selected else event.turn
-
     def _turn_to_change(self) -> TurnId | None:
         """The turn a command works on. In an empty chat it tells the user so and returns None."""
         last = self.session.turns.last

@@ -116,12 +116,6 @@ class Transcript(ScrollView):
     """Whether text came after the reader had scrolled up, away from the end."""
 
     @dataclass
-    class Chosen(Message):
-        """The reader clicked on an entry of this turn."""
-
-        turn: TurnId
-
-    @dataclass
     class RoundChosen(Message):
         """The reader clicked on a token of the selected reply. `index` is that of its round."""
 
@@ -569,7 +563,7 @@ class Transcript(ScrollView):
                 assert entry.recording is not None
                 self.post_message(self.RoundChosen(entry.recording, round_))
             else:
-                self.post_message(self.Chosen(entry.turn))
+                self.selected = None if entry.turn == self.selected else entry.turn
 
     def _turn_fold(self, key: str) -> None:
         """Fold or unfold a thought. While it is being written it stays unfolded."""
