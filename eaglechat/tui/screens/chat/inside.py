@@ -46,7 +46,7 @@ class InsideScreen(TextDialog[None]):
         session: ChatSession,
         recording: Recording,
         index: int,
-        answer_again: Callable[[Recording], Recording | None],
+        answer_again: Callable[[], Recording | None],
     ) -> None:
         """`answer_again` writes the reply once more, with the target's candidates recorded; None if
         it cannot be done now."""
@@ -72,7 +72,7 @@ class InsideScreen(TextDialog[None]):
         self._look()
 
     def action_record(self) -> None:
-        again = self._answer_again(self._recording)
+        again = self._answer_again()
         if again is not None:
             self._recording = again
             self._look()

@@ -30,7 +30,7 @@ from eaglechat.chat.controls import (
     turned,
 )
 from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.refusals import TURN_GONE, cannot_continue, chains_only
+from eaglechat.chat.refusals import cannot_continue, chains_only
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.search import parse
 from eaglechat.chat.session import ChatSession, Severity
@@ -406,16 +406,12 @@ class ChatScreen(PromptScreen[None]):
         return self.transcript.selected or (last.id if last else None)
 
     def action_step(self, by: int) -> None:
-        id = self.transcript.selected or self._last_with_siblings()
+        """Show another version of the selected turn, or of the last one that has several."""
+        turns = self.session.turns
+        several = (one.id for one in reversed(turns.path) if len(turns.siblings(one.id)) > 1)
+        id = self.transcript.selected or next(several, None) or self._turn_to_change()
         if id is not None:
             self.action_step_of(id, by)
-
-    def _last_with_siblings(self) -> TurnId | None:
-        turns = self.session.turns
-        for turn in reversed(turns.path):
-            if len(turns.siblings(turn.id)) > 1:
-                return turn.id
-        return self._turn_to_change()
 
     def action_step_of(self, id: TurnId, by: int) -> None:
         """Show an older or newer version of a turn, where the turn is on the screen."""
@@ -485,26 +481,22 @@ class ChatScreen(PromptScreen[None]):
         if reply is None or not reply.recording.rounds:
             self.notify("There are no rounds to show: nothing has been generated here yet.")
         else:
-            self._look_inside(reply.recording, len(reply.recording.rounds) - 1)
+            self._look_inside(reply.id, len(reply.recording.rounds) - 1)
 
     @on(Transcript.RoundChosen)
     def _round_chosen(self, event: Transcript.RoundChosen) -> None:
-        self._look_inside(event.recording, event.index)
+        self._look_inside(event.turn, event.index)
 
-    def _look_inside(self, recording: Recording, index: int) -> None:
-        self.open(InsideScreen(self.session, recording, index, self._answer_recorded))
+    def _look_inside(self, id: TurnId, index: int) -> None:
+        def answer_again() -> Recording | None:
+            """With the target's candidates recorded, as in all replies from now on."""
+            again = self.session.answer_recorded(id)
+            if again is not None:
+                self.services.settings.change("interface", "inspect", True)
+            return again
 
-    def _answer_recorded(self, recording: Recording) -> Recording | None:
-        """Answer again with the target's candidates recorded, as in all replies from now on."""
-        replies = (turn for turn in self.session.turns if isinstance(turn, Reply))
-        reply = next((turn for turn in replies if turn.recording is recording), None)
-        if reply is None:
-            self.say(TURN_GONE)
-            return None
-        again = self.session.answer_recorded(reply.id)
-        if again is not None:
-            self.services.settings.change("interface", "inspect", True)
-        return again
+        recording = self.session.turns.reply(id).recording
+        self.open(InsideScreen(self.session, recording, index, answer_again))
 
     def _show_passage(self, passage: Passage | None) -> None:
         """Show a passage that a search found in the saved chat, on any branch."""

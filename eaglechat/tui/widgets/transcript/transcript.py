@@ -24,7 +24,6 @@ from textual.strip import Strip
 from textual.style import Style as VisualStyle
 from textual.widget import Widget
 
-from eaglechat.chat.recording import Recording
 from eaglechat.chat.search import folded, places
 from eaglechat.chat.turns import TurnId
 from eaglechat.settings.model import View
@@ -119,7 +118,7 @@ class Transcript(ScrollView):
     class RoundChosen(Message):
         """The reader clicked on a token of the selected reply. `index` is that of its round."""
 
-        recording: Recording
+        turn: TurnId
         index: int
 
     @dataclass
@@ -560,8 +559,7 @@ class Transcript(ScrollView):
         elif entry.turn is not None:
             round_ = reply.round_at(at) if reply is not None and at is not None else None
             if round_ is not None and entry.turn == self.selected:
-                assert entry.recording is not None
-                self.post_message(self.RoundChosen(entry.recording, round_))
+                self.post_message(self.RoundChosen(entry.turn, round_))
             else:
                 self.selected = None if entry.turn == self.selected else entry.turn
 
