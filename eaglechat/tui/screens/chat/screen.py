@@ -347,7 +347,7 @@ class ChatScreen(PromptScreen[None]):
         name = event.knob.id or ""
         self.action_control(name, control_named(name).value(event.word))
 
-    def action_toggle(self, name: str) -> None:
+    def action_switch(self, name: str) -> None:
         self.action_control(name, not getattr(self.controls, name))
 
     def action_control(self, name: str, value: Any) -> None:
