@@ -59,12 +59,11 @@ class Prompt(TextArea):
             compact=True,
         )
         self._sent: list[str] = []
-        self._position = 0
+        self._walked, self._position = [""], 0
+        """The texts of the history as they were edited while walking through it, then the text being
+        written; and which of them is shown."""
         self.marks = Marks()
         """The pastes and files for which a mark is shown."""
-        self._edited: dict[int, str] = {}
-        """Texts of the history that were edited while walking through it, by position. The last
-        position is the text being written."""
         self.completions, self._completer = Completions(self._take_clicked), completer
         """A screen whose prompt completes shows them above it."""
         self._declined: tuple[int, int] | None = None
@@ -150,12 +149,11 @@ class Prompt(TextArea):
 
     def remember(self, text: str) -> None:
         """Add a text to the history, behind those that were edited while walking through it."""
-        edited = [one for one in self._edited.values() if one not in (*self._sent, self.text)]
+        edited = [one for one in self._walked if one not in (*self._sent, self.text)]
         for one in filter(None, (*edited, text)):
             if one not in self._sent[-1:]:
                 self._sent.append(one)
-        self._position = len(self._sent)
-        self._edited.clear()
+        self._walked, self._position = [*self._sent, ""], len(self._sent)
 
     def replace_all(self, text: str) -> None:
         """Replace the text, with the cursor at its end."""
@@ -256,10 +254,9 @@ class Prompt(TextArea):
     def _walk(self, step: int) -> bool:
         """Show the next older (-1) or newer (1) text of the history; False if there is none."""
         position = self._position + step
-        if not 0 <= position <= len(self._sent):
+        if not 0 <= position < len(self._walked):
             return False
-        self._edited[self._position] = self.text
+        self._walked[self._position] = self.text
         self._position = position
-        sent = self._sent[position] if position < len(self._sent) else ""
-        self.replace_all(self._edited.get(position, sent))
+        self.replace_all(self._walked[position])
         return True
