@@ -60,7 +60,7 @@ class Prompt(TextArea):
         )
         self._sent: list[str] = []
         self._walked, self._position = [""], 0
-        """The texts of the history as they were edited while walking through it, then the text being
+        """The texts of the history, as they were edited on a walk through it, and the text being
         written; and which of them is shown."""
         self.marks = Marks()
         """The pastes and files for which a mark is shown."""
