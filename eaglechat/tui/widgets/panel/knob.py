@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +15,7 @@ from textual.widget import Widget
 from eaglechat.tui.commands.keys import moves
 from eaglechat.tui.widgets.panel.measures import VALUE
 from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.words.wording import NAMES
 
 LABEL_CELLS = 9
 OFF_AND_ON = ("off", "on")
@@ -62,17 +63,13 @@ class Knob(Widget, can_focus=True):
         label: str,
         look: Look = "words",
         *,
-        names: Mapping[str, str] | None = None,
         left_out: Sequence[str] = (),
         id: str,
-        tooltip: str = "",
     ) -> None:
-        """`names` are written in place of words. Words `left_out` are drawn only while they are
-        chosen, and an ellipsis says that there are more; they can be typed, if they are numbers."""
+        """Words `left_out` are drawn only while they are chosen, and an ellipsis says that there
+        are more; they can be typed, if they are numbers."""
         super().__init__(id=id)
-        self.tooltip = tooltip
         self._label, self._look = label, look
-        self._names = names or {}
         self._left_out = frozenset(left_out)
         self.words: tuple[str, ...] = OFF_AND_ON if look == "switch" else ("",)
         self.chosen = self.words[0]
@@ -121,7 +118,7 @@ class Knob(Widget, can_focus=True):
             style = "word" if word in self.words[: self._usable] else "beyond"
             style = {self.chosen: "chosen", self._now: "now"}.get(word, style)
             before, after = {"chosen": ("[", "]"), "now": ("<", ">")}.get(style, ("", ""))
-            yield word, f"{before}{self._names.get(word, word)}{after}", style
+            yield word, f"{before}{NAMES.get(word, word)}{after}", style
             yield "", " ", "word"
         if self._left_out.intersection(self.words[: self._usable]):
             yield "", "…", "word"

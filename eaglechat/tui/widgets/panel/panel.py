@@ -27,7 +27,6 @@ from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
-from eaglechat.words import wording
 from eaglechat.words.numbers import Numbers, label
 
 _LENGTHS = (AUTO, *map(str, range(N_DRAFT_MAX_LIMIT + 1)))
@@ -63,7 +62,9 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
                 yield from _knobs(ENABLED, NGRAM, look="switch")
             yield from _knobs(TEMPERATURE, look="number")
             yield from _knobs(THINKING, EFFORT)
-            yield Knob("more", "switch", id="more", tooltip="Shape and p_min: seldom turned.")
+            more = Knob("more", "switch", id="more")
+            more.tooltip = "Shape and p_min: seldom turned."
+            yield more
             yield from _knobs(SHAPE)
             yield from _knobs(P_MIN, look="number")
             context = Line(id="context", classes="label")
@@ -115,12 +116,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
 
 def _knobs(*controls: Control, look: Look = "words") -> Iterator[Knob]:
     for control in controls:
+        knob = Knob(label(control), look, left_out=_RARE_LENGTHS, id=control.name)
         hint = with_keys(_HINTS.get(control.name, ""))
-        yield Knob(
-            label(control),
-            look,
-            names=wording.NAMES,
-            left_out=_RARE_LENGTHS,
-            id=control.name,
-            tooltip=f"{control.doc.description} {hint}".rstrip(),
-        )
+        knob.tooltip = f"{control.doc.description} {hint}".rstrip()
+        yield knob
