@@ -98,10 +98,14 @@ def _find(name: str) -> Command:
     this. Raises SlashError."""
     if not name:
         raise SlashError(f"Type a command after the slash, such as {SLASH}help.")
-    names = {one: (str(one.slash_name), one.verb) for one in BY_SLASH.values()}
-    named = [one for one in names if name in names[one]]
-    called = [one for one in names if name in one.words]
-    begun = [one for one in names if any(each.startswith(name) for each in names[one])]
+    commands = BY_SLASH.values()
+    named = [one for one in commands if name in (one.slash_name, one.verb)]
+    called = [one for one in commands if name in one.words]
+    begun = [
+        one
+        for one in commands
+        if any(each.startswith(name) for each in (one.slash_name or "", one.verb))
+    ]
     for found in (named, called, begun):
         if len(found) == 1:
             return found[0]

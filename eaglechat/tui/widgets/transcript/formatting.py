@@ -193,8 +193,8 @@ class GrowingText:
         pieces, end = [*_pieces(runs, formats, self._at)], self._at + len(source)
         if line.ends_code:
             pieces.append(Piece("copy", COPY, end, end))
-        first = line.margin if is_begun else line.first
-        return wrap(pieces, self._width, self._at, first, line.margin)
+        margin = line.margin if is_begun else line.first
+        return wrap(pieces, self._width, self._at, margin, line.margin)
 
 
 def _cells(row: Row) -> int:

@@ -33,6 +33,7 @@ from eaglechat.tui.services import desktop
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.tui.widgets.transcript.entries import (
     KINDS,
+    MARGIN,
     NOTE,
     DrawnEntry,
     ReplyEntry,
@@ -46,7 +47,7 @@ from eaglechat.tui.widgets.transcript.markdown import (
     link_at,
     links,
 )
-from eaglechat.tui.widgets.transcript.rows import MARGIN, PROSE_CELLS, Rows
+from eaglechat.tui.widgets.transcript.rows import PROSE_CELLS, Rows
 from eaglechat.tui.widgets.transcript.token_styles import token_look
 from eaglechat.tui.widgets.transcript.wrapping import FAINT, TEXT, Piece, place_at
 from eaglechat.wire.neutral import neutralise
