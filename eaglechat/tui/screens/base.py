@@ -63,8 +63,6 @@ class TitleBar(Widget):
 
 
 class EagleScreen(Screen[Result]):
-    """A screen of this app."""
-
     _closing_with: tuple[Result | None] | None = None
     _has_begun = False
     _has_opened = False
@@ -270,11 +268,9 @@ class EagleModal(ModalScreen[Result], EagleScreen[Result]):
         raise NotImplementedError
 
     def head(self, title: str) -> None:
-        """Put another title on the border."""
         self.query_one(Frame).border_title = title
 
     def offer(self, keys: str) -> None:
-        """Name other keys on the border."""
         self.query_one(Frame).offer(keys)
 
     def action_back(self) -> None:

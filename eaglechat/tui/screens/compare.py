@@ -209,7 +209,6 @@ class CompareScreen(EagleScreen[Speculation]):
             self.dismiss(None)
 
     def leave(self) -> None:
-        """Stop what is being measured."""
         self._comparison.stop()
         self._draw()
 

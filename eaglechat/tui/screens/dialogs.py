@@ -114,9 +114,7 @@ class ListDialog(EagleModal[Result], Generic[Result, Thing]):
     def content(self) -> ComposeResult:
         rows = Rows(id="list")
         if self.PLACEHOLDER:
-            words = Filter(rows, id="filter")
-            words.placeholder = self.PLACEHOLDER
-            yield words
+            yield Filter(rows, self.PLACEHOLDER)
         said = Static(self.SAYS, id="said", markup=False)
         said.display = bool(self.SAYS)
         yield said

@@ -110,7 +110,6 @@ def _row(entry: Entry) -> Table:
 
 
 def found(app: App[Any], screen: Screen[Any], query: str) -> list[Entry]:
-    """Everything that a query finds from a screen, best first."""
     held = _held(screen)
     glossary = starmap(Entry, GLOSSARY)
     entries = (*_commands(app, held), *_settings(app), *_elsewhere(held), *glossary)

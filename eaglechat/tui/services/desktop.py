@@ -41,7 +41,6 @@ class Away:
         self.write("\x1b]2;\x07")
 
     def show(self, doing: str) -> None:
-        """Set the title to what the app is doing."""
         title = _plain(f"{doing} · eaglechat" if doing else "eaglechat")
         if title != self._title:
             self._title = title

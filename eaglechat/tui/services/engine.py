@@ -127,7 +127,6 @@ class EngineService:
         return lambda: sum(one.free for one in ask_all(rpc_servers) if isinstance(one, RpcServer))
 
     def log_tail(self) -> tuple[str, ...]:
-        """The last lines of the engine's log."""
         return self._link.log_tail()
 
     def request(self, message: AnsweredRequest, listener: Listener) -> int:

@@ -142,8 +142,8 @@ class Filter(Field):
         ),
     ]
 
-    def __init__(self, rows: Rows, *, id: str | None = None) -> None:
-        super().__init__(placeholder="type to filter", id=id, compact=True)
+    def __init__(self, rows: Rows, placeholder: str) -> None:
+        super().__init__(placeholder=placeholder, id="filter", compact=True)
         self._rows = rows
         self._chosen_with: str | None = None
         """The text with which a row was chosen last."""

@@ -147,10 +147,13 @@ async def test_the_hub_is_asked_for_the_sizes_of_the_highlighted_pair(
         await user.sees_row("small", "a draft")
         await user.press("end", "up")
         await user.sees_row("small", "3.0 GB", "fits", "gated")
-        # This one the Hub does not know.
+        # Where it does not answer, it is asked again later.
         await user.press("up")
         await user.sees_row("other", "a draft")
         assert "GB" not in user.row("other")
+        desk.plans["other"] = a_plan("other")
+        await user.press("down", "up")
+        await user.sees_row("other", "3.0 GB", "fits")
 
 
 async def test_keys_move_to_the_ends_of_the_list_past_its_headings(drive: Drive) -> None:

@@ -76,7 +76,7 @@ class MenuScreen(EagleScreen[None]):
         """The last answer of each server, by its name."""
         self._being_asked: set[str] = set()
         self._on_hub: dict[str, OnHub | None] = {}
-        """What the Hub says of pairs by their names; None while it is asked, or if it does not."""
+        """What the Hub says of pairs by their names; None while it is asked."""
         self._look: Timer | None = None
         self._places: list[files.Place] | None = None
         """What completes a typed path; None while none is typed."""
@@ -84,9 +84,7 @@ class MenuScreen(EagleScreen[None]):
     def compose(self) -> ComposeResult:
         yield TitleBar("a target writes, a small draft guesses ahead, the target checks")
         pairs = Rows(id="pairs")
-        words = Filter(pairs, id="filter")
-        words.placeholder = f"type to filter, or the path of a GGUF file ({TAB} completes it)"
-        yield words
+        yield Filter(pairs, f"type to filter, or the path of a GGUF file ({TAB} completes it)")
         yield Line(id="banner")
         yield pairs
         yield KeyLine()
@@ -228,7 +226,7 @@ class MenuScreen(EagleScreen[None]):
             self._draw(lambda offer: offer.name == entry.name)
 
         self._on_hub[entry.name] = None
-        self.in_background(ask, take, lambda _error: None)
+        self.in_background(ask, take, lambda _error: self._on_hub.pop(entry.name))
 
     @property
     def _looked_at(self) -> str | None:
