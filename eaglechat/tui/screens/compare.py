@@ -103,7 +103,7 @@ class CompareScreen(EagleScreen[Speculation]):
             return
         if self._result is not None:
             self._ended(self._result)
-        elif self._pace.is_due():
+        elif not self._pace.wait_s():
             self._draw()
 
     @property

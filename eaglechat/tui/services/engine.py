@@ -214,10 +214,6 @@ class FramePace:
         self._clock, self._cpu_time = clock, cpu_time
         self._drawn, self._spent = clock(), cpu_time()
 
-    def is_due(self) -> bool:
-        """Whether enough time has passed for the last frame's cost. If so, a frame begins now."""
-        return self.wait_s() == 0.0
-
     def wait_s(self) -> float:
         """Seconds until the next frame is due. If that is 0, it begins now."""
         now, spent = self._clock(), self._cpu_time()

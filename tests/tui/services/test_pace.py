@@ -30,7 +30,7 @@ class Machine:
     def run(self, seconds: float) -> None:
         while self.now < seconds:
             self.now += TICK_S
-            if self._pace.is_due():
+            if not self._pace.wait_s():
                 self.frames.append(self.now)
                 self.spent += self._frame_s
 
