@@ -31,7 +31,7 @@ MEANT = {
     "theme: eagle-light": "interface.theme: eagle-light",
     "view trace": "View: trace",
     "temp 0.8": "temperature: 0.8",
-    "n draft max 99": "n_draft_max takes 0 to 16, or auto",
+    "n draft max 99": "n_draft_max takes a whole number between 0 and 16, or auto",
     "bonus": "bonus",
     "download": "Downloads",
     "pin": "Pin (in the past chats)",
