@@ -91,10 +91,6 @@ class RoundMeans:
     """The rest of the round: the target's pass, sampling, and what is between two rounds."""
     tokens: float
 
-    @property
-    def ms(self) -> float:
-        return (self.draft_ms or 0.0) + self.check_ms
-
 
 class Stretch:
     """Adds rounds one by one, at a cost that does not grow; begins anew where the length was
