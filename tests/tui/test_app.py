@@ -118,6 +118,14 @@ async def test_the_last_question_is_measured_and_what_was_fastest_used(
         gains = [line.partition("tok/s")[2].strip()[:2] for line in lanes]
         assert gains == ["", "1.", "0."]
         await user.sees("Enter keeps length 3, a lets auto choose.")
+        await user.pilot.resize_terminal(80, 24)
+        await user.until(
+            lambda: (
+                [line.rstrip()[-1] for line in user.text.splitlines() if "tok/s" in line]
+                == [*"s%%"]
+            ),
+            "each contender in one line of 80 cells",
+        )
 
         # Drafts of 3 tokens were used, drafts of 8 too, and nothing else ran.
         monkeypatch.chdir(tmp_path)

@@ -37,8 +37,10 @@ from eaglechat.words.gain import at_most, figure
 from eaglechat.words.timeline import before_writing
 from eaglechat.words.wording import percent, plural
 
-_NUMBERS = 34
-"""Cells of `123.4 tok/s  1.38x ±0.06  kept  75%`."""
+_NUMBERS = 36
+"""Cells of `123.4 tok/s  1.38x ±0.06   kept 100%`."""
+_AROUND = 5
+"""Cells of the mark, and of the space on both sides of the bar and of the line."""
 _WIDEST = 98
 """As wide as the text."""
 
@@ -283,7 +285,7 @@ class CompareScreen(EagleScreen[Speculation]):
         comparison = self._comparison
         scores = {one.name: one for one in result.scores}
         cells = max(map(cell_len, comparison.who))
-        width = max(min(self.size.width, _WIDEST) - cells - _NUMBERS - 6, 4)
+        width = max(min(self.size.width, _WIDEST) - cells - _NUMBERS - _AROUND, 4)
         fastest = max((one.tokens_per_second for one in scores.values()), default=0.0) or 1.0
         for name, who in comparison.who.items():
             is_writing = self._result is None and name == comparison.running
