@@ -49,10 +49,11 @@ def test_all_that_n_grams_find_is_taken_at_a_length_that_is_set() -> None:
 def test_an_automatic_length_takes_what_is_expected_to_pay() -> None:
     plan = planned(n_draft_max=AUTO, calibration=FLAT)
     assert plan.taken.ids == [5, 1, 2, 3, 4, 5, 1, 2, 3][: plan.n]
-    assert plan.n > 0
+    assert plan.n > 1
+    # Other work may have delayed the timing of rows that seem this dear: a single one is tried.
     dear = Calibration(verify=((1, 1.0), (17, 99.0)))
     plan = planned(n_draft_max=AUTO, calibration=dear)
-    assert (len(plan.taken), plan.n) == (0, 0)
+    assert (len(plan.taken), plan.n) == (1, 1)
 
 
 def test_only_a_reply_that_begins_is_first_decoded_plainly_to_time_that() -> None:
