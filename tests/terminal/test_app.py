@@ -82,7 +82,9 @@ def test_a_first_chat_from_the_menu_to_quitting(wide: Terminal) -> None:
     # With what follows at once, Escape is a key of its own.
     wide.wait_for(lambda screen: "tokens read" not in screen)
 
-    # Quitting in mid-reply.
+    # Quitting in mid-reply, of a chat in which nothing asks for a short one.
+    wide.keys("C-n")
+    wide.wait_for(lambda screen: "in one word" not in screen)
     wide.type(LONG_PROMPT)
     wide.keys("Enter")
     wide.wait_for(r"writing")
