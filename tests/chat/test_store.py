@@ -492,12 +492,13 @@ def test_a_chat_that_cannot_be_kept_goes_on_and_is_kept_once_it_can(
     assert text_of(saved.unsent) == "typed"
 
 
+def full(_of: ChatStore) -> sqlite3.Connection:
+    raise OSError("no space")
+
+
 def test_what_could_not_be_kept_and_is_no_longer_there_is_not_missed(
     store: ChatStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_of: ChatStore) -> sqlite3.Connection:
-        raise OSError("no space")
-
     chat = Headless(tmp_path)
     monkeypatch.setattr(ChatStore, "connect", full)
     chat.session.save("typed")
@@ -511,9 +512,6 @@ def test_what_could_not_be_kept_and_is_no_longer_there_is_not_missed(
 def test_a_reply_that_went_on_while_nothing_could_be_kept_is_kept_whole(
     store: ChatStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_of: ChatStore) -> sqlite3.Connection:
-        raise OSError("no space")
-
     chat = Headless(tmp_path)
     chat.session.ask("why?")
     chat.rounds(3)
