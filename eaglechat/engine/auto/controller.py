@@ -268,7 +268,7 @@ class Controller:
             best = current
         self._arm = best
         begins, self._begins = self._begins, False
-        trial = self._trial(costs.hoped(bucket), best, arms)
+        trial = self._trial(best, arms)
         if allowed.plain:
             lead = float(rates[best] / rates[_PLAIN])
             # Where drafting leads clearly, a rough estimate of plain decoding is enough.
@@ -285,17 +285,17 @@ class Controller:
                 return arm, AutoReason.BEST if arm == best else AutoReason.LEDGER
         return _PLAIN, AutoReason.BEST if best.n == 0 else AutoReason.LEDGER
 
-    def _trial(self, verify: Array, best: Arm, arms: Sequence[Arm]) -> Arm:
+    def _trial(self, best: Arm, arms: Sequence[Arm]) -> Arm:
         """The arm to try next, or `best` if there is none.
 
         An arm is worth a trial if it would clearly beat `best` under optimistic assumptions: verify
-        times one standard error lower (`verify`), acceptance one standard error higher. While plain
+        times one standard error lower (`_hoped`), acceptance one standard error higher. While plain
         decoding is best, the shortest such arm is tried: a draft whose first token is rejected
         teaches nothing about the others. Otherwise it is the one with the most tokens a
         millisecond.
         """
         full = np.ones(N_DRAFT_MAX_LIMIT)
-        times = np.stack([_times(verify, drafting, full) for drafting in self._drafting])
+        times = np.stack([_times(self._hoped, drafting, full) for drafting in self._drafting])
         hoped = _speeds([of.chances(deviations=1.0) for of in self._in_play], times)
         bar = _CLEARLY * self._rates[best]
         better = [arm for arm in arms if arm != best and arm.n > 0 and hoped[arm] > bar]
