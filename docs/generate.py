@@ -1,4 +1,4 @@
-"""Writes the generated tables of the documentation: settings, keys, servers, statistics, flags.
+"""Writes the generated tables of the documentation: settings, keys, servers, statistics.
 
 `python docs/generate.py` after a change of either; a test fails while a part is out of date.
 """
@@ -14,8 +14,7 @@ from textwrap import wrap
 
 import msgspec
 
-from eaglechat.cli.train import described, metavar_of
-from eaglechat.settings.description import SettingDoc, describe, docs_of, find, wanted, written
+from eaglechat.settings.description import SettingDoc, describe, docs_of, wanted, written
 from eaglechat.settings.servers import ServerSettings
 from eaglechat.tui.commands.keys import name_of
 from eaglechat.tui.commands.slash import SLASH
@@ -114,27 +113,11 @@ def statistics() -> str:
     return "\n".join([*lines, ""])
 
 
-def training() -> str:
-    """A list of the flags of `eaglechat train`."""
-    lines: list[str] = []
-    for field in described():
-        default = field.default
-        is_shown = isinstance(default, int | float | str) and bool(default)
-        meaning = field.description.rstrip(".") + (f" ({default})" if is_shown else "")
-        lines.append(f"- `{f'{field.flag} {metavar_of(field)}'.rstrip()}`: {meaning}")
-    of_app = (find("generation", "thinking"), find("engine", "n_threads"))
-    for doc in (*of_app, find("engine", "n_gpu_layers")):
-        flags = (doc.flag, *(flag for flag, _ in doc.shorthand))
-        lines.append(f"- {', '.join(f'`{flag}`' for flag in flags)}: {doc.flag_help.rstrip('.')}")
-    return "\n".join([*lines, ""])
-
-
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "keys": keys,
     "servers": servers,
     "commands": statistics,
-    "training": training,
 }
 
 if __name__ == "__main__":
