@@ -113,8 +113,8 @@ def test_pictures_are_made_by_the_script() -> None:
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_flag_of_a_command_is_explained_in_its_section(command: str) -> None:
-    """Those of a model stand above all, and settings have a page of their own. Training's page
-    has those that a reader chooses by; `--help` has all."""
+    """Those of a model stand above all, and settings have a page of their own. Of bench
+    and train, `--help` has all, and the pages show those that a reader chooses by."""
     page = DOCS / "commands.md"
     section = _section(page, f"`eaglechat {command}`")
     if command == "train":
@@ -123,7 +123,7 @@ def test_every_flag_of_a_command_is_explained_in_its_section(command: str) -> No
     shared = _flags_in(_text(page).partition("\n## ")[0])
     of_settings = {flag for doc in describe() for flag in (doc.flag, *dict(doc.shorthand))}
     flags = _flags_of(_parser_of(command)) - {"--help", "-h", "-o"}
-    assert command == "train" or flags - of_settings - shared <= explained
+    assert command in ("bench", "train") or flags - of_settings - shared <= explained
     assert explained <= flags
 
 
