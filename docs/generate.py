@@ -91,10 +91,8 @@ def keys() -> str:
 
 
 def _keys(command: Command) -> str:
-    """Its keys, and its name in the prompt."""
-    shown = [name_of(key) for key in command.keys if "\\" not in key]
-    typed = [] if command.slash_name is None else [f"{SLASH}{command.slash_name}"]
-    return ", ".join(f"`{one}`" for one in (*shown, *typed))
+    """Its keys, without what only some terminals send for them."""
+    return ", ".join(f"`{name_of(key)}`" for key in command.keys if "\\" not in key)
 
 
 def servers() -> str:
