@@ -15,7 +15,7 @@ from textwrap import wrap
 import msgspec
 
 from eaglechat.settings.description import SettingDoc, describe, docs_of, wanted, written
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from eaglechat.tui.commands.keys import name_of
 from eaglechat.tui.commands.slash import SLASH
 from eaglechat.tui.commands.table import COMMANDS, Command, Scope, commands_of

@@ -12,7 +12,7 @@ import psutil
 from eaglechat.links.base import Lifecycle, Link, LocalLink
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import Round
 from eaglechat.wire.worker import Died
 from tests.waiting import PATIENCE_S, until

@@ -21,8 +21,7 @@ from eaglechat import cli
 from eaglechat.settings.description import describe
 from eaglechat.tui.themes import read_theme
 from eaglechat.wire import errors, protocol, records, stats
-from eaglechat.wire.lines import decode_event, decode_request, encode
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions, decode_event, decode_request, encode
 from eaglechat.words.statistics import STATISTICS
 
 ROOT = Path(__file__).parent.parent

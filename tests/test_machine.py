@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from eaglechat.engine.llama.placement import Device, free_memory, memory
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 
 CPU = Device("CPU", "a processor", 0, 16 << 30, is_gpu=False, shares_ram=False)
 CARD = Device("CUDA0", "a card", 7 << 30, 8 << 30, is_gpu=True, shares_ram=False)

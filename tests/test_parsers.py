@@ -19,7 +19,7 @@ from eaglechat.hub import catalogue
 from eaglechat.hub.references import InvalidReferenceError, parse
 from eaglechat.links.http.address import AddressError, parse_address, same_server
 from eaglechat.links.http.faults import message_in
-from eaglechat.wire.lines import ProtocolError, decode_event, decode_request
+from eaglechat.wire.protocol import ProtocolError, decode_event, decode_request
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12),

@@ -21,8 +21,7 @@ from eaglechat.links.base import (
 )
 from eaglechat.links.crashes import starts_again
 from eaglechat.links.process import ProcessLink
-from eaglechat.settings.model import Settings
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings, Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.errors import Cancelled, EngineError
 from eaglechat.wire.protocol import (

@@ -12,8 +12,7 @@ from eaglechat.cli.status import CommandError, WrongUsageError, report
 from eaglechat.settings import config_file
 from eaglechat.settings.config_file import parse_assignment
 from eaglechat.settings.description import Range, SettingDoc, describe, find, parse, written
-from eaglechat.settings.model import Settings
-from eaglechat.settings.servers import SERVER_KEY
+from eaglechat.settings.model import SERVER_KEY, Settings
 
 
 def add_pair_options(parser: argparse.ArgumentParser, *, draft: bool = True) -> None:

@@ -17,8 +17,7 @@ from eaglechat.hub.local.pairs import builtin_pair, inspect, pair_of_files
 from eaglechat.hub.references import InvalidReferenceError, parse
 from eaglechat.links.http.address import same_server
 from eaglechat.settings import config_file
-from eaglechat.settings.model import Settings
-from eaglechat.settings.servers import ServerSettings, key_variable
+from eaglechat.settings.model import ServerSettings, Settings, key_variable
 
 if TYPE_CHECKING:
     # It brings huggingface_hub, which the menu does without.

@@ -17,7 +17,7 @@ from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
 from eaglechat.wire.errors import EngineError, ModelLoadError
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.wire.stats import SpeculationStats, of_step
 

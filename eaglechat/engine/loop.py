@@ -30,10 +30,8 @@ from eaglechat.engine.llama.objects import Context
 from eaglechat.engine.prompt import Asked
 from eaglechat.engine.reply import ReplyState
 from eaglechat.engine.window import ContextWindow
-from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import Cancelled, PromptError
-from eaglechat.wire.load_options import CHECKPOINTS_MIB
-from eaglechat.wire.protocol import AUTO, Sampling, Set, Speculation
+from eaglechat.wire.protocol import AUTO, CHECKPOINTS_MIB, Sampling, Set, Speculation
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
     DraftToken,
@@ -48,6 +46,7 @@ from eaglechat.wire.records import (
     ms_since,
     sums,
 )
+from eaglechat.wire.worker import check
 
 ReplyEvent = Window | Prefill | Round | SpeculationOff | ReplyEnd
 

@@ -20,12 +20,11 @@ from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
 from eaglechat.gguf.pairing import check_load
 from eaglechat.wire import protocol
-from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import NoPairError, SettingsError
-from eaglechat.wire.lines import ProtocolError, decode_request, encode
+from eaglechat.wire.protocol import ProtocolError, decode_request, encode
 from eaglechat.wire.records import ReplyEnd, Round
 from eaglechat.wire.stats import SpeculationStats
-from eaglechat.wire.worker import Died, Say, Worker
+from eaglechat.wire.worker import Died, Say, Worker, check
 
 _CLIENT_HAS_S = 0.8
 """Seconds from SIGTERM to the end of this process."""

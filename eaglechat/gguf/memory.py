@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, KvType
+from eaglechat.wire.protocol import KvType
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 CONTEXT_LIMIT = 1 << 15
 """The largest default context, in tokens."""

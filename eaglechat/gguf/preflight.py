@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from eaglechat.gguf.header import GGUFHeader, printable
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import EngineError, SettingsError
-from eaglechat.wire.load_options import FlashAttention
-from eaglechat.wire.records import KvType
+from eaglechat.wire.protocol import FlashAttention, KvType
 
 DRAFT_ARCHITECTURE = "eagle3"
 EXTRACT_LAYERS = 3

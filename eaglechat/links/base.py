@@ -18,7 +18,7 @@ import msgspec
 from eaglechat.links import crashes
 from eaglechat.wire import protocol
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.lines import ProtocolError
+from eaglechat.wire.protocol import ProtocolError
 from eaglechat.wire.worker import Died, Say, Worker, cancelled_answer
 
 ENGINE_DIED = "engine_died"

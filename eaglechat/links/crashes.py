@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from eaglechat.wire.load_options import LeaveOut, LoadOptions
-from eaglechat.wire.protocol import Load
+from eaglechat.wire.protocol import LeaveOut, Load, LoadOptions
 
 NAMES: dict[LeaveOut, str] = {
     "amx": "AMX",

@@ -21,8 +21,7 @@ from typing import BinaryIO
 from eaglechat import paths
 from eaglechat.links.base import EngineStartError, Link
 from eaglechat.links.crashes import crash
-from eaglechat.wire.lines import ProtocolError, decode_event, encode
-from eaglechat.wire.protocol import AnyRequest, Error, Shutdown
+from eaglechat.wire.protocol import AnyRequest, Error, ProtocolError, Shutdown, decode_event, encode
 from eaglechat.wire.worker import Died, Say
 
 _LOG_TAIL_LINES = 8

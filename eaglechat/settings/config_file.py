@@ -26,8 +26,7 @@ from eaglechat.settings.description import (
     parse,
     written,
 )
-from eaglechat.settings.model import TABLES, Settings
-from eaglechat.settings.servers import read_servers
+from eaglechat.settings.model import TABLES, ServerSettings, Settings
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -76,7 +75,7 @@ def from_mapping(raw: Mapping[str, Any], path: Path) -> tuple[Settings, list[Pro
     settings, problems = Settings(), list[Problem]()
     for table, given in raw.items():
         if table == "server":
-            servers, wrong = read_servers(given)
+            servers, wrong = _read_servers(given)
             settings = msgspec.structs.replace(settings, server=servers)
             problems += [Problem(path, "server", reason) for reason in wrong]
         elif table not in TABLES:
@@ -92,6 +91,25 @@ def from_mapping(raw: Mapping[str, Any], path: Path) -> tuple[Settings, list[Pro
                 except ValueError as error:
                     problems.append(Problem(path, f"{table}.{key}", str(error)))
     return settings, problems
+
+
+def _read_servers(raw: Any) -> tuple[tuple[ServerSettings, ...], list[str]]:
+    """The valid entries, and for each other entry why it is left out."""
+    if not isinstance(raw, list):
+        return (), ["must be a list of tables: write [[server]], and its keys on the lines below"]
+    servers: dict[str, ServerSettings] = {}
+    wrong: list[str] = []
+    for number, entry in enumerate(raw, 1):
+        try:
+            server = msgspec.convert(entry, ServerSettings)
+        except msgspec.ValidationError as error:
+            wrong.append(f"number {number} is left out: {error}")
+            continue
+        if server.name in servers:
+            wrong.append(f"number {number} is left out: there is another “{server.name}”")
+        else:
+            servers[server.name] = server
+    return tuple(servers.values()), wrong
 
 
 def _checked(table: str, key: str, value: Any) -> Any:

@@ -7,14 +7,21 @@ there.
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from eaglechat.settings.servers import ServerSettings
-from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import AUTO, SEED_LIMIT, Recommended, Sampling, Speculation, Thinking
+from eaglechat.wire.protocol import (
+    AUTO,
+    SEED_LIMIT,
+    LoadOptions,
+    Recommended,
+    Sampling,
+    Speculation,
+    Thinking,
+)
 
 ThinkingMode = Literal["auto", "on", "off"]
 
@@ -57,6 +64,36 @@ class InterfaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     inspect: bool = False
     notify: Literal["bell", "desktop", "off"] = "bell"
     notify_after: Annotated[int, Meta(ge=0)] = 10
+
+
+SERVER_KEY = "EAGLECHAT_SERVER_KEY"
+"""The environment variable that holds the API key of a server without an entry."""
+
+Seconds = Annotated[float, Meta(gt=0.0, le=86_400.0)]
+Text = Annotated[str, Meta(min_length=1)]
+HeaderName = Annotated[str, Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
+HeaderValue = Annotated[str, Meta(pattern=r"^[ -~]*$")]
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry `[[server]]` of config.toml."""
+
+    name: Text
+    url: Text
+    model: str = ""
+    plain_model: str = ""
+    key_env: str = ""
+    key_command: tuple[str, ...] = ()
+    headers: dict[HeaderName, HeaderValue] = {}
+    ca_file: str = ""
+    connect_timeout: Seconds = 10.0
+    timeout: Seconds = 300.0
+
+
+def key_variable() -> str:
+    """The name of the environment variable with the API key of a server without an entry; empty if
+    the variable is not set."""
+    return SERVER_KEY if os.environ.get(SERVER_KEY) else ""
 
 
 CommandKeys = tuple[str, ...] | str

@@ -13,8 +13,7 @@ from eaglechat.engine.prompt import Asked
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.train.corpus import Sample
 from eaglechat.train.settings import PausedError, TrainingError
-from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import Sampling, Speculation
+from eaglechat.wire.protocol import LoadOptions, Sampling, Speculation
 from eaglechat.wire.records import ReplyEnd, Round, SpeculationOff
 from eaglechat.wire.stats import SpeculationStats
 

@@ -34,7 +34,7 @@ from eaglechat.train.target import (
     fingerprint,
 )
 from eaglechat.train.trainer import Identity, Trainer, TrainingState, best_device, best_type
-from eaglechat.wire.load_options import N_CTX_LEAST, LoadOptions
+from eaglechat.wire.protocol import N_CTX_LEAST, LoadOptions
 
 OnProgress = Callable[[str, float, float, str], None]
 """Told of each step: the stage, how far it is and of how much, and a note about it."""

@@ -28,8 +28,7 @@ from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.links.base import Link
 from eaglechat.settings.config_file import Problem
-from eaglechat.settings.model import Settings
-from eaglechat.settings.servers import ServerSettings, key_variable
+from eaglechat.settings.model import ServerSettings, Settings, key_variable
 from eaglechat.tui.commands.keymap import read_keymap
 from eaglechat.tui.commands.keys import (
     SEARCH_KEY,

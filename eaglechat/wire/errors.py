@@ -52,7 +52,7 @@ class PromptError(EngineError):
 
 
 class Cancelled(EngineError):  # noqa: N818 - it is no fault
-    """The request was cancelled; `cancelling.check` raises this."""
+    """The request was cancelled; `check` of `worker.py` raises this."""
 
     code = "cancelled"
 

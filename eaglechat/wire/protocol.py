@@ -1,18 +1,20 @@
 """The messages between a client and an engine: requests to the engine, events from it.
 
-docs/protocol.md explains each message. `eaglechat.wire.lines` encodes them as lines.
+docs/protocol.md explains each message. Each is a line: one JSON object with its `type`. The same
+lines work over any pipe, so the engine may run on another machine: only the model paths must mean
+something there.
 """
 
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Literal
+from contextlib import suppress
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from eaglechat.wire.drafters import DrafterChoice, DrafterKind
-from eaglechat.wire.load_options import LeaveOut, LoadOptions
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
     Prefill,
@@ -109,6 +111,45 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
 
 PLAINLY = Speculation(enabled=False)
 """Plain decoding, as if only the target were loaded."""
+
+
+N_CTX_LEAST = 256
+"""The smallest context, in tokens: llama.cpp rounds up to a multiple of this."""
+N_CTX_LIMIT = 2**24
+"""More tokens than any model's context. Given a larger number, llama.cpp would fill the memory with
+bookkeeping before it refuses."""
+CHECKPOINTS_MIB = 512
+"""Not measured: room for the checkpoints of several turns with most models. The size of one
+checkpoint depends only on the model."""
+KvType = Literal["f16", "q8_0"]
+"""Number format of a KV cache."""
+SplitMode = Literal["none", "layer", "row"]
+FlashAttention = Literal["auto", "on", "off"]
+LeaveOut = Literal["amx", "extra_buffers", "flash_attention", "gpu"]
+"""What can be left out if llama.cpp crashes with it: AMX instructions, weights repacked for this
+CPU (which AMX needs too), flash attention, the GPUs."""
+
+_Share = Annotated[float, Meta(ge=0.0, le=1e6)]
+_Endpoint = Annotated[str, Meta(pattern=r"^[^\s:]+:[0-9]{1,5}$")]
+
+
+class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the models are loaded and run."""
+
+    n_ctx: Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)] = 0
+    n_batch: Annotated[int, Meta(ge=32, le=8192)] = 512
+    n_threads: Annotated[int, Meta(ge=0, le=1024)] = 0
+    n_gpu_layers: Annotated[int, Meta(ge=-1, le=99_999)] = -1
+    split_mode: SplitMode = "layer"
+    main_gpu: Annotated[int, Meta(ge=0, le=255)] = 0
+    tensor_split: Annotated[tuple[_Share, ...], Meta(max_length=16)] = ()
+    rpc_servers: Annotated[tuple[_Endpoint, ...], Meta(max_length=16)] = ()
+    flash_attention: FlashAttention = "auto"
+    kv_type: KvType = "f16"
+    draft_kv_type: KvType = "f16"
+    # Drafts trained on short texts lose acceptance in longer contexts: docs/chatting.md.
+    draft_window: Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)] = 2048
+    checkpoints_mib: Annotated[int, Meta(ge=0, le=1 << 20)] = CHECKPOINTS_MIB
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -425,3 +466,64 @@ class Error(Event, frozen=True, kw_only=True, tag="error"):
 Answer = Progress | Loaded | Unloaded | Done | Rendered | Error
 """The events that answer a request: any number of Progress, then one of the others."""
 AnyEvent = Hello | Answer
+
+
+M = TypeVar("M")
+_EXCERPT = 60
+
+
+class ProtocolError(ValueError):
+    """A line that is not a message of this protocol, or a message that is no line of it.
+
+    The text says why; `request_id` is the line's, if it has one.
+    """
+
+    def __init__(self, text: str, request_id: int | None = None) -> None:
+        super().__init__(text)
+        self.request_id = request_id
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    """The only field that is read of a line that is not understood otherwise."""
+
+    id: RequestId | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_requests: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
+_events: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+# RecursionError is for a line that is nested too deeply.
+_NOT_UNDERSTOOD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def encode(message: Request | Event) -> bytes:
+    """One line, with its newline. Raises ProtocolError for what JSON cannot say."""
+    try:
+        return _encoder.encode(message) + b"\n"
+    except UnicodeEncodeError as error:
+        # The end of the text up to what cannot be encoded, and a little behind it.
+        text = error.object[: error.end + _EXCERPT][-2 * _EXCERPT :]
+        shown = text.encode("utf-8", "backslashreplace").decode()
+        raise ProtocolError(f"“{shown}” is not text in UTF-8") from error
+    except OverflowError as error:
+        raise ProtocolError(str(error)) from error
+
+
+def decode_request(line: bytes) -> AnyRequest:
+    """Parse a request line. Raises ProtocolError."""
+    return _decoded(_requests, line)
+
+
+def decode_event(line: bytes) -> AnyEvent:
+    """Parse an event line. Raises ProtocolError."""
+    return _decoded(_events, line)
+
+
+def _decoded(decoder: msgspec.json.Decoder[M], line: bytes) -> M:
+    try:
+        return decoder.decode(line)
+    except _NOT_UNDERSTOOD as error:
+        request_id = None
+        with suppress(*_NOT_UNDERSTOOD):
+            request_id = msgspec.json.decode(line, type=_Envelope).id
+        raise ProtocolError(str(error), request_id) from error

@@ -19,9 +19,6 @@ N_DRAFT_MAX_LIMIT = 16
 NGRAM = "ngram"
 """Names the drafter that looks up n-grams; others are the draft's."""
 
-KvType = Literal["f16", "q8_0"]
-"""Number format of a KV cache."""
-
 DraftShape = Literal["chain", "tree"]
 
 LAST_TOKEN = -1

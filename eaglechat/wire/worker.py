@@ -12,11 +12,12 @@ from __future__ import annotations
 import queue
 import threading
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 
-from eaglechat.wire import cancelling, protocol
+from eaglechat.wire import protocol
 from eaglechat.wire.errors import Cancelled, EngineError
 from eaglechat.wire.records import FinishReason, ReplyEnd, ReplyTimings, sums
 from eaglechat.wire.stats import SpeculationStats
@@ -58,6 +59,32 @@ def cancelled_answer(request: protocol.AnsweredRequest) -> protocol.Answer:
         return protocol.Done(id=request.id, end=end, stats=SpeculationStats())
     what = "the load" if isinstance(request, protocol.Load) else "it"
     return protocol.Error(id=request.id, code=Cancelled.code, message=f"{what} was cancelled")
+
+
+_asked: ContextVar[Callable[[], bool]] = ContextVar("_asked", default=lambda: False)
+
+
+@contextmanager
+def cancelled_by(is_cancelled: Callable[[], bool]) -> Iterator[None]:
+    """What this thread does inside is cancelled once `is_cancelled` says so. Not for use in a
+    generator: its caller would be inside too."""
+    token = _asked.set(is_cancelled)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def whether_cancelled() -> Callable[[], bool]:
+    """Says whether the request is cancelled, in any thread: for callbacks of native code, which an
+    exception cannot pass."""
+    return _asked.get()
+
+
+def check() -> None:
+    """Raises Cancelled."""
+    if _asked.get()():
+        raise Cancelled
 
 
 class Worker:
@@ -135,7 +162,7 @@ class Worker:
 
     def _work(self) -> None:
         try:
-            with cancelling.by(lambda: self._is_ending), suppress(Cancelled):
+            with cancelled_by(lambda: self._is_ending), suppress(Cancelled):
                 self.begin()
             while (job := self._queue.get()) is not None:
                 self._answer(job)
@@ -150,7 +177,7 @@ class Worker:
     def _answer(self, job: _Job) -> None:
         request = job.request
         try:
-            with cancelling.by(lambda: job.is_cancelled):
+            with cancelled_by(lambda: job.is_cancelled):
                 self.do(request)
         except Cancelled:
             self.say(cancelled_answer(request))

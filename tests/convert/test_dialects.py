@@ -18,7 +18,7 @@ from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.objects import Batch, Model
 from eaglechat.gguf.header import read_header
 from eaglechat.hub.convert import convert
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 from tests import tiny
 from tests.convert.checkpoints import Variant, draft, nested
 from tests.convert.reference import Trained, behind

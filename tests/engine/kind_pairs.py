@@ -18,9 +18,7 @@ from eaglechat.engine.loading.pair import N_ROLLBACK, LoadedPair
 from eaglechat.engine.loop import Generator, Live
 from eaglechat.engine.prompt import Asked
 from eaglechat.gguf.pairing import check_pair, pairings
-from eaglechat.wire.load_options import FlashAttention, LoadOptions
-from eaglechat.wire.protocol import Set, Shape, Speculation
-from eaglechat.wire.records import KvType
+from eaglechat.wire.protocol import FlashAttention, KvType, LoadOptions, Set, Shape, Speculation
 from tests import tiny_kinds
 from tests.engine.drafters.by_hand import Driver
 from tests.engine.rig import GREEDY, N_THREADS, Reply, asked, finished

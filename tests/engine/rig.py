@@ -13,10 +13,8 @@ from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loop import Generator, Live, ReplyEvent
 from eaglechat.engine.prompt import Asked, Prompter
 from eaglechat.engine.templates.dialect import ReplyParts
-from eaglechat.wire import cancelling
-from eaglechat.wire.protocol import Message, Sampling, Set, Shape, Speculation
+from eaglechat.wire.protocol import KvType, Message, Sampling, Set, Shape, Speculation
 from eaglechat.wire.records import (
-    KvType,
     Origin,
     Prefill,
     ReplyEnd,
@@ -24,6 +22,7 @@ from eaglechat.wire.records import (
     SpeculationOff,
     Window,
 )
+from eaglechat.wire.worker import cancelled_by
 
 GREEDY = Sampling(temperature=0.0)
 N_THREADS = 1
@@ -131,7 +130,7 @@ def finished(
     """`live` is changed behind the rounds of these numbers; once `cancel_at` says of the reply so
     far that it is enough, the reply is cancelled."""
     events: list[ReplyEvent] = []
-    with cancelling.by(lambda: cancel_at(Reply(tuple(events)))):
+    with cancelled_by(lambda: cancel_at(Reply(tuple(events)))):
         for event in stream:
             events.append(event)
             if changes and isinstance(event, Round) and event.index in changes:

@@ -11,7 +11,7 @@ import pytest
 
 from eaglechat.links.http.server import server_link
 from eaglechat.links.process import ProcessLink
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from tests.engine_client import Client, engine_in_this_process, engine_process
 from tests.links.engines import ENGINE, OUR_OWN
 from tests.llama_server import llama_server

@@ -16,7 +16,7 @@ from eaglechat.cli import main
 from eaglechat.engine.llama.workarounds import VARIABLE
 from eaglechat.links import crashes
 from eaglechat.wire import protocol as p
-from eaglechat.wire.load_options import LeaveOut
+from eaglechat.wire.protocol import LeaveOut
 from eaglechat.wire.records import FinishReason
 from tests.engine_client import Client, engine_process, load
 from tests.waiting import until

@@ -16,7 +16,7 @@ from eaglechat.links import process as process_module
 from eaglechat.links.base import ENGINE_DIED, EngineStartError
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
-from eaglechat.wire.lines import decode_event, encode
+from eaglechat.wire.protocol import decode_event, encode
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.worker import Died
 from tests.engine_client import Client, load

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from eaglechat.links.base import ENGINE_DIED, EngineStartError, Lifecycle, Link
 from eaglechat.wire import protocol as p
-from eaglechat.wire.lines import ProtocolError
+from eaglechat.wire.protocol import ProtocolError
 from eaglechat.wire.worker import Died
 
 HELLO = p.Hello(protocol=p.PROTOCOL_VERSION, eaglechat="0", llama_cpp="b1", devices=())

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eaglechat.links.crashes import crash, starts_again, with_less, without
-from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import Load
+from eaglechat.wire.protocol import Load, LoadOptions
 
 options = st.builds(
     LoadOptions,

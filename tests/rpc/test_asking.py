@@ -18,7 +18,7 @@ from eaglechat.links.base import Lifecycle
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import rpc
 from eaglechat.wire.errors import RpcError
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.worker import Died
 from tests.rpc.fake_server import GIB, nobody, serving
 

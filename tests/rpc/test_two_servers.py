@@ -18,7 +18,7 @@ import pytest
 from eaglechat.wire import protocol as p
 from eaglechat.wire import rpc
 from eaglechat.wire.errors import RpcError
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 from tests.engine_client import Client, engine_process
 from tests.rpc.fake_server import nobody
 from tests.waiting import until

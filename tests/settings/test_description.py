@@ -17,11 +17,9 @@ from eaglechat.settings.description import (
     wanted,
     written,
 )
-from eaglechat.settings.model import Settings
+from eaglechat.settings.model import ServerSettings, Settings
 from eaglechat.settings.said import SAID
-from eaglechat.settings.servers import ServerSettings
-from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import Sampling, Speculation
+from eaglechat.wire.protocol import LoadOptions, Sampling, Speculation
 
 DOCS = list(describe())
 

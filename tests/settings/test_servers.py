@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from eaglechat.settings import config_file
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 
 
 def load(tmp_path: Path, text: str) -> tuple[tuple[ServerSettings, ...], list[str]]:

@@ -30,7 +30,7 @@ from eaglechat.gguf.pairing import check_pair
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.wire import protocol as p
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import Round
 from tests.engine_client import engine_process
 

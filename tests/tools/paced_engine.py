@@ -12,7 +12,7 @@ import threading
 import time
 
 from eaglechat.wire import protocol
-from eaglechat.wire.lines import decode_request, encode
+from eaglechat.wire.protocol import decode_request, encode
 from eaglechat.wire.records import Round
 from eaglechat.wire.worker import Died
 from tests.tui.scripted import REPLY, ScriptedEngine

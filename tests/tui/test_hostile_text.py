@@ -19,8 +19,7 @@ from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.settings.config_file import Problem
-from eaglechat.settings.model import Settings
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings, Settings
 from eaglechat.tui.commands.table import BY_ID
 from eaglechat.tui.safe_lines import SafeLines
 from eaglechat.tui.screens.chat.inside import InsideScreen

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from eaglechat.wire import protocol as p
-from eaglechat.wire.lines import ProtocolError, decode_event, decode_request, encode
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions, ProtocolError, decode_event, decode_request, encode
 from eaglechat.wire.records import (
     DraftToken,
     FinishReason,

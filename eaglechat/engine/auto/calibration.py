@@ -15,9 +15,9 @@ from typing import TypeVar
 from eaglechat.engine.drafters.base import Drafter, ProcessError
 from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context
-from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, ms_since
+from eaglechat.wire.worker import check
 
 CALIBRATED_WIDTHS = (1, 2, 4, 8, N_DRAFT_MAX_LIMIT + 1, 3, 5, 6, 7, 9)
 """Batch widths in the order in which they are timed. Times rise in steps: llama.cpp's kernels for

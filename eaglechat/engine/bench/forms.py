@@ -23,11 +23,10 @@ from eaglechat.engine.llama import backend
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
 from eaglechat.gguf.pairing import check_pair
-from eaglechat.wire import cancelling
 from eaglechat.wire.errors import Cancelled, EngineError
-from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import PLAINLY, Sampling, Speculation
+from eaglechat.wire.protocol import PLAINLY, LoadOptions, Sampling, Speculation
 from eaglechat.wire.records import Round
+from eaglechat.wire.worker import cancelled_by
 
 _BUDGET_S = 3.0
 """Seconds of the whole measurement, loading included."""
@@ -100,7 +99,7 @@ def measure(wanted: FormsToMeasure) -> FormSpeeds | None:
                     max_tokens=_TURN_TOKENS,
                 )
                 # The deadline may also be over before a reply has begun.
-                over = cancelling.by(lambda: time.monotonic() > deadline)
+                over = cancelled_by(lambda: time.monotonic() > deadline)
                 with suppress(Cancelled), over:
                     written[name] = [
                         event

@@ -30,7 +30,7 @@ from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.pairing import KINDS
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import ms_since
 
 MOST_WAITING = 32

@@ -42,7 +42,7 @@ from eaglechat.gguf.header import GGUFError, GGUFHeader, read_tensor
 from eaglechat.gguf.pairing import eagle_of
 from eaglechat.gguf.preflight import DRAFT_WINDOW, EXTRACT_LAYERS, NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.wire.errors import ModelLoadError
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import LAST_TOKEN, N_DRAFT_MAX_LIMIT, ms_since
 
 _OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1

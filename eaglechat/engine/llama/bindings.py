@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eaglechat.wire.errors import NativeLibraryError
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 
 REQUIREMENT = "llama-cpp-python >= 0.3.36, < 0.4"
 

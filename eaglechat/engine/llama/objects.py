@@ -13,8 +13,7 @@ import numpy as np
 from eaglechat.engine.llama import backend, bindings, workarounds
 from eaglechat.engine.llama.bindings import Floats, api, libggml, libllama
 from eaglechat.wire.errors import DecodeError, ModelLoadError
-from eaglechat.wire.load_options import FlashAttention, LeaveOut, LoadOptions
-from eaglechat.wire.records import KvType
+from eaglechat.wire.protocol import FlashAttention, KvType, LeaveOut, LoadOptions
 
 _KV_TYPES: dict[KvType, int] = {"f16": api.GGML_TYPE_F16, "q8_0": api.GGML_TYPE_Q8_0}
 

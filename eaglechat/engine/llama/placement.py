@@ -9,8 +9,7 @@ import msgspec
 
 from eaglechat import machine
 from eaglechat.wire.errors import ModelLoadError
-from eaglechat.wire.load_options import LeaveOut, LoadOptions
-from eaglechat.wire.protocol import Memory
+from eaglechat.wire.protocol import LeaveOut, LoadOptions, Memory
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from eaglechat import machine, paths
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.bindings import library_files
 from eaglechat.state_file import StateFile
-from eaglechat.wire.load_options import LeaveOut
+from eaglechat.wire.protocol import LeaveOut
 
 VARIABLE = "EAGLECHAT_LEAVE_OUT"
 """This environment variable says what to leave out. Nothing else is looked at then."""

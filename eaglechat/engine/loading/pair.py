@@ -27,18 +27,20 @@ from eaglechat.gguf.memory import default_context
 from eaglechat.gguf.pairing import KINDS, pairings, why_no_heads, without_stripped_blocks
 from eaglechat.gguf.preflight import Pairing, check_kv_type
 from eaglechat.machine import choose_threads
-from eaglechat.wire.cancelling import asked, check
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import ModelLoadError, SettingsError
-from eaglechat.wire.load_options import N_CTX_LEAST, LeaveOut, LoadOptions
 from eaglechat.wire.protocol import (
+    N_CTX_LEAST,
     DrafterInfo,
+    LeaveOut,
+    LoadOptions,
     ModelInfo,
     PairInfo,
     Recommended,
     Sampling,
 )
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+from eaglechat.wire.worker import check, whether_cancelled
 
 N_ROLLBACK = 8
 """How many snapshots of a recurrent state llama.cpp keeps, and so the longest draft for such a
@@ -294,7 +296,7 @@ class _Progress:
     ) -> None:
         sizes = [header.size_bytes if header else 0 for header in headers]
         self._sizes = {"target": sizes[0], "draft": sizes[1], "context": sum(sizes) * 0.1}
-        self._on_progress, self._is_cancelled = on_progress, asked()
+        self._on_progress, self._is_cancelled = on_progress, whether_cancelled()
         self._done = self._reported = 0.0
         self._stage = ""
 

@@ -18,8 +18,8 @@ from typing import IO, Any
 import msgspec
 
 from eaglechat import own_python
-from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import PromptError
+from eaglechat.wire.worker import check
 
 DEADLINE_S = 5.0
 """A long chat takes milliseconds."""

@@ -10,7 +10,7 @@ import msgspec
 from huggingface_hub import errors as hub
 
 from eaglechat.hub.errors import GatedError, HubError, OfflineError
-from eaglechat.links import retry_after
+from eaglechat.links.http.faults import retry_after_s
 
 NOT_JSON = (json.JSONDecodeError, msgspec.DecodeError)
 """What parsing raises for an answer that did not come from a Hub."""
@@ -103,7 +103,7 @@ def _explain_response(error: hub.HfHubHTTPError, name: str) -> HubError:
 
 def _explain_status(response: httpx2.Response, name: str) -> HubError:
     status = response.status_code
-    wait = retry_after.seconds_of(response.headers.get("Retry-After", ""))
+    wait = retry_after_s(response.headers.get("Retry-After", ""))
     if status == 401:
         return GatedError(f"The Hub does not accept the token it was given for {name}: {_LOGIN}.")
     if status == 403:

@@ -24,7 +24,7 @@ from eaglechat.links.http.address import parse_address
 from eaglechat.links.http.answers import Event, events_in, read_json
 from eaglechat.links.http.faults import ServerError
 from eaglechat.paths import expanded
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 
 PAGE_S = 30.0
 """The longest timeout for the pages on which a server describes itself; a reply may have more."""

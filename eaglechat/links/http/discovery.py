@@ -13,7 +13,7 @@ from eaglechat.links.http.answers import at, count, fields, text
 from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.faults import FORBIDDEN, MISSING, NOT_UNDERSTOOD, REFUSED, ServerError
 from eaglechat.links.http.openai import VLLM, LlamaServer, LlamaSwap, OpenAIServer, SGLang
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from eaglechat.wire.protocol import NO_REASONING, ModelInfo, Reasoning
 
 _KINDS: dict[str, type[OpenAIServer]] = {"llama-swap": LlamaSwap, "vllm": VLLM, "sglang": SGLang}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 import ssl
 from collections.abc import Iterator
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx2
 
-from eaglechat.links import retry_after
 from eaglechat.links.http.answers import read_json
-from eaglechat.settings.servers import SERVER_KEY
+from eaglechat.settings.model import SERVER_KEY
 from eaglechat.wire.errors import EngineError
 
 _MOST_SAID, _MOST_ERRORS = 300, 5
@@ -143,7 +145,7 @@ def status_fault(
         has = f"has no model named “{model}”" if model else "has no such page"
         check = "" if model else "; check its address (url)"
         return ServerError(f"{where} {has} (HTTP 404{because}){check}", code=MISSING)
-    wait_s = retry_after.seconds_of(response.headers.get("Retry-After", ""))
+    wait_s = retry_after_s(response.headers.get("Retry-After", ""))
     if status == 429:
         asks = f"asks to wait {_duration(wait_s)}" if wait_s else "has had too many requests"
         return ServerError(f"{where} {asks} (HTTP 429{because})", code=_BUSY, wait_s=wait_s)
@@ -186,6 +188,21 @@ def _said(value: Any) -> str:
     if isinstance(field, list):
         field = ".".join(map(str, field))
     return f"{field}: {said}" if isinstance(field, str) and field not in said else said
+
+
+def retry_after_s(header: str, now: datetime | None = None) -> float | None:
+    """Seconds to wait, from a header Retry-After, a number or a date; None if there is no wait."""
+    try:
+        seconds = float(header)
+    except ValueError:
+        try:
+            until = parsedate_to_datetime(header)
+        except ValueError:
+            return None
+        # A date that ends in -0000 has no time zone; HTTP's dates are always GMT.
+        until = until if until.tzinfo else until.replace(tzinfo=timezone.utc)
+        seconds = math.ceil((until - (now or datetime.now(timezone.utc))).total_seconds())
+    return seconds if 0 < seconds < math.inf else None
 
 
 def _duration(seconds: float) -> str:

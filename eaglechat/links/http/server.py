@@ -26,11 +26,10 @@ from eaglechat.links.http.faults import ServerError
 from eaglechat.links.http.openai import OpenAIServer, refused_fields, without
 from eaglechat.links.http.reply import Reply
 from eaglechat.links.http.window import ServerWindow
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from eaglechat.wire import protocol
-from eaglechat.wire.cancelling import check
 from eaglechat.wire.errors import Cancelled, NoPairError
-from eaglechat.wire.worker import Say, Worker
+from eaglechat.wire.worker import Say, Worker, check
 
 Result = TypeVar("Result")
 RETRY_WAITS_S = (0.5, 2.0)

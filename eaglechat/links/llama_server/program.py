@@ -22,11 +22,10 @@ import httpx2
 from eaglechat.gguf.preflight import Pairing
 from eaglechat.links.crashes import how_it_ended
 from eaglechat.links.process import tail, wait_or_kill
-from eaglechat.wire.cancelling import check
 from eaglechat.wire.drafters import DRAFTERS
 from eaglechat.wire.errors import ModelLoadError
-from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, Speculation
+from eaglechat.wire.protocol import AUTO, N_DRAFT_MAX_DEFAULT, LoadOptions, Speculation
+from eaglechat.wire.worker import check
 
 _LOOK_S = 0.1
 _HEALTH_S = 2.0

@@ -10,7 +10,7 @@ from functools import cached_property
 from eaglechat.hub.fit import Machine, machine_of
 from eaglechat.links.base import EngineStartError, Lifecycle, Link, Listener, Watcher, wrong_version
 from eaglechat.machine import memory
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from eaglechat.wire.protocol import (
     Answer,
     AnsweredRequest,

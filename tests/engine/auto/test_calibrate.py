@@ -19,11 +19,11 @@ from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.pairing import check_pair
-from eaglechat.wire import cancelling
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import Cancelled
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
+from eaglechat.wire.worker import cancelled_by
 from tests import tiny_kinds
 from tests.engine.rig import N_THREADS, Rig, check_bookkeeping
 
@@ -91,7 +91,7 @@ def test_a_cancelled_load_is_not_timed_any_further(
 
     decode = Context.decode
     monkeypatch.setattr(Context, "decode", counted)
-    with cancelling.by(lambda: n_decodes >= n_measures), pytest.raises(Cancelled):
+    with cancelled_by(lambda: n_decodes >= n_measures), pytest.raises(Cancelled):
         calibrate(rig.target, rig.drafter)
     assert n_decodes == n_measures
     assert rig.drafter.known == 0
@@ -115,7 +115,7 @@ def test_a_load_can_be_cancelled_while_it_is_timed(
     timing, n_more = False, 0
     monkeypatch.setattr(Context, "logits", timed)
     monkeypatch.setattr(Context, "decode", counted)
-    with cancelling.by(lambda: timing), pytest.raises(Cancelled):
+    with cancelled_by(lambda: timing), pytest.raises(Cancelled):
         LoadedPair(check_pair(*tiny_files), LoadOptions(n_ctx=256, n_threads=1))
     assert n_more == 0
 

@@ -21,8 +21,7 @@ from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
 from eaglechat.engine.process import write_reply
 from eaglechat.gguf.pairing import check_pair
-from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import AUTO, Chat, Message, Sampling, Speculation
+from eaglechat.wire.protocol import AUTO, Chat, LoadOptions, Message, Sampling, Speculation
 from tests.engine.auto.pairs import calibrated, on_steps
 from tests.engine.auto.simulated_pair import write
 

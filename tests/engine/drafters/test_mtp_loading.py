@@ -13,8 +13,7 @@ from eaglechat.gguf.header import read_header
 from eaglechat.gguf.memory import memory_need
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire.errors import ModelLoadError
-from eaglechat.wire.protocol import AUTO
-from eaglechat.wire.records import KvType
+from eaglechat.wire.protocol import AUTO, KvType
 from tests import tiny_kinds
 from tests.engine.kind_pairs import KINDS, Files, Write, cycle
 

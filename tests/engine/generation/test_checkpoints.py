@@ -21,9 +21,8 @@ from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.tui.screens.chat.seen import prompt_seen
-from eaglechat.wire import cancelling
-from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import AnyEvent, Chat, Done, Message, Render, Speculation
+from eaglechat.wire.protocol import AnyEvent, Chat, Done, LoadOptions, Message, Render, Speculation
+from eaglechat.wire.worker import cancelled_by
 from tests import tiny
 from tests.engine.rig import GREEDY, Rig, drafts_of, open_rig
 
@@ -107,7 +106,7 @@ def test_a_cancelled_prompt_costs_no_more_than_itself(
         calls = count()
         stream = rig.stream(rig.prompter.conversation(asked), live=live(enabled=True))
         # First asked between two batches, then in the midst of one.
-        with cancelling.by(lambda: len(seen) > 2 and next(calls) > 0):
+        with cancelled_by(lambda: len(seen) > 2 and next(calls) > 0):
             for event in stream:
                 seen.append(event)
         assert next(calls) > 1

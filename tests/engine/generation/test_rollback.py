@@ -13,9 +13,9 @@ from eaglechat.engine.loading import pair
 from eaglechat.engine.loop import Live
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire.errors import DecodeError
-from eaglechat.wire.load_options import LoadOptions
 from eaglechat.wire.protocol import (
     AUTO,
+    LoadOptions,
     Message,
     Speculation,
 )

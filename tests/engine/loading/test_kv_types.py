@@ -13,7 +13,7 @@ from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.gguf.preflight import DRAFT_WINDOW
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.stats import stats_of
 from tests.engine.rig import open_rig
 

@@ -11,7 +11,7 @@ from eaglechat.engine.llama.placement import (
     offload_devices,
 )
 from eaglechat.wire.errors import ModelLoadError
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 
 
 def device(name: str, *, gpu: bool = True, shared: bool = False, hardware: str = "") -> Device:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eaglechat.engine import process
 from eaglechat.engine.process import ClientPipes
 from eaglechat.wire import protocol as p
-from eaglechat.wire.lines import ProtocolError, decode_event, decode_request, encode
+from eaglechat.wire.protocol import ProtocolError, decode_event, decode_request, encode
 
 CHAT = p.Chat(id=8, messages=())
 

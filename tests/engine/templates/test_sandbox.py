@@ -15,9 +15,9 @@ from eaglechat.engine.templates import sandbox
 from eaglechat.engine.templates.renderer import MOST_CHARACTERS
 from eaglechat.engine.templates.sandbox import render
 from eaglechat.engine.templates.template import ChatTemplate
-from eaglechat.wire import cancelling
 from eaglechat.wire.errors import Cancelled, PromptError
 from eaglechat.wire.protocol import Message
+from eaglechat.wire.worker import cancelled_by
 
 USER = Message(role="user", content="hi there")
 
@@ -73,7 +73,7 @@ def test_what_never_ends_is_stopped_at_the_deadline(
 def test_what_never_ends_is_stopped_when_it_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "DEADLINE_S", 60.0)
     asked = iter([False] * 3)
-    with cancelling.by(lambda: next(asked, True)), pytest.raises(Cancelled):
+    with cancelled_by(lambda: next(asked, True)), pytest.raises(Cancelled):
         render(LOOPS, {})
 
 
@@ -160,7 +160,7 @@ def test_a_cancelled_rendering_leaves_nothing_wrong_behind() -> None:
     template = ChatTemplate(
         "{% for m in messages %}{{ m.content[0].text }}{% endfor %}", bos="", eos=""
     )
-    with cancelling.by(lambda: True), pytest.raises(Cancelled):
+    with cancelled_by(lambda: True), pytest.raises(Cancelled):
         template.render((USER,))
     assert template.render((USER,)) == "hi there"
 

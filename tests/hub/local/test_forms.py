@@ -23,8 +23,7 @@ from eaglechat.hub.local.forms import LoadFile, target_to_load
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import builtin_pair, inspect, pair_of_files
 from eaglechat.settings.model import Settings
-from eaglechat.wire.load_options import LoadOptions
-from eaglechat.wire.protocol import Sampling
+from eaglechat.wire.protocol import LoadOptions, Sampling
 from tests import tiny
 
 

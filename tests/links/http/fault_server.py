@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eaglechat.links.http.server import server_link
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from eaglechat.wire import protocol as p
 from tests.engine_client import Asked, Client
 

@@ -8,8 +8,7 @@ import pytest
 
 from eaglechat.cli.pairs import served_pair
 from eaglechat.links.http.address import parse_address, same_server
-from eaglechat.settings.model import Settings
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings, Settings
 from eaglechat.wire import protocol as p
 from tests.links.engines import chat
 from tests.links.http.fault_server import Handler, client_of, fault_server

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eaglechat.links.http.answers import Event
 from eaglechat.links.http.client import ServerClient
 from eaglechat.links.http.faults import ServerError
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 
 ENDS = ("\n", "\r\n", "\r")
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)

@@ -11,7 +11,7 @@ import pytest
 from eaglechat.engine.auto.planner import PlainChecks
 from eaglechat.links.base import Link
 from eaglechat.links.http.server import server_link
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin
 from tests.engine_client import Asked, Client, engine_in_this_process

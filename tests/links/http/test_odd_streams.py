@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eaglechat.links.http.discovery import ask
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason, Part
 from tests.links.engines import chat

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eaglechat.links.http.discovery import ask
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Origin
 from tests.engine_client import Asked

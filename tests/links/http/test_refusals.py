@@ -13,7 +13,7 @@ from eaglechat.links.http import client as http_client
 from eaglechat.links.http.discovery import ask
 from eaglechat.links.http.faults import ServerError, environment_fault
 from eaglechat.links.http.server import server_link
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import FinishReason
 from tests.links.engines import chat

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eaglechat.links.http.discovery import ask
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.errors import EngineError
 from tests.links.engines import chat

@@ -13,7 +13,7 @@ from eaglechat.gguf.header import read_header
 from eaglechat.gguf.pairing import pairings
 from eaglechat.links.llama_server.program import server_options
 from eaglechat.wire import protocol as p
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import Origin
 from tests import tiny_kinds
 from tests.engine_client import Client

@@ -21,7 +21,7 @@ from eaglechat.links.llama_server.program import (
     server_options,
 )
 from eaglechat.wire import protocol as p
-from eaglechat.wire.load_options import LoadOptions
+from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import FinishReason
 from tests.engine_client import Client
 from tests.engine_client import load as load_of

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.settings.model import EngineSettings, Settings
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import EngineSettings, ServerSettings, Settings
 from eaglechat.tui.screens.menu.servers import ask, pairs_of, served
 from tests.chat.headless import saved_chats
 from tests.links.http.fault_server import FaultServer, Handler, fault_server

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from eaglechat.tui.services import engine as frames
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.wire.protocol import Load, Unload

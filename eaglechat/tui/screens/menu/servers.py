@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eaglechat.hub.local.pair import Pair, pair_of_server
-from eaglechat.settings.servers import ServerSettings
+from eaglechat.settings.model import ServerSettings
 from eaglechat.wire.errors import EngineError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.links import retry_after
+from eaglechat.links.http.faults import retry_after_s
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
 
@@ -30,10 +30,10 @@ NOON = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
     ],
 )
 def test_a_number_and_a_date_are_waits(header: str, seconds: float | None) -> None:
-    assert retry_after.seconds_of(header, NOON) == seconds
+    assert retry_after_s(header, NOON) == seconds
 
 
 @given(st.text())
 def test_whatever_a_server_sends_is_a_wait_or_none(header: str) -> None:
-    seconds = retry_after.seconds_of(header)
+    seconds = retry_after_s(header)
     assert seconds is None or seconds > 0
