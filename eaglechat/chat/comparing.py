@@ -170,7 +170,7 @@ class Comparison:
         self.minutes = asked.minutes or inf
         """It takes no longer than this."""
         if asked.minutes is None and asked.repeats is None:
-            self.minutes = minutes_for(written * len(who), info.plain_ms, least)
+            self.minutes = minutes_for(written * len(who), info.verify_ms.get(1), least)
         self._ends_at = 0.0
         self._prompts_over = 0
         """In all passes over them."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from eaglechat.wire.gain import MeasuredGain, SpeedUpFold
+from eaglechat.wire.gain import GainOfRounds, MeasuredGain
 from eaglechat.wire.records import Part, ReplyTimings, Round, per_second, summed, sums
 from eaglechat.wire.stats import SpeculationStats, stats_of
 
@@ -105,7 +105,7 @@ class Stretch:
         self.ms = 0.0
         self.is_auto = False
         self.stats = SpeculationStats()
-        self.speed_up = SpeedUpFold()
+        self.against_plain = GainOfRounds()
         self._drafted_tokens, self._drafted_ms = 0, 0.0
         self._draft_ms: float | None = 0.0
         self._passage: deque[int] = deque(maxlen=_GRAM)
@@ -121,7 +121,7 @@ class Stretch:
         self.is_auto = round_.auto is not None
         self.plain_rounds += round_.is_plain
         self.stats = self.stats.plus(round_)
-        self.speed_up.add(tokens, times.total_ms, round_.plain_ms)
+        self.against_plain.add(tokens, times.total_ms, round_.plain_ms)
         if round_.drafted:
             self._drafted_tokens += tokens
             self._drafted_ms += times.total_ms
@@ -161,8 +161,7 @@ class Stretch:
         """Against plain decoding; None where it cannot be told."""
         if self.is_plain or self.tokens_per_second is None or self.repeats_itself:
             return None
-        known = self.speed_up.speed_up()
-        return known.gain if known else None
+        return self.against_plain.gain()
 
     @property
     def means(self) -> RoundMeans | None:

@@ -350,7 +350,6 @@ def _auto(columns: Any, index: int) -> AutoDraft | None:
         columns.n_draft_max[index],
         reason,
         columns.expected if is_last else (),
-        columns.plain_error if is_last else 0.0,
         lost_ms,
         allowed_ms,
         "tree" if index in columns.trees else "chain",

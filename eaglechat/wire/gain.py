@@ -92,13 +92,6 @@ def _within(t: float, freedom: int) -> float:
     return sin(angle) * total if is_even else 2.0 / pi * (angle + sin(angle) * total)
 
 
-@dataclass(frozen=True)
-class SpeedUp:
-    gain: MeasuredGain
-    plain_per_second: float
-    """Tokens per second that plain decoding would have had over these rounds."""
-
-
 @dataclass
 class _Group:
     """Measurements beside each other, and the drafted rounds nearest to them: of both their tokens,
@@ -124,8 +117,8 @@ class _Group:
         return self.plain_ms / self.tokens
 
 
-class SpeedUpFold:
-    """Adds rounds one by one; `speed_up()` is of all so far."""
+class GainOfRounds:
+    """Adds rounds one by one; `gain()` is of all so far."""
 
     def __init__(self) -> None:
         self._groups: list[_Group] = []
@@ -154,7 +147,7 @@ class SpeedUpFold:
         group.ms += ms
         group.plain_ms += plain_ms
 
-    def speed_up(self) -> SpeedUp | None:
+    def gain(self) -> MeasuredGain | None:
         """None while there is too little to tell."""
         if not self._groups:
             return None
@@ -179,6 +172,4 @@ class SpeedUpFold:
                 for plain_ms, one in zip(expected, groups, strict=True)
             )
             error = student_t(n - 1) * sqrt(squares * n / (n - 1)) / ms
-        error = hypot(error, _SYSTEMATIC * times)
-        tokens = drafted_tokens + sum(one.tokens for one in groups)
-        return SpeedUp(MeasuredGain(times, error), 1000.0 * tokens / as_plain)
+        return MeasuredGain(times, hypot(error, _SYSTEMATIC * times))

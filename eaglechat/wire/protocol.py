@@ -1,8 +1,8 @@
 """The messages between a client and an engine: requests to the engine, events from it.
 
-docs/protocol.md explains each message. Each is a line: one JSON object with its `type`. The same
-lines work over any pipe, so the engine may run on another machine: only the model paths must mean
-something there.
+docs/protocol.md explains each message and each of their fields; here are the types and the bounds.
+A message is a line: one JSON object with its `type`. The same lines work over any pipe, so the
+engine may run on another machine: only the model paths must mean something there.
 """
 
 from __future__ import annotations
@@ -46,11 +46,7 @@ Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn of a conversation. `role` is system, user or assistant.
-
-    `reasoning` is what an assistant wrote as reasoning before `content`. The chat template decides
-    whether the model sees it again.
-    """
+    """One turn of a conversation."""
 
     role: str
     content: str
@@ -162,13 +158,8 @@ class Load(Request, frozen=True, kw_only=True, tag="load"):
     draft: str | None = None
     options: LoadOptions = LoadOptions()
     leave_out: tuple[LeaveOut, ...] = ()
-    """What is left out because llama.cpp crashed with it, besides what the engine remembers."""
     crash: str = ""
-    """How llama.cpp crashed, such as SIGSEGV: the engine remembers what is left out, if the load
-    works now. Empty: it remembers nothing."""
     speculation: Speculation = Speculation()
-    """The speculation that the first reply will ask for. An engine that runs another program, which
-    takes these settings only when it starts, starts it with them."""
 
 
 class Chat(Request, frozen=True, kw_only=True, tag="chat"):
@@ -182,14 +173,11 @@ class Chat(Request, frozen=True, kw_only=True, tag="chat"):
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     stop: tuple[str, ...] = ()
     top: Annotated[int, Meta(ge=0, le=TOP_LIMIT)] = 0
-    """How many of the target's likeliest tokens to report at each position of a round."""
     begun: tuple[Annotated[int, Meta(ge=0)], ...] = ()
-    """Tokens of the reply that exist already; generation continues after them."""
 
 
 class Render(Request, frozen=True, kw_only=True, tag="render"):
-    """Return the prompt that a `chat` with these fields would read. Answered by rendered or
-    error."""
+    """Show the prompt that a `chat` with these fields would read. Answered by rendered or error."""
 
     id: RequestId = 0
     messages: tuple[Message, ...]
@@ -208,7 +196,6 @@ class Set(Request, frozen=True, kw_only=True, tag="set"):
     ngram: bool | None = None
     temperature: Temperature | None = None
     answer_now: bool = False
-    """End the reasoning, so that the model goes on with its answer."""
 
 
 class Cancel(Request, frozen=True, kw_only=True, tag="cancel"):
@@ -249,13 +236,9 @@ class Reasoning(msgspec.Struct, frozen=True, kw_only=True):
     """What can be set about the reasoning of a target, by its chat template."""
 
     marked: bool = False
-    """Whether marks in the text separate reasoning from the answer."""
     on_off: bool = False
-    """Whether it can be switched on and off."""
     efforts: tuple[str, ...] = ()
-    """The words for the amount of reasoning, least first; empty if there is no choice."""
     can_end: bool = False
-    """Whether `set` with `answer_now` can end it."""
 
 
 NO_REASONING = Reasoning()
@@ -266,44 +249,28 @@ class DrafterInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: DrafterKind
     file: ModelInfo | None = None
-    """None if it is in the target's file."""
     layers: tuple[int, ...] = ()
-    """The layers of the target whose inputs it reads; empty if it reads its last states."""
     longest: int = N_DRAFT_MAX_LIMIT
-    """The most tokens that it drafts in a round."""
 
 
 class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The loaded pair and how it was loaded.
-
-    `speculation_off` says why nothing is drafted, and `chains_only` why no draft is a tree; None if
-    neither is so.
-    """
+    """The loaded pair and how it was loaded."""
 
     target: ModelInfo
     drafters: tuple[DrafterInfo, ...] = ()
-    """n-grams, which need no model, are not among them."""
     undrafted: dict[DrafterKind, str] = {}
-    """Why the engine has no drafter of a kind, where it knows more than that there is none."""
     n_ctx: int
     n_threads: int
     devices: tuple[str, ...]
     load_ms: float
-    plain_ms: float | None = None
-    """Milliseconds of a plain pass in a short context, timed during the load; None if it was
-    not."""
     verify_ms: dict[int, float] = {}
-    """Milliseconds of passes of the target by the number of their rows, timed during the load."""
     speculation_off: str | None
     chains_only: str | None = None
     untemplated: str | None = None
-    """What is done because the target's file has no chat template; None if it has one."""
     reasoning: Reasoning = NO_REASONING
     sampling: Recommended = {}
     server: str = ""
-    """The address of the external server that runs the pair; empty if the engine runs it."""
     left_out: tuple[LeaveOut, ...] = ()
-    """What is left out because llama.cpp crashes with it on this machine."""
 
     @property
     def drafter(self) -> DrafterInfo | None:
@@ -329,10 +296,7 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """The memory of the engine's machine in bytes: RAM, and all GPUs together (0 without a GPU).
-
-    `unified`: the GPU shares the RAM.
-    """
+    """The memory of the engine's machine, in bytes."""
 
     ram: int
     ram_available: int
@@ -344,21 +308,12 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine reports and what it can be asked, beyond the text of a reply."""
 
     own: bool = False
-    """It is eaglechat's own. Only that reports the text of rejected tokens, probabilities, the
-    target's likeliest tokens and the times within a round; chooses draft lengths by measurement;
-    takes changes in the middle of a reply; and continues one from its tokens."""
     origins: bool = False
-    """It says where each token came from, and so what was drafted and accepted."""
     draft_length: bool = False
-    """The draft length of each request applies; else that with which it was started."""
     restarts: bool = False
-    """To change how it drafts, its program starts again before the next reply."""
     plain: bool = False
-    """It decodes without a draft when asked to, to compare."""
     prompt: bool = False
-    """It shows prompts: it answers `render`."""
     goes_on_from_text: bool = False
-    """It continues the text of the last message if that is the assistant's."""
 
 
 OWN_ENGINE = Capabilities(own=True, origins=True, draft_length=True, plain=True, prompt=True)
@@ -369,8 +324,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Hello(Event, frozen=True, kw_only=True, tag="hello"):
-    """The first message of an engine. `engine` is the name that sentences such as “not reported by
-    llama-server” use."""
+    """The first message of an engine."""
 
     protocol: int
     engine: str = "eaglechat"
@@ -382,19 +336,14 @@ class Hello(Event, frozen=True, kw_only=True, tag="hello"):
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):
-    """What a load or a reply is waiting for. `stage` is target, draft, context or server;
-    `fraction` is from 0 to 1."""
+    """What a load or a reply is waiting for."""
 
     stage: str
     fraction: float
 
 
 class Restarting(msgspec.Struct, frozen=True, tag="restarting"):
-    """A load crashed and is tried again in a new process, without `leave_out`.
-
-    `crash` is the signal that ended the process, such as SIGSEGV, or “out of memory”; `log` is the
-    file that keeps the log of the crash, or empty.
-    """
+    """A load crashed and is tried again in a new process, without `leave_out`."""
 
     crash: str
     leave_out: tuple[LeaveOut, ...]
@@ -433,19 +382,14 @@ class Done(Event, frozen=True, kw_only=True, tag="done"):
 
 
 class PromptRun(msgspec.Struct, frozen=True):
-    """A part of a prompt: either text, or a control token in its written form."""
+    """A part of a prompt: text, or a control token in its written form."""
 
     text: str
     is_control: bool = False
 
 
 class Rendered(Event, frozen=True, kw_only=True, tag="rendered"):
-    """A prompt as the target would read it: the joined `runs`, which are `tokens` tokens long.
-
-    The turns before `first_turn` are not in the context and left out. `checkpoints` is the number
-    of saved states that the chat of a recurrent or hybrid target can go back to; they take
-    `checkpoint_bytes` of memory.
-    """
+    """A prompt as the target would read it."""
 
     id: int
     runs: tuple[PromptRun, ...]

@@ -1,7 +1,8 @@
 """The records of the loop: what a round drafted, what the target accepted, and how long it took.
 
 Everything that shows or counts speculation reads these records; nothing derives an origin, an
-acceptance or a time from text.
+acceptance or a time from text. docs/protocol.md explains each field. What an engine does not report
+is None.
 """
 
 from __future__ import annotations
@@ -71,35 +72,27 @@ class FinishReason(str, enum.Enum):
 
 
 class DraftToken(msgspec.Struct, frozen=True):
-    """A token a drafter proposed, with its own probability (EAGLE-3: softmax over its top 10).
-
-    None if the engine does not report a value: some only count the rejected tokens.
-    """
+    """A token that a drafter proposed, with the drafter's own probability."""
 
     id: int | None
     text: str | None
     probability: float | None
     parent: int = LAST_TOKEN
-    """Index in `Round.drafted` of the token it follows; -1 if it follows the last emitted token."""
     drafter: str = ""
-    """The drafter that proposed it, such as "eagle3"."""
 
 
 class Token(msgspec.Struct, frozen=True):
     """An emitted token.
 
     `text` is what became certain with this token: empty while a character or a possible stop
-    string is incomplete, and for tokens that are not written (end of generation). `id` is None
-    if the engine does not report it.
+    string is incomplete, and for tokens that are not written (end of generation).
     """
 
     id: int | None
     text: str
     origin: Origin
     drafter: str | None = None
-    """The drafter that proposed it; None for the target's own token."""
     part: Part | None = Part.ANSWER
-    """The part of the reply it belongs to; None for markers between the parts."""
 
 
 class Likely(msgspec.Struct, frozen=True):
@@ -108,14 +101,11 @@ class Likely(msgspec.Struct, frozen=True):
     id: int
     text: str
     probability: float
-    """Softmax of the target's logits over its vocabulary."""
     chance: float
-    """Probability of being sampled, after penalties, filters and temperature; 0 if they exclude
-    it."""
 
 
 class RoundTimings(msgspec.Struct, frozen=True):
-    """Measurements of one round, in milliseconds; None if the engine does not report one.
+    """Measurements of one round, in milliseconds.
 
     `total_ms` is wall time from the end of the round before, or from the end of prefill, so it has
     the rest of the round too and what the engine does between rounds. A new field comes last and
@@ -124,14 +114,9 @@ class RoundTimings(msgspec.Struct, frozen=True):
     """
 
     draft_ms: float | None
-    """The draft's decoder: the accepted rows taken in, and a step for each drafted token."""
     verify_ms: float | None
-    """The target's decode of the last token and the drafted ones."""
     process_ms: float | None
-    """What drafting takes beside the draft's decoder: choosing what to draft, learning from it, and
-    handing the target's features to the draft (gathering them, and the draft's encoder)."""
     sample_ms: float | None
-    """Sampling the target's tokens."""
     total_ms: float
 
 
@@ -183,17 +168,10 @@ class AutoDraft(msgspec.Struct, frozen=True):
     n: int
     reason: AutoReason
     tokens_per_second: tuple[float, ...]
-    """Expected tokens per second for each draft length, from 0 (plain) on. The chosen length has
-    that of the chosen shape, the others that of the faster shape. Empty before a pair's first
-    round."""
-    plain_error: float
-    """Two standard errors of the plain tokens per second."""
+    """Of the chosen length, in the chosen shape; of the others, in the faster shape."""
     lost_ms: float
-    """Time that this reply has lost against plain decoding; negative if drafting was faster."""
     allowed_ms: float
-    """The most time that the reply may lose."""
     shape: DraftShape = "chain"
-    """Shape of the chosen draft."""
 
     @property
     def length(self) -> int | None:
@@ -211,23 +189,16 @@ class Round(msgspec.Struct, frozen=True, tag="round"):
 
     index: int
     n_draft_max: int
-    """The draft length of this round, set by hand or chosen; 0 if speculation was off."""
     drafted: tuple[DraftToken, ...]
     n_tested: int
     n_accepted: int
     tokens: tuple[Token, ...]
     n_past: int
-    """Tokens in the target's KV cache after the round."""
     timings: RoundTimings
     auto: AutoDraft | None = None
-    """How the length was chosen, if n_draft_max is auto."""
     given: tuple[int, ...] = ()
-    """Tokens inserted before this round's tokens, not sampled: they ended the reasoning."""
     likely: tuple[tuple[Likely, ...], ...] = ()
-    """For each of `tokens`, the candidates at its position, likeliest first: the target's likeliest
-    tokens, the sampled one and the drafted ones. Empty if the request did not ask for them."""
     is_plain_check: bool = False
-    """Nothing was drafted, to measure what plain decoding takes here and now."""
 
     @property
     def length_by_hand(self) -> int | None:
@@ -337,11 +308,8 @@ class Window(msgspec.Struct, frozen=True, tag="window"):
     """
 
     first_turn: int
-    """The oldest turn in the context, counted from 0."""
     tokens_left: int | None
-    """Tokens of the turns that have left; None if nobody counted them."""
     kv_kept: bool
-    """The KV cache of the rest was kept; False if the rest is read again."""
 
 
 class SpeculationOff(msgspec.Struct, frozen=True, tag="speculation_off"):
@@ -351,13 +319,12 @@ class SpeculationOff(msgspec.Struct, frozen=True, tag="speculation_off"):
 
 
 class ReplyTimings(msgspec.Struct, frozen=True):
-    """Times of a whole reply in ms; None if the engine does not report one. Generation excludes
-    prefill. Every field is a sum: a reply that is continued adds to it. A new field comes last and
-    has the default None: chats on disk do not have it."""
+    """Times of a whole reply in ms. Generation excludes prefill. Every field is a sum: a reply that
+    is continued adds to it. A new field comes last and has the default None: chats on disk do not
+    have it."""
 
     prefill_ms: float
     prefill_tokens: int
-    """Tokens decoded in prefill; those reused from the KV cache are not among them."""
     reused_tokens: int
     generation_ms: float
     draft_ms: float | None = None
@@ -367,11 +334,8 @@ class ReplyTimings(msgspec.Struct, frozen=True):
 
 
 class ReplyEnd(msgspec.Struct, frozen=True):
-    """How a reply ended.
-
-    `tail` is text that was held back (an incomplete character, a possible stop string) and is
-    emitted because nothing follows.
-    """
+    """How a reply ended. `tail` was held back (an incomplete character, a possible stop string) and
+    is emitted because nothing follows."""
 
     finish_reason: FinishReason
     seed: int
@@ -379,7 +343,6 @@ class ReplyEnd(msgspec.Struct, frozen=True):
     tail: str
     timings: ReplyTimings
     tail_part: Part | None = None
-    """The part that `tail` belongs to."""
 
     @property
     def n_past(self) -> int:

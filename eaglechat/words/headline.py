@@ -62,18 +62,18 @@ def headline_of(
     of, most = (info.target.quantization, info.most) if info else ("", None)
     headline = partial(Headline, of=of, most=most)
     stretch = recording.stretch
-    rate, known = stretch.tokens_per_second, stretch.speed_up.speed_up()
+    rate, gain = stretch.tokens_per_second, stretch.against_plain.gain()
     if not stretch.stats.rounds:
         return headline()
     if stretch.is_plain:
         return headline("plain" if rate else "few", rate, None, rate)
     if rate is None:
         return headline("few", per_second(stretch.stats.tokens, stretch.ms) if is_over else None)
-    plain = known.plain_per_second if known else None
+    plain = rate / gain.speed_up if gain else None
     if stretch.repeats_itself:
         return headline("repeats", rate, None, plain)
-    if known is not None:
-        return headline("told", rate, known.gain, plain)
+    if gain is not None:
+        return headline("told", rate, gain, plain)
     is_own = not recording.terms.engine
     return headline("measuring" if is_own and not is_over else "not measured", rate)
 

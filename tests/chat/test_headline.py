@@ -19,7 +19,7 @@ from eaglechat.words.numbers import numbers_of
 from tests.chat.headless import Headless, reopened
 from tests.chat.records import TERMS, recorded, round_of, with_checks
 
-AUTO_ONE = AutoDraft(2, AutoReason.BEST, (50.0, 60.0, 70.0), 2.0, 0.0, 9.0)
+AUTO_ONE = AutoDraft(2, AutoReason.BEST, (50.0, 60.0, 70.0), 0.0, 9.0)
 
 
 def on_auto(rounds: list[Round]) -> list[Round]:

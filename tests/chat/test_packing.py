@@ -35,7 +35,6 @@ choices = st.builds(
     n=st.just(0),
     reason=st.sampled_from(AutoReason),
     tokens_per_second=st.lists(st.floats(0, 1000), max_size=17).map(tuple),
-    plain_error=st.floats(0, 100),
     lost_ms=st.floats(-1e6, 1e6),
     allowed_ms=st.floats(0, 1e6),
     shape=st.sampled_from(["chain", "tree"]),

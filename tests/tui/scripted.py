@@ -440,9 +440,9 @@ class _Reply:
     def _auto(self) -> AutoDraft:
         n, reason = AUTO_CHOICES[self._index % len(AUTO_CHOICES)]
         if self._index == 0:
-            return AutoDraft(n, reason, (), 0.0, 0.0, 0.0)
+            return AutoDraft(n, reason, (), 0.0, 0.0)
         return AutoDraft(
-            n, reason, AUTO_SPEEDS, 4.1, 1.5 * self._index - 4.0, 38.0, self.engine.auto_shape
+            n, reason, AUTO_SPEEDS, 1.5 * self._index - 4.0, 38.0, self.engine.auto_shape
         )
 
     @staticmethod

@@ -182,7 +182,7 @@ class Controller:
         self._rounds = 0
         """Rounds since what was learnt was last asked for."""
         self._arm = _PLAIN
-        self._state = AutoDraft(0, AutoReason.PLAIN_CHECK, (), 0.0, 0.0, 0.0)
+        self._state = AutoDraft(0, AutoReason.PLAIN_CHECK, (), 0.0, 0.0)
         """What the latest choice rests on."""
         self._all_ms = self._tried_ms = 0.0
         self._lost_ms = self._plain_ms = self._owed_ms = 0.0
@@ -239,7 +239,6 @@ class Controller:
                 n=arm.n,
                 reason=reason,
                 tokens_per_second=tokens_per_second,
-                plain_error=round(tokens_per_second[0] * 2.0 * costs.plain_error(bucket), 1),
                 lost_ms=round(self._lost_ms, 1),
                 allowed_ms=round(self._allowed_ms(self._loss(arm)), 1),
                 shape="tree" if arm.shape == TREE else "chain",

@@ -15,7 +15,7 @@ from eaglechat.engine.auto.controller import Allowed, Controller, Plan, Seen, sh
 from eaglechat.engine.auto.kept import Kept
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.proposal import Limits, Proposal
-from eaglechat.wire.gain import SpeedUpFold
+from eaglechat.wire.gain import GainOfRounds
 from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import NGRAM, Round
 
@@ -151,7 +151,7 @@ class PlainChecks:
         self._begin()
 
     def _begin(self) -> None:
-        self._fold = SpeedUpFold()
+        self._gain = GainOfRounds()
         self._rounds = self._since = self._tokens = self._checks = 0
         self._ms = self._checks_ms = 0.0
         self._plain = 0
@@ -163,7 +163,7 @@ class PlainChecks:
             self._length = round_.length_by_hand
             self._begin()
         ms = round_.timings.total_ms
-        self._fold.add(len(round_.tokens), ms, round_.plain_ms)
+        self._gain.add(len(round_.tokens), ms, round_.plain_ms)
         self._rounds += 1
         self._since = 0 if round_.is_plain else self._since + 1
         self._is_half_done = round_.is_plain_check and not self._is_half_done
@@ -185,8 +185,8 @@ class PlainChecks:
             return self._rounds >= _FIRST_CHECK and (not self._goes_on or self._is_affordable())
         if self._since < _APART:
             return False
-        known = self._fold.speed_up()
-        error = known.gain.error / known.gain.speed_up if known and known.gain.error else 1.0
+        known = self._gain.gain()
+        error = known.error / known.speed_up if known and known.error else 1.0
         is_due = error > _ENOUGH or self._since >= _SHARE_APART * self._rounds
         return is_due and self._is_affordable()
 

@@ -193,7 +193,6 @@ class LoadedPair:
             n_threads=n_threads,
             devices=tuple(device.description for device in devices),
             load_ms=(time.perf_counter() - started) * 1000.0,
-            plain_ms=verify_ms.get(1),
             verify_ms=verify_ms,
             speculation_off=off,
             chains_only=chains_only,

@@ -136,7 +136,7 @@ def auto_plays(monkeypatch: pytest.MonkeyPatch, lengths: list[int]) -> list[bool
     def choose(_self: Controller, _past: int, _waiting: int, allows: Allowed) -> Plan:
         allowed.append(allows.n_most > 0)
         n = min(next(rest, 0), allows.n_most)
-        state = AutoDraft(n, AutoReason.BEST, (), 0.0, 0.0, 0.0)
+        state = AutoDraft(n, AutoReason.BEST, (), 0.0, 0.0)
         return Plan(n, worth=(0.0,) * n, by_probability=(1.0,) * 10, is_chosen=True, state=state)
 
     monkeypatch.setattr(Controller, "choose", choose)

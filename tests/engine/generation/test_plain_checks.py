@@ -23,7 +23,7 @@ from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.auto.planner import PlainChecks
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loop import Live
-from eaglechat.wire.gain import GainVerdict, SpeedUpFold, verdict_of
+from eaglechat.wire.gain import GainOfRounds, GainVerdict, verdict_of
 from eaglechat.wire.protocol import AUTO, Auto, Shape, Speculation
 from eaglechat.wire.records import ReplyEnd, Round
 from tests.engine.auto.pairs import calibrated
@@ -60,11 +60,11 @@ class Simulation:
     @cached_property
     def verdicts(self) -> list[GainVerdict | None]:
         """What is said after each round."""
-        fold, said = SpeedUpFold(), list[GainVerdict | None]()
+        so_far, said = GainOfRounds(), list[GainVerdict | None]()
         for round_ in self.reply.rounds:
-            fold.add(len(round_.tokens), round_.timings.total_ms, round_.plain_ms)
-            known = fold.speed_up()
-            said.append(known.gain.verdict if known else None)
+            so_far.add(len(round_.tokens), round_.timings.total_ms, round_.plain_ms)
+            gain = so_far.gain()
+            said.append(gain.verdict if gain else None)
         return said
 
 

@@ -53,7 +53,7 @@ def test_changes_of_n_draft_max_are_marked_under_their_round() -> None:
 
 
 def test_what_auto_chooses_is_no_change() -> None:
-    auto = AutoDraft(4, AutoReason.BEST, (), 0.0, 0.0, 0.0)
+    auto = AutoDraft(4, AutoReason.BEST, (), 0.0, 0.0)
     by_hand, chosen = (
         replace(round_of(1), n_draft_max=3),
         replace(round_of(1), auto=auto),
