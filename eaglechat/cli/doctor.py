@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 
 import eaglechat
-from eaglechat import machine, own_python, paths
+from eaglechat import machine, own_python, paths, rpc
 from eaglechat.cli.status import FAILED, OK
 from eaglechat.engine.llama.placement import (
     Device,
@@ -39,7 +39,6 @@ from eaglechat.links.http.discovery import ask
 from eaglechat.links.llama_server.probe import find, probe_program
 from eaglechat.settings import config_file
 from eaglechat.settings.model import Settings
-from eaglechat.wire import rpc
 from eaglechat.wire.errors import (
     EngineError,
     ModelLoadError,

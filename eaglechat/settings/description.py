@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from eaglechat.settings.model import Settings
-from eaglechat.settings.said import ANY_KEY, SAID, Said
+from eaglechat.settings.said import ANY_KEY, AS_ITS_KEY, SAID, Said
 from eaglechat.wire.protocol import Sampling
 
 
@@ -50,9 +50,9 @@ def _number_text(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
 
-@dataclass(frozen=True)
-class SettingDoc:
-    """One setting: its name, its values and what it does."""
+@dataclass(frozen=True, kw_only=True)
+class SettingDoc(Said):
+    """One setting: its name, its values, and what is said of it."""
 
     table: str
     key: str
@@ -67,15 +67,6 @@ class SettingDoc:
     range: Range
     """The range of the number, or of each number in a list."""
     default: Any
-    description: str
-    flag: str
-    """Its flag on the command line; empty if it has none. The flag of a bool switches it off."""
-    flag_help: str
-    shorthand: tuple[tuple[str, Any], ...]
-    example: tuple[Any, ...] | None
-    metavar: str
-    group: str
-    """The last three as in `Said`."""
     most_items: int | None
     follows_model: bool
     """Whether the value that the model's file recommends applies until the user sets one."""
@@ -136,6 +127,13 @@ def _doc(table: str, key: str, hint: Any, default: Any, said: Said) -> SettingDo
     item_types, item_metas = _taken_apart(get_args(values)[0]) if kind is tuple else ([], [])
     ranged = item_metas if kind is tuple else metas
     return SettingDoc(
+        description=said.description,
+        flag=said.flag if said.flag != AS_ITS_KEY else f"--{key.replace('_', '-')}",
+        flag_help=said.flag_help or said.description,
+        shorthand=said.shorthand,
+        example=said.example,
+        metavar=said.metavar,
+        group=said.group,
         table=table,
         key=key,
         hint=hint,
@@ -148,13 +146,6 @@ def _doc(table: str, key: str, hint: Any, default: Any, said: Said) -> SettingDo
             above_minimum=any(m.gt is not None for m in ranged),
         ),
         default=default,
-        description=said.text,
-        flag=f"--{key.replace('_', '-')}" if said.flag is None else said.flag,
-        flag_help=said.flag_help or said.text,
-        shorthand=said.shorthand,
-        example=said.example,
-        metavar=said.metavar,
-        group=said.group,
         most_items=next((m.max_length for m in metas if m.max_length is not None), None),
         follows_model=table == "generation" and key in Sampling.__struct_fields__ and key != "seed",
     )

@@ -8,14 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+AS_ITS_KEY = "--"
+"""Stands for the key of a setting with dashes."""
+
 
 @dataclass(frozen=True)
 class Said:
-    text: str = ""
-    flag: str | None = None
-    """Its flag on the command line, if that is not its key with dashes; empty if it has none."""
+    description: str = ""
+    flag: str = AS_ITS_KEY
+    """Its flag on the command line; empty if it has none. That of a bool switches it off."""
     flag_help: str = ""
-    """The help text of the flag, if that is another; that of a bool switches it off."""
+    """The help text of the flag, if that is another."""
     shorthand: tuple[tuple[str, Any], ...] = ()
     """More flags, which take no value, each with the value that it sets."""
     example: tuple[Any, ...] | None = None

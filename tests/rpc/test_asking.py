@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from eaglechat import rpc
 from eaglechat.cli import main
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import Device, chosen_devices
@@ -16,7 +17,6 @@ from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.links.base import Lifecycle
 from eaglechat.links.process import ProcessLink
-from eaglechat.wire import rpc
 from eaglechat.wire.errors import RpcError
 from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.worker import Died

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat import rpc
 from eaglechat.wire import protocol as p
-from eaglechat.wire import rpc
 from eaglechat.wire.errors import RpcError
 from eaglechat.wire.protocol import LoadOptions
 from tests.engine_client import Client, engine_process

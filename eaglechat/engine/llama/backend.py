@@ -10,8 +10,8 @@ from typing import Any
 from eaglechat.engine.llama import bindings
 from eaglechat.engine.llama.bindings import WRAPPER_VERSION, api, device_properties, libggml
 from eaglechat.engine.llama.placement import Device
+from eaglechat.rpc import ask_all
 from eaglechat.wire.errors import RpcError
-from eaglechat.wire.rpc import ask_all
 
 LOG_INFO, LOG_ERRORS = 2, 4
 NO_RPC = (

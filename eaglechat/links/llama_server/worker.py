@@ -28,12 +28,12 @@ from eaglechat.links.llama_server.probe import Gpu, ProbedProgram, probe_program
 from eaglechat.links.llama_server.program import Program, chosen_drafter, server_options
 from eaglechat.links.process import open_log, tail
 from eaglechat.machine import choose_threads, memory
+from eaglechat.rpc import ask_all
 from eaglechat.settings.model import ServerSettings
 from eaglechat.wire import protocol
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import EngineError, ModelLoadError, NoPairError, ProgramError, RpcError
 from eaglechat.wire.protocol import LoadOptions
-from eaglechat.wire.rpc import ask_all
 from eaglechat.wire.worker import Say, check
 
 NAME = "llama-server"

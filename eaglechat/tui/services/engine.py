@@ -10,6 +10,7 @@ from functools import cached_property
 from eaglechat.hub.fit import Machine, machine_of
 from eaglechat.links.base import EngineStartError, Lifecycle, Link, Listener, Watcher, wrong_version
 from eaglechat.machine import memory
+from eaglechat.rpc import RpcServer, ask_all
 from eaglechat.settings.model import ServerSettings
 from eaglechat.wire.protocol import (
     Answer,
@@ -23,7 +24,6 @@ from eaglechat.wire.protocol import (
     Set,
     Unload,
 )
-from eaglechat.wire.rpc import RpcServer, ask_all
 from eaglechat.wire.worker import Died
 
 
