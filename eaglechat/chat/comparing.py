@@ -100,9 +100,9 @@ def contenders(now: Speculation, info: PairInfo, hello: Hello) -> list[Speculati
         lengths = [one for one in _LENGTHS if one <= info.drafter.longest]
         for one in (*([AUTO] if can.own else []), *lengths):
             found.append(of(n_draft_max=one, drafter=drafter))
-    elif not now.ngram and not can.restarts:
+    elif not now.ngram and can.own:
         found = []
-    if not can.restarts:
+    if can.own:
         kinds = [one.kind for one in info.drafters] if len(info.drafters) > 1 else []
         found += [of(n_draft_max=AUTO, drafter=one) for one in (NGRAM, *kinds)]
     return list(dict.fromkeys(found))

@@ -147,7 +147,7 @@ def not_followed(can: Capabilities) -> frozenset[str]:
     """Names of the controls that have no effect on the drafting of an engine that can do this."""
     if not can.draft_length:
         return _DRAFTING
-    return _DRAFTING - STARTED_WITH if can.restarts else frozenset()
+    return frozenset() if can.own else _DRAFTING - STARTED_WITH
 
 
 def terms_of(

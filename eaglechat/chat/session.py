@@ -388,9 +388,12 @@ class ChatSession:
         if can.draft_length and not can.own and controls.n_draft_max == protocol.AUTO:
             self._view.say(f"{engine} cannot choose the draft length itself: set one by hand.")
             controls = turned(controls, N_DRAFT_MAX, self._length_in_force())
+            if self.controls.n_draft_max == protocol.AUTO:
+                # With that length it was started.
+                self.controls = turned(self.controls, N_DRAFT_MAX, controls.n_draft_max)
         change = differences(self.controls, controls)
         self.controls = controls
-        if can.restarts and STARTED_WITH & change.keys():
+        if can.draft_length and not can.own and STARTED_WITH & change.keys():
             self._view.say(f"{engine} restarts with this before the next reply.")
         elif change and self.running is not None:
             if can.own:

@@ -310,7 +310,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     own: bool = False
     origins: bool = False
     draft_length: bool = False
-    restarts: bool = False
     plain: bool = False
     prompt: bool = False
     goes_on_from_text: bool = False

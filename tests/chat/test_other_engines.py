@@ -58,10 +58,10 @@ def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
     assert chat.session.controls.n_draft_max == 3
 
 
-def test_a_draft_length_that_waits_for_the_next_reply_says_so(chat: Headless) -> None:
+def test_a_change_that_waits_for_the_next_reply_says_so(chat: Headless) -> None:
     assert chat.session.ask("why?")
     chat.rounds(1)
-    chat.session.change_draft_length(1)
+    chat.session.change_controls(replace(chat.session.controls, temperature=0.1))
 
     assert chat.engine.requests(Set)
     assert chat.said == ["llama-server applies this from the next reply on."]
@@ -109,18 +109,7 @@ def test_auto_is_off_from_the_start_with_its_reason(chat: Headless) -> None:
     assert chat.said == [reason]
 
 
-def test_an_engine_whose_program_restarts_says_so_when_drafting_is_turned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = ScriptedEngine.open_engine
-
-    def open_program(engine: ScriptedEngine, say: object) -> None:
-        engine.engine_name = "llama-server"
-        engine.can = Capabilities(origins=True, draft_length=True, restarts=True)
-        start(engine, say)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(ScriptedEngine, "open_engine", open_program)
-    chat = Headless(tmp_path)
+def test_an_engine_whose_program_restarts_says_so_when_drafting_is_turned(chat: Headless) -> None:
     chat.session.change_controls(replace(chat.session.controls, temperature=0.1))
     assert chat.said == []
     chat.session.change_controls(replace(chat.session.controls, n_draft_max=5))

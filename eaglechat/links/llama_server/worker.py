@@ -38,7 +38,7 @@ from eaglechat.wire.worker import Say, check
 
 NAME = "llama-server"
 CAN = protocol.Capabilities(
-    origins=True, draft_length=True, restarts=True, plain=True, prompt=True, goes_on_from_text=True
+    origins=True, draft_length=True, plain=True, prompt=True, goes_on_from_text=True
 )
 _LONGEST_SILENCE_S = 86_400.0
 """Reading a long prompt may take any time; that the program has ended is noticed at once."""

@@ -134,7 +134,7 @@ def test_a_pair_is_loaded_chatted_with_and_started_again_for_another_draft_lengt
     loaded = client.expect(p.Loaded, load(real_files))
     hello = client.link.hello
     assert hello is not None
-    assert (hello.engine, hello.can.own, hello.can.restarts) == ("llama-server", False, True)
+    assert (hello.engine, hello.can.own, hello.can.draft_length) == ("llama-server", False, True)
     assert hello.llama_cpp.startswith("version: 1.2.3 (abcdef)")
     assert loaded.pair.target.path == str(real_files[0])
     assert [one.kind for one in loaded.pair.drafters] == ["eagle3"]
