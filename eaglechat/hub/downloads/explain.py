@@ -103,7 +103,7 @@ def _explain_response(error: hub.HfHubHTTPError, name: str) -> HubError:
 
 def _explain_status(response: httpx2.Response, name: str) -> HubError:
     status = response.status_code
-    wait = retry_after_s(response.headers.get("Retry-After", ""))
+    wait = retry_after_s(response.headers)
     if status == 401:
         return GatedError(f"The Hub does not accept the token it was given for {name}: {_LOGIN}.")
     if status == 403:

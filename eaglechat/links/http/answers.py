@@ -113,9 +113,8 @@ class _Decoder:
     `data:` or a blank line behind it; and so is the rest, if it is one."""
 
     def __init__(self) -> None:
-        # Events are UTF-8, whatever a proxy or the server says of them; the bytes of a character
-        # that a server cut in two are kept as lone surrogates.
-        utf_8 = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+        # Events are UTF-8, whatever a proxy or the server says of them.
+        utf_8 = codecs.getincrementaldecoder("utf-8-sig")("replace")
         self._text = io.IncrementalNewlineDecoder(utf_8, translate=True)
         self._rest: list[str] = []
         """The pieces of a line that is not complete."""

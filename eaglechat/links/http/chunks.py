@@ -3,8 +3,6 @@ fields are ignored."""
 
 from __future__ import annotations
 
-import codecs
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,13 +43,8 @@ class Chunk:
     @cached_property
     def reason(self) -> str:
         """Why the reply ends here; empty if it goes on."""
-        reason = self._choice.get("finish_reason")
-        if isinstance(reason, dict):
-            # An object that names it, such as {"type": "stop"}.
-            reason = next((one for one in reason.values() if isinstance(one, str)), "stop")
-        if not reason or str(reason).lower() in ("null", "none"):
-            return ""
-        return reason.lower() if isinstance(reason, str) else "stop"
+        reason = text(self._choice, "finish_reason").lower()
+        return "" if reason in ("null", "none") else reason
 
     @property
     def is_last(self) -> bool:
@@ -118,27 +111,18 @@ def _counts(values: Any) -> list[int]:
 
 
 class Characters:
-    """Joins what servers cut in two: half of a surrogate pair, or of a character's bytes, waits for
-    the other half, which comes with the next chunk."""
+    """Joins what servers that are written in JavaScript cut in two: half of a surrogate pair waits
+    for the other half, which comes with the next chunk."""
 
     def __init__(self) -> None:
         self._half = ""
-        self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, piece: str, *, is_last: bool) -> str:
-        """The next text, in whole characters. Bytes that are no UTF-8 alone are in `piece` as
-        Python's `surrogateescape` writes them."""
+        """The next text, in whole characters."""
         text, self._half = self._half + piece, ""
-        if text.isascii() and not self._bytes.getstate()[0]:
-            return text
         if not is_last and "\ud800" <= text[-1:] <= "\udbff":
             text, self._half = text[:-1], text[-1]
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-        text = _NO_BYTES.sub("\ufffd", text)
-        return self._bytes.decode(text.encode("utf-8", "surrogateescape"), is_last)
-
-
-_NO_BYTES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _first(values: Iterable[Any], part: Part) -> list[tuple[Part, str]]:

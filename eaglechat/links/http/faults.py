@@ -6,9 +6,7 @@ import math
 import re
 import socket
 import ssl
-from collections.abc import Iterator
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import httpx2
@@ -145,7 +143,7 @@ def status_fault(
         has = f"has no model named “{model}”" if model else "has no such page"
         check = "" if model else "; check its address (url)"
         return ServerError(f"{where} {has} (HTTP 404{because}){check}", code=MISSING)
-    wait_s = retry_after_s(response.headers.get("Retry-After", ""))
+    wait_s = retry_after_s(response.headers)
     if status == 429:
         asks = f"asks to wait {_duration(wait_s)}" if wait_s else "has had too many requests"
         return ServerError(f"{where} {asks} (HTTP 429{because})", code=_BUSY, wait_s=wait_s)
@@ -190,18 +188,13 @@ def _said(value: Any) -> str:
     return f"{field}: {said}" if isinstance(field, str) and field not in said else said
 
 
-def retry_after_s(header: str, now: datetime | None = None) -> float | None:
-    """Seconds to wait, from a header Retry-After, a number or a date; None if there is no wait."""
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a server asks to wait; None if it names none. A date is not read: then the
+    usual waits apply."""
     try:
-        seconds = float(header)
+        seconds = float(headers.get("Retry-After", ""))
     except ValueError:
-        try:
-            until = parsedate_to_datetime(header)
-        except ValueError:
-            return None
-        # A date that ends in -0000 has no time zone; HTTP's dates are always GMT.
-        until = until if until.tzinfo else until.replace(tzinfo=timezone.utc)
-        seconds = math.ceil((until - (now or datetime.now(timezone.utc))).total_seconds())
+        return None
     return seconds if 0 < seconds < math.inf else None
 
 
