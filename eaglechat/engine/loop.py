@@ -22,7 +22,7 @@ from eaglechat.engine.auto.controller import Seen
 from eaglechat.engine.auto.kept import Kept
 from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.cache import CacheState
-from eaglechat.engine.drafters.base import MOST_WAITING, Drafter
+from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.ngram import look_up
 from eaglechat.engine.drafters.proposal import Proposal
@@ -209,9 +209,8 @@ class Generator:
         cache, drafters, planner = self.cache, self._drafters, self._planner
         started = time.perf_counter()
         length = want.n_draft_max if drafters.on else 0
-        if length == AUTO and drafters.waiting > MOST_WAITING:
-            # Plain rounds leave rows that the draft model has not taken in.
-            drafters.take_in()
+        if length == AUTO:
+            planner.catch_up()
         n_past, id_last, n_waiting = len(cache.tokens), reply.id_last, drafters.waiting
         room = max(0, min(cache.longest_draft, reply.tokens_left - 1))
 

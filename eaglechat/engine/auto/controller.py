@@ -50,6 +50,9 @@ noise."""
 _TRIAL_SHARE, _TRIAL_CREDIT = 0.005, 1.5
 """The time that trials may lose: this share of the time of all replies, plus a starting credit of
 this many plain tokens."""
+_ROWS_SHARE = 0.01
+"""What the draft model's taking in of the rows of plain rounds may cost: this share of their
+time."""
 _KNOWN_WELL = 0.02
 """Relative standard error of a plain token's time after many plain rounds."""
 _MEASURES = (AutoReason.PLAIN_CHECK, AutoReason.EXPLORING)
@@ -139,7 +142,11 @@ class Allowed:
 
     def includes(self, plan: Plan) -> bool:
         """Whether a plan that was made for an earlier round is still allowed."""
-        return (plan.state is not None) is self.plain and plan.arm in self.arms
+        if (plan.state is not None) is not self.plain:
+            return False
+        shapes = self.shapes[: None if plan.n > 1 else 1]
+        is_allowed = max(self.n_min, 1) <= plan.n <= self.n_most and plan.shape in shapes
+        return is_allowed or (plan.n == 0 and self.plain)
 
 
 @dataclass(frozen=True)
@@ -179,6 +186,9 @@ class Controller:
             for counts, (sums, tries) in zip(self._counts, learnt.counts, strict=True):
                 counts.recall(sums, tries)
                 counts.scale(learnt.certainty)
+        self.affords_rows = True
+        """Whether the draft model may take in the rows of plain rounds, which are of use only if
+        drafting pays again before the reply ends."""
         self._rounds = 0
         """Rounds since what was learnt was last asked for."""
         self._arm = _PLAIN
@@ -220,7 +230,7 @@ class Controller:
                 return Plan(allowed.n_most, allowed.shapes[0], is_chosen=True)
             return self.plain_check()
         self._forecast(costs, bucket, allowed.shapes)
-        arm, reason = self._choose(costs, bucket, costs.catch_up(n_waiting), allowed)
+        arm, reason = self._choose(costs, bucket, n_waiting * costs.row(), allowed)
         plan = Plan(
             arm.n,
             arm.shape,
@@ -249,6 +259,12 @@ class Controller:
         self._plan = plan if reason in (AutoReason.BEST, AutoReason.LEDGER) else None
         self._keep_for = 4 * _KEPT if self._arm.n == 0 else _KEPT
         return plan
+
+    def observe_rows(self, n_taken: int, ms: float) -> None:
+        """The draft model took in rows without drafting."""
+        if self._costs is not None and n_taken > 0:
+            self._costs.see_rows(n_taken, ms)
+            self._lost_ms += n_taken * self._costs.row()
 
     def plain_check(self) -> Plan:
         """A plan to draft nothing in the next round, whatever is expected to be faster."""
@@ -403,6 +419,7 @@ class Controller:
         """Compute the expected milliseconds, and tokens a millisecond, of each arm."""
         self._in_play = self._by_shape[: max(shapes) + 1]
         self._verify, self._hoped = costs.verify(bucket), costs.hoped(bucket)
+        self.affords_rows = costs.row(hoped=True) <= _ROWS_SHARE * self._verify[0]
         self._drafting = [costs.draft(of.depths()) for of in self._in_play]
         self._times = np.stack(
             [

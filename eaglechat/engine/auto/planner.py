@@ -7,17 +7,19 @@ Each draft model has a controller.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.controller import Allowed, Controller, Plan, Seen, shapes_open
 from eaglechat.engine.auto.kept import Kept
+from eaglechat.engine.drafters.base import MOST_WAITING
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.wire.gain import GainOfRounds
 from eaglechat.wire.protocol import AUTO, Speculation
-from eaglechat.wire.records import NGRAM, Round
+from eaglechat.wire.records import NGRAM, Round, ms_since
 
 T = TypeVar("T")
 
@@ -62,6 +64,17 @@ class Planner:
         self._drafters.new_reply(want)
         if not goes_on:
             self._ask(Controller.new_reply, None)
+
+    def catch_up(self) -> None:
+        """Have the draft model take in the rows that plain rounds have left it, if they are many,
+        and cheap."""
+        drafters = self._drafters
+        n_waiting = drafters.waiting
+        if n_waiting > MOST_WAITING and self._ask(lambda one: one.affords_rows, False):
+            began = time.perf_counter()
+            drafters.take_in()
+            n_taken, ms = n_waiting - drafters.waiting, ms_since(began)
+            self._ask(lambda one: one.observe_rows(n_taken, ms), None)
 
     def look_up_limits(self, want: Speculation, room: int) -> Limits:
         """Bounds of what n-grams may propose, if there is room for `room` tokens."""

@@ -34,8 +34,10 @@ from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import ms_since
 
 MOST_WAITING = 32
-"""Under an automatic length, a draft model takes in its waiting rows once there are more than this:
-a trial of drafting pays for those that wait."""
+"""Under an automatic length, a draft model takes in its waiting rows once there are more than this,
+if they are cheap: a trial of drafting pays for those that wait."""
+_SPACE = 32
+"""Waiting rows for which there is room beside those there are."""
 _TOP_K = 10
 """As in llama.cpp, a draft token's probability is its share among this many likeliest tokens."""
 
@@ -84,23 +86,37 @@ class WaitingRows:
 
     def __init__(self, width: int) -> None:
         self.tokens: list[int] = []
-        self.features: Floats = np.empty((0, width), dtype=np.float32)
-        """[rows, width]; no array of them is changed."""
+        self._space: Floats = np.empty((_SPACE, width), dtype=np.float32)
+        """The rows, and room for more: a plain round adds one, and leaves those before it."""
 
     def __len__(self) -> int:
         return len(self.tokens)
 
+    @property
+    def features(self) -> Floats:
+        """[rows, width]; valid until rows are added or removed."""
+        return self._space[: len(self.tokens)]
+
     def add(self, tokens: Sequence[int], layers: Sequence[Floats], first: int) -> None:
         """Add one row for each token: rows from `first` on of the layers [n, n_embd], side by
         side."""
-        rows = np.empty((len(tokens), self.features.shape[1]), dtype=np.float32)
+        start, end = len(self.tokens), len(self.tokens) + len(tokens)
+        if end > len(self._space):
+            self._move(end)
         column = 0
         for layer in layers:
             width = layer.shape[1]
-            rows[:, column : column + width] = layer[first : first + len(tokens)]
+            rows = layer[first : first + len(tokens)]
+            self._space[start:end, column : column + width] = rows
             column += width
-        self.features = np.concatenate([self.features, rows]) if self.tokens else rows
         self.tokens += tokens
+
+    def _move(self, n_rows: int) -> None:
+        """Have room for so many rows, and for some more."""
+        n_space = n_rows + n_rows // 4 + _SPACE
+        space = np.empty((n_space, self._space.shape[1]), dtype=np.float32)
+        space[: len(self.tokens)] = self.features
+        self._space = space
 
     def last(self) -> PendingRow:
         return PendingRow(self.tokens[-1], self.features[-1].copy())
@@ -114,17 +130,22 @@ class WaitingRows:
     def keep_path(self, start: int, path: Sequence[int]) -> None:
         """Keep the rows before `start`, and those at `start` + each index of the ascending
         `path`."""
-        rows = [*range(start), *(start + place for place in path)]
-        if len(rows) < len(self.tokens):
-            self.tokens = [self.tokens[row] for row in rows]
-            self.features = self.features[rows]
+        for row, place in enumerate(path, start):
+            if row < start + place:
+                self.tokens[row] = self.tokens[start + place]
+                self._space[row] = self._space[start + place]
+        self.keep(start + len(path))
 
     def remove(self, first: int, last: int) -> None:
         """Remove rows `first` to `last` - 1, as far as they exist."""
-        if first < last:
-            del self.tokens[first:last]
-            # A copy, so that the memory of a long prompt's rows is not held by a few of them.
-            self.features = np.delete(self.features, slice(first, last), axis=0)
+        if first >= min(last, len(self.tokens)):
+            return
+        behind = self.features[last:]
+        self._space[first : first + len(behind)] = behind
+        del self.tokens[first:last]
+        if len(self._space) > 4 * (len(self.tokens) + _SPACE):
+            # A few rows do not hold the memory of a long prompt's.
+            self._move(len(self.tokens))
 
 
 class Drafter(ABC):

@@ -264,6 +264,7 @@ def write(
         if checks and checks.is_due(_by_hand(driver)):
             plan = controller.plain_check() if controller else Plan(0, is_plain_check=True)
         elif controller is not None:
+            waiting = _catch_up(pair, controller, waiting, reply)
             allowed = pair.allowed(n_most, n_min)
             plan = controller.choose(n_past, waiting, allowed)
             assert allowed.includes(plan)
@@ -284,13 +285,12 @@ def write(
         round_ = round_of(plan, reply.tokens, n_past, guesses, ms=took_ms, by_hand=_by_hand(driver))
         accepted = round_.n_accepted
         if controller is not None:
-            proposal = proposal_of(guesses)
-            drafted_ms = draft_ms * draft_delay
-            controller.observe(Seen(plan, round_, proposal, found, waiting, drafted_ms))
+            times = waiting, draft_ms * draft_delay
+            controller.observe(Seen(plan, round_, proposal_of(guesses), found, *times))
             reply.states.append(plan.state)
         plain_ms = pair.verify(1, n_past)
         reply.dearest_loss_ms = max(reply.dearest_loss_ms, verify_ms + draft_ms - plain_ms)
-        waiting = accepted + 1 if drafts else min(waiting + accepted + 1, MOST_WAITING)
+        waiting = accepted + 1 if drafts else waiting + accepted + 1
         reply.rounds.append(round_)
         if checks is not None:
             checks.add(reply.rounds[-1])
@@ -301,6 +301,18 @@ def write(
         reply.ms += verify_ms + draft_ms
         reply.plain_ms += (accepted + 1) * plain_ms
     return reply
+
+
+def _catch_up(pair: Simulated, controller: Controller, waiting: int, reply: Reply) -> int:
+    """The draft takes in the rows that plain rounds have left, if the controller affords that.
+    Returns how many wait then."""
+    if not controller.affords_rows or waiting <= MOST_WAITING:
+        return waiting
+    ms = (waiting - 1) * pair.catch_up_row
+    controller.observe_rows(waiting - 1, ms)
+    reply.ms += ms
+    reply.took_ms += ms
+    return 1
 
 
 def fixed_ms(pair: Simulated, n_tokens: int, fixed: Fixed) -> float:

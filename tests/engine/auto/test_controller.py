@@ -125,6 +125,17 @@ def test_a_long_prompt_is_not_taken_in_for_a_draft_that_only_might_pay(seed: int
     assert reply.ms <= 1.01 * reply.plain_ms
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_rows_of_plain_rounds_wait_where_taking_them_in_costs_more_than_they_may(
+    seed: int,
+) -> None:
+    """With a target as small as the built-in one, a row takes 2% of a plain token's time."""
+    pair = replace(PAIRS["quantised on a CPU"], accepts=steady(0.1), seed=seed)
+    pair = replace(pair, catch_up_row=0.02 * pair.verify(1, 0))
+    reply = write(pair, TOKENS, Controller(calibrated(pair)))
+    assert reply.ms <= 1.01 * reply.plain_ms
+
+
 @pytest.mark.parametrize("longest", [1, 7])
 def test_no_length_beyond_the_longest_is_expected_to_pay(longest: int) -> None:
     """A pass takes nearly as long as a plain token, so only the tokens of a long block pay."""
