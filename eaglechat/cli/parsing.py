@@ -56,10 +56,10 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def checked_type(given: str, known: Iterable[str], what: str = "a type") -> str:
+def checked_type(given: str, known: Iterable[str]) -> str:
     """The name of a quantisation in lower case. Raises WrongUsageError if it is unknown."""
     if given.lower() not in known:
-        raise WrongUsageError(f"{given} is not {what}; known are {', '.join(known)}")
+        raise WrongUsageError(f"{given} is not a type; known are {', '.join(known)}")
     return given.lower()
 
 

@@ -15,7 +15,7 @@ from eaglechat.cli import options
 from eaglechat.cli.loading import Interrupt
 from eaglechat.cli.parsing import checked_type
 from eaglechat.cli.progress import Progress
-from eaglechat.cli.status import INTERRUPTED, OK, CommandError, WrongUsageError, complain
+from eaglechat.cli.status import INTERRUPTED, OK, CommandError, complain
 from eaglechat.hub.errors import ConversionError
 from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.settings.description import SettingDoc, docs_of, find
@@ -94,7 +94,11 @@ def metavar_of(field: SettingDoc) -> str:
 def run(args: argparse.Namespace) -> int:
     if find_spec("torch") is None:
         raise CommandError(_NO_TORCH)
-    _check_types(args)
+    from eaglechat.hub.convert import TYPES
+
+    args.type = checked_type(args.type, TYPES)
+    if args.head_type is not None:
+        args.head_type = checked_type(args.head_type, TYPES)
     settings = run_settings(args)
     bars = Progress()
     try:
@@ -117,22 +121,6 @@ def run(args: argparse.Namespace) -> int:
     print(report)
     training.write(settings.report, (report + "\n").encode())
     return OK
-
-
-def _check_types(args: argparse.Namespace) -> None:
-    """Raises WrongUsageError."""
-    from eaglechat.hub.convert import DIRECT_TYPES, TYPES
-    from eaglechat.train.draft_file import HEAD_TYPES
-
-    args.type = checked_type(args.type, TYPES)
-    if args.head_type is None:
-        return
-    args.head_type = checked_type(args.head_type, HEAD_TYPES, "a type of a head")
-    if args.type not in DIRECT_TYPES:
-        raise WrongUsageError(
-            f"{args.type} is a mixture, of which llama.cpp chooses the head's type too; "
-            f"--head-type goes with {', '.join(DIRECT_TYPES)}"
-        )
 
 
 def run_settings(args: argparse.Namespace) -> RunSettings:

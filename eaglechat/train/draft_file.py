@@ -28,7 +28,7 @@ from eaglechat.gguf.preflight import (
 from eaglechat.hub.convert.draft_gguf import type_for
 from eaglechat.hub.convert.target import read_rows
 from eaglechat.hub.convert.writer import (
-    DIRECT_TYPES,
+    TYPES,
     OnProgress,
     OutputTensor,
     fields_as_stored,
@@ -39,16 +39,6 @@ from eaglechat.train.network import trained_shapes
 from eaglechat.train.settings import TrainingError
 from eaglechat.train.target import EMBEDDINGS, HEAD, DraftShape, VocabularyMatrices
 
-_UNQUANTISED = "bf16"
-"""The type from which llama.cpp quantises mixtures."""
-HEAD_TYPES = {
-    **{name: kind for name, (kind, _) in DIRECT_TYPES.items()},
-    "q5_1": Type.Q5_1,
-    "q5_0": Type.Q5_0,
-    "q4_1": Type.Q4_1,
-    "q4_0": Type.Q4_0,
-}
-"""The types that the `gguf` package quantises to, in blocks of 32."""
 _D2T = "d2t"
 _OPTIONAL = {HEAD, EMBEDDINGS, rope.FACTORS, _D2T}
 _KEPT = (rope.FIELDS, NORMS_FEATURES, NORM_OUTPUT, DRAFT_WINDOW, EAGLE_4)
@@ -177,30 +167,26 @@ def save_draft(
     *,
     type: str,
     head_type: str | None = None,
-    progress: OnProgress = lambda stage, done, total: None,
+    progress: OnProgress = lambda done, total: None,
 ) -> None:
-    """Write a draft as a GGUF of one of the converter's types.
-
-    Raises TrainingError, ConversionError, OSError.
-
-    `head_type`, one of HEAD_TYPES, is the output head's. It must be None for a mixture, in which
-    llama.cpp chooses the type of each matrix.
-    """
+    """Write a draft as a GGUF of one of the converter's types; `head_type` is the output head's, if
+    that is another. Raises TrainingError, ConversionError, OSError."""
     for name, values in draft.weights.items():
         if not np.isfinite(values).all():
             raise TrainingError(
                 f"training failed: {name} holds NaN or infinity; train with a lower --rate"
             )
 
-    kind, file_type = DIRECT_TYPES[type if type in DIRECT_TYPES else _UNQUANTISED]
-    tensors = list(_tensors(draft, kind, HEAD_TYPES[head_type] if head_type else kind))
+    kind, file_type = TYPES[type]
+    head_kind, _ = TYPES[head_type or type]
+    tensors = list(_tensors(draft, kind, head_kind))
     n_parameters = sum(prod(tensor.shape) for tensor in tensors)
     fields = _fields(draft, target, provenance, file_type, n_parameters)
     copied = fields_as_stored(target, "tokenizer.")
     if draft.begun_as is not None:
         for key in _KEPT:
             copied += fields_as_stored(draft.begun_as, key)
-    write_draft(out, type, fields, tensors, progress, copied=copied)
+    write_draft(out, fields, tensors, progress, copied=copied)
 
 
 def _tensors(draft: TrainableDraft, kind: Type, head_kind: Type) -> Iterator[OutputTensor]:

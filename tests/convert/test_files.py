@@ -206,13 +206,13 @@ def test_progress_reaches_the_end_and_can_stop_the_conversion(
     seen: list[tuple[int, int]] = []
     out = tmp_path / "out" / "draft.gguf"
     out.parent.mkdir()
-    convert(checkpoint, target, out, progress=lambda _, done, total: seen.append((done, total)))
+    convert(checkpoint, target, out, progress=lambda done, total: seen.append((done, total)))
     assert seen == sorted(seen)
     assert seen[0][0] == 0
     assert seen[-1][0] == seen[-1][1] > 0
     before = out.read_bytes()
 
-    def stop(_: str, done: int, total: int) -> None:
+    def stop(done: int, total: int) -> None:
         if done > total / 2:
             raise StopError
 
@@ -238,7 +238,7 @@ def test_two_conversions_to_one_file_do_not_mix(
     out = tmp_path / "draft.gguf"
     refusals = []
 
-    def second(_stage: str, _done: int, _total: int) -> None:
+    def second(_done: int, _total: int) -> None:
         if not refusals:
             with pytest.raises(ConversionError, match="another conversion is writing") as refusal:
                 convert(checkpoint, target, out)

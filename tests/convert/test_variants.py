@@ -16,7 +16,7 @@ import pytest
 
 from eaglechat.engine.drafters.eagle3 import norms_of
 from eaglechat.gguf.pairing import check_pair
-from eaglechat.hub.convert import DIRECT_TYPES, convert
+from eaglechat.hub.convert import convert
 from tests.convert.checkpoints import (
     HEADS,
     HIDDEN,
@@ -44,7 +44,7 @@ def converted(variant: Variant, target: Path, kind: str = "f32", name: str = "dr
     return convert(checkpoint, target, target.parent / f"{name}-{kind}.gguf", kind).path
 
 
-@pytest.mark.parametrize("kind", DIRECT_TYPES)
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16", "q8_0"])
 @pytest.mark.parametrize("name", variants())
 def test_the_result_is_what_llama_cpp_writes(name: str, kind: str, target: Path) -> None:
     path = converted(variants()[name], target, kind, name)

@@ -266,7 +266,6 @@ def test_the_end_of_input_is_no_agreement_to_delete(
         (("pull", "qwen3-4"), 2, "; did you mean qwen3-4b?"),
         (("pull", "smollm2-135m"), 2, "is built in: there is nothing to download"),
         (("pull", "./m.gguf"), 2, "nothing to download"),
-        (("pull", "org/tiny-GGUF", "--type", "q4_0"), 2, "--type is for drafts that are converted"),
         (("remove", "nothing"), 1, "is not on this machine"),
         (("remove", "~nobody-of-this-name/m.gguf"), 1, "is not on this machine"),
         (("remove", __file__), 1, "is no model by this name"),

@@ -61,22 +61,6 @@ def test_a_checkpoint_is_converted_after_its_download(commands: Commands, fake: 
     assert json.loads(commands.run("models", "--json").stdout)["models"] == []
 
 
-def test_another_type_can_be_asked_for(commands: Commands) -> None:
-    result = commands.run("pull", "small", "--type", "bf16")
-    assert result.stdout.splitlines()[1].endswith("eagle3-small-BF16.gguf")
-    wrong = commands.run("pull", "small", "--type", "q9")
-    assert wrong.returncode == 2
-    assert "q9 is not a type" in wrong.stderr
-
-
-def test_the_type_that_was_asked_for_last_is_loaded(commands: Commands) -> None:
-    for asked, written in (("q8_0", "Q8_0"), ("bf16", "BF16"), ("q8_0", "Q8_0")):
-        assert commands.run("pull", "small", "--type", asked).returncode == 0
-        pairs = json.loads(commands.run("models", "--json").stdout)["pairs"]
-        (draft,) = [pair["draft_path"] for pair in pairs if pair["name"] == "small"]
-        assert draft.endswith(f"eagle3-small-{written}.gguf")
-
-
 def test_a_checkpoint_that_cannot_be_converted_says_why(commands: Commands, fake: FakeHub) -> None:
     files = fake.repos["lab/small_eagle3"].files
     config = json.loads(files["config.json"])

@@ -47,18 +47,11 @@ def test_rows_it_had_stay_and_new_ones_follow_the_same_map(tiny_files: tuple[Pat
     )
 
 
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
-        (("--head-type", "q9_9"), "q9_9 is not a type of a head; known are f32"),
-        (("--type", "q4_k_m", "--head-type", "q5_0"), "q4_k_m is a mixture, of which llama.cpp"),
-    ],
-)
 def test_a_head_type_that_cannot_be_is_refused(
-    flags: tuple[str, ...], reason: str, tiny_files: tuple[Path, Path],
-    capsys: pytest.CaptureFixture[str], tmp_path: Path,
-) -> None:  # fmt: skip
+    tiny_files: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     out = tmp_path / "draft.gguf"
+    of_head = ("-o", str(out), "--head-type", "q9_9")
 
-    assert cli.main(["train", "--target", str(tiny_files[0]), "-o", str(out), *flags]) == 2
-    assert reason in capsys.readouterr().err
+    assert cli.main(["train", "--target", str(tiny_files[0]), *of_head]) == 2
+    assert "q9_9 is not a type; known are f32" in capsys.readouterr().err

@@ -75,7 +75,7 @@ def desk(tmp_path: Path) -> ScriptedDesk:
     desk.offer(entry("away"))
     desk.plans["evil"] = HubError(HOSTILE)
     failed = replace(on_its_way(entry("away")), name=NAME, stage="failed", error=HOSTILE)
-    desk.moving = [failed, replace(on_its_way(evil), step=HOSTILE)]
+    desk.moving = [failed, on_its_way(evil)]
     broken = tmp_path / "broken.gguf"
     desk.on_disk = [
         LocalModel(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from eaglechat.cli.hub.here import told
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--type",
         default="q8_0",
         metavar="TYPE",
-        help="f32, f16, bf16, q8_0 (default), or a mixture of llama.cpp such as q4_k_m",
+        help=f"{', '.join(TYPES)} (default: %(default)s)",
     )
 
 
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
                 args.target,
                 args.output,
                 kind,
-                progress.show_bytes,
+                partial(progress.show_bytes, "converting"),
             )
         except KeyboardInterrupt:
             progress.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 from eaglechat import paths
 from eaglechat.cli.hub.here import told
 from eaglechat.cli.loading import machine_of_engine
-from eaglechat.cli.parsing import checked_type, did_you_mean
+from eaglechat.cli.parsing import did_you_mean
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import (
     FAILED,
@@ -62,12 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REF",
         help="the draft to download for this target, which may be a file here: a GGUF on the Hub, "
         "or a checkpoint to convert",
-    )
-    parser.add_argument(
-        "--type",
-        dest="draft_type",
-        metavar="TYPE",
-        help="quantisation of a draft that is converted after the download (default: q8_0)",
     )
 
 
@@ -167,8 +161,6 @@ def _pull_model(
         return OK
     if not group_models(listing.paths) and checkpoint_files(listing):
         return _pull_pair(args, downloads, _of_checkpoint(listing, hub, entries), progress)
-    if args.draft_type:
-        raise WrongUsageError("--type is for drafts that are converted")
     chosen = _choose(reference, listing, hub)
     files = [listing.file(name) for name in chosen.files]
     downloads.fetch("pull", files)
@@ -206,17 +198,11 @@ def _pull_pair(
     args: argparse.Namespace, downloads: Downloads, entry: CatalogueEntry, progress: Progress
 ) -> int:
     hub = downloads.hub
-    draft_type = installed.DEFAULT_DRAFT_TYPE
-    if args.draft_type:
-        # Checked before the download, because the conversion comes long after it.
-        from eaglechat.hub.convert import TYPES  # brings numpy and gguf
-
-        draft_type = checked_type(args.draft_type, TYPES)
     try:
         source = entry.target
         is_open = source.repo and not source.file and not source.quantization
         machine = _machine() if is_open else None
-        plan = install.plan(hub, entry, draft_type, machine)
+        plan = install.plan(hub, entry, machine)
         install.check_draft(hub, plan, is_new=args.draft is not None)
         install.check_access(hub, plan)
     except OfflineError:
@@ -257,7 +243,8 @@ def _follow(downloads: Downloads, progress: Progress) -> Install:
 def show_install(progress: Progress, install: Install) -> None:
     """Its files, then its conversion."""
     if install.stage == "converting":
-        progress.show_bytes(install.step, install.bytes_done, install.bytes_total)
+        step = "converting" if install.bytes_total else "looking at the files"
+        progress.show_bytes(step, install.bytes_done, install.bytes_total)
         return
     for file in install.files:
         remote, done, state = file.remote, file.bytes_done, file.note or file.state

@@ -15,10 +15,9 @@ from pathlib import Path
 from eaglechat.hub.convert.checkpoint import open_checkpoint
 from eaglechat.hub.convert.config import DraftConfig, read_config
 from eaglechat.hub.convert.draft import examine
-from eaglechat.hub.convert.draft_gguf import exact_type, fields_of, output_tensors
+from eaglechat.hub.convert.draft_gguf import fields_of, output_tensors
 from eaglechat.hub.convert.target import read_target, without_copies
 from eaglechat.hub.convert.writer import (
-    DIRECT_TYPES,
     TYPES,
     OnProgress,
     check_out,
@@ -28,7 +27,6 @@ from eaglechat.hub.convert.writer import (
 from eaglechat.hub.errors import ConversionError
 
 __all__ = [
-    "DIRECT_TYPES",
     "TYPES",
     "ConversionError",
     "ConversionReport",
@@ -57,7 +55,7 @@ def convert(
     target: Path,
     out: Path,
     type: str = "q8_0",
-    progress: OnProgress = lambda stage, done, total: None,
+    progress: OnProgress = lambda done, total: None,
 ) -> ConversionReport:
     """Convert the checkpoint in a directory, or one weights file beside its config.json.
 
@@ -70,11 +68,11 @@ def convert(
     config = read_config(directory)
     draft = without_copies(examine(stored, config, header), header)
     check_out(out)
-    kind, file_type = DIRECT_TYPES[type if type in DIRECT_TYPES else exact_type(draft)]
+    kind, file_type = TYPES[type]
     tensors = output_tensors(draft, kind)
     n_parameters = sum(prod(tensor.shape) for tensor in tensors)
     fields = fields_of(draft, header, directory, file_type, n_parameters)
-    write_draft(out, type, fields, tensors, progress, copied=fields_as_stored(header, "tokenizer."))
+    write_draft(out, fields, tensors, progress, copied=fields_as_stored(header, "tokenizer."))
     return ConversionReport(
         path=out,
         type=type,

@@ -121,12 +121,6 @@ def output_tensors(draft: ConvertibleDraft, kind: Type) -> list[OutputTensor]:
     return tensors
 
 
-def exact_type(draft: ConvertibleDraft) -> str:
-    """The type that stores every matrix of the checkpoint without loss."""
-    stored = {tensor.dtype for tensor in draft.tensors.values() if len(tensor.shape) > 1}
-    return stored.pop().lower() if stored in ({"BF16"}, {"F16"}) else "f32"
-
-
 def type_for(shape: Sequence[int], kind: Type) -> Type:
     """The type to store a tensor as: F32 for a vector, `kind` for a matrix if its rows are whole
     blocks of it, else F16, as in llama.cpp's converter."""

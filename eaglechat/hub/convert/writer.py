@@ -1,4 +1,4 @@
-"""Writes a draft's GGUF completely or not at all, in any of llama.cpp's types.
+"""Writes a draft's GGUF completely or not at all.
 
 `gguf`'s writer writes all but the tensors' data, which come in pieces, and the target's tokenizer,
 which is copied as it is stored.
@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -25,35 +24,30 @@ from gguf import GGML_QUANT_SIZES
 from gguf import GGMLQuantizationType as Type
 from gguf import LlamaFileType as FileType
 
-from eaglechat.engine.llama.quantise import QuantiseError, quantise
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
 from eaglechat.hub.errors import ConversionError
 
-DIRECT_TYPES = {
+TYPES = {
     "f32": (Type.F32, FileType.ALL_F32),
     "f16": (Type.F16, FileType.MOSTLY_F16),
     "bf16": (Type.BF16, FileType.MOSTLY_BF16),
     "q8_0": (Type.Q8_0, FileType.MOSTLY_Q8_0),
+    "q5_1": (Type.Q5_1, FileType.MOSTLY_Q5_1),
+    "q5_0": (Type.Q5_0, FileType.MOSTLY_Q5_0),
+    "q4_1": (Type.Q4_1, FileType.MOSTLY_Q4_1),
+    "q4_0": (Type.Q4_0, FileType.MOSTLY_Q4_0),
 }
-"""Types written here, byte for byte as llama.cpp's converter writes them."""
-
-_MIXTURES = (
-    "q6_k", "q5_k_m", "q5_k_s", "q5_1", "q5_0", "q4_k_m", "q4_k_s", "q4_1", "q4_0", "iq4_nl",
-    "iq4_xs", "q3_k_l", "q3_k_m", "q3_k_s", "q2_k",
-)  # fmt: skip
-QUANTISED_TYPES = {name: FileType[f"MOSTLY_{name.upper()}"] for name in _MIXTURES}
-"""Types that llama.cpp writes: it quantises a GGUF that holds the checkpoint's own type."""
-
-TYPES = (*DIRECT_TYPES, *QUANTISED_TYPES)
+"""What the matrices of a draft are stored as. The first four are what llama.cpp's converter writes,
+byte for byte."""
 
 _FIELD_COUNT_AT = 16
 """Where a GGUF says how many fields it has, in eight bytes."""
 
 
-OnProgress = Callable[[str, int, int], None]
-"""Gets the stage, "converting" or "quantising", the bytes of it that are done, and all, at least a
-few times per second. An exception it raises stops the conversion and is passed on."""
+OnProgress = Callable[[int, int], None]
+"""Gets the bytes that are written, and all, at least a few times per second. An exception it raises
+stops the conversion and is passed on."""
 
 
 @dataclass(frozen=True)
@@ -92,49 +86,66 @@ def check_out(out: Path) -> None:
 
 def write_draft(
     out: Path,
-    type: str,
     fields: gguf.GGUFWriter,
     tensors: Sequence[OutputTensor],
     progress: OnProgress,
     *,
     copied: Sequence[bytes],
 ) -> None:
-    """Write a draft as `type`. For one of QUANTISED_TYPES, llama.cpp quantises these tensors.
+    """Write a draft if the disk has room for it.
 
     `fields` is a writer without a file, which has the draft's own fields; `copied` are more, as
     `fields_as_stored` returns them. `out` appears when it is complete; otherwise what was there
     stays.
     Raises ConversionError, OSError.
     """
-    with _replaced_when_complete(out) as (part, unquantised):
-        if type in DIRECT_TYPES:
-            _write(part, fields, tensors, progress, copied=copied)
-            return
-        # No mixture is larger than all tensors in Q8_0.
-        block, block_bytes = GGML_QUANT_SIZES[Type.Q8_0]
-        largest = sum(prod(tensor.shape) for tensor in tensors) // block * block_bytes
-        _write(unquantised, fields, tensors, progress, copied=copied, spare=largest)
-        try:
-            quantise(
-                unquantised,
-                part,
-                QUANTISED_TYPES[type],
-                partial(progress, "quantising"),
+    with _replaced_when_complete(out) as part:
+        total = sum(tensor.n_bytes for tensor in tensors)
+        needed = total + sum(map(len, copied))
+        free = shutil.disk_usage(out.parent).free
+        if free < needed:
+            raise ConversionError(
+                f"the draft needs {needed / 1e6:,.0f} MB on the disk of {out.parent}, which has "
+                f"{free / 1e6:,.0f} MB free: {(needed - free) / 1e6:,.0f} MB short"
             )
-        except QuantiseError as error:
-            raise ConversionError(str(error)) from error
-        size = part.stat().st_size
-        progress("quantising", size, size)
+        for tensor in tensors:
+            # The type that counts is the last one.
+            fields.add_tensor_info(
+                tensor.name, tensor.shape, np.dtype(np.float32), tensor.n_bytes, tensor.type
+            )
+        done = 0
+        progress(0, total)
+        try:
+            fields.write_header_to_file(part)
+            fields.write_kv_data_to_file()
+            assert fields.fout is not None
+            (file,) = fields.fout
+            file.writelines(copied)
+            file.seek(_FIELD_COUNT_AT)
+            file.write(struct.pack("<Q", len(fields.kv_data[0]) + len(copied)))
+            file.seek(0, os.SEEK_END)
+            fields.write_ti_data_to_file()
+            fields.write_padding(file, file.tell())
+            for tensor in tensors:
+                for chunk in tensor.chunks():
+                    done += file.write(chunk.data.cast("B"))
+                    progress(done, total)
+                fields.write_padding(file, tensor.n_bytes)
+        except (struct.error, OverflowError) as error:
+            raise ConversionError(
+                f"a GGUF has no room for a number of the draft: {error}"
+            ) from error
+        finally:
+            fields.close()
 
 
 @contextmanager
-def _replaced_when_complete(out: Path) -> Iterator[tuple[Path, Path]]:
-    """Two paths to write to. The first is renamed to `out` at the end; both are removed on failure.
+def _replaced_when_complete(out: Path) -> Iterator[Path]:
+    """A path to write to, which is renamed to `out` at the end, and removed on failure.
 
-    A killed process leaves its files behind; the next conversion to `out` removes them.
+    A killed process leaves its file behind; the next conversion to `out` removes it.
     """
     part = out.with_name(out.name + ".part")
-    unquantised = out.with_name(out.name + ".part.unquantised")
     lock = filelock.FileLock(out.with_name(out.name + ".lock"))
     try:
         lock.acquire(timeout=0)
@@ -142,63 +153,14 @@ def _replaced_when_complete(out: Path) -> Iterator[tuple[Path, Path]]:
         raise ConversionError(f"another conversion is writing {out}") from None
     try:
         part.unlink(missing_ok=True)
-        unquantised.unlink(missing_ok=True)
-        yield part, unquantised
+        yield part
         with part.open("rb+") as file:
             os.fsync(file.fileno())
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
-        unquantised.unlink(missing_ok=True)
         lock.release()
         Path(lock.lock_file).unlink(missing_ok=True)
-
-
-def _write(
-    path: Path,
-    fields: gguf.GGUFWriter,
-    tensors: Sequence[OutputTensor],
-    progress: OnProgress,
-    *,
-    copied: Sequence[bytes],
-    spare: int = 0,
-) -> None:
-    """Write a GGUF if the disk has room for it and `spare` bytes more."""
-    total = sum(tensor.n_bytes for tensor in tensors)
-    needed = total + sum(map(len, copied)) + spare
-    free = shutil.disk_usage(path.parent).free
-    if free < needed:
-        raise ConversionError(
-            f"the draft needs {needed / 1e6:,.0f} MB on the disk of {path.parent}, which has "
-            f"{free / 1e6:,.0f} MB free: {(needed - free) / 1e6:,.0f} MB short"
-        )
-    for tensor in tensors:
-        # The type that counts is the last one.
-        fields.add_tensor_info(
-            tensor.name, tensor.shape, np.dtype(np.float32), tensor.n_bytes, tensor.type
-        )
-    done = 0
-    progress("converting", 0, total)
-    try:
-        fields.write_header_to_file(path)
-        fields.write_kv_data_to_file()
-        assert fields.fout is not None
-        (file,) = fields.fout
-        file.writelines(copied)
-        file.seek(_FIELD_COUNT_AT)
-        file.write(struct.pack("<Q", len(fields.kv_data[0]) + len(copied)))
-        file.seek(0, os.SEEK_END)
-        fields.write_ti_data_to_file()
-        fields.write_padding(file, file.tell())
-        for tensor in tensors:
-            for chunk in tensor.chunks():
-                done += file.write(chunk.data.cast("B"))
-                progress("converting", done, total)
-            fields.write_padding(file, tensor.n_bytes)
-    except (struct.error, OverflowError) as error:
-        raise ConversionError(f"a GGUF has no room for a number of the draft: {error}") from error
-    finally:
-        fields.close()
 
 
 def fields_as_stored(header: GGUFHeader, prefix: str) -> list[bytes]:

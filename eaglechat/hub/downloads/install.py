@@ -25,12 +25,7 @@ from eaglechat.hub.downloads.quantisations import (
 from eaglechat.hub.errors import GatedError, HubError, disk_full
 from eaglechat.hub.fit import Machine
 from eaglechat.hub.local.cache import RepoCache, free_bytes
-from eaglechat.hub.local.installed import (
-    DEFAULT_DRAFT_TYPE,
-    converted_path,
-    status,
-    statuses,
-)
+from eaglechat.hub.local.installed import DRAFT_TYPE, converted_path, status, statuses
 from eaglechat.hub.local.library import files_here, find_file
 from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pair import Pair
@@ -52,8 +47,6 @@ class Plan:
     """Each repository and the licence that its card states."""
     bytes_total: int
     bytes_missing: int
-    draft_type: str = DEFAULT_DRAFT_TYPE
-    """Of a draft that is converted."""
     is_converted: bool = False
     """The draft was converted before: its checkpoint, which may be deleted then, is not needed."""
 
@@ -66,13 +59,7 @@ class Plan:
         return self.target if self.is_converted else (*self.target, *self.draft)
 
 
-def plan(
-    hub: Hub,
-    entry: CatalogueEntry,
-    draft_type: str = DEFAULT_DRAFT_TYPE,
-    machine: Machine = None,
-    n_ctx: int = 0,
-) -> Plan:
+def plan(hub: Hub, entry: CatalogueEntry, machine: Machine = None, n_ctx: int = 0) -> Plan:
     """Ask the Hub for a pair's files. A target without a file is the quantisation that fits the
     machine. Raises HubError, InvalidReferenceError, GGUFError."""
     models = files_here(cache=hub.cache_dir)
@@ -108,7 +95,7 @@ def plan(
         listings = {listing.repo: listing, **listings}
         target = _model(listing, source)
     repos = listings.values()
-    is_converted = bool(entry.draft.checkpoint) and converted_path(entry.name, draft_type).exists()
+    is_converted = bool(entry.draft.checkpoint) and converted_path(entry.name).exists()
     files = target if is_converted else (*target, *draft)
     return Plan(
         entry=entry,
@@ -118,7 +105,6 @@ def plan(
         licences=tuple((repo.repo, repo.licence) for repo in repos if repo.licence),
         bytes_total=sum(file.size for file in files),
         bytes_missing=sum(_missing(hub.cache_dir, file, models) for file in files),
-        draft_type=draft_type,
         is_converted=is_converted,
     )
 
@@ -191,35 +177,24 @@ def check_disk(plan: Plan, cache: Path) -> None:
 def finish(
     plan: Plan,
     cache: Path,
-    on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Pair, tuple[str, ...]]:
     """Convert the draft of a downloaded pair if it is a checkpoint; return the pair, and what the
     conversion did not take literally.
 
-    `on_progress` gets the step, the bytes done and the total; an exception it raises stops the
-    conversion and is passed on. Raises ConversionError, HubError, OSError.
+    `on_progress` gets the bytes done and the total; an exception it raises stops the conversion and
+    is passed on. Raises ConversionError, HubError, OSError.
     """
     entry = plan.entry
     here = status(entry, cache)
     draft = here.draft
     notes: tuple[str, ...] = ()
-    if plan.converts and here.target:
-        draft = converted_path(entry.name, plan.draft_type)
-        if draft.exists():
-            draft.touch()  # of several types, the newest file is loaded
-        elif here.checkpoint is None:
-            draft = None
-        else:
-            from eaglechat.hub.convert import convert  # noqa: PLC0415 - imports numpy and gguf
+    if draft is None and here.target and here.checkpoint:
+        from eaglechat.hub.convert import convert  # noqa: PLC0415 - imports numpy and gguf
 
-            draft.parent.mkdir(parents=True, exist_ok=True)
-            notes = convert(
-                here.checkpoint,
-                here.target,
-                draft,
-                plan.draft_type,
-                on_progress,
-            ).notes
+        draft = converted_path(entry.name)
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        notes = convert(here.checkpoint, here.target, draft, DRAFT_TYPE, on_progress).notes
     if here.target is None or (draft is None and plan.draft):
         raise HubError(f"A file of {entry.name} has gone since it was downloaded: try again.")
     return Pair(entry.name, here.target, draft, "catalogue", note=entry.note), notes

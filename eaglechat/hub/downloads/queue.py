@@ -42,10 +42,8 @@ class Install:
     files: tuple[FileSnapshot, ...]
     plan: Plan | None = None
     stage: Stage = "downloading"
-    step: str = ""
-    """Of the conversion."""
     converted: tuple[int, int] = (0, 0)
-    """Bytes of the step that are done, and all."""
+    """Bytes of the draft that are written, and all; none while the files are looked at."""
     error: str | None = None
     pair: Pair | None = None
     """Set once a pair is installed."""
@@ -54,7 +52,7 @@ class Install:
 
     @property
     def bytes_done(self) -> int:
-        """Of the files or, while converting, of the conversion's step."""
+        """Of the files or, while converting, of the draft."""
         if self.stage == "converting":
             return self.converted[0]
         return sum(file.bytes_done for file in self.files)
@@ -252,9 +250,9 @@ class Downloads:
         show(FileSnapshot(file.remote, "done", file.remote.size, path=path))
 
     def _finish(self, name: str, plan: Plan, stop: StopSignal) -> None:
-        def on_progress(step: str, done: int, total: int) -> None:
-            self._note(name, stop, step=step, converted=(done, total))
+        def on_progress(done: int, total: int) -> None:
+            self._note(name, stop, converted=(done, total))
 
-        self._note(name, stop, stage="converting", step="looking at the files", converted=(0, 0))
+        self._note(name, stop, stage="converting", converted=(0, 0))
         pair, notes = installing.finish(plan, self.hub.cache_dir, on_progress=on_progress)
         self._note(name, stop, pair=pair, notes=notes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -10,14 +9,15 @@ from eaglechat import paths
 from eaglechat.gguf.shards import shard_of
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local.library import by_commit, files_here, locate
-from eaglechat.hub.local.model import LocalModel, ModelKind, Source
+from eaglechat.hub.local.model import LocalModel, ModelKind
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.references import ModelSource
 from eaglechat.state_file import StateFile
 
-DEFAULT_DRAFT_TYPE = "q8_0"
-"""Half the size of f16; drafts with fewer bits have a lower acceptance (llama.cpp issue 15039)."""
+DRAFT_TYPE = "q8_0"
+"""Of a draft that is converted: half the size of f16; with fewer bits its acceptance is lower
+(llama.cpp issue 15039)."""
 
 _Hashes = dict[str, dict[str, str]]
 _HASHES = StateFile("hub-hashes.json", _Hashes)
@@ -46,7 +46,7 @@ def _status(entry: CatalogueEntry, here: Sequence[LocalModel], known: _Hashes) -
     downloaded = of_hub(entry.draft)
     draft, checkpoint = downloaded.path if downloaded else None, None
     if entry.draft.checkpoint:
-        draft = _converted(entry, here)
+        draft = converted if (converted := converted_path(entry.name)).exists() else None
         weights = [one for one in here if one.kind is ModelKind.CHECKPOINT]
         its = [one for one in weights if one.repo == entry.draft.checkpoint]
         if commits := by_commit(its, entry.draft.revision):
@@ -90,18 +90,9 @@ def converted_checkpoints(pairs: Iterable[CataloguePair]) -> set[Path]:
     return {pair.checkpoint for pair in pairs if pair.checkpoint and pair.draft}
 
 
-def converted_path(name: str, draft_type: str) -> Path:
+def converted_path(name: str) -> Path:
     """Where the draft that is converted for a pair is written."""
-    return paths.drafts_dir() / f"eagle3-{name}-{draft_type.upper()}.gguf"
-
-
-def _converted(entry: CatalogueEntry, here: Iterable[LocalModel]) -> Path | None:
-    """The draft converted for a pair; of several types, the one requested last."""
-    # Another pair's name may begin with this one's; what follows here is a type, without hyphens.
-    name = re.compile(f"{re.escape(converted_path(entry.name, '').stem)}[^-]*")
-    converted = (one.path for one in here if one.source is Source.CONVERTED)
-    found = (path for path in converted if name.fullmatch(path.stem))
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+    return paths.drafts_dir() / f"eagle3-{name}-{DRAFT_TYPE.upper()}.gguf"
 
 
 def note_hash(repo: str, revision: str, path: str, sha256: str | None) -> None:

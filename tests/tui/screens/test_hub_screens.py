@@ -146,7 +146,7 @@ async def test_chatting_goes_on_while_a_pair_arrives_and_one_key_loads_it(
         await user.ask("hello", rounds=2)
         await user.command("app.downloads", to=DownloadsScreen)
         await user.more_rounds(3)
-        desk.moving = [replace(moving, stage="converting", step="converting", converted=(200, 999))]
+        desk.moving = [replace(moving, stage="converting", converted=(200, 999))]
         await user.sees("converting the draft")
         await user.press("escape", to=ChatScreen)
 

@@ -139,7 +139,7 @@ def _row(install: Install, width: int) -> Content:
 def _state(install: Install) -> str:
     stage = install.stage
     if stage == "converting":
-        return f"{install.step} the draft" if install.bytes_total else str(install.step)
+        return "converting the draft" if install.bytes_total else "looking at the files"
     how = {
         "installed": f" · {ENTER} loads it" if install.pair is not None else "",
         "paused": f" · {key_of('downloads.pause')} resumes",
