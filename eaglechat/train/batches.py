@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from eaglechat.train.corpus import Sample
-from eaglechat.train.features import Rows
+from eaglechat.train.features import FeatureStore
 from eaglechat.train.network import Chains, TrainingSetup
-
-
-class Features(Protocol):
-    """Gives the features of samples: stored ones, or computed when they are asked for."""
-
-    def rows(self, sample: Sample) -> Rows: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,7 @@ def batches(
 
 
 def prepared(
-    samples: Sequence[Sample], place: Place, features: Features, setup: TrainingSetup
+    samples: Sequence[Sample], place: Place, features: FeatureStore, setup: TrainingSetup
 ) -> Generator[tuple[TrainingBatch, Place]]:
     """Endless batches, each with the place after it. A thread reads the next one meanwhile.
 
@@ -88,7 +82,7 @@ def prepared(
 
 def assemble(
     samples: Sequence[Sample],
-    features: Features,
+    features: FeatureStore,
     draft_ids: npt.NDArray[np.int64],
     steps: int,
 ) -> TrainingBatch:

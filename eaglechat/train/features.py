@@ -44,10 +44,7 @@ def decoded_features(context: Context, layers: Sequence[int], n_rows: int) -> Ro
 
 
 class FeatureReader:
-    """Computes features with the target. Close it to free its context.
-
-    Training reads from it directly if the disk is too small for a FeatureStore.
-    """
+    """Computes features with the target. Close it to free its context."""
 
     def __init__(
         self, model: Model, layers: Sequence[int], *, longest: int, n_threads: int
@@ -76,11 +73,6 @@ class FeatureReader:
             for sample in group:
                 yield sample, rows[first : first + len(sample.tokens)]
                 first += len(sample.tokens)
-
-    def rows(self, sample: Sample) -> Rows:
-        """The features of one sample. Raises DecodeError."""
-        ((_, rows),) = self.read([sample])
-        return rows
 
     def _read_group(self, group: Sequence[Sample]) -> Rows:
         parts = []
@@ -141,8 +133,7 @@ class FeatureStore:
             raise TrainingError(
                 f"the features of {n_rows:,} tokens take {needed / 1e9:,.1f} GB on the disk of "
                 f"{self._directory}, which has {max(free, 0) / 1e9:,.1f} GB to spare; free some "
-                "space, choose another place with --work, train on less, or give --recompute, "
-                "which stores none and computes them anew in each pass"
+                "space, choose another place with --work, or train on less"
             )
 
     def fill(

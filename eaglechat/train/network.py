@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.nn.functional import linear, silu
+from torch.nn.functional import linear, rms_norm, silu
 
 from eaglechat.gguf.preflight import EXTRACT_LAYERS
 from eaglechat.hub.convert.draft import weight_shapes
@@ -189,7 +189,7 @@ class Unrolled:
         return torch.cat([embedding, self._normed(state, STATE_NORM)], -1).to(self._dtype)
 
     def _normed(self, values: Any, name: str) -> Any:
-        return root_mean_square_normed(values, self._shape.rms_eps) * self._weights[name]
+        return rms_norm(values, values.shape[-1:], self._weights[name], self._shape.rms_eps)
 
     def _heads(self, inputs: Any, name: str) -> Any:
         return linear(inputs, self._weights[name]).unflatten(1, (-1, self._shape.head_dim))
@@ -209,12 +209,8 @@ def normed_features(features: Any, weights: Weights, shape: DraftShape) -> Any:
     """The features [rows, n_features] after the draft's norms before `fc`."""
     if shape.fc_norm:
         layers = features.unflatten(-1, (EXTRACT_LAYERS, -1))
-        features = root_mean_square_normed(layers, shape.rms_eps).flatten(-2)
+        features = rms_norm(layers, layers.shape[-1:], eps=shape.rms_eps).flatten(-2)
     if shape.norm_before_fc:
-        features = root_mean_square_normed(features, shape.rms_eps) * weights[FEATURE_NORM]
+        scale = weights[FEATURE_NORM]
+        features = rms_norm(features, features.shape[-1:], scale, shape.rms_eps)
     return features
-
-
-def root_mean_square_normed(values: Any, eps: float) -> Any:
-    """Rows divided by their root mean square."""
-    return values * torch.rsqrt(values.square().mean(-1, keepdim=True) + eps)

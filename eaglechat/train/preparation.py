@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.nn.functional import rms_norm
 
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.train import corpus
-from eaglechat.train.batches import Features
 from eaglechat.train.corpus import Sample
 from eaglechat.train.draft_file import TrainableDraft
-from eaglechat.train.features import N_PARTS
+from eaglechat.train.features import N_PARTS, FeatureStore
 from eaglechat.train.network import (
     FC,
     TrainingSetup,
     Weights,
     new_weights,
     normed_features,
-    root_mean_square_normed,
 )
 from eaglechat.train.settings import DRAFT_VOCABULARY, Recipe
 from eaglechat.train.target import HEAD, VocabularyMatrices, shape_of, soft_cap
@@ -47,7 +46,7 @@ class Scales:
 
 
 def measure_scales(
-    training: Sequence[Sample], features: Features, begun_as: TrainableDraft | None
+    training: Sequence[Sample], features: FeatureStore, begun_as: TrainableDraft | None
 ) -> Scales:
     """Scales from the medians, which a few huge values do not change.
 
@@ -117,7 +116,7 @@ def setup_for(
     draft_ids = np.full(target.n_vocab, -1, dtype=np.int64)
     draft_ids[draft.d2t] = np.arange(len(draft.d2t))
     embeddings = [
-        root_mean_square_normed(torch.from_numpy(rows), draft.shape.rms_eps).to(dtype)
+        rms_norm(torch.from_numpy(rows), rows.shape[-1:], eps=draft.shape.rms_eps).to(dtype)
         for rows in (draft.own_embeddings or matrices).embeddings()
     ]
     return TrainingSetup(

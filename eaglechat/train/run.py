@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from eaglechat.hub.convert.writer import check_out
 from eaglechat.machine import choose_threads
 from eaglechat.paths import write_atomically
 from eaglechat.train import corpus, preparation, report, written
-from eaglechat.train.batches import Features
 from eaglechat.train.corpus import Sample
 from eaglechat.train.draft_file import Provenance, TrainableDraft, read_draft, save_draft
 from eaglechat.train.features import FeatureReader, FeatureStore
@@ -106,20 +105,12 @@ class TrainingRun:
         """Do all stages. Raises PausedError, EngineError, ConversionError, OSError."""
         backend.start_backend(backend.LOG_ERRORS)
         settings = self._settings
-        with ExitStack() as stack:
-            model = stack.enter_context(closing(self._open_target()))
+        with closing(self._open_target()) as model:
             training, held_out = corpus.split(self._gather(model))
-            reader = FeatureReader(
-                model, self._layers, longest=settings.longest, n_threads=self._n_threads
-            )
-            stack.enter_context(closing(reader))
-            features: Features = reader
-            if not settings.recompute:
-                features = self._filled_store([*held_out, *training], reader)
-                # The rest of the run does not need the target, but its memory.
-                stack.close()
-            trainer, draft = self._prepare(training, features)
-            self._train(trainer, training, features)
+            features = self._filled_store([*held_out, *training], model)
+        # The rest of the run does not need the target, but its memory.
+        trainer, draft = self._prepare(training, features)
+        self._train(trainer, training, features)
         self._save(trainer, draft, training)
         chosen = report.report_samples(held_out, settings.report_prompts)
         return TrainingOutcome(
@@ -200,7 +191,6 @@ class TrainingRun:
 
     def _write_chats(self, model: Model) -> None:
         settings = self._settings
-        store = None if settings.recompute else self._store
         # Read before hours of writing, to find out early whether a file is wrong.
         given = [
             (
@@ -211,11 +201,12 @@ class TrainingRun:
         ]
         writer = ChatWriter(
             model,
+            self._store,
             n_side_by_side=self._n_chats,
             longest=settings.longest,
             n_threads=self._n_threads,
             seed=settings.recipe.seed,
-            layers=self._layers if store else (),
+            layers=self._layers,
             thinking=settings.thinking,
         )
         with closing(writer):
@@ -225,13 +216,12 @@ class TrainingRun:
                     settings.self_written_tokens,
                     lambda size: self._say("writing chats", size, settings.self_written_tokens),
                     self._paused,
-                    store,
                 )
             for answers, prompts in given:
                 show = partial(self._say, "answering prompts", total=len(prompts))
-                writer.answer(answers, prompts, show, self._paused, store)
+                writer.answer(answers, prompts, show, self._paused)
 
-    def _filled_store(self, samples: Sequence[Sample], reader: FeatureReader) -> FeatureStore:
+    def _filled_store(self, samples: Sequence[Sample], model: Model) -> FeatureStore:
         """The store, with the features of all samples."""
         store = self._store
         total = sum(len(sample.tokens) for sample in samples)
@@ -243,7 +233,11 @@ class TrainingRun:
             done += n_rows
             self._say("reading features", done, total)
 
-        store.fill(samples, reader, advance, self._paused)
+        reader = FeatureReader(
+            model, self._layers, longest=self._settings.longest, n_threads=self._n_threads
+        )
+        with closing(reader):
+            store.fill(samples, reader, advance, self._paused)
         return store
 
     @cached_property
@@ -253,7 +247,7 @@ class TrainingRun:
         return FeatureStore(folder, self._target.n_embd)
 
     def _prepare(
-        self, training: Sequence[Sample], features: Features
+        self, training: Sequence[Sample], features: FeatureStore
     ) -> tuple[Trainer, TrainableDraft]:
         """The trainer, resumed from the last checkpoint, and the draft that it began with."""
         settings = self._settings
@@ -291,7 +285,7 @@ class TrainingRun:
         trainer.resume(self._checkpoint)
         return trainer, draft
 
-    def _train(self, trainer: Trainer, training: Sequence[Sample], features: Features) -> None:
+    def _train(self, trainer: Trainer, training: Sequence[Sample], features: FeatureStore) -> None:
         trainer.train(
             training,
             features,
@@ -324,7 +318,7 @@ class TrainingRun:
             settings.out,
             type=settings.type,
             head_type=settings.head_type,
-            progress=lambda _, done, total: self._say("writing the draft", done, total),
+            progress=partial(self._say, "writing the draft"),
         )
         written.note(settings.work, settings.out)
 

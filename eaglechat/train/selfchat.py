@@ -81,21 +81,22 @@ class ChatWriter:
     def __init__(
         self,
         model: Model,
+        store: FeatureStore,
         *,
+        layers: Sequence[int],
         n_side_by_side: int,
         longest: int,
         n_threads: int,
         seed: int = 1,
-        layers: Sequence[int] = (),
         thinking: Thinking = AS_IT_IS,
     ) -> None:
         """Make the context. Raises ModelLoadError.
 
+        store: for the features, of which the layers' inputs are a part.
         longest: the most tokens of a chat.
-        layers: the layers whose inputs are kept as features; none if features are not wanted.
         thinking: for chats whose user's turn is written too.
         """
-        self._model = model
+        self._model, self._store = model, store
         self._seed = seed
         self._thinking = thinking
         self._longest = longest
@@ -108,8 +109,7 @@ class ChatWriter:
             shared_cells=False,
         )
         self._layers = tuple(layers)
-        if self._layers:
-            export_features(self._context, self._layers)
+        export_features(self._context, self._layers)
         self._batch = Batch(self._context)
         self._n_side_by_side = n_side_by_side
 
@@ -123,12 +123,11 @@ class ChatWriter:
         n_tokens: int,
         on_tokens: Callable[[int], None],
         paused: Callable[[], bool],
-        store: FeatureStore | None = None,
     ) -> None:
         """Append chats to a file until it has `n_tokens`.
 
-        `on_tokens` gets how many of these are written, in unfinished chats too. Features go to
-        `store` before their chats go to the file. Raises PausedError; TrainingError if the features
+        `on_tokens` gets how many of these are written, in unfinished chats too. Features are stored
+        before their chats go to the file. Raises PausedError; TrainingError if the features
         do not fit on the disk or a chat not into `longest` tokens; DecodeError, OSError.
         """
         slot = UserSlot(self._model, self._thinking)
@@ -137,9 +136,7 @@ class ChatWriter:
                 f"the target's chat template alone takes {len(slot.before)} tokens and more, "
                 f"chats are limited to {self._longest}; raise --longest"
             )
-        if store is not None:
-            store.check_space(n_tokens - sum(len(chat.t) for chat in written_chats(path)))
-
+        self._store.check_space(n_tokens - sum(len(chat.t) for chat in written_chats(path)))
         told = 0
 
         def is_enough(done: Sequence[WrittenChat], chats: Sequence[_Chat]) -> bool:
@@ -152,7 +149,7 @@ class ChatWriter:
             on_tokens(told)
             return size >= n_tokens
 
-        self._append(path, [slot], is_enough, paused, store)
+        self._append(path, [slot], is_enough, paused)
 
     def answer(
         self,
@@ -160,7 +157,6 @@ class ChatWriter:
         prompts: Sequence[Sequence[int]],
         on_answers: Callable[[int], None],
         paused: Callable[[], bool],
-        store: FeatureStore | None = None,
     ) -> None:
         """Append one chat per prompt to a file; extra replies may be added while the last one is
         finishing.
@@ -175,7 +171,7 @@ class ChatWriter:
             on_answers(n_answered)
             return n_answered == len(prompts)
 
-        self._append(path, prompts, is_enough, paused, store)
+        self._append(path, prompts, is_enough, paused)
 
     def _append(
         self,
@@ -183,7 +179,6 @@ class ChatWriter:
         begun_with: Sequence[UserSlot | Sequence[int]],
         is_enough: Callable[[Sequence[WrittenChat], Sequence[_Chat]], bool],
         paused: Callable[[], bool],
-        store: FeatureStore | None,
     ) -> None:
         """Append chats to a file until `is_enough` of what it holds and of the unfinished chats.
 
@@ -221,8 +216,7 @@ class ChatWriter:
                         if not chat.has_reply:
                             continue
                         line = chat.line()
-                        if store is not None:
-                            store.put(line.sample(), np.stack(chat.rows))
+                        self._store.put(line.sample(), np.stack(chat.rows))
                         file.write(msgspec.json.encode(line) + b"\n")
                         file.flush()
                         done.append(line)
@@ -243,10 +237,9 @@ class ChatWriter:
         status = self._context.decode(self._batch)
         if status != 0:
             raise DecodeError(f"the target failed to decode (llama.cpp status {status})")
-        if self._layers:
-            rows = decoded_features(self._context, self._layers, len(chats))
-            for chat, row in zip(chats, rows, strict=True):
-                chat.rows.append(row)
+        rows = decoded_features(self._context, self._layers, len(chats))
+        for chat, row in zip(chats, rows, strict=True):
+            chat.rows.append(row)
         for row_number, chat in enumerate(chats):
             if chat.all_decoded:
                 chat.go_on(self._context, row_number)
@@ -269,7 +262,7 @@ class _Chat:
         self._model, self._longest, self._seed = model, longest, seed
         self.seq_id, self.number = seq_id, number
         self.rows: list[Rows] = []
-        """The features of the decoded tokens, if features are wanted."""
+        """The features of the decoded tokens."""
         self.n_decoded = 0
         self._temperature = TEMPERATURES[number % len(TEMPERATURES)]
         self._reply_starts: int | None = None

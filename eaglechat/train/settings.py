@@ -84,7 +84,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     head_type: str | None = None
     budget: Budget = Budget(seconds=3600.0)
     recipe: Recipe = Recipe()
-    recompute: bool = False
     report_prompts: Annotated[int, Meta(ge=1)] = 24
     report_tokens: int = 128
     n_threads: int | None = None
@@ -158,7 +157,7 @@ SAID = {
         "The draft's name (default: the target's, and EAGLE-3).", group=_DRAFT, metavar="NAME"
     ),
     "type": Said(
-        "Type of the matrices: q8_0, bf16, f16, f32, q4_k_m and so on.",
+        "Type of the matrices: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0.",
         group=_DRAFT,
         metavar="TYPE",
     ),
@@ -172,10 +171,6 @@ SAID = {
         "60m). A larger budget continues a finished run.",
         group=_HOW,
         metavar="B",
-    ),
-    "recompute": Said(
-        "Compute features in every pass instead of storing them: slower, but needs little disk.",
-        group=_HOW,
     ),
     "report_prompts": Said("Held-out prompts in the report.", group=_HOW),
     "steps": Said(

@@ -16,8 +16,9 @@ import numpy.typing as npt
 import torch
 
 from eaglechat.machine import cpu_info
-from eaglechat.train.batches import Features, Place, TrainingBatch, prepared
+from eaglechat.train.batches import Place, TrainingBatch, prepared
 from eaglechat.train.corpus import Sample
+from eaglechat.train.features import FeatureStore
 from eaglechat.train.loss import head_loss, teacher_distribution
 from eaglechat.train.network import TrainingSetup, Unrolled, Weights
 from eaglechat.train.settings import Budget, PausedError, Recipe, TrainingError
@@ -126,7 +127,7 @@ class Trainer:
     def train(
         self,
         samples: Sequence[Sample],
-        features: Features,
+        features: FeatureStore,
         *,
         budget: Budget,
         checkpoint: Path,

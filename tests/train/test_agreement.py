@@ -21,7 +21,7 @@ from eaglechat.train.attention import chain_attention
 from eaglechat.train.batches import assemble
 from eaglechat.train.corpus import Sample
 from eaglechat.train.draft_file import read_draft
-from eaglechat.train.features import FeatureReader
+from eaglechat.train.features import FeatureReader, FeatureStore
 from eaglechat.train.loss import head_loss
 from eaglechat.train.network import Unrolled
 from eaglechat.train.preparation import Scales, setup_for, to_training
@@ -137,8 +137,10 @@ def _chain(
     weights = to_training(draft, setup)
     sample = Sample(np.array(tokens, dtype=np.int32), ((base + 2, len(tokens)),))
     reader = FeatureReader(model, draft.layers, longest=64, n_threads=1)
-    batch = assemble([sample], reader, setup.draft_ids, N_DRAFT)
+    features = FeatureStore(files[0].parent / "features", 32)
+    features.fill([sample], reader, lambda _: None, lambda: False)
     reader.close()
+    batch = assemble([sample], features, setup.draft_ids, N_DRAFT)
     unrolled = Unrolled(weights, setup, batch.chains)
     step = unrolled.first()
     said, shares = [], []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,9 +108,19 @@ def test_the_draft_vocabulary_is_what_the_target_writes_most() -> None:
     assert corpus.most_frequent([Sample(tokens, ((3, 9),))], 5, 12).tolist() == [0, 1, 3, 5, 8]
 
 
+LAYERS = (1, 2, 3)
+
+
+def chat_writer(model: Model, folder: Path, **how: Any) -> ChatWriter:
+    """Writes chats of at most 48 tokens; their features go to `folder`."""
+    store = FeatureStore(folder / "features", model.n_embd)
+    sizes = {"n_side_by_side": 4, "longest": 48, "n_threads": 1}
+    return ChatWriter(model, store, layers=LAYERS, **sizes, **how)
+
+
 def test_the_target_writes_chats_by_its_own_template(tiny_target: Model, tmp_path: Path) -> None:
     file = tmp_path / "chats.jsonl"
-    writer = ChatWriter(tiny_target, n_side_by_side=4, longest=48, n_threads=1)
+    writer = chat_writer(tiny_target, tmp_path)
 
     told: list[int] = []
     writer.write(file, 1500, told.append, lambda: False)
@@ -136,15 +147,15 @@ def test_the_target_answers_each_prompt_once_also_after_a_pause(
     assert len(prompts) == 10
     assert spelled(tiny_target, prompts[1]).endswith("b cat x")
     store = FeatureStore(tmp_path / "features", tiny_target.n_embd)
-    writer = ChatWriter(tiny_target, n_side_by_side=4, longest=48, n_threads=1, layers=(1, 2, 3))
+    writer = chat_writer(tiny_target, tmp_path)
     answered: list[int] = []
     pauses = iter([False] * 70 + [True])
 
     with pytest.raises(PausedError):
-        writer.answer(file, prompts, answered.append, lambda: next(pauses), store)
+        writer.answer(file, prompts, answered.append, lambda: next(pauses))
     n_before = answered[-1]
-    writer.answer(file, prompts, answered.append, lambda: False, store)
-    writer.answer(file, prompts, answered.append, lambda: pytest.fail("all are answered"), store)
+    writer.answer(file, prompts, answered.append, lambda: False)
+    writer.answer(file, prompts, answered.append, lambda: pytest.fail("all are answered"))
     writer.close()
 
     assert 0 < n_before < 10
@@ -168,7 +179,7 @@ def test_chats_are_written_with_and_without_thinking(tmp_path: Path) -> None:
         for enabled in (None, True, False):
             thinking = Thinking(enabled=enabled)
             (prompt,) = corpus.read_prompts(listed, model, 48, thinking)
-            writer = ChatWriter(model, n_side_by_side=2, longest=48, n_threads=1, thinking=thinking)
+            writer = chat_writer(model, tmp_path, thinking=thinking)
             writer.write(tmp_path / f"{enabled}.jsonl", 100, lambda _: None, lambda: False)
             writer.close()
             chats = written_chats(tmp_path / f"{enabled}.jsonl")
@@ -207,7 +218,7 @@ def test_a_file_without_prompts_to_answer_is_refused(
 def test_another_seed_writes_other_chats(tiny_target: Model, tmp_path: Path) -> None:
     written = []
     for name, seed in (("first", 1), ("again", 1), ("other", 2)):
-        writer = ChatWriter(tiny_target, n_side_by_side=4, longest=48, n_threads=1, seed=seed)
+        writer = chat_writer(tiny_target, tmp_path, seed=seed)
         writer.write(tmp_path / name, 300, lambda _: None, lambda: False)
         writer.close()
         written.append({tuple(chat.t) for chat in written_chats(tmp_path / name)})
@@ -221,7 +232,7 @@ def test_writing_goes_on_after_a_crash_in_the_middle_of_a_line(
     tiny_target: Model, tmp_path: Path
 ) -> None:
     file = tmp_path / "chats.jsonl"
-    writer = ChatWriter(tiny_target, n_side_by_side=2, longest=48, n_threads=1)
+    writer = chat_writer(tiny_target, tmp_path)
     writer.write(file, 300, lambda _: None, lambda: False)
     whole = written_chats(file)
     file.write_bytes(file.read_bytes()[:-20])
@@ -240,22 +251,21 @@ def test_writing_goes_on_after_a_crash_in_the_middle_of_a_line(
 def test_features_are_taken_down_while_chats_are_written(
     tiny_target: Model, tmp_path: Path
 ) -> None:
-    file, layers = tmp_path / "chats.jsonl", (1, 2, 3)
-    store = FeatureStore(tmp_path / "features", tiny_target.n_embd)
-    writer = ChatWriter(tiny_target, n_side_by_side=4, longest=48, n_threads=1, layers=layers)
+    file = tmp_path / "chats.jsonl"
+    writer = chat_writer(tiny_target, tmp_path)
     pauses = iter([False] * 60 + [True])
 
     with pytest.raises(PausedError):
-        writer.write(file, 900, lambda _: None, lambda: next(pauses), store)
+        writer.write(file, 900, lambda _: None, lambda: next(pauses))
     n_before = len(written_chats(file))
-    writer.write(file, 900, lambda _: None, lambda: False, store)
+    writer.write(file, 900, lambda _: None, lambda: False)
     writer.close()
 
     samples = list(corpus.deduplicated(corpus.read_chats(file, tiny_target, 48)))
     assert 0 < n_before < len(written_chats(file))
     # What the file holds is stored, and the target's own reading of it says the same.
     reopened = FeatureStore(tmp_path / "features", tiny_target.n_embd)
-    reader = FeatureReader(tiny_target, layers, longest=48, n_threads=1)
+    reader = FeatureReader(tiny_target, LAYERS, longest=48, n_threads=1)
     for sample, rows in reader.read(samples):
         np.testing.assert_allclose(reopened.rows(sample), rows, atol=2e-2)
     reader.close()
@@ -282,7 +292,7 @@ def test_features_that_are_stored_are_not_read_again(tiny_target: Model, tmp_pat
         )
         for i in range(4)
     ]
-    reader = FeatureReader(tiny_target, (1, 2, 3), longest=700, n_threads=1)
+    reader = FeatureReader(tiny_target, LAYERS, longest=700, n_threads=1)
     rows_read: list[int] = []
     store = FeatureStore(tmp_path, tiny_target.n_embd)
     store.fill(samples[:3], reader, rows_read.append, lambda: False)

@@ -111,7 +111,7 @@ def test_a_disk_too_small_for_the_features(  # noqa: PLR0917
     said = refusal(capsys, target, tmp_path / "draft.gguf", flag, given, "--longest", 64)
 
     assert "which has 0.0 GB to spare" in said
-    assert "--recompute" in said
+    assert "choose another place with --work" in said
 
 
 @pytest.mark.parametrize(
