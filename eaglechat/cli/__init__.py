@@ -18,7 +18,6 @@ from eaglechat.cli.parsing import CommandParser, did_you_mean
 from eaglechat.cli.status import (
     FAILED,
     INTERRUPTED,
-    CommandError,
     complain,
     reason,
 )
@@ -42,7 +41,7 @@ COMMANDS = {
     "engine": ("engine", "Serve a client over standard input and output (docs/protocol.md)."),
 }
 """The module of each command, and what it does. A module has `add_arguments(parser)` and
-`run(args)`, which returns the exit status and raises CommandError, EngineError and OSError."""
+`run(args)`, which returns the exit status and raises EngineError and OSError."""
 _ABOUT = """Chat with local GGUF models and see what speculative decoding does.
 Without a command, the terminal app starts.
 
@@ -72,11 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except (KeyboardInterrupt, Cancelled):
         return INTERRUPTED
-    except CommandError as error:
-        complain(str(error))
-        return error.status
     except EngineError as error:
         complain(str(error))
+        return error.status
     except BrokenPipeError:
         # The program that reads our output has ended, as `head` does.
         _drop_output()

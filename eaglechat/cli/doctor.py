@@ -24,8 +24,7 @@ from eaglechat.engine.llama.placement import (
 )
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.memory import default_context, memory_need
-from eaglechat.hub.local import library, passes
-from eaglechat.hub.local.model import ModelKind
+from eaglechat.hub.local import passes
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.pairs import inspect
 from eaglechat.hub.units import format_bytes
@@ -49,10 +48,9 @@ from eaglechat.wire.errors import (
 from eaglechat.words import drafting
 from eaglechat.words.wording import about_times
 
-_COLUMNS = 79
 _TITLE_CELLS = 14
 _WRAPPER = textwrap.TextWrapper(
-    width=_COLUMNS - _TITLE_CELLS,
+    width=79 - _TITLE_CELLS,
     subsequent_indent="  ",
     break_long_words=False,
     break_on_hyphens=False,
@@ -63,13 +61,6 @@ _WITHOUT_GPU = {"CPU", "BLAS", "RPC"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "paths",
-        nargs="*",
-        type=Path,
-        metavar="PATH",
-        help="GGUF files, or folders of them: say only what these are and what drafts for them",
-    )
     parser.add_argument(
         "--forget-crashes",
         action="store_true",
@@ -84,8 +75,6 @@ def run(args: argparse.Namespace) -> int:
         workarounds.forget()
         print("The crashes are forgotten: nothing is left out of the next loads because of them.")
         return OK
-    if args.paths:
-        return _look_at(args.paths)
     doctor = Doctor(*config_file.load(paths.config_file()))
     print(f"eaglechat {eaglechat.__version__}, Python {platform.python_version()}")
     print(f"{platform.platform()}, {platform.machine()}")
@@ -411,32 +400,6 @@ def gpu_of_machine(root: Path = Path("/")) -> tuple[str, str] | None:
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         return "an Apple GPU", "MTL"
     return None
-
-
-def _look_at(given: Sequence[Path]) -> int:
-    """Print what the models at these paths are, and what drafts for them."""
-    models = library.look_at([paths.expanded(str(path)) for path in given])
-    if not models:
-        print("There are no GGUF files.")
-        return FAILED
-    targets = [model for model in models if model.is_target]
-    for model in models:
-        drafters = library.drafters_of(model, models)
-        by = "drafted by " if drafters and model.is_target else ""
-        facts = [
-            drafting.brief(model.header) if model.header else "",
-            by + drafting.of_model(model, drafters),
-        ]
-        print(f"{model.name}: {', '.join(filter(None, (model.kind.value, *facts)))}")
-        said = drafting.about(model, drafters)
-        if model.kind is ModelKind.DRAFT and targets:
-            unfit = {target.name: library.why_unfit(target, model) for target in targets}
-            fits = [name for name, why in unfit.items() if why is None]
-            why = f": {unfit[targets[0].name]}" if len(targets) == 1 else ""
-            said = f"Fits {', '.join(fits)}." if fits else f"Fits none of these models{why}."
-        if said:
-            print(textwrap.fill(said, _COLUMNS, initial_indent="  ", subsequent_indent="    "))
-    return FAILED if any(model.kind is ModelKind.BROKEN for model in models) else OK
 
 
 def _crash_at_start() -> str | None:

@@ -12,7 +12,7 @@ from eaglechat.cli.parsing import did_you_mean
 from eaglechat.cli.status import CommandError, WrongUsageError, complain
 from eaglechat.hub import catalogue
 from eaglechat.hub.local.pair import Pair, pair_of_server
-from eaglechat.hub.local.pair_library import NotInstalledError, PairLibrary
+from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.pairs import builtin_pair, inspect, pair_of_files
 from eaglechat.hub.references import InvalidReferenceError, parse
 from eaglechat.links.http.address import same_server
@@ -63,10 +63,7 @@ def chosen_pair(args: argparse.Namespace, library: PairLibrary) -> Pair | None:
         return _pair_of(args.target, args.draft)
     if args.pair is None:
         return None
-    try:
-        pair = library.find(args.pair)
-    except NotInstalledError as error:
-        raise CommandError(str(error)) from error
+    pair = library.find(args.pair)
     if pair is None or (pair.source == "recent" and not pair.target.exists()):
         from eaglechat.hub.local.library import pair_of_models  # brings huggingface_hub
 

@@ -6,16 +6,14 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.neutral import neutralise
 
 OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
-class CommandError(Exception):
-    """Why a command cannot do what it was asked to do, in a sentence. It is printed, and is the end
-    of the command."""
-
-    status = FAILED
+class CommandError(EngineError):
+    """Why a command cannot do what it was asked to do."""
 
 
 class WrongUsageError(CommandError):

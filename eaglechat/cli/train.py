@@ -16,7 +16,6 @@ from eaglechat.cli.loading import Interrupt
 from eaglechat.cli.parsing import checked_type
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import INTERRUPTED, OK, CommandError, complain
-from eaglechat.hub.errors import ConversionError
 from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.settings.description import SettingDoc, docs_of, find
 from eaglechat.train.settings import (
@@ -113,8 +112,6 @@ def run(args: argparse.Namespace) -> int:
         bars.close()
         complain("stopped; what is finished is saved, and the same command resumes")
         return INTERRUPTED
-    except ConversionError as error:
-        raise CommandError(str(error)) from error
     finally:
         bars.close()
     report = _report(outcome, settings)
@@ -185,8 +182,8 @@ def _report(outcome: TrainingOutcome, settings: RunSettings) -> str:
         "",
     ]
     rows = [_HEADS]
-    earlier = [(draft.name, measured) for draft, measured in outcome.before]
-    for name, measured in (*earlier, ("this one", outcome.after)):
+    begun_with = settings.init.name if settings.init else ""
+    for name, measured in ((begun_with, outcome.before), ("this one", outcome.after)):
         rows += [_row(name, one) for one in measured]
     return "\n".join([*lines, *in_markdown(rows, range(1, len(_HEADS)))])
 

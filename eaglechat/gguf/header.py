@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from eaglechat.gguf.shards import Shard, shard_of, shard_paths
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.neutral import neutralise_line
 from eaglechat.wire.protocol import ModelInfo
 
@@ -111,7 +112,7 @@ _SCALARS = {
 _LENGTH = struct.Struct("<Q")
 
 
-class GGUFError(ValueError):
+class GGUFError(EngineError):
     """The file is not a GGUF this program can read; the text is one sentence that says why."""
 
     def __init__(self, text: str) -> None:

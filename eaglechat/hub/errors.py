@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from eaglechat.hub.units import format_bytes
+from eaglechat.wire.errors import EngineError
 
 
-class HubError(Exception):
+class HubError(EngineError):
     """A question to the Hub or a download failed.
 
     `transient`: trying again may help, after `retry_after` seconds if the Hub named a time.
@@ -34,5 +35,5 @@ def disk_full(name: str, missing: int, where: Path) -> HubError:
     )
 
 
-class ConversionError(ValueError):
+class ConversionError(EngineError):
     """A checkpoint cannot be converted to a draft."""

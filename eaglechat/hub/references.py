@@ -23,6 +23,7 @@ from msgspec import Meta
 from eaglechat.gguf.shards import plain_name, shard_of
 from eaglechat.paths import expanded
 from eaglechat.wire.drafters import DRAFTERS
+from eaglechat.wire.errors import EngineError
 
 DEFAULT_QUANTIZATIONS = ("Q4_K_M", "Q8_0")
 """What a reference without a quantisation means, in this order; else the first file, as in
@@ -49,8 +50,10 @@ MTP_NAME = re.compile(r"(^|[-_.])mtp([-_.]|$)", re.IGNORECASE)
 _FORMS = "write user/repo, user/repo:Q4_K_M, user/repo/file.gguf or a Hub address"
 
 
-class InvalidReferenceError(ValueError):
-    """A reference cannot be understood, or nothing matches it; the text is one sentence."""
+class InvalidReferenceError(EngineError):
+    """A reference cannot be understood, or nothing matches it."""
+
+    status = 2
 
 
 RepoName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*\Z")]

@@ -52,8 +52,8 @@ class TrainingOutcome:
     n_prompts: int
     """The held-out prompts that the drafts were measured with."""
     state: TrainingState
-    before: list[tuple[Path, list[MeasuredDraft]]]
-    """The measurements of the drafts to compare with."""
+    before: list[MeasuredDraft]
+    """Of the draft that training began with; empty without one."""
     after: list[MeasuredDraft]
 
 
@@ -78,8 +78,6 @@ class TrainingRun:
         self._fingerprint = fingerprint(self._target)
         check_out(settings.out)
         written.check(settings.work, (settings.out, settings.report))
-        if settings.compare is not None and not settings.compare.is_file():
-            raise TrainingError(f"the draft to compare with, {settings.compare}, does not exist")
         self._init = (
             read_draft(settings.init, self._target, self._matrices, settings.longest)
             if settings.init
@@ -122,10 +120,9 @@ class TrainingRun:
             n_held_out=len(held_out),
             n_prompts=len(chosen),
             state=trainer.state,
-            before=[
-                (draft, self._measure(draft, chosen, f"measuring {draft.name}"))
-                for draft in settings.earlier
-            ],
+            before=self._measure(settings.init, chosen, f"measuring {settings.init.name}")
+            if settings.init
+            else [],
             after=self._measure(settings.out, chosen, "measuring"),
         )
 

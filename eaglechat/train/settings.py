@@ -76,7 +76,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Below, not even a BOS and the fewest tokens that teach anything have room.
     longest: Annotated[int, Meta(ge=8)] = LONGEST
     init: Path | None = None
-    compare: Path | None = None
     layers: tuple[int, ...] | None = None
     draft_vocab: Annotated[int | None, Meta(ge=1)] = None
     name: str | None = None
@@ -93,11 +92,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     def report(self) -> Path:
         """The file of the report."""
         return beside(self.out, ".md")
-
-    @property
-    def earlier(self) -> tuple[Path, ...]:
-        """The drafts to measure beside the new one: the one it goes on from, and `compare`."""
-        return tuple(dict.fromkeys(filter(None, (self.init, self.compare))))
 
 
 SAID = {
@@ -141,7 +135,6 @@ SAID = {
         group=_DRAFT,
         metavar="DRAFT.gguf",
     ),
-    "compare": Said("Measure this draft too, for comparison.", group=_DRAFT, metavar="OLD.gguf"),
     "layers": Said(
         "Layers of the target whose inputs the draft reads (default: 2, the middle one, the last "
         "but 3).",

@@ -1,4 +1,4 @@
-"""What the engine raises: every message is one sentence that names the cause."""
+"""What users are told: every message is one sentence that names the cause."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ class EngineError(RuntimeError):
     """Something the user can be told. `code` is stable, for programs."""
 
     code = "engine"
+    status = 1
+    """Of a command that ends with it; 2 where what was asked for makes no sense."""
 
 
 class NativeLibraryError(EngineError):

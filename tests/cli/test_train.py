@@ -117,18 +117,3 @@ def test_only_what_a_run_in_this_folder_wrote_is_replaced(
     asked.report.write_text("with my notes\n")
     with pytest.raises(TrainingError, match=f"{report} exists"):
         written.check(asked.work, (asked.out, asked.report))
-
-
-def test_both_drafts_that_are_named_are_measured() -> None:
-    parser = argparse.ArgumentParser()
-    train.add_arguments(parser)
-    given = ["--target", "t.gguf", "-o", "d.gguf"]
-    for flags, measured in (
-        ([], ()),
-        (["--init", "a"], ("a",)),
-        (["--compare", "b"], ("b",)),
-        (["--init", "a", "--compare", "b"], ("a", "b")),
-        (["--init", "a", "--compare", "a"], ("a",)),
-    ):
-        settings = train.run_settings(parser.parse_args([*given, *flags]))
-        assert settings.earlier == tuple(map(Path, measured))

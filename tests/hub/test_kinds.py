@@ -105,51 +105,6 @@ def test_models_says_what_drafts_and_why_nothing_does(commands: Commands) -> Non
     )
 
 
-def test_doctor_looks_at_a_folder(commands: Commands, folder: Path) -> None:
-    result = commands.run("doctor", str(folder))
-    assert result.returncode == 0
-    said = result.stdout
-    assert "plain: target, llama F32" in said
-    assert "drafted by DFlash, DFlash2, DSpark\n" in said
-    assert "sidecar: draft, hy_v3 F32 377 kB, MTP heads\n  Fits heads, stripped.\n" in said
-    assert "assistant: draft, gemma4-assistant F32 584 kB, MTP heads\n  Fits gemma4.\n" in said
-    assert "eagle3: draft, eagle3 F32 2 kB, EAGLE-3\n  Fits other.\n" in said
-    assert "eagle4: draft, eagle3 F32 2 kB, EAGLE-4\n  Fits other.\n" in said
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (["heads"], "heads.gguf: target, hy_v3 F32 1.0 MB, drafted by MTP heads"),
-        (
-            ["stripped"],
-            "No draft model, n-grams only: its MTP heads were stripped, but its header still "
-            "declares 1. A version of this model with its MTP heads or a draft that was made for "
-            "it would help.",
-        ),
-        (["plain"], "its file has no MTP heads. A draft that was made for it would help."),
-        (["heads", "dspark"], "Fits none of these models: the target"),
-        (["heads", "plain", "eagle3"], "Fits none of these models."),
-        (["dflash"], "dflash.gguf: draft, dflash F32 976 kB, DFlash"),
-    ],
-)
-def test_doctor_looks_at_files_and_says_what_would_help(
-    commands: Commands, folder: Path, names: list[str], said: str
-) -> None:
-    result = commands.run("doctor", *(str(folder / f"{name}.gguf") for name in names))
-    assert result.returncode == 0
-    assert said in " ".join(result.stdout.split())
-
-
-def test_doctor_says_what_is_no_model(commands: Commands, tmp_path: Path) -> None:
-    missing = commands.run("doctor", str(tmp_path / "missing.gguf"))
-    assert missing.returncode == 1
-    assert "missing.gguf: broken" in missing.stdout
-    (tmp_path / "empty").mkdir()
-    empty = commands.run("doctor", str(tmp_path / "empty"))
-    assert (empty.returncode, empty.stdout) == (1, "There are no GGUF files.\n")
-
-
 def test_a_file_given_twice_is_looked_at_once(folder: Path) -> None:
     assert len(look_at([folder / "heads.gguf", folder, folder / "heads.gguf"])) == len(DRAFTERS_OF)
 

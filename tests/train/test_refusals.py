@@ -65,7 +65,6 @@ def test_a_target_without_layer_inputs(tmp_path: Path, capsys: pytest.CaptureFix
             f"{len(tiny.TOKENS)}",
         ),
         ("--layers", "1,2,9", "offers 0 to 3; asked for 1, 2, 9"),
-        ("--compare", "old.gguf", "the draft to compare with, old.gguf, does not exist"),
     ],
 )
 def test_what_does_not_fit_the_target(  # noqa: PLR0917

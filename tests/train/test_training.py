@@ -173,7 +173,7 @@ def test_going_on_from_a_draft_keeps_what_it_knows(
 
     assert read_header(again.out).name == "Tiny drafter"
     assert (again.layers, again.draft_vocabulary) == (outcome.layers, outcome.draft_vocabulary)
-    ((_, measured),) = again.before
+    measured = again.before
     # Seven rounds each or so: one token more or less accepted moves the mean length by 0.14.
     for run in (*measured, *again.after):
         assert run.stats.mean_accepted_length == pytest.approx(
@@ -240,7 +240,7 @@ def test_going_on_with_a_larger_vocabulary(outcome: TrainingOutcome, tmp_path: P
     types = {tensor.name: tensor.type for tensor in read_header(again.out).tensors}
     assert (types["output.weight"], types["fc.weight"]) == ("Q5_0", "Q8_0")
     assert again.draft_vocabulary == 32
-    ((_, measured),) = again.before
+    measured = again.before
     for before, after in zip(measured, again.after, strict=True):
         assert before.stats.mean_accepted_length == pytest.approx(
             after.stats.mean_accepted_length, abs=0.25 * after.n_draft_max

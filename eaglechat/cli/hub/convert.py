@@ -7,7 +7,6 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from eaglechat.cli.hub.here import told
 from eaglechat.cli.parsing import checked_type
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import INTERRUPTED, OK, complain
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     kind = checked_type(args.type, TYPES)
-    with closing(Progress()) as progress, told():
+    with closing(Progress()) as progress:
         try:
             report = convert(
                 args.checkpoint,

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 from eaglechat import paths
-from eaglechat.cli.hub.here import on_this_machine, told
+from eaglechat.cli.hub.here import on_this_machine
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import OK, complain
 from eaglechat.hub.downloads import targets
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     models, known = on_this_machine()
     models += library.built_in_drafts()
     hub, pair = Hub(), None
-    with closing(Progress(vanish=True)) as bars, told():
+    with closing(Progress(vanish=True)) as bars:
         with suppress(NotInstalledError):
             pair = PairLibrary(paths.state_dir()).find(args.model)
         text = str(pair.target) if pair is not None else args.model

@@ -1,19 +1,13 @@
-"""What the commands on models share: what is on this machine, and how errors are told."""
+"""What is on this machine, for the commands on models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from eaglechat import paths
-from eaglechat.cli.status import CommandError, WrongUsageError, reason, report
-from eaglechat.gguf.header import GGUFError
+from eaglechat.cli.status import report
 from eaglechat.hub import catalogue
-from eaglechat.hub.errors import ConversionError, HubError
 from eaglechat.hub.local import installed, library
 from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair
-from eaglechat.hub.references import InvalidReferenceError
 from eaglechat.settings import config_file
 
 
@@ -25,16 +19,3 @@ def on_this_machine() -> tuple[list[LocalModel], list[CataloguePair]]:
     report((*problems, *of_catalogue))
     models = library.scan(configured.library.folders)
     return models, installed.statuses(entries, models)
-
-
-@contextmanager
-def told() -> Iterator[None]:
-    """What the Hub, a file or a name raises is told as the error of a command."""
-    try:
-        yield
-    except InvalidReferenceError as error:
-        raise WrongUsageError(str(error).rstrip(".")) from error
-    except OSError as error:
-        raise CommandError(reason(error)) from error
-    except (HubError, GGUFError, ConversionError) as error:
-        raise CommandError(str(error)) from error

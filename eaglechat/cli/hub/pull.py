@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 
 from eaglechat import paths
-from eaglechat.cli.hub.here import told
 from eaglechat.cli.loading import machine_of_engine
 from eaglechat.cli.parsing import did_you_mean
 from eaglechat.cli.progress import Progress
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     entries, problems = catalogue.load()
     report(problems)
     downloads = Downloads(Hub())
-    with closing(Progress()) as progress, told():
+    with closing(Progress()) as progress:
         try:
             return _pull(args, downloads, progress, entries)
         except InvalidReferenceError as error:

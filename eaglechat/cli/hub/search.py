@@ -6,7 +6,6 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from eaglechat.cli.hub.here import told
 from eaglechat.cli.status import OK, CommandError
 from eaglechat.hub.downloads import targets
 from eaglechat.hub.downloads.client import Hub, RemoteRepo
@@ -26,8 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     words = " ".join(args.words)
-    with told():
-        hits = targets.search(Hub(), words)
+    hits = targets.search(Hub(), words)
     if args.json:
         found = [
             {

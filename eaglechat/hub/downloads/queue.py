@@ -26,6 +26,7 @@ from eaglechat.hub.downloads.download import (
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.errors import HubError
 from eaglechat.hub.local.pair import Pair
+from eaglechat.wire.errors import EngineError
 
 _SPEED_WINDOW_S = 5.0
 
@@ -224,8 +225,7 @@ class Downloads:
             error = str(failure)
         except OSError as failure:
             error = f"{name} cannot be written: {failure.strerror or failure}."
-        except ValueError as failure:
-            # What the converter refuses: a sentence about the checkpoint.
+        except EngineError as failure:
             error = f"The draft of {name} cannot be converted: {failure}."
         finally:
             with self._changed:

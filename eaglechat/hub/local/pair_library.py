@@ -13,12 +13,13 @@ from eaglechat.hub.local import pairs
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.state_file import StateFile
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import Auto, DraftLength
 
 MOST_RECENT = 12
 
 
-class NotInstalledError(Exception):
+class NotInstalledError(EngineError):
     """A pair of the catalogue is not, or not completely, on this machine."""
 
     def __init__(self, name: str, state: str) -> None:
