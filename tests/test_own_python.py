@@ -32,13 +32,12 @@ def strangers(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["run", "prompt", "doctor"])
+@pytest.mark.parametrize("name", ["run", "doctor"])
 def test_nothing_of_the_current_folder_runs(
     strangers: Path, tiny_files: tuple[Path, Path], tmp_path: Path, name: str
 ) -> None:
     words = {
         "run": command(tiny_files, "--max-tokens", "3"),
-        "prompt": ["prompt", "--target", str(tiny_files[0])],
         "doctor": ["doctor"],
     }
     script = tmp_path / "eaglechat-script"

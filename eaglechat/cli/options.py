@@ -15,8 +15,7 @@ from eaglechat.settings.description import Range, SettingDoc, describe, find, pa
 from eaglechat.settings.model import SERVER_KEY, Settings
 
 
-def add_pair_options(parser: argparse.ArgumentParser, *, draft: bool = True) -> None:
-    """`draft`: whether the command also takes --draft."""
+def add_pair_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the pair")
     group.add_argument(
         "--pair",
@@ -29,12 +28,9 @@ def add_pair_options(parser: argparse.ArgumentParser, *, draft: bool = True) -> 
         metavar="FILE",
         help="the target: its GGUF, or a name as for --pair",
     )
-    if draft:
-        group.add_argument(
-            "--draft", type=_model, metavar="FILE", help="its draft: its GGUF, or its name"
-        )
-    else:
-        parser.set_defaults(draft=None)
+    group.add_argument(
+        "--draft", type=_model, metavar="FILE", help="its draft: its GGUF, or its name"
+    )
 
 
 def _model(text: str) -> str:

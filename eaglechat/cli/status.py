@@ -1,10 +1,9 @@
-"""Exit statuses, the printing of errors, and the reading of a user's file."""
+"""Exit statuses, and the printing of errors."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.neutral import neutralise
@@ -31,14 +30,6 @@ def report(problems: Iterable[object]) -> None:
     """Print what is wrong in the user's files."""
     for problem in problems:
         complain(str(problem))
-
-
-def text_of(file: Path) -> str:
-    """The content of a file of the user. Raises CommandError if it is not text, OSError."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{file} is not text in UTF-8") from error
 
 
 def reason(error: OSError) -> str:

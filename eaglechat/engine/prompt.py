@@ -32,12 +32,11 @@ class Prompter:
     a text whose tokens are known, those tokens are used, so the KV cache that holds them is reused.
     """
 
-    def __init__(self, model: Model, template: str | None = None) -> None:
-        """`template` replaces the model's own chat template."""
+    def __init__(self, model: Model) -> None:
         self.model = model
         self._bos = _control_text(model, model.bos)
         self.template = ChatTemplate(
-            template or model.metadata("tokenizer.chat_template"),
+            model.metadata("tokenizer.chat_template"),
             bos=self._bos,
             eos=_control_text(model, model.eos),
             is_control=lambda text: len(model.tokenize(text, bos=False, special=True)) == 1,

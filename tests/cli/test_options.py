@@ -267,8 +267,7 @@ def test_a_file_that_cannot_be_opened_is_named(
     odd = tmp_path / "odd"
     odd.write_bytes(b"\xff")
     for arguments, said in (
-        (["prompt", "--reply", "/no/such"], "eaglechat: /no/such: No such file or directory\n"),
-        (["prompt", "--template", str(odd)], f"eaglechat: {odd} is not text in UTF-8\n"),
+        (["bench", "--prompts", "/no/such"], "eaglechat: /no/such: No such file or directory\n"),
         (["bench", "--prompts", str(odd)], f"eaglechat: {odd} is not text in UTF-8\n"),
     ):
         assert main(arguments) == 1

@@ -28,7 +28,6 @@ from eaglechat.cli.status import (
     CommandError,
     WrongUsageError,
     complain,
-    text_of,
 )
 from eaglechat.engine.bench.prompts import (
     Prompt,
@@ -169,7 +168,10 @@ def _prompts(chosen: str | None) -> list[Prompt]:
         return builtin_prompts()
     if chosen == _COPY:
         return copy_prompts()
-    text = text_of(Path(chosen))
+    try:
+        text = Path(chosen).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{chosen} is not text in UTF-8") from error
     is_json = chosen.endswith(".jsonl") or text.lstrip().startswith("{")
     try:
         return parse_lines(text) if is_json else parse_prompts(text)

@@ -278,7 +278,6 @@ def load_model(
     progress: Callable[[float], bool] | None,
     *,
     devices: Sequence[int],
-    vocabulary_only: bool,
     with_heads: bool,
     fields: Mapping[str, int],
 ) -> int | None:
@@ -293,7 +292,6 @@ def load_model(
             override.tag = api.LLAMA_KV_OVERRIDE_TYPE_INT
             override.key, override.value.val_i64 = key.encode(), value
         params.kv_overrides = overrides
-    params.vocab_only = vocabulary_only
     params.load_mtp = with_heads
     params.n_gpu_layers = options.n_gpu_layers
     params.split_mode = SPLIT_MODES[options.split_mode]

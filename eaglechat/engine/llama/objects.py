@@ -63,31 +63,26 @@ class Model(Owned):
         *,
         devices: Sequence[int] = (),
         leave_out: Sequence[LeaveOut] = (),
-        vocabulary_only: bool = False,
         with_heads: bool = False,
         fields: Mapping[str, int] = _AS_IN_FILE,
     ) -> None:
-        """Load `path`, or its metadata and vocabulary only; `with_heads` also loads its MTP heads.
-        `progress` gets 0..1 and stops the load by returning False. `fields` are used instead of
-        those of the same keys in the file. `devices` are handles of the GPUs, empty for those that
-        llama.cpp finds itself; `leave_out` is what it does without beside what it does without in
-        every load.
+        """Load `path`; `with_heads` also loads its MTP heads. `progress` gets 0..1 and stops the
+        load by returning False. `fields` are used instead of those of the same keys in the file.
+        `devices` are handles of the GPUs, empty for those that llama.cpp finds itself; `leave_out`
+        is what it does without beside what it does without in every load.
 
         Raises ModelLoadError.
         """
         self._pointer = None
         self.path = path
-        self.left_out: tuple[LeaveOut, ...] = ()
-        if not vocabulary_only:
-            left_out = (*workarounds.for_every_model(), *leave_out)
-            self.left_out = tuple(dict.fromkeys(left_out))
+        left_out = (*workarounds.for_every_model(), *leave_out)
+        self.left_out = tuple(dict.fromkeys(left_out))
         self._pointer = bindings.load_model(
             str(path),
             options,
             self.left_out,
             progress,
             devices=devices,
-            vocabulary_only=vocabulary_only,
             with_heads=with_heads,
             fields=fields,
         )

@@ -181,6 +181,23 @@ def test_stdin_system_prompt_and_seed_reach_the_reply(eaglechat: Runner) -> None
     assert text("--seed", "5", PROMPT) != text("--seed", "5", "--system", "be brief", PROMPT)
 
 
+def test_a_base_model_is_told_once(eaglechat: Runner, tmp_path: Path) -> None:
+    base = tiny.write_model(tmp_path / "base.gguf", None, ())
+    ended = eaglechat("Paris is", pair=("--target", str(base)))
+    said = "the target's file has no chat template, so it is probably a base model"
+    assert (ended.status, ended.err.count(said)) == (0, 1)
+
+
+def test_a_role_counts_for_the_reply(eaglechat: Runner, home: Path) -> None:
+    roles = home / "eaglechat" / "config" / "roles"
+    roles.mkdir(parents=True)
+    (roles / "pirate.toml").write_text('system_prompt = "be brief"')
+    assert (
+        eaglechat("--role", "pirate", PROMPT).out == eaglechat("--system", "be brief", PROMPT).out
+    )
+    assert "there is no role 'captain'" in eaglechat("--role", "captain", PROMPT).complaint
+
+
 def test_the_context_s_end_is_a_finish_reason(eaglechat: Runner) -> None:
     report = json.loads(eaglechat("--json", "--ctx", "256", "--max-tokens", "9999", PROMPT).out)
 
