@@ -13,7 +13,7 @@ import torch
 
 from eaglechat.train.corpus import Sample
 from eaglechat.train.features import FeatureStore
-from eaglechat.train.network import Chains, TrainingSetup
+from eaglechat.train.network import Batch, TrainingSetup
 
 
 @dataclass(frozen=True)
@@ -22,20 +22,6 @@ class Place:
 
     epoch: int = 0
     sample: int = 0
-
-
-@dataclass(frozen=True)
-class TrainingBatch:
-    """Chains and their labels. On one device."""
-
-    chains: Chains
-    max_steps: Any
-    """[rows]: the most steps of a chain that begins at this row; 0 if none begins there."""
-    labels: Any
-    """[rows + steps]: each token in the draft's vocabulary; -1 if that lacks it."""
-    final_states: Any
-    """[rows, n_embd]: the target's states after its output norm."""
-    n_tokens: int
 
 
 def batches(
@@ -59,7 +45,7 @@ def batches(
 
 def prepared(
     samples: Sequence[Sample], place: Place, features: FeatureStore, setup: TrainingSetup
-) -> Generator[tuple[TrainingBatch, Place]]:
+) -> Generator[tuple[Batch, Place]]:
     """Endless batches, each with the place after it. A thread reads the next one meanwhile.
 
     That thread does not use the device: two threads on a Mac's GPU crash the process (torch issue
@@ -68,7 +54,7 @@ def prepared(
     recipe = setup.recipe
     coming = batches(samples, place, recipe.batch_tokens, recipe.seed)
 
-    def read() -> tuple[TrainingBatch, Place]:
+    def read() -> tuple[Batch, Place]:
         chosen, place = next(coming)
         return assemble(chosen, features, setup.draft_ids, recipe.steps), place
 
@@ -85,7 +71,7 @@ def assemble(
     features: FeatureStore,
     draft_ids: npt.NDArray[np.int64],
     steps: int,
-) -> TrainingBatch:
+) -> Batch:
     """Read a batch's features and concatenate the samples, on the CPU.
 
     `draft_ids` [n_vocab] is the index of each token in the draft's vocabulary, or -1.
@@ -94,31 +80,22 @@ def assemble(
     n_embd = rows.shape[1] // 4
     tokens = np.concatenate([*(s.tokens for s in samples), np.zeros(steps + 1, np.int32)])
     max_steps = np.concatenate([_max_steps(sample) for sample in samples])
-    chains = Chains(
+    return Batch(
         features=torch.from_numpy(rows[:, : 3 * n_embd]),
         tokens=torch.from_numpy(tokens.astype(np.int64)),
         positions=torch.from_numpy(np.concatenate([np.arange(len(s.tokens)) for s in samples])),
         lengths=tuple(len(sample.tokens) for sample in samples),
         bases=torch.from_numpy(np.flatnonzero(max_steps)),
-    )
-    return TrainingBatch(
-        chains=chains,
         max_steps=torch.from_numpy(max_steps),
         labels=torch.from_numpy(draft_ids[tokens]),
         final_states=torch.from_numpy(rows[:, 3 * n_embd :]),
-        n_tokens=len(rows),
     )
 
 
-def on_device(batch: TrainingBatch, device: Any) -> TrainingBatch:
+def on_device(batch: Batch, device: Any) -> Batch:
     """The batch on another device."""
-    return replace(
-        batch, chains=replace(batch.chains, **_moved(batch.chains, device)), **_moved(batch, device)
-    )
-
-
-def _moved(record: TrainingBatch | Chains, device: Any) -> dict[str, Any]:
-    return {n: one.to(device) for n, one in vars(record).items() if isinstance(one, torch.Tensor)}
+    tensors = {n: one for n, one in vars(batch).items() if isinstance(one, torch.Tensor)}
+    return replace(batch, **{name: tensor.to(device) for name, tensor in tensors.items()})
 
 
 def _max_steps(sample: Sample) -> npt.NDArray[np.int64]:

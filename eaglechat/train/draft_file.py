@@ -11,6 +11,7 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType as Type
+from gguf import GGUFValueType as Kind
 from gguf import LlamaFileType as FileType
 
 from eaglechat.engine.llama.bindings import Floats
@@ -68,19 +69,6 @@ class TrainableDraft:
         if self.begun_as is None or EMBEDDINGS not in {tensor.name for tensor in stored}:
             return None
         return VocabularyMatrices(self.begun_as)
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """What the file says of how the draft was trained."""
-
-    name: str
-    data: str
-    """One sentence."""
-    n_samples: int
-    n_tokens_seen: int
-    seconds: float
-    unrolled_steps: int
 
 
 def read_draft(
@@ -162,15 +150,16 @@ def _check_tensors(draft: GGUFHeader, known: Mapping[str, tuple[int, ...]]) -> N
 def save_draft(
     draft: TrainableDraft,
     target: GGUFHeader,
-    provenance: Provenance,
     out: Path,
     *,
+    about: Mapping[str, str | int | float],
     type: str,
     head_type: str | None = None,
     progress: OnProgress = lambda done, total: None,
 ) -> None:
     """Write a draft as a GGUF of one of the converter's types; `head_type` is the output head's, if
-    that is another. Raises TrainingError, ConversionError, OSError."""
+    that is another. `about` are fields that say how the draft was trained. Raises
+    TrainingError, ConversionError, OSError."""
     for name, values in draft.weights.items():
         if not np.isfinite(values).all():
             raise TrainingError(
@@ -181,7 +170,7 @@ def save_draft(
     head_kind, _ = TYPES[head_type or type]
     tensors = list(_tensors(draft, kind, head_kind))
     n_parameters = sum(prod(tensor.shape) for tensor in tensors)
-    fields = _fields(draft, target, provenance, file_type, n_parameters)
+    fields = _fields(draft, target, about, file_type, n_parameters)
     copied = fields_as_stored(target, "tokenizer.")
     if draft.begun_as is not None:
         for key in _KEPT:
@@ -219,7 +208,7 @@ def _tensor(
 def _fields(
     draft: TrainableDraft,
     target: GGUFHeader,
-    provenance: Provenance,
+    about: Mapping[str, str | int | float],
     file_type: FileType,
     n_parameters: int,
 ) -> gguf.GGUFWriter:
@@ -231,7 +220,6 @@ def _fields(
     writer.add_bool("eagle3.norm_before_residual", shape.norm_before_residual)
     writer.add_bool("eagle3.norm_before_fc", shape.norm_before_fc)
     writer.add_type("model")
-    writer.add_name(provenance.name)
     writer.add_size_label(gguf.size_label(n_parameters, n_parameters, 0, 0))
     if licence := target.get("general.license"):
         writer.add_license(str(licence))
@@ -254,9 +242,7 @@ def _fields(
     writer.add_layer_norm_rms_eps(shape.rms_eps)
     writer.add_file_type(file_type)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    writer.add_string("eaglechat.training.data", provenance.data)
-    writer.add_uint64("eaglechat.training.samples", provenance.n_samples)
-    writer.add_uint64("eaglechat.training.tokens_seen", provenance.n_tokens_seen)
-    writer.add_float32("eaglechat.training.seconds", provenance.seconds)
-    writer.add_uint32("eaglechat.training.unrolled_steps", provenance.unrolled_steps)
+    kinds = {str: Kind.STRING, int: Kind.UINT64, float: Kind.FLOAT32}
+    for key, value in about.items():
+        writer.add_key_value(key, value, kinds[type(value)])
     return writer

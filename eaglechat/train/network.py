@@ -96,8 +96,9 @@ def new_weights(shape: DraftShape, head: Any, final_scale: Any, seed: int) -> di
 
 
 @dataclass(frozen=True)
-class Chains:
-    """The rows of several samples, and where chains begin in them. On one device."""
+class Batch:
+    """The rows of several samples, where chains begin in them, and what these learn. On one
+    device."""
 
     features: Any
     """[rows, n_features] of all samples."""
@@ -109,6 +110,12 @@ class Chains:
     """The number of rows of each sample."""
     bases: Any
     """[chains]: the rows where chains begin, ascending."""
+    max_steps: Any
+    """[rows]: the most steps of a chain that begins at this row; 0 if none begins there."""
+    labels: Any
+    """[rows + steps]: each token in the draft's vocabulary; -1 if that lacks it."""
+    final_states: Any
+    """[rows, n_embd]: the target's states after its output norm."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,7 @@ class Step:
 class Unrolled:
     """A forward pass over chains, step by step. The caller decides which chains go on."""
 
-    def __init__(self, weights: Weights, setup: TrainingSetup, chains: Chains) -> None:
+    def __init__(self, weights: Weights, setup: TrainingSetup, batch: Batch) -> None:
         """The weights' `fc` is for features that are divided by the setup's scale."""
         dtype = setup.dtype
         self._shape = setup.shape
@@ -136,25 +143,25 @@ class Unrolled:
             if name != HEAD
         }
         self._embeddings = setup.embeddings
-        self._chains = chains
+        self._batch = batch
         self._dtype = dtype
         frequencies = setup.shape.rope.frequencies
-        self._frequencies = torch.tensor(frequencies, device=chains.features.device)
-        features = normed_features(chains.features.float(), self._weights, setup.shape)
+        self._frequencies = torch.tensor(frequencies, device=batch.features.device)
+        features = normed_features(batch.features.float(), self._weights, setup.shape)
         features = (features / setup.feature_scale).to(dtype)
         g = linear(features, self._weights[FC]).float()
         rows = torch.arange(len(g), device=g.device)
-        everything = self._inputs(chains.tokens[rows + 1], g)
-        self._text_k = self._rotated(self._heads(everything, K), chains.positions)
+        everything = self._inputs(batch.tokens[rows + 1], g)
+        self._text_k = self._rotated(self._heads(everything, K), batch.positions)
         self._text_v = self._heads(everything, V)
         self._everything, self._g = everything, g
         self._chain_k, self._chain_v = (
-            part[chains.bases][None][:0] for part in (self._text_k, self._text_v)
+            part[batch.bases][None][:0] for part in (self._text_k, self._text_v)
         )
 
     def first(self) -> Step:
         """Step 1 of all chains, from the target's features."""
-        bases = self._chains.bases
+        bases = self._batch.bases
         inputs, state = self._everything[bases], self._g[bases]
         return self._step(1, bases, inputs, state)
 
@@ -164,18 +171,18 @@ class Unrolled:
         state = before.state[going_on]
         if self._shape.norm_output:
             state = self._normed(state, OUTPUT_NORM)
-        inputs = self._inputs(self._chains.tokens[bases + number], state)
-        positions = self._chains.positions[bases] + (number - 1)
+        inputs = self._inputs(self._batch.tokens[bases + number], state)
+        positions = self._batch.positions[bases] + (number - 1)
         key, value = self._rotated(self._heads(inputs, K), positions), self._heads(inputs, V)
         self._chain_k = torch.cat([self._chain_k[:, going_on], key[None]])
         self._chain_v = torch.cat([self._chain_v[:, going_on], value[None]])
         return self._step(number, bases, inputs, state)
 
     def _step(self, number: int, bases: Any, inputs: Any, state: Any) -> Step:
-        positions = self._chains.positions[bases] + (number - 1)
+        positions = self._batch.positions[bases] + (number - 1)
         query = self._rotated(self._heads(inputs, Q), positions)
         text, chain = (self._text_k, self._text_v), (self._chain_k, self._chain_v)
-        mixed = chain_attention(query, text, chain, bases, self._chains.lengths)
+        mixed = chain_attention(query, text, chain, bases, self._batch.lengths)
         if self._shape.norm_before_residual:
             state = self._normed(state, STATE_NORM)
         state = state + linear(mixed.flatten(1), self._weights[OUT]).float()

@@ -20,7 +20,7 @@ from eaglechat.machine import choose_threads
 from eaglechat.paths import write_atomically
 from eaglechat.train import corpus, preparation, report, written
 from eaglechat.train.corpus import Sample
-from eaglechat.train.draft_file import Provenance, TrainableDraft, read_draft, save_draft
+from eaglechat.train.draft_file import TrainableDraft, read_draft, save_draft
 from eaglechat.train.features import FeatureReader, FeatureStore
 from eaglechat.train.report import MeasuredDraft
 from eaglechat.train.selfchat import ChatWriter
@@ -299,20 +299,19 @@ class TrainingRun:
         if len(training) > chats:
             sources.append(f"{len(training) - chats:,} pieces of text")
         n_tokens = sum(len(sample.tokens) for sample in training)
-        provenance = Provenance(
-            name=settings.name or f"{self._target.name} EAGLE-3",
-            data=f"{' and '.join(sources)}, {n_tokens:,} tokens",
-            n_samples=len(training),
-            n_tokens_seen=trainer.state.tokens,
-            seconds=trainer.state.seconds,
-            unrolled_steps=settings.recipe.steps,
-        )
         trained = preparation.from_training(trainer.weights, trainer.setup)
         save_draft(
             replace(draft, weights=trained),
             self._target,
-            provenance,
             settings.out,
+            about={
+                "general.name": settings.name or f"{self._target.name} EAGLE-3",
+                "eaglechat.training.data": f"{' and '.join(sources)}, {n_tokens:,} tokens",
+                "eaglechat.training.samples": len(training),
+                "eaglechat.training.tokens_seen": trainer.state.tokens,
+                "eaglechat.training.seconds": trainer.state.seconds,
+                "eaglechat.training.unrolled_steps": settings.recipe.steps,
+            },
             type=settings.type,
             head_type=settings.head_type,
             progress=partial(self._say, "writing the draft"),

@@ -16,11 +16,11 @@ import numpy.typing as npt
 import torch
 
 from eaglechat.machine import cpu_info
-from eaglechat.train.batches import Place, TrainingBatch, prepared
+from eaglechat.train.batches import Place, prepared
 from eaglechat.train.corpus import Sample
 from eaglechat.train.features import FeatureStore
 from eaglechat.train.loss import head_loss, teacher_distribution
-from eaglechat.train.network import TrainingSetup, Unrolled, Weights
+from eaglechat.train.network import Batch, TrainingSetup, Unrolled, Weights
 from eaglechat.train.settings import Budget, PausedError, Recipe, TrainingError
 from eaglechat.train.target import HEAD
 
@@ -151,7 +151,7 @@ class Trainer:
                 now = time.monotonic()
                 self.state = TrainingState(
                     batches=self.state.batches + 1,
-                    tokens=self.state.tokens + batch.n_tokens,
+                    tokens=self.state.tokens + len(batch.features),
                     seconds=self.state.seconds + now - started,
                     place=place,
                 )
@@ -176,7 +176,7 @@ class Trainer:
             for group in optimizer.param_groups:
                 group["lr"] = self.setup.recipe.learning_rate * share
 
-    def _learn(self, batch: TrainingBatch) -> Counts:
+    def _learn(self, batch: Batch) -> Counts:
         loss, counts = self._loss(batch)
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
@@ -186,7 +186,7 @@ class Trainer:
             optimizer.step()
         return counts
 
-    def _loss(self, batch: TrainingBatch) -> tuple[Any, Counts]:
+    def _loss(self, batch: Batch) -> tuple[Any, Counts]:
         """The loss of all steps.
 
         A chain goes on while it agrees with the text. Of the other chains only a share goes on,
@@ -199,7 +199,7 @@ class Trainer:
         teacher = teacher_distribution(
             batch.final_states[rows].to(setup.dtype), setup.target_head, setup.soft_cap
         )
-        unrolled = Unrolled(self.weights, setup, batch.chains)
+        unrolled = Unrolled(self.weights, setup, batch)
         step = unrolled.first()
         reached = torch.ones(len(step.bases), dtype=torch.bool, device=setup.device)
         per_chain = 1.0 / max(len(step.bases), 1)

@@ -141,7 +141,7 @@ def _chain(
     features.fill([sample], reader, lambda _: None, lambda: False)
     reader.close()
     batch = assemble([sample], features, setup.draft_ids, N_DRAFT)
-    unrolled = Unrolled(weights, setup, batch.chains)
+    unrolled = Unrolled(weights, setup, batch)
     step = unrolled.first()
     said, shares = [], []
     for number in range(1, N_DRAFT + 1):

@@ -83,6 +83,6 @@ def test_only_one_thread_touches_the_device(
     with closing(prepared(samples, Place(), Zeros(), setup)) as coming:
         batches = [next(coming)[0] for _ in range(3)]
 
-    assert {batch.chains.features.device.type for batch in batches} == {"meta"}
+    assert {batch.features.device.type for batch in batches} == {"meta"}
     assert {batch.labels.device.type for batch in batches} == {"meta"}
     assert set(moved_by) == {threading.current_thread()}
