@@ -112,7 +112,7 @@ class HubDesk:
         """The targets on this machine, each with a draft that fits it, such as the built-in one."""
         from eaglechat.hub.local import library
 
-        return library.targets([*self.models(folders), *library.built_in_drafts()])
+        return library.targets([*self.models(folders), library.built_in_draft()])
 
     def close(self) -> None:
         """Stop all downloads; what was downloaded stays."""

@@ -72,7 +72,7 @@ def test_what_the_file_is_is_said_everywhere(
     target.write_bytes(ggufs.target())
     with pytest.raises(PreflightError, match=f"cannot draft, it is .*{says}"):
         check_pair(target, file)
-    (model,) = look_at([file])
+    model = look_at(file)
     assert model.kind is ModelKind.OTHER
     assert says in (model.problem or "")
 
@@ -110,7 +110,7 @@ def test_a_part_of_a_split_model_has_the_name_of_one(
     said = f"is part {number + 1} of a model split into {count} files"
     with pytest.raises(GGUFError, match=said):
         read_header(file)
-    (model,) = look_at([file])
+    model = look_at(file)
     assert (model.kind, said in (model.problem or "")) == (ModelKind.BROKEN, True)
 
 

@@ -15,7 +15,7 @@ from eaglechat.hub.downloads import install, targets
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import find_drafts, pair_up
 from eaglechat.hub.local.installed import status
-from eaglechat.hub.local.library import find, look_at, scan, why_unfit
+from eaglechat.hub.local.library import find, scan, why_unfit
 from eaglechat.hub.local.model import LocalModel, ModelKind
 from eaglechat.hub.references import ModelFiles, ModelSource
 from eaglechat.words import ways
@@ -103,10 +103,6 @@ def test_models_says_what_drafts_and_why_nothing_does(commands: Commands) -> Non
         "The target's file has no chat template, so it is probably a base model. No draft model, "
         "n-grams only: its file has no MTP heads, and no draft runs with gemma3 models."
     )
-
-
-def test_a_file_given_twice_is_looked_at_once(folder: Path) -> None:
-    assert len(look_at([folder / "heads.gguf", folder, folder / "heads.gguf"])) == len(DRAFTERS_OF)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     models, known = on_this_machine()
-    models += library.built_in_drafts()
+    models.append(library.built_in_draft())
     hub, pair = Hub(), None
     with closing(Progress(vanish=True)) as bars:
         with suppress(NotInstalledError):

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     models, pairs = on_this_machine()
-    known = [*models, *library.built_in_drafts()]
+    known = [*models, library.built_in_draft()]
     newer = _newer(models) if args.newer else set()
     if args.json:
         document = {

@@ -264,7 +264,7 @@ def _pace(moving: Install | FileSnapshot) -> str:
 
 def _say_what_drafts(path: Path, name: str) -> None:
     """What a model that was downloaded alone drafts with, on standard error."""
-    (model,) = library.look_at([path])
+    model = library.look_at(path)
     drafters = library.drafters_of(model, ())
     said = about(model, drafters) or f"{model.kind.value}: {of_model(model, drafters)}"
     if model.is_target and not drafters:

@@ -71,7 +71,7 @@ def of_file(path: Path, catalogue: Catalogue, models: Sequence[LocalModel]) -> T
         for model in models
         if real in {Path(os.path.realpath(one.path)) for one in model.everywhere}
     )
-    return of_model(next(same, None) or library.look_at([path])[0], catalogue)
+    return of_model(next(same, None) or library.look_at(path), catalogue)
 
 
 def of_model(model: LocalModel, catalogue: Catalogue) -> Target:

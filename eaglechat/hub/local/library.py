@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
 import platformdirs
@@ -31,7 +30,7 @@ from eaglechat.hub.local.cache import RepoCache, cache_dir, hops, record_of, rep
 from eaglechat.hub.local.headers import HeaderBook
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source, size_of
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import InspectedPair, builtin_pair, pair_of_files
+from eaglechat.hub.local.pairs import BUILTIN_DRAFT, InspectedPair, pair_of_files
 from eaglechat.hub.references import (
     InvalidReferenceError,
     ModelSource,
@@ -75,18 +74,19 @@ def scan(folders: Sequence[str | Path] = (), cache: Path | None = None) -> list[
     return sorted(models, key=lambda model: model.kind in (ModelKind.OTHER, ModelKind.BROKEN))
 
 
-def look_at(places: Sequence[Path]) -> list[LocalModel]:
-    """The models in these folders, and these files, each once."""
-    found = chain.from_iterable(
-        _in_folder(place, Source.FOLDER) if place.is_dir() else [_file(place)] for place in places
-    )
-    return _each_once(map(read, found))
+def look_at(path: Path) -> LocalModel:
+    """The model in a file, wherever it is."""
+    files: tuple[Path, ...] = ()
+    with suppress(OSError):
+        files = tuple(shard_paths(path))
+    files, name = files or (path,), printable(plain_name(path.name))
+    size = size_of(files)
+    return read(LocalModel(name, ModelKind.UNREAD, Source.FOLDER, files[0], files, size))
 
 
-def built_in_drafts() -> list[LocalModel]:
-    """The built-in draft, which `scan` leaves out because it cannot be deleted."""
-    draft = builtin_pair().draft
-    return look_at([draft]) if draft is not None else []
+def built_in_draft() -> LocalModel:
+    """It is left out by `scan`, because it cannot be deleted."""
+    return look_at(BUILTIN_DRAFT)
 
 
 def _each_once(models: Iterable[LocalModel]) -> list[LocalModel]:
@@ -141,15 +141,6 @@ def _in_folder(folder: Path, source: Source) -> Iterator[LocalModel]:
         elif source is Source.LLAMA_CPP and len(inside) == 1:
             repo = _repo_in_llama_cpp(folder, files[0].name)
         yield _unread(folder, files, source, repo)
-
-
-def _file(path: Path) -> LocalModel:
-    files: tuple[Path, ...] = ()
-    with suppress(OSError):
-        files = tuple(shard_paths(path))
-    files, name = files or (path,), printable(plain_name(path.name))
-    size = size_of(files)
-    return LocalModel(name, ModelKind.UNREAD, Source.FOLDER, files[0], files, size)
 
 
 def _unread(

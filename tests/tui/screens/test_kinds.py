@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from eaglechat.hub.local.library import look_at
+from eaglechat.hub.local.library import scan
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def desk(folder: Path) -> ScriptedDesk:
     desk = ScriptedDesk()
-    desk.on_disk = look_at([folder])
+    desk.on_disk = scan([folder])
     for target, draft in (
         ("plain", "dflash"), ("plain", "dspark"), ("plain", "dflash2"), ("other", "eagle3"),
         ("other", "eagle4"),

@@ -44,7 +44,7 @@ class Desk(ScriptedDesk):
 
 @pytest.fixture
 def model(tmp_path: Path) -> LocalModel:
-    (found,) = look_at([write_target(tmp_path / "own" / "m.gguf")])
+    found = look_at(write_target(tmp_path / "own" / "m.gguf"))
     return replace(found, name="user/repo/m.gguf", source=Source.HUGGING_FACE, repo="user/repo")
 
 

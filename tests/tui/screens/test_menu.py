@@ -11,7 +11,7 @@ import pytest
 from textual.widgets import OptionList
 
 from eaglechat.hub.local import pairs
-from eaglechat.hub.local.library import look_at
+from eaglechat.hub.local.library import scan
 from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.pairs import pair_of_files
@@ -70,7 +70,7 @@ async def test_a_model_of_another_program_is_a_row_and_many_are_found_by_typing(
     drive: Drive, tmp_path: Path
 ) -> None:
     desk = ScriptedDesk()
-    found = {one.short_name: one for one in look_at([write_one_of_each(tmp_path / "own")])}
+    found = {one.short_name: one for one in scan([write_one_of_each(tmp_path / "own")])}
     plain = found["plain"]
     many = [
         replace(plain, name=f"store/many-{n:04}.gguf", path=tmp_path / f"{n}.gguf")
@@ -96,7 +96,7 @@ async def test_a_model_of_another_program_is_a_row_and_many_are_found_by_typing(
 async def test_the_menu_does_not_wait_for_the_headers_of_what_is_here(
     drive: Drive, tmp_path: Path
 ) -> None:
-    models = look_at([write_one_of_each(tmp_path / "own")])
+    models = scan([write_one_of_each(tmp_path / "own")])
     read = Gate()
 
     class SlowDesk(ScriptedDesk):

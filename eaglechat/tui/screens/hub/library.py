@@ -9,7 +9,7 @@ from textual import on
 from textual.content import Content
 from textual.widgets import Input
 
-from eaglechat.hub.local.library import built_in_drafts, draft_models, drafters_of, pair_of_models
+from eaglechat.hub.local.library import built_in_draft, draft_models, drafters_of, pair_of_models
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import InspectedPair, inspect, none_here
@@ -62,7 +62,7 @@ class LibraryScreen(ListDialog[Pair, LocalModel | InspectedPair]):
             pairs = [offer.pair for offer in catalogue if offer.pair is not None]
             converted = converted_checkpoints(catalogue)
             models = desk.models(folders)
-            drafts = [one for one in (*models, *built_in_drafts()) if one.kind is ModelKind.DRAFT]
+            drafts = [one for one in (*models, built_in_draft()) if one.kind is ModelKind.DRAFT]
             rows = [
                 (one, _row(one, drafters_of(one, drafts), one.path in converted)) for one in models
             ]

@@ -190,10 +190,10 @@ class SearchScreen(ListDialog[Pair, Any]):
     ) -> Iterator[Step]:
         from eaglechat.hub.downloads import targets
         from eaglechat.hub.downloads.find_drafts import find_drafts
-        from eaglechat.hub.local.library import built_in_drafts
+        from eaglechat.hub.local.library import built_in_draft
 
         desk, folders = self._services.desk, self._services.settings.current.library.folders
-        catalogue, models = desk.catalogue()[0], [*desk.models(folders), *built_in_drafts()]
+        catalogue, models = desk.catalogue()[0], [*desk.models(folders), built_in_draft()]
         if isinstance(of, Path):
             target = targets.of_file(of, catalogue, models)
         elif isinstance(of, tuple):
