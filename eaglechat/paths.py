@@ -159,17 +159,26 @@ def changing(file: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that after a crash or a power cut it is either the old or the new one.
+    """Write a file as `replacing` does. Raises OSError."""
+    with replacing(path) as new:
+        new.write_bytes(content)
 
-    Of a symbolic link, the target is replaced. Permissions are kept. Raises OSError.
+
+@contextmanager
+def replacing(path: Path, ending: str = "") -> Iterator[Path]:
+    """A file to write, beside `path`, which is `path` at the end: after a crash or a power cut that
+    is either the old or the new one. With an `ending` its name is the same each time, and what a
+    killed process left is overwritten; the caller sees to it that there is one writer. Of a
+    symbolic link, the target is replaced. Permissions are kept. Raises OSError.
     """
     place = Path(os.path.realpath(path))
     place.parent.mkdir(parents=True, exist_ok=True)
-    new = place.with_name(f"{place.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    unique = f".{os.getpid()}-{threading.get_ident()}.tmp"
+    new = place.with_name(place.name + (ending or unique))
     try:
-        with new.open("wb") as file:
-            file.write(content)
-            file.flush()
+        new.unlink(missing_ok=True)
+        yield new
+        with new.open("rb+") as file:
             os.fsync(file.fileno())
         with suppress(FileNotFoundError):
             shutil.copymode(place, new)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 
 from eaglechat.machine import cpu_info
+from eaglechat.paths import replacing
 from eaglechat.train.batches import Place, prepared
 from eaglechat.train.corpus import Sample
 from eaglechat.train.features import FeatureStore
@@ -227,17 +228,14 @@ class Trainer:
 
     def save(self, path: Path) -> None:
         """Write a checkpoint; after a crash the one before it is still there. Raises OSError."""
-        part = path.with_name(path.name + ".part")
-        torch.save(
-            {
-                "weights": {name: weight.detach() for name, weight in self.weights.items()},
-                "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
-                "state": msgspec.to_builtins(self.state),
-                "run": msgspec.to_builtins(self._identity),
-            },
-            part,
-        )
-        part.replace(path)
+        stored = {
+            "weights": {name: weight.detach() for name, weight in self.weights.items()},
+            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
+            "state": msgspec.to_builtins(self.state),
+            "run": msgspec.to_builtins(self._identity),
+        }
+        with replacing(path, ".part") as part:
+            torch.save(stored, part)
 
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint, if it is there. Raises TrainingError if it is of another run,

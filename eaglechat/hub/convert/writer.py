@@ -27,6 +27,7 @@ from gguf import LlamaFileType as FileType
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
 from eaglechat.hub.errors import ConversionError
+from eaglechat.paths import replacing
 
 TYPES = {
     "f32": (Type.F32, FileType.ALL_F32),
@@ -99,7 +100,7 @@ def write_draft(
     stays.
     Raises ConversionError, OSError.
     """
-    with _replaced_when_complete(out) as part:
+    with _alone(out), replacing(out, ".part") as part:
         total = sum(tensor.n_bytes for tensor in tensors)
         needed = total + sum(map(len, copied))
         free = shutil.disk_usage(out.parent).free
@@ -140,25 +141,16 @@ def write_draft(
 
 
 @contextmanager
-def _replaced_when_complete(out: Path) -> Iterator[Path]:
-    """A path to write to, which is renamed to `out` at the end, and removed on failure.
-
-    A killed process leaves its file behind; the next conversion to `out` removes it.
-    """
-    part = out.with_name(out.name + ".part")
+def _alone(out: Path) -> Iterator[None]:
+    """Raises ConversionError while another conversion is writing `out`."""
     lock = filelock.FileLock(out.with_name(out.name + ".lock"))
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
         raise ConversionError(f"another conversion is writing {out}") from None
     try:
-        part.unlink(missing_ok=True)
-        yield part
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
-        part.replace(out)
+        yield
     finally:
-        part.unlink(missing_ok=True)
         lock.release()
         Path(lock.lock_file).unlink(missing_ok=True)
 

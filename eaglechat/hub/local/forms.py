@@ -8,7 +8,6 @@ beside the copy; it is measured again with another llama.cpp or on another proce
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from eaglechat.hub.local.fingerprint import sha256
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.units import format_bytes
 from eaglechat.machine import cpu_info
-from eaglechat.paths import reencoded_dir
+from eaglechat.paths import reencoded_dir, replacing
 from eaglechat.settings.model import Settings
 from eaglechat.state_file import StateFile
 from eaglechat.wire.errors import EngineError
@@ -160,11 +159,6 @@ def _write(target: Path, copy: Path, form: str, on_progress: OnProgress) -> None
         raise OSError(
             f"it takes {format_bytes(needed)}, and {copy.parent} has {format_bytes(free)} free"
         )
-    part, kind = copy.with_name(copy.name + ".part"), LlamaFileType[f"MOSTLY_{form}"]
-    try:
+    kind = LlamaFileType[f"MOSTLY_{form}"]
+    with replacing(copy, ".part") as part:
         quantise(target, part, kind, lambda done, total: on_progress(done / total))
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
-        part.replace(copy)
-    finally:
-        part.unlink(missing_ok=True)
