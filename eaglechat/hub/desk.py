@@ -75,7 +75,6 @@ class HubDesk:
         return plan
 
     def free_bytes(self) -> int:
-        """Free disk space for downloads."""
         from eaglechat.hub.local import cache
 
         return cache.free_bytes(self.hub.cache_dir)
@@ -103,7 +102,6 @@ class HubDesk:
         return self.downloads.snapshots() if self.downloads else []
 
     def models(self, folders: Sequence[str | Path]) -> list[LocalModel]:
-        """Every model on this machine."""
         from eaglechat.hub.local import library
 
         return library.scan(folders)

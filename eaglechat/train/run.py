@@ -58,8 +58,6 @@ class TrainingOutcome:
 
 
 class TrainingRun:
-    """A training run."""
-
     def __init__(
         self,
         settings: RunSettings,

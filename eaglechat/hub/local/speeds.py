@@ -138,8 +138,6 @@ class _Of(msgspec.Struct, frozen=True):
 
 
 class Speeds:
-    """Reads and writes speeds.json."""
-
     def __init__(self, state_dir: Path) -> None:
         self._file = StateFile("speeds.json", list[_Of], state_dir)
         self._of: dict[Setup, _Of] | None = None
