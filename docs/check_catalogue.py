@@ -14,13 +14,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from eaglechat.gguf.header import GGUFError
 from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
-from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.errors import OfflineError
 from eaglechat.hub.units import format_bytes
+from eaglechat.wire.errors import EngineError
 
 
 def problems(hub: Hub, entry: CatalogueEntry) -> Iterator[str]:
@@ -49,7 +49,7 @@ def problems(hub: Hub, entry: CatalogueEntry) -> Iterator[str]:
             yield f"does not fit: {problem}"
     except OfflineError:
         raise
-    except (HubError, GGUFError, ValueError) as error:
+    except EngineError as error:
         yield str(error)
 
 

@@ -234,7 +234,7 @@ def test_the_help_explains_every_flag(capsys: pytest.CaptureFixture[str]) -> Non
         ("run", "the following arguments are required: PROMPT (eaglechat run --help)"),
         ("run --top 21 x", "argument --top: 21 must be between 0 and 20"),
         ("run --target= x", "argument --target: it is empty; name a model or its file"),
-        ("prompt --temperature 1", "there is no --temperature"),
+        ("models --temperature 1", "there is no --temperature"),
         ("train --target t -o d --budget 0.5", "argument --budget: '0.5' is neither a time"),
     ],
 )

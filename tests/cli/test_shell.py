@@ -14,6 +14,7 @@ import pytest
 from eaglechat.cli import main
 from eaglechat.cli.loading import Interrupt
 from eaglechat.cli.status import FAILED, complain
+from tests import ggufs
 
 
 @pytest.mark.parametrize(("is_terminal", "term"), [(False, "xterm-256color"), (True, "dumb")])
@@ -117,10 +118,11 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_what_the_output_cannot_show_is_a_question_mark(tmp_path: Path) -> None:
-    template = tmp_path / "template"
-    template.write_text("日本 {{ messages[0].content }}", encoding="utf-8")
-    done = eaglechat(tmp_path, f"prompt --template {template}", PYTHONIOENCODING="ascii")
-    assert (done.returncode, done.stdout) == (0, "?? hi\n")
+    (tmp_path / "日本.gguf").write_bytes(ggufs.target())
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.toml").write_text(f"[library]\nfolders = ['{tmp_path}']\n")
+    done = eaglechat(tmp_path, "models", PYTHONIOENCODING="ascii")
+    assert (done.returncode, "  ??  target" in done.stdout) == (0, True)
 
 
 def test_a_background_job_of_a_script_can_be_interrupted() -> None:

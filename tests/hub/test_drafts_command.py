@@ -148,7 +148,7 @@ def test_a_pair_whose_target_has_gone_is_no_name_on_the_hub(
     (config / "catalogue.toml").write_text(entry)
     result = commands.run(command, "mine")
     assert result.returncode == 2
-    assert result.stderr == "eaglechat: The target of mine has gone: /nowhere/t.gguf\n"
+    assert result.stderr == "eaglechat: The target of mine has gone: /nowhere/t.gguf.\n"
 
 
 def test_a_checkpoint_is_pulled_for_the_target_that_is_here(commands: Commands) -> None:

@@ -73,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
             return _pull(args, downloads, progress, entries)
         except InvalidReferenceError as error:
             near = did_you_mean(args.reference, [entry.name for entry in entries])
+            if not near:
+                raise
             raise WrongUsageError(f"{str(error).rstrip('.')}{near}") from error
         except KeyboardInterrupt:
             downloads.close()
