@@ -40,7 +40,6 @@ from eaglechat.wire.records import (
     Round,
     RoundTimings,
     Token,
-    text_in,
 )
 from eaglechat.wire.stats import SpeculationStats
 
@@ -268,8 +267,9 @@ def _unpacked(data: str, answer: str, reasoning: str) -> list[Round]:
         columns = SimpleNamespace(**{**_LATER_COLUMNS, **dict(known)})
         records = msgspec.to_builtins([*_rounds(columns, answer, reasoning)])
         rounds = msgspec.convert(records, list[Round])
+        tokens = [token for round_ in rounds for token in round_.tokens]
         is_whole = all(
-            text_in(rounds, part) == text
+            "".join(token.text for token in tokens if token.part is part) == text
             for part, text in ((Part.REASONING, reasoning), (Part.ANSWER, answer))
         )
     except (ValueError, zlib.error, LookupError, TypeError, AttributeError):

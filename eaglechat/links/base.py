@@ -88,21 +88,19 @@ class Link:
 
     def start(self) -> None:
         """Start the engine unless it runs. Raises EngineStartError."""
-        if self._is_open:
-            return
-        self._inbox, self._is_open = self._opened(), True
-        self._refuse(self._pending, ENGINE_DIED, "the engine was started again")
+        if not self._is_open:
+            self._open()
+            self._is_open = True
 
-    def _opened(self) -> queue.SimpleQueue[_News]:
-        """Start the engine; returns the inbox that it fills. Raises EngineStartError."""
-        inbox: queue.SimpleQueue[_News] = queue.SimpleQueue()
+    def _open(self) -> None:
+        """Raises EngineStartError."""
+        inbox = self._inbox
 
         def say(news: _News) -> None:
             inbox.put(news)
             self.wake()
 
         self.open_engine(say)
-        return inbox
 
     def request(self, message: protocol.AnsweredRequest, listener: Listener) -> int:
         """Send a request under a new id, which is returned.
@@ -223,9 +221,10 @@ class Link:
                 return crashes.likely_cause(request, died.log_tail) + hint
             self._pending[oldest] = again, listener
         try:
-            self._inbox, self.hello = self._opened(), None
+            self._open()
         except EngineStartError:
             return hint
+        self.hello = None
         for one in waiting:
             self.hand_over(self._pending[one][0])
         for one in self._cancelled & self._pending.keys():

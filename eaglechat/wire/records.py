@@ -287,10 +287,6 @@ class Round(msgspec.Struct, frozen=True, tag="round"):
         return "".join(token.text for token in self.tokens)
 
 
-def text_in(rounds: Iterable[Round], part: Part) -> str:
-    return "".join(token.text for round_ in rounds for token in round_.tokens if token.part is part)
-
-
 class Prefill(msgspec.Struct, frozen=True, tag="prefill"):
     """Progress through a prompt, in tokens. `reused` tokens were in the KV cache already."""
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import astuple, replace
 
-from eaglechat.wire.records import LAST_TOKEN, NGRAM, Round
+from eaglechat.wire.records import NGRAM, Round
 
 Stats = TypeVar("Stats", bound="DrafterStats")
 
@@ -66,10 +66,7 @@ class SpeculationStats(DrafterStats, frozen=True):
     tokens: int = 0
     tested_at: tuple[int, ...] = ()
     accepted_at: tuple[int, ...] = ()
-    siblings: int = 0
-    """Drafted tokens rejected beside another one that was tested in the same place of a tree."""
     trees: int = 0
-    """Rounds whose draft was a tree."""
     by_drafter: dict[str, DrafterStats] = {}
 
     def plus(self, round_: Round) -> SpeculationStats:
@@ -111,11 +108,9 @@ def of_step(drafted: int, tested: int, accepted: int, tokens: int) -> Speculatio
 
 def _of_one(round_: Round) -> SpeculationStats:
     counts = len(round_.drafted), round_.n_tested, round_.n_accepted
-    tested_behind = [LAST_TOKEN, *round_.path][: round_.n_tested] if round_.is_tree else []
     own = {round_.drafter: DrafterStats(1, *counts)} if round_.drafter else {}
     return replace(
         of_step(*counts, len(round_.tokens)),
-        siblings=sum(max(0, len(round_.children(one)) - 1) for one in tested_behind),
         trees=int(round_.is_tree),
         by_drafter=own,
     )

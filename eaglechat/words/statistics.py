@@ -53,8 +53,6 @@ STATISTICS = (
               "Acceptance of the first drafted token of a round, the second, and so on, among the "
               "rounds that tested it; in a tree, by depth"),
     Statistic("trees", "speculation", "Rounds whose draft was a tree"),
-    Statistic("siblings", "speculation",
-              "Tokens of a tree that were rejected beside another one tested in the same place"),
     Statistic("by_drafter", "speculation", "The counts for each drafter"),
     Statistic("prefill_ms", "timings", "Reading the prompt"),
     Statistic("prefill_tokens", "timings",

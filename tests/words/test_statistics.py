@@ -22,7 +22,7 @@ def test_names_are_those_that_scripts_read() -> None:
     one = recorded(*ROUNDS).measured
     assert [*in_json("speculation", one)] == [
         "rounds", "drafted", "tested", "accepted", "acceptance_rate", "mean_accepted_length",
-        "per_position", "trees", "siblings", "by_drafter",
+        "per_position", "trees", "by_drafter",
     ]  # fmt: skip
     assert [*in_json("timings", one)] == [
         "prefill_ms", "prefill_tokens", "generation_ms", "tokens_per_second", "draft_ms",

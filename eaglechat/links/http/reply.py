@@ -71,7 +71,7 @@ class Reply:
 
     def __init__(self, kind: OpenAIServer, chat: Chat, say: Callable[[AnyEvent], None]) -> None:
         self._characters = {part: Characters() for part in Part}
-        self._splitter = ReasoningSplitter()
+        self._parts = PartStream(_MODES, "start")
         self.is_whole = False
         """Whether the server has said that the reply ended."""
         self.id, self._kind, self._chat, self._say = chat.id, kind, chat, say
@@ -128,7 +128,7 @@ class Reply:
             total = count(progress, "total")
             done, cached = (min(count(progress, n), total) for n in ("processed", "cache"))
             self._say(Progress(id=self.id, step=Prefill(done, total, cached)))
-        self._pieces += self._splitter.split(segments)
+        self._pieces += self._split(segments)
         self._most += most_tokens(segments)
         if timings and timings.predicted_n:
             self._count(timings)
@@ -140,7 +140,7 @@ class Reply:
             self._close(self._n_tokens)
             self._begin()
         texts = [text for n in sorted(self._texts) for text in self._texts[n]]
-        left = [*texts, *self._pieces, *self._splitter.rest()]
+        left = [*texts, *self._pieces, *self._parts.flush()]
         self._texts, self._pieces = {}, []
         if left:
             self._tell(_unknown(left), 0.0)
@@ -148,7 +148,7 @@ class Reply:
     def done(self, seed: int, n_ctx: int, *, is_cancelled: bool) -> Done:
         """The end of the reply, in a context of `n_ctx` tokens (0 if that is not known). The client
         is told all rounds again if only the end tells reasoning from answer."""
-        if rounds := parted_late(self._rounds):
+        if rounds := _parted_late(self._rounds):
             self._rounds = rounds
             self._say(Progress(id=self.id, step=Settled(tuple(rounds))))
         tokens, timings = self._totals()
@@ -175,11 +175,24 @@ class Reply:
         new = min(max(counted - self._n_tokens, 1), most_tokens(segments))
         self._n_tokens += new
         self._n_first = self._n_first or new
-        segments = self._splitter.split(segments)
+        segments = self._split(segments)
         part = segments[-1][0] if segments else None
         tokens = _unknown([*segments, *[(part, "")] * (new - len(segments))])
         self._tell(tokens, (now - self._last) * 1000.0)
         self._last = now
+
+    def _split(self, segments: Iterable[Segment]) -> list[Segment]:
+        """The texts whose part is decided now. vLLM, Ollama and others leave reasoning at the
+        beginning of the text unless they are told otherwise. A server that sends it apart is
+        believed: its text is not searched for tags."""
+        decided: list[Segment] = []
+        for part, text in segments:
+            if part is Part.ANSWER:
+                decided += self._parts.push(text)
+            else:
+                decided += [*self._parts.flush(), (part, text)]
+                self._parts = PartStream(_MODES, "answer")
+        return decided
 
     def _count(self, now: Timings) -> None:
         n = min(max(now.predicted_n, self._n_tokens), self._most)
@@ -343,33 +356,7 @@ def _key(timings: Timings) -> tuple[float, int, int]:
     return timings.predicted_ms, timings.draft_n, timings.draft_n_accepted
 
 
-class ReasoningSplitter:
-    """Finds the reasoning at the beginning of a reply: vLLM, Ollama and others leave it there
-    unless they are told otherwise.
-
-    A server that sends reasoning apart is believed: its text is not searched for tags.
-    """
-
-    def __init__(self) -> None:
-        self._stream = PartStream(_MODES, "start")
-
-    def split(self, segments: Iterable[Segment]) -> list[Segment]:
-        """The next texts of the reply; returns those whose part is decided now."""
-        decided: list[Segment] = []
-        for part, text in segments:
-            if part is Part.ANSWER:
-                decided += self._stream.push(text)
-            else:
-                decided += [*self._stream.flush(), (part, text)]
-                self._stream = PartStream(_MODES, "answer")
-        return decided
-
-    def rest(self) -> list[Segment]:
-        """The end of the reply; returns what was held back."""
-        return self._stream.flush()
-
-
-def parted_late(rounds: Sequence[Round]) -> list[Round] | None:
+def _parted_late(rounds: Sequence[Round]) -> list[Round] | None:
     """The rounds of a whole reply that has `</think>` and no `<think>`, with what comes before the
     tag as reasoning: the chat template opened that, and the server does not take it apart. None for
     any other reply, such as one with the tag in code.

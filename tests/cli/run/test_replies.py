@@ -54,7 +54,6 @@ SCHEMA = {
         "mean_accepted_length": float,
         "per_position": list,
         "trees": int,
-        "siblings": int,
         "by_drafter": {"eagle3": {"rounds": int, "drafted": int, "tested": int, "accepted": int}},
     },
     "against_plain": type(None),

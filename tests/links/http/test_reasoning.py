@@ -8,19 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.links.http.reply import ReasoningSplitter
+from eaglechat.links.http.openai import OpenAIServer
 from eaglechat.wire import protocol as p
 from eaglechat.wire.records import Part
 from tests.links.http.fault_server import Ask, FaultServer, models_of, streaming
+from tests.links.http.streamed import Streamed, said
 
 
 def parts_of(chunks: list[str]) -> tuple[str, str]:
     """Reasoning and answer."""
-    splitter = ReasoningSplitter()
-    pieces = [piece for chunk in chunks for piece in splitter.split([(Part.ANSWER, chunk)])]
-    pieces += splitter.rest()
-    said = {part: "".join(text for of, text in pieces if of is part) for part in Part}
-    return said[Part.REASONING], said[Part.ANSWER]
+    streamed = Streamed(OpenAIServer()).send(*map(said, chunks))
+    streamed.end()
+    reasoning, answer = (
+        "".join(token.text for token in streamed.tokens if token.part is part) for part in Part
+    )
+    return reasoning, answer
 
 
 REPLIES = {
@@ -50,9 +52,11 @@ def test_an_answer_alone_stays_as_it_is(chunks: list[str]) -> None:
 
 
 def test_what_a_server_takes_apart_itself_stays_as_it_is() -> None:
-    splitter = ReasoningSplitter()
-    written = [(Part.REASONING, "<think>"), (Part.ANSWER, "<think>x")]
-    assert splitter.split(written) == written
+    streamed = Streamed(OpenAIServer())
+    streamed.send({"choices": [{"delta": {"reasoning": "<think>", "content": "<think>x"}}]})
+    streamed.end()
+    texts = [(token.part, token.text) for token in streamed.tokens]
+    assert texts == [(Part.REASONING, "<think>"), (Part.ANSWER, "<think>x")]
 
 
 THINKING = [("<think>", 1), ("\n2 and", 2), (" 2.", 2), ("</think>\n\n", 2), ("Four", 1), (".", 1)]
