@@ -281,6 +281,6 @@ def test_each_server_is_named_with_what_is_wrong(
     assert "away: nothing answers at http://127.0.0.1:9: is the server running there?" in away
     assert f"{locked.url} does not accept the key (HTTP 401)" in locked_out
     assert "has no such page (HTTP 404" in elsewhere
-    assert elsewhere.endswith("; check its address (url)")
+    assert elsewhere.endswith("or a call such as /chat/completions")
     assert "write http://host:port" in mistyped
     assert KEY not in "".join((*said, *doctor.wrong))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -13,8 +13,6 @@ from eaglechat.wire.errors import EngineError
 _API = "/v1"
 _VERSION = re.compile(r"/v[0-9]+[.\w]*$")
 _CALLS = ("/chat/completions", "/completions", "/models")
-_OTHER_CALL = re.compile(r"(?<=/)(v[0-9]+[.\w]*)/(chat|responses|embeddings|messages)$")
-"""Without a version before it, it may be the folder that a proxy gives the server."""
 
 
 class AddressError(EngineError):
@@ -28,14 +26,8 @@ class Address:
     root: str
     api: str
     host: str
-    other_api: str = ""
-    """What `api` may be instead, if the address that was given says neither."""
     query: str = ""
     """What follows each call of the API, such as Azure's ?api-version=…"""
-
-    def other(self) -> Address:
-        """The same with the other base URL of the API."""
-        return replace(self, api=self.other_api, other_api="")
 
     def call(self, name: str) -> str:
         return f"{self.api}/{name}{self.query}"
@@ -70,11 +62,8 @@ def same_server(one: str, other: str) -> bool:
 
 
 def parse_address(text: str) -> Address:
-    """Reads an address that may lack http:// or /v1, or end in one of the API's calls. Without a
-    version or a call it may mean either of two base URLs of the API.
-
-    Raises AddressError.
-    """
+    """Reads an address that may lack http:// or /v1, or end in one of the API's calls. Raises
+    AddressError."""
     given = text.strip()
     url = given if "://" in given else f"http://{given}"
     try:
@@ -96,12 +85,9 @@ def parse_address(text: str) -> Address:
     base = path
     for call in _CALLS:
         base = base.removesuffix(call)
-    base = _OTHER_CALL.sub(r"\1", base)
     query = f"?{parts.query}" if parts.query else ""
     root = base.removesuffix(_API)
     # A base is used as it is if it names a version, as other services' do, or “openai”, as
     # Gemini's, or if a call was written behind it.
     is_whole = base != root or base != path or "openai" in base or _VERSION.search(base)
-    if is_whole:
-        return Address(origin + root, origin + base, name, query=query)
-    return Address(origin + root, origin + root + _API, name, origin + root, query)
+    return Address(origin + root, origin + base + ("" if is_whole else _API), name, query)

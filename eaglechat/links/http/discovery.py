@@ -104,7 +104,7 @@ async def discover(client: ServerClient, chosen: str = "") -> Found:
     """Find out what answers at the client's address, and what llama-server says of the model that
     it has loaded; of its router's models, of the `chosen` one. Raises ServerError."""
     try:
-        models = tuple(await _list(client))
+        models = tuple(await _models(client))
     except ServerError as error:
         if error.code not in _NO_LIST:
             raise
@@ -116,26 +116,9 @@ async def discover(client: ServerClient, chosen: str = "") -> Found:
     return Found(kind(), models)
 
 
-async def _list(client: ServerClient) -> list[ServedModel]:
-    """The models at the first base URL that the address may mean, or at the other one, which the
-    client keeps if they are there. Raises ServerError."""
-    first = client.address
-    try:
-        return await _models_at(client, first.call("models"))
-    except ServerError as error:
-        if not first.other_api or error.code not in _NO_LIST:
-            raise
-        client.address = first.other()
-        try:
-            return await _models_at(client, client.address.call("models"))
-        except ServerError:
-            client.address = first
-            raise error from None
-
-
-async def _models_at(client: ServerClient, url: str) -> list[ServedModel]:
+async def _models(client: ServerClient) -> list[ServedModel]:
     """The models that a server lists: in OpenAI's object, or in a bare list. Raises ServerError."""
-    answer: Any = await client.ask(url)
+    answer: Any = await client.ask(client.address.call("models"))
     if isinstance(answer, dict):
         lists = (answer.get(name) for name in ("data", "models"))
         answer = next((one for one in lists if isinstance(one, list)), [])

@@ -15,6 +15,10 @@ from eaglechat.links.http.answers import read_json
 from eaglechat.settings.model import SERVER_KEY
 from eaglechat.wire.errors import EngineError
 
+CHECK_ADDRESS = (
+    "check its address (url), to which /v1 is added unless it names a version, or a call such as "
+    "/chat/completions"
+)
 _MOST_SAID, _MOST_ERRORS = 300, 5
 _MESSAGES = ("message", "error", "errors", "detail", "msg", "error_description", "title")
 _TOO_LONG = re.compile("context (length|window|size)|exceed_context_size|context_length_exceeded")
@@ -141,7 +145,7 @@ def status_fault(
         return ServerError(f"{where} {why} (HTTP {status})", code=code)
     if status == 404:
         has = f"has no model named “{model}”" if model else "has no such page"
-        check = "" if model else "; check its address (url)"
+        check = "" if model else f"; {CHECK_ADDRESS}"
         return ServerError(f"{where} {has} (HTTP 404{because}){check}", code=MISSING)
     wait_s = retry_after_s(response.headers)
     if status == 429:

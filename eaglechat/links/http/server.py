@@ -229,11 +229,9 @@ class ServerWorker(Worker):
                         raise
                     self._refused |= fields
                     continue
-                address = self._client.address
-                if error.code == faults.MISSING and address.other_api and self._found.unlisted:
-                    # Nothing said yet which of the two base URLs is the right one.
-                    self._client.address = address.other()
-                    continue
+                if error.code == faults.MISSING and self._found.unlisted:
+                    # Nothing has answered at this address yet.
+                    raise ServerError(f"{error}; {faults.CHECK_ADDRESS}", code=error.code) from None
                 # A server that is loading its model is asked until it has.
                 wait_s = (
                     LOADING_WAIT_S if error.code == faults.LOADING else next(retry_waits_s, None)

@@ -389,7 +389,7 @@ def test_a_server_without_a_list_says_how_to_name_a_model(server: FaultServer) -
     said = why(client.answer(p.Load(target="")))
     client.link.close()
     assert said.endswith(
-        "no such page (HTTP 404: none); check its address (url). If it has no list of its models, "
+        "or a call such as /chat/completions. If it has no list of its models, "
         "name one with --model, or with model in its entry"
     )
 
