@@ -149,7 +149,7 @@ def status_fault(
         return ServerError(f"{where} {has} (HTTP 404{because}){check}", code=MISSING)
     wait_s = retry_after_s(response.headers)
     if status == 429:
-        asks = f"asks to wait {_duration(wait_s)}" if wait_s else "has had too many requests"
+        asks = f"asks to wait {wait_s:,.0f} s" if wait_s else "has had too many requests"
         return ServerError(f"{where} {asks} (HTTP 429{because})", code=_BUSY, wait_s=wait_s)
     if status >= 500:
         code = _AWAY if status in (502, 503, 504) else ServerError.code
@@ -200,13 +200,6 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         return None
     return seconds if 0 < seconds < math.inf else None
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in ("s", 1), ("minutes", 60):
-        if seconds < 120 * length:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{seconds / 3600:,.0f} hours"
 
 
 def shortened(text: str) -> str:

@@ -13,17 +13,6 @@ _OF_MESSAGES = "reasoning_content"
 """An optional field of each message."""
 _LIMIT, _NEW_LIMIT = "max_tokens", "max_completion_tokens"
 _NEEDED = ("model", "messages", _NEW_LIMIT)
-_OURS = (
-    "stream_options", "chat_template_kwargs", "timings_per_token", "return_progress",
-    "return_spec_tokens_details", _OF_MESSAGES,
-)  # fmt: skip
-"""Fields that no user sets: they go if a server refuses some field and does not name it."""
-_UNNAMED = re.compile(
-    "extra|unknown|unrecogni[sz]ed|unexpected|unsupported|not permitted|(bad|invalid) request"
-    r"|^\s*<|^\W*$",
-    re.I,
-)
-"""In a refusal that names no field; a page, or nothing at all, names none either."""
 
 
 class OpenAIServer:
@@ -139,8 +128,6 @@ def refused_fields(body: Mapping[str, Any], said: str) -> frozenset[str]:
     if "streaming" in said or "stream" in named:
         # A reply in one piece is read too.
         named |= {"stream", "stream_options"}.intersection(optional)
-    if not named and _UNNAMED.search(said):
-        named = set(_OURS).intersection(optional)
     if {"temperature", "top_p"} <= named:
         # A server that takes only one of them.
         named -= {"temperature"}

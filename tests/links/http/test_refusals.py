@@ -184,7 +184,7 @@ def test_a_wait_can_be_cancelled_at_once(connect: Connect, server: FaultServer) 
 
 def test_a_wait_that_is_too_long_is_said(answered: Ask, server: FaultServer) -> None:
     assert why(answered(says({"detail": "quota"}, 429, Retry_After="600"))) == (
-        f"{server.url} asks to wait 10 minutes (HTTP 429: quota)"
+        f"{server.url} asks to wait 600 s (HTTP 429: quota)"
     )
     assert len(server.chats()) == 1
 
@@ -258,9 +258,6 @@ def told(message: str, **more: Any) -> dict[str, Any]:
         ("stream_options", 422, {"object": "error", "message": extra("stream_options")}),
         ("stream_options", 400, told("Unknown parameter: 'include_usage'.")),
         ("stream_options", 400, told("Unsupported parameter", param="stream_options")),
-        ("stream_options", 400, told("Additional properties: unexpected property")),
-        ("stream_options", 400, told("Bad Request")),
-        ("stream_options", 400, {}),
         ("seed", 400, {"error": "property 'seed' is unsupported"}),
         ("seed", 422, extra("seed")),
         ("top_p", 400, told("`temperature` and `top_p` cannot both be specified for this model.")),
