@@ -82,7 +82,8 @@ def whether_cancelled() -> Callable[[], bool]:
 
 
 def check() -> None:
-    """Raises Cancelled."""
+    """Raises Cancelled once the request that this thread answers is to end, however deep the work
+    for it is."""
     if _asked.get()():
         raise Cancelled
 
