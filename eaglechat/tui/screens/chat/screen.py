@@ -669,21 +669,24 @@ class ChatScreen(PromptScreen[None]):
     # Editing an earlier question in the prompt
 
     def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
-        text = slash.escaped(self.prompt.marks.text(question))
-        if self.editing is not None:
-            # What is being typed stays; it is a new question if the edited one is gone, too.
-            self.prompt.remember(text)
-            if self.editing.question not in self.session.turns:
-                typed = self.prompt.text
-                self._end_edit()
-                self.prompt.remember(self.prompt.text)
-                self.prompt.replace_all(slash.escaped(typed))
-        elif version_of is not None:
-            self._edit(self.session.turns.question(version_of), text, self.prompt.text)
-        elif self.prompt.text:
-            self.prompt.remember(text)
+        prompt, editing = self.prompt, self.editing
+        text = slash.escaped(prompt.marks.text(question))
+        if editing is None and version_of is not None:
+            self._edit(self.session.turns.question(version_of), text, prompt.text)
+        elif editing is None:
+            prompt.put_above(text)
+        elif editing.question in self.session.turns:
+            # It comes back when the edit has ended.
+            before = "\n\n".join(filter(None, (text, editing.before)))
+            self.editing = replace(editing, before=before)
         else:
-            self.prompt.replace_all(text)
+            # What is being typed is another wording of it, and a new question now.
+            typed = slash.escaped(prompt.text)
+            prompt.remember(text)
+            self._end_edit()
+            before = prompt.text
+            prompt.replace_all(typed)
+            prompt.put_above(before)
 
     def action_edit(self) -> None:
         """Edit the last question up to the turn that commands work on; while a question is edited,

@@ -160,6 +160,13 @@ class Prompt(TextArea):
         self.load_text(text)
         self.move_cursor(self.document.end)
 
+    def put_above(self, text: str) -> None:
+        """Put a text above what is typed, which goes on at the cursor."""
+        if text and self.text:
+            self.insert(f"{text}\n\n", (0, 0))
+        elif text:
+            self.replace_all(text)
+
     def action_send(self) -> None:
         self.is_waiting = True
         if isinstance(self.parent, Widget):

@@ -74,6 +74,30 @@ async def test_an_edit_stopped_before_its_answer_is_in_the_prompt_as_an_edit(dri
         assert questions(user) == ["ones"]
 
 
+async def test_a_question_that_is_stopped_unanswered_comes_back_above_what_is_typed(
+    drive: Drive,
+) -> None:
+    async with drive(size=(80, 24)) as user:
+        await asked(user, "one")
+        for edits, shown in ((False, "two\n\nwhile it reads"), (True, "two\n\nhalf a thought")):
+            user.prompt.load_text("two")
+            user.engine.budget = 0
+            await user.press("enter")
+            await user.until(lambda: user.chat.session.running, "the question")
+            if edits:
+                user.prompt.load_text("half a thought")
+                await user.command("chat.turn_before", "chat.turn_before", "chat.turn_before")
+                await user.command("chat.edit")
+                assert user.prompt.text == "one"
+            await user.type(" while it reads")
+            await user.press("ctrl+c")
+            await user.idle()
+            if edits:
+                assert user.prompt.text == "one while it reads"
+                await user.press("escape")
+            assert user.prompt.text.replace("\n ", "\n") == shown
+
+
 async def test_a_turn_is_selected_by_keys_and_answered_again(drive: Drive) -> None:
     async with drive(size=(80, 24)) as user:
         await asked(user, "one", "two")
