@@ -13,8 +13,6 @@ from eaglechat.words.timeline import Entry
 
 PROSE_CELLS = 96
 """The widest row of text: the eye loses its line in a longer one."""
-MOST_DRAWN = 100
-"""More entries are not kept wrapped, unless they are near the visible part."""
 _NARROW = 20
 
 
@@ -107,14 +105,6 @@ class Rows:
         for item in self._items:
             if item.drawn is not None:
                 item.drawn.strips.clear()
-
-    def forget_far(self, near: range) -> None:
-        """Free the memory of entries out of sight. The reply that is written is cheaper to keep."""
-        drawn = [place for place, item in enumerate(self._items) if item.drawn is not None]
-        if len(drawn) > max(MOST_DRAWN, 2 * len(near)):
-            for place in drawn:
-                if place not in near and not self._items[place].is_written:
-                    self._items[place].drawn = None
 
     def place_at(self, row: int) -> int:
         """The index of the entry at a row, or of the nearest one."""

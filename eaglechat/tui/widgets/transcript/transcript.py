@@ -244,8 +244,6 @@ class Transcript(ScrollView):
         self.first_row = first_row
         if below < height:
             self.refresh(Region(0, below, self.size.width, height - below))
-        if not self.screen.selections:
-            self.rows.forget_far(near)
 
     def _top(self, aim: Aim | None, height: int) -> int:
         """The row at the upper edge of the view. `height` is that of the view, in rows."""
