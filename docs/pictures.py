@@ -108,7 +108,7 @@ class Camera:
         await self.pilot.press(*pressed(keys_of(id)[0]))
 
     async def chat(self) -> ChatScreen:
-        await self.until(lambda: isinstance(self.app.screen, ChatScreen))
+        await self.until(lambda: getattr(self.app.screen, "is_loaded", False))
         screen = self.app.screen
         assert isinstance(screen, ChatScreen)
         await self.pilot.pause(FRAME_S)

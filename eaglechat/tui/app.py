@@ -23,6 +23,7 @@ from textual.theme import Theme
 from textual.timer import Timer
 
 import eaglechat.tui.textual_fixes  # noqa: F401
+from eaglechat.chat.writing.question import parts_of
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.local.pair_library import PairLibrary
@@ -46,10 +47,10 @@ from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.services import desktop
 from eaglechat.tui.services.desktop import Away
 from eaglechat.tui.services.engine import EngineService
-from eaglechat.tui.services.services import Services, SettingsService, Typeahead
+from eaglechat.tui.services.services import Services, SettingsService
 from eaglechat.tui.themes import choose_theme, load_themes, readable, token_variable_defaults
 from eaglechat.tui.widgets.filter import Filter
-from eaglechat.wire.protocol import Auto, PairInfo
+from eaglechat.wire.protocol import Auto
 
 if TYPE_CHECKING:
     from eaglechat.chat.saved_chat import SavedChat
@@ -128,7 +129,7 @@ class EagleApp(App[None]):
             doors=self,
             models_changed=Signal(self, "models"),
             open_chats=lambda: self._open_chats(chats_file),
-            typeahead=Typeahead(),
+            typed_ahead=[],
             away=Away(
                 self._write_past_screen, lambda: self.app_focus, lambda: settings_service.current
             ),
@@ -216,7 +217,7 @@ class EagleApp(App[None]):
             )
         self.call_after_refresh(self._take_over_older_chats)
         if self._start is not None:
-            self.load_and_chat(self._start)
+            self.open_chat(self._start)
 
     def _open_chats(self, file: Path) -> ChatStore:
         from eaglechat.chat.store import ChatStore
@@ -295,24 +296,15 @@ class EagleApp(App[None]):
         # What was typed led to the chat that was left.
         self.screen.query_one(Filter).clear()
 
-    def load_and_chat(self, pair: Pair, saved: SavedChat | None = None) -> None:
-        """Load a pair, then open a chat with it: a saved one or a new one."""
-        from eaglechat.tui.screens.loading import LoadingScreen
+    def open_chat(
+        self, pair: Pair, saved: SavedChat | None = None, *, only_reads: bool = False
+    ) -> None:
+        """Open a chat, a saved one or a new one, which loads its pair unless it `only_reads`."""
+        from eaglechat.tui.screens.chat.screen import ChatScreen
 
         for words in self.screen.query(Filter):
-            self.services.typeahead.add(words.take_ahead())
-
-        def loaded(pair: Pair, info: PairInfo) -> None:
-            from eaglechat.tui.screens.chat.screen import ChatScreen
-
-            self.services.pairs.remember(pair)
-            if self.services.pairs.problem:
-                self.notify(self.services.pairs.problem, severity="warning")
-            served = pair_of_server(pair.server, info.target.path) if pair.server else pair
-            chosen = self.services.as_chosen(served)
-            self.switch_screen(ChatScreen(self.services, chosen, info, saved))
-
-        open_screen(self, LoadingScreen(self.services, pair, loaded))
+            self.services.typed_ahead.extend(parts_of(words.take_ahead()))
+        open_screen(self, ChatScreen(self.services, pair, saved, only_reads=only_reads))
 
     def leave_chat(self, then: Callable[[], None], does: str = "leaves it") -> None:
         if any(one.is_unsaved for one in self.screen_stack if isinstance(one, EagleScreen)):
@@ -327,18 +319,9 @@ class EagleApp(App[None]):
     def load_instead(self, pair: Pair) -> None:
         def load() -> None:
             self._back_to_menu()
-            self.load_and_chat(pair)
+            self.open_chat(pair)
 
         self.leave_chat(load)
-
-    def load_again(self, pair: Pair, then: Callable[[PairInfo], None]) -> None:
-        from eaglechat.tui.screens.loading import LoadingScreen
-
-        def loaded(_pair: Pair, info: PairInfo) -> None:
-            self.pop_screen()
-            then(info)
-
-        open_screen(self, LoadingScreen(self.services, pair, loaded))
 
     def resume(self, chat: SavedChat) -> None:
         self.leave_chat(lambda: self._resume(chat))
@@ -352,18 +335,14 @@ class EagleApp(App[None]):
             known = (one for one in settings.server if same_server(one.url, header.server))
             unknown = ServerSettings(name=header.pair, url=header.server, key_env=key_variable())
             self._back_to_menu()
-            self.load_and_chat(pair_of_server(next(known, unknown), header.target), chat)
+            self.open_chat(pair_of_server(next(known, unknown), header.target), chat)
             return
         draft = Path(header.draft) if header.draft else None
         pair = self.services.pairs.resolve(header.pair, Path(header.target), draft)
         self._back_to_menu()
-        if not settings.engine.command and not pair.target.is_file():
-            from eaglechat.tui.screens.chat.screen import ChatScreen
-
-            # The engine runs on this machine, and the models are gone: the chat can only be read.
-            open_screen(self, ChatScreen(self.services, pair, None, chat))
-        else:
-            self.load_and_chat(pair, chat)
+        # Where the engine runs on this machine, and the models are gone, it can only be read.
+        is_gone = not settings.engine.command and not pair.target.is_file()
+        self.open_chat(pair, chat, only_reads=is_gone)
 
     # What the keys do
 

@@ -3,6 +3,7 @@ a control where the screen does not show it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eaglechat.chat.controls import (
@@ -19,7 +20,7 @@ from eaglechat.chat.measured import RoundMeans
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.refusals import speculation_off
 from eaglechat.chat.session import ChatSession
-from eaglechat.wire.protocol import AUTO, Reasoning, Recommended
+from eaglechat.wire.protocol import AUTO, Recommended
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, Round
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.words import wording
@@ -27,7 +28,7 @@ from eaglechat.words.headline import Headline, headline_of
 
 _MOST_ROUNDS = 512
 """The most rounds that the panel draws."""
-_OF_A_DRAFTER = (SHAPE, P_MIN)
+_OF_A_DRAFTER = (SHAPE.name, P_MIN.name)
 """The controls that n-grams do not follow."""
 _LABELS = {
     "n_draft_max": "length",
@@ -57,16 +58,13 @@ class Numbers:
     off: str | None
     """Why nothing is drafted; None if something is."""
     controls: Controls
-    reasoning: Reasoning
-    """What can be set about the target's reasoning."""
     unreported: str | None
     """“not reported by X”, or None if the engine reports the origins of tokens."""
     engine: str
     """The engine that wrote the reply on show, or will write the first one; empty for eaglechat's
     own."""
-    without_effect: frozenset[str]
-    """The controls that the engine or the target's chat template ignores, or that are only of a
-    drafter where the pair has none."""
+    without_effect: Mapping[str, str]
+    """Why it makes no difference what a control is, by the names of those of which this is so."""
     only_ngrams: bool
     """Whether the pair has no drafter."""
     drafts_as_asked: bool
@@ -102,15 +100,9 @@ def numbers_of(session: ChatSession) -> Numbers:
         room=room,
         off=speculation_off(session.info, controls, shown.speculation_stopped),
         controls=controls,
-        reasoning=session.reasoning,
         unreported=wording.not_reported(session.hello, "origins"),
         engine=shown.terms.engine,
-        without_effect=(
-            not_followed(session.can)
-            | ({one.name for one in _OF_A_DRAFTER} if only_ngrams else set())
-            | (set() if session.reasoning.on_off else {THINKING.name})
-            | (set() if session.reasoning.efforts else {EFFORT.name})
-        ),
+        without_effect=_without_effect(session, only_ngrams=only_ngrams),
         only_ngrams=only_ngrams,
         drafts_as_asked=session.can.draft_length,
         recommended=session.recommended,
@@ -133,11 +125,11 @@ def in_force(control: Control, controls: Controls, since: str) -> str:
     return f"From the next {since} on: {label(control)} {wording.NAMES.get(word, word)}."
 
 
-def without_effect(control: Control, *, only_ngrams: bool) -> str:
-    """Why it makes no difference what a control is."""
-    why = "this engine ignores it"
-    if control in (THINKING, EFFORT):
-        why = "the model's chat template has no switch for it"
-    elif only_ngrams and control in _OF_A_DRAFTER:
-        why = "only n-grams draft"
-    return f"{label(control)} has no effect: {why}."
+def _without_effect(session: ChatSession, *, only_ngrams: bool) -> dict[str, str]:
+    reasoning = session.reasoning
+    ignored = dict.fromkeys(not_followed(session.can), "this engine ignores it")
+    of_a_drafter = dict.fromkeys(_OF_A_DRAFTER if only_ngrams else (), "only n-grams draft")
+    switches = {THINKING.name: reasoning.on_off, EFFORT.name: reasoning.efforts}
+    no_switch = "the model's chat template has no switch for it"
+    unswitched = {name: no_switch for name, has_one in switches.items() if not has_one}
+    return {**of_a_drafter, **ignored, **unswitched}

@@ -121,7 +121,13 @@ class Driver:
         await self.until(lambda: text in self.text, f"“{text}” on the screen")
 
     async def on(self, kind: type[Screen[Any]]) -> None:
-        await self.until(lambda: isinstance(self.app.screen, kind), kind.__name__)
+        """Wait for a screen of this kind on top; for a chat, until its pair is loaded."""
+
+        def is_there() -> bool:
+            screen = self.app.screen
+            return isinstance(screen, kind) and getattr(screen, "is_loaded", True)
+
+        await self.until(is_there, kind.__name__)
         await self.pilot.pause()
 
     @property

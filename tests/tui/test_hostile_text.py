@@ -32,7 +32,6 @@ from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.screens.hub.search import SearchScreen
-from eaglechat.tui.screens.loading import LoadingScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.past.export import ExportScreen
@@ -152,7 +151,6 @@ async def test_hostile_text_is_drawn_everywhere_and_reaches_the_terminal_nowhere
     user.engine.load_error = ("load", HOSTILE)
     user.app.services.away.write = written.append
     async with user:
-        await user.on(LoadingScreen)
         await user.sees("end")
         named = "the file that is no chat"
         await user.until(lambda: any("stay there" in said for said in user.notices), named)

@@ -21,7 +21,7 @@ PLACES: tuple[frozenset[str], ...] = tuple(
     frozenset(f"app {others}".split())
     for others in (
         "menu list", "dialog list library", "dialog list roles", "dialog downloads", "dialog ask",
-        "dialog prompt loading", "chat prompt", "chat list", "compare", "dialog seen",
+        "chat prompt loading", "chat list", "compare", "dialog seen",
         "dialog inside", "dialog list chats", "find",
     )
 )  # fmt: skip
@@ -146,7 +146,8 @@ COMMANDS: tuple[Command, ...] = (
        "Find everything that can draft for the highlighted model, here and on the Hub",
        "menu library", "leader exclamation_mark", group="Models", words="pairs eagle mtp dflash"),
     _c("menu.library", "Models on this machine", "Load, pair up or delete models on this machine",
-       "menu", "leader l", group="Models", words="delete files local drafts pair open path"),
+       "menu chat", "leader l", group="Models",
+       words="model models switch load delete files local drafts pair open path"),
     _c("library.newer", "Newer versions",
        "Ask the Hub which models are newer there, or download the highlighted one of these",
        "library", "leader u", group="Models", words="update upgrade versions"),
@@ -228,9 +229,6 @@ COMMANDS: tuple[Command, ...] = (
        "leader t", action="role({})", group="Chat",
        argument=Argument(text="the name of a role", is_optional=True),
        words="system persona character write_role"),
-    _c("chat.model", "Other models", "Chat with another pair", "chat", "", action="model({})",
-       argument=Argument(text="the name of a pair", is_optional=True),
-       words="models pair switch load library"),
     _c("chat.again", "Answer again", "Answer the selected or last question again, with a new seed",
        "chat", "leader r", action="turn('answer_again')", group="Turn", turn_key="r",
        words="retry regenerate reroll redo"),

@@ -13,7 +13,7 @@ from textual.app import App
 from textual.signal import Signal
 
 from eaglechat.chat.controls import first_controls
-from eaglechat.chat.writing.question import QuestionParts, parts_of
+from eaglechat.chat.recording import TurnPart
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
@@ -22,30 +22,11 @@ from eaglechat.settings.config_file import SettingsFileError, save_setting
 from eaglechat.settings.model import Settings
 from eaglechat.tui.services.desktop import Away
 from eaglechat.tui.services.engine import EngineService
-from eaglechat.wire.protocol import Auto, PairInfo
+from eaglechat.wire.protocol import Auto
 
 if TYPE_CHECKING:
     from eaglechat.chat.saved_chat import SavedChat
     from eaglechat.chat.store import ChatStore
-
-
-@dataclass
-class Typeahead:
-    """What is typed while models are loading; `is_sent` is whether it will be sent."""
-
-    parts: QuestionParts = ()
-    is_sent: bool = False
-
-    def add(self, text: str) -> None:
-        """Take over what was typed before a screen for it was there."""
-        if text:
-            self.parts, self.is_sent = (*self.parts, *parts_of(text)), False
-
-    def take(self) -> Typeahead:
-        """Return what was typed, and forget it."""
-        taken = Typeahead(self.parts, self.is_sent)
-        self.parts, self.is_sent = (), False
-        return taken
 
 
 class OlderChats:
@@ -92,9 +73,6 @@ class Doors(Protocol):
     def load_instead(self, pair: Pair) -> None:
         """Close everything above the menu, load a pair and chat with it."""
 
-    def load_again(self, pair: Pair, then: Callable[[PairInfo], None]) -> None:
-        """After the engine died: load the pair of a chat; `then` gets what was loaded."""
-
     def resume(self, chat: SavedChat) -> None:
         """Close everything above the menu and resume a saved chat, with the pair it ran on."""
 
@@ -113,7 +91,8 @@ class Services:
     models_changed: Signal[None]
     """Published when models were installed or deleted."""
     open_chats: Callable[[], ChatStore]
-    typeahead: Typeahead
+    typed_ahead: list[TurnPart]
+    """What was typed for a chat that is not there: the next prompt begins with it."""
     away: Away
 
     @cached_property

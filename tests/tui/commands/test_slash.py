@@ -18,7 +18,7 @@ def names(_command: Command) -> list[tuple[str, str]]:
 def test_a_name_is_one_commands() -> None:
     named = [command.slash_name for command in COMMANDS if command.slash_name]
     assert len(named) == len(set(named)) == len(BY_SLASH)
-    assert {"new", "n", "p_min", "temp", "auto", "model", "copy", "compare", "help", "quit"} <= {
+    assert {"new", "n", "p_min", "temp", "auto", "library", "copy", "compare", "help", "quit"} <= {
         *BY_SLASH
     }
 
@@ -29,7 +29,7 @@ def test_a_name_is_one_commands() -> None:
         ("/new", "chat.new", None), ("/n 5", "chat.n_draft_max", 5),
         ("/n auto", "chat.n_draft_max", "auto"), ("/temp 0.8", "chat.temperature", 0.8),
         ("/temperature 0.8", "chat.temperature", 0.8), ("/te 1 ", "chat.temperature", 1.0),
-        ("/model", "chat.model", None), ("/model a b", "chat.model", "a b"),
+        ("/model", "menu.library", None), ("/role a b", "chat.role", "a b"),
         ("/qu", "app.quit", None), ("/help\n", "app.help", None),
         ("/shape tree", "chat.shape", "tree"), ("/export json", "chat.export", "json"),
         ("/retry", "chat.again", None), ("/system", "chat.role", None),
@@ -110,8 +110,8 @@ def test_commands_are_offered_with_what_they_take() -> None:
     assert (hint.shown, hint.text) == ("a number between 0 and 5", "")
     words = getattr(slash.completions_of("/think o", names), "completions", ())
     assert [completion.text for completion in words] == ["auto", "on", "off"]
-    (pair,) = getattr(slash.completions_of("/model smol", names), "completions", ())
-    assert (pair.text, pair.is_whole) == ("smollm2-135m", True)
+    (role,) = getattr(slash.completions_of("/role smol", names), "completions", ())
+    assert (role.text, role.is_whole) == ("smollm2-135m", True)
     assert slash.completions_of("//te", names) is None
     assert slash.completions_of("te", names) is None
     assert slash.completions_of("/new ", names) is None

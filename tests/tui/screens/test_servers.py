@@ -109,14 +109,6 @@ async def test_the_counts_of_a_whole_reply_are_shown_at_its_end(
         await user.sees("origins not reported by this server")
 
 
-async def test_a_server_is_typed_by_its_name(drive: Drive, server: FaultServer) -> None:
-    async with drive(settings=settings_of(server.url), size=(120, 40)) as user:
-        await user.open_chat()
-        await user.type("/model box")
-        await user.press("tab", "enter")
-        await user.sees(f"Connected to {server.url}.")
-
-
 async def test_the_menu_counts_the_memory_that_rpc_servers_lend(drive: Drive) -> None:
     gone = nobody()
     with serving([(6 * GIB, 8 * GIB)]) as one, serving([(2 * GIB, 2 * GIB)]) as two:

@@ -13,7 +13,6 @@ from eaglechat.hub.downloads.install import Facts
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
-from eaglechat.tui.screens.loading import LoadingScreen
 from tests.tui.driving import Driver
 from tests.tui.screens.test_hub_screens import a_plan
 from tests.tui.scripted_desk import MB, ScriptedDesk, entry
@@ -40,7 +39,6 @@ async def test_loading(drive: Drive, snapshot: Any, fails: bool) -> None:
         user.engine.hold_load = True
         await user.sees("● smollm2-135m")
         await user.press("enter")
-        await user.on(LoadingScreen)
         await user.sees("Loading the target")
         await user.type("already asked")
         if fails:

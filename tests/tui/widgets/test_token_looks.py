@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from textual.filter import Monochrome
+from textual.widgets import Static
 
 from eaglechat.tui.themes import TOKEN_KINDS
-from eaglechat.tui.widgets.transcript.token_styles import Legend
+from eaglechat.tui.widgets.transcript.token_styles import legend
 from tests.tui.widgets.transcript_app import (
     ROUNDS,
     THEMES,
@@ -106,15 +107,17 @@ async def test_without_colour_the_kinds_still_differ(monkeypatch: pytest.MonkeyP
 
 async def test_the_legend_shows_every_kind_as_it_looks() -> None:
     app = TranscriptApp()
-    async with app.run_test(size=(80, 24)):
-        legend = app.query_one(Legend)
-        assert drawn_rows(legend) == ["accepted · n-gram · correction · bonus · plain · rejected"]
+    async with app.run_test(size=(80, 24)) as pilot:
+        line = app.query_one("#legend", Static)
+        line.update(legend(app, None, are_rejected_known=True))
+        await pilot.pause()
+        assert drawn_rows(line) == ["accepted · n-gram · correction · bonus · plain · rejected"]
         for kind in TOKEN_KINDS:
             colour, styles = token_looks(THEMES["eagle-dark"])[kind]
-            style = segment_of(legend, kind).style
+            style = segment_of(line, kind).style
             assert flags(style) == styles
             assert style.color.triplet == colour.rich_color.triplet
         # By who drafted it, an accepted token differs in style alone, which needs no colour.
-        looked_up, accepted = (segment_of(legend, kind).style for kind in ("n-gram", "accepted"))
+        looked_up, accepted = (segment_of(line, kind).style for kind in ("n-gram", "accepted"))
         assert looked_up.color == accepted.color
         assert flags(looked_up) != flags(accepted)

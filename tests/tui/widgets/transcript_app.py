@@ -15,13 +15,13 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
+from textual.widgets import Static
 
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.paths import builtin_themes_dir
 from eaglechat.settings.model import View
 from eaglechat.tui.themes import TOKEN_KINDS, load_themes, token_variable_defaults
 from eaglechat.tui.widgets.transcript.entries import MARGIN, DrawnEntry, ReplyEntry
-from eaglechat.tui.widgets.transcript.token_styles import Legend
 from eaglechat.tui.widgets.transcript.transcript import PADDING, Transcript
 from eaglechat.tui.widgets.transcript.wrapping import Row
 from eaglechat.wire.records import (
@@ -128,7 +128,7 @@ class TranscriptApp(App[None]):
         transcript = Transcript()
         transcript.view = self._view
         yield transcript
-        yield Legend()
+        yield Static(id="legend")
 
     def on_mount(self) -> None:
         # It moves by its own keys, where the chat screen has commands.

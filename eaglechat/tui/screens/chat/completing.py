@@ -16,7 +16,8 @@ from eaglechat.chat.writing.files import (
 )
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands import slash
-from eaglechat.tui.screens.prompt_screen import PromptScreen
+from eaglechat.tui.screens.base import EagleScreen
+from eaglechat.tui.widgets.prompt.prompt import Prompt
 
 MOST_FILES_OFFERED = 60
 
@@ -26,7 +27,7 @@ class Completer:
 
     def __init__(
         self,
-        screen: PromptScreen[None],
+        screen: EagleScreen[None],
         may_be_command: Callable[[], bool],
         choices: slash.Choices,
     ) -> None:
@@ -55,7 +56,7 @@ class Completer:
         # By now another path may be typed.
         if directory in self._listed:
             self._listed[directory] = listed
-            self._screen.prompt.complete()
+            self._screen.query_one(Prompt).complete()
 
 
 def _completion(directory: str, listed: Listed) -> slash.Completion:

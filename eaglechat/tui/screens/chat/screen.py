@@ -43,14 +43,22 @@ from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.links.http.address import same_server
 from eaglechat.settings.model import PanelPlace, Settings, View
 from eaglechat.tui.commands import slash
-from eaglechat.tui.commands.keys import bindings_of, key_of, moves, name_of, short_key_of, with_keys
-from eaglechat.tui.commands.table import BY_ID, Command
-from eaglechat.tui.screens.base import TitleBar, TooSmall
+from eaglechat.tui.commands.keys import (
+    bindings_of,
+    key_of,
+    moves,
+    name_of,
+    run_own_key,
+    short_key_of,
+    with_keys,
+)
+from eaglechat.tui.commands.table import BY_ID, Command, commands_of
+from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.chat.completing import Completer
 from eaglechat.tui.screens.chat.inside import InsideScreen
+from eaglechat.tui.screens.chat.loading import Loading
 from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
 from eaglechat.tui.screens.dialogs import Ask
-from eaglechat.tui.screens.prompt_screen import PromptScreen
 from eaglechat.tui.screens.roles import RolesScreen
 from eaglechat.tui.services import desktop
 from eaglechat.tui.services.editor import in_editor
@@ -61,14 +69,14 @@ from eaglechat.tui.widgets.panel.knob import OFF_AND_ON, Knob
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.status_line import StatusLine
-from eaglechat.tui.widgets.transcript.token_styles import Legend
+from eaglechat.tui.widgets.transcript.token_styles import legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words import context, wording
 from eaglechat.words.addresses import cannot_open, shown_address
 from eaglechat.words.export import Format
-from eaglechat.words.numbers import in_force, numbers_of, without_effect
+from eaglechat.words.numbers import in_force, label, numbers_of
 from eaglechat.words.timeline import Entry, entries, entries_of, progress
 
 SAVES_PER_SECOND = 1
@@ -86,6 +94,9 @@ _OF_A_TURN = {
 }
 """What is offered while a turn is selected."""
 _QUEUED = "Sent when the reply ends; {chat.stop} keeps it here"
+_SENT_ONCE_LOADED = "Your question will be sent once the models are loaded"
+_OF_AN_OPEN_CHAT = {one.call().partition("(")[0] for one in commands_of("chat")} - {"stop", "menu", "library"}
+"""The actions of the commands that wait until the pair is loaded."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +109,14 @@ class Editing:
     """The text of the prompt before the question was put there."""
 
 
-class ChatScreen(PromptScreen[None]):
-    """A chat with a loaded pair, new or resumed. Without `info` no models are loaded, and the chat
-    can only be read."""
+class ChatScreen(EagleScreen[None]):
+    """A chat, new or resumed, that loads its pair. What is typed goes to the prompt, whatever has
+    the focus, also while the pair is loaded."""
 
     CSS_PATH = "chat.tcss"
+    AUTO_FOCUS = ""
     BINDINGS = [
-        *bindings_of("chat"),
+        *bindings_of("chat", "loading"),
         # While a reply is written Ctrl+C stops it, whatever is selected.
         *moves(
             {
@@ -120,19 +132,23 @@ class ChatScreen(PromptScreen[None]):
     ]
 
     session: ChatSession
-    """Set when the screen is mounted."""
+    """Set when the pair was loaded."""
 
     def __init__(
         self,
         services: Services,
         pair: Pair,
-        info: protocol.PairInfo | None,
         saved: SavedChat | None = None,
+        *,
+        only_reads: bool = False,
     ) -> None:
+        """`only_reads` loads nothing: the models are gone."""
         super().__init__()
         self.services = services
-        self.pair, self._info, self._saved = pair, info, saved
-        self._has_session = False
+        self.pair, self._saved, self._only_reads = pair, saved, only_reads
+        self.load = Loading(self, services, pair, self._loaded)
+        self.is_loaded = False
+        """Whether the chat is open: its pair was loaded, or it is only read."""
         self._is_to_draw, self._drawn_version = False, -1
         self._numbers_at = 0.0
         """The time at which the figures were drawn last."""
@@ -156,12 +172,13 @@ class ChatScreen(PromptScreen[None]):
                 "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
             ),
         )
-        yield TitleBar(wording.pair_in_short(self._info, self.pair.name), "ready", program="")
+        yield TitleBar(self.pair.name, "loading", program="")
         with Horizontal(id="body"):
             with Vertical(id="conversation"):
                 transcript = Transcript(id="transcript")
                 transcript.view = settings.interface.view
                 yield transcript
+                yield Vertical(self.load, id="load")
                 below = f"↓ new text below: {name_of('ctrl+end')}"
                 yield Static(f"[@click=screen.scroll('scroll_end')]{below}[/]", id="new-below")
                 find = FindBar(transcript, lambda: self.session.turns.path, self._end_finding)
@@ -169,7 +186,7 @@ class ChatScreen(PromptScreen[None]):
                     yield find
                     yield find.found
                 yield StatusLine(id="status")
-                yield Legend()
+                yield Static(id="legend", classes="muted")
                 yield prompt.completions
                 yield prompt
             yield SpeculationPanel(id="panel")
@@ -177,43 +194,93 @@ class ChatScreen(PromptScreen[None]):
         yield TooSmall()
 
     def on_mount(self) -> None:
+        interface = self.services.settings.current.interface
+        self.set_class(not interface.show_panel, "-panel-hidden")
+        self.set_class(interface.view == "trace", "-trace")
+        self.services.settings.changed.subscribe(self, self._settings_changed)
+        self.watch(self.transcript, "selected", self._follow_selection, init=False)
+        new_below = self.query_one("#new-below")
+        self.watch(self.transcript, "has_new_below", partial(setattr, new_below, "display"))
+        self._take_typed_ahead()
+        if self._only_reads:
+            self._open(None)
+        else:
+            self.load.begin()
+
+    # Loading the pair
+
+    def _loaded(self, pair: Pair, info: protocol.PairInfo) -> None:
+        if self.is_loaded:
+            self.query_one(TitleBar).show(subject=wording.pair_in_short(info, self.pair.name))
+            self.session.loaded(info)
+            return
+        pairs = self.services.pairs
+        pairs.remember(pair)
+        if pairs.problem:
+            self.notify(pairs.problem, severity="warning")
+        served = pair_of_server(pair.server, info.target.path) if pair.server else pair
+        self.pair = self.services.as_chosen(served)
+        self._open(info)
+
+    def _open(self, info: protocol.PairInfo | None) -> None:
+        """Open the chat; without `info` no models are loaded."""
         services = self.services
-        self.set_class(not services.settings.current.interface.show_panel, "-panel-hidden")
-        self.set_class(services.settings.current.interface.view == "trace", "-trace")
-        services.settings.changed.subscribe(self, self._settings_changed)
         self.session = ChatSession(
             services.engine,
             self,
             pair=self.pair,
-            info=self._info,
+            info=info,
             settings=lambda: services.settings.current,
             store=services.chats,
             roles_dir=self._roles_dir,
             speeds=services.pairs.speeds,
             saved=self._saved,
         )
-        self._has_session = True
-        self.watch(self.transcript, "selected", self._follow_selection, init=False)
-        new_below = self.query_one("#new-below")
-        self.watch(self.transcript, "has_new_below", partial(setattr, new_below, "display"))
+        self.is_loaded = True
         self._show_opened()
         self._show_passage(self._saved.opened_at if self._saved else None)
         self.set_interval(1 / SAVES_PER_SECOND, self.save)
-        self._take_typed_ahead()
+
+    def action_load_again(self) -> None:
+        """Load the pair again after the engine process has ended, and continue the chat."""
+        if self.session.is_engine_gone:
+            self.load.pair = self.pair
+            self.load.begin()
+            self.show_numbers()
+            self.refresh_bindings()
+        else:
+            self.notify("The models are loaded.")
+
+    def _end_load(self) -> None:
+        """Cancel a load that runs, or close one that failed."""
+        if not self.is_loaded:
+            self.action_menu()
+            return
+        self.load.cancel()
+        self._queue(None)
+        self.show_numbers()
+
+    def action_alone(self) -> None:
+        self.load.without_draft()
+
+    def action_log(self) -> None:
+        lines = "\n".join(self.services.engine.log_tail())
+        self.open(Ask("The last lines of the engine's log", lines or "It is empty."))
 
     def on_unmount(self) -> None:
-        if self._has_session:
+        if self.is_loaded:
             self.session.close()
 
     def on_resize(self, event: events.Resize) -> None:
         self._fit(event.size)
         self.refresh_bindings()
-        if self._has_session:
+        if self.is_loaded:
             self.show_numbers()
 
     def _settings_changed(self, change: tuple[Settings, Settings]) -> None:
         before, after = change
-        self.session.follow_settings(before, after)
+        if self.is_loaded:
+            self.session.follow_settings(before, after)
         interface = after.interface
         self.transcript.view = interface.view
         self.set_class(interface.view == "trace", "-trace")
@@ -221,12 +288,29 @@ class ChatScreen(PromptScreen[None]):
         if interface.show_panel != before.interface.show_panel:
             self.set_class(not interface.show_panel, "-panel-hidden")
         self._fit(self.size)
-        self.show_numbers()
+        if self.is_loaded:
+            self.show_numbers()
         self.refresh_bindings()
 
     @property
     def transcript(self) -> Transcript:
         return self.query_one("#transcript", Transcript)
+
+    @property
+    def prompt(self) -> Prompt:
+        return self.query_one(Prompt)
+
+    async def typed(self, event: events.Key) -> None:
+        if event.is_printable and event.character:
+            if event.key not in self.active_bindings:
+                event.stop()
+                self.prompt.type_in(event.character)
+        else:
+            await run_own_key(self.prompt, event)
+
+    def on_paste(self, event: events.Paste) -> None:
+        if not self._has_opened:
+            self.prompt.type_in(event.text)
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
         if severity == "error":
@@ -255,7 +339,7 @@ class ChatScreen(PromptScreen[None]):
             for entry in entries_of(session, session.running.turn):
                 self.transcript.follow(entry)
             self._follow_numbers()
-        if self._queued is not None and session.running is None:
+        if self._queued is not None and session.running is None and not self.load.is_open:
             self._send_queued()
 
     def _follow_numbers(self) -> None:
@@ -279,12 +363,14 @@ class ChatScreen(PromptScreen[None]):
         self.query_one("#panel", SpeculationPanel).show(numbers, is_close=is_flat)
         self.query_one("#status", StatusLine).show(numbers)
         is_told = wording.not_reported(session.hello, "own") is None
-        self.query_one(Legend).are_rejected_known = is_told
-        unreported = numbers.unreported
-        self.query_one(Legend).no_origins = f"origins {unreported}" if unreported else ""
+        if self.has_class("-trace"):
+            kinds = legend(self.app, numbers.unreported, are_rejected_known=is_told)
+            self.query_one("#legend", Static).update(kinds, layout=False)
         doing, state = None, "ready"
         if session.running is not None:
             state = doing = "stopping…" if session.is_stopping else progress(session.running)
+        elif self.load.is_open:
+            state = "loading"
         elif session.info is None:
             state = with_keys("read-only: {chat.load_again} loads the models")
         elif session.is_engine_gone:
@@ -359,8 +445,8 @@ class ChatScreen(PromptScreen[None]):
         numbers = numbers_of(session)
         if control is SHAPE and value != "chain" and (why := chains_only(session.info)):
             self.say(why)
-        elif control.name in numbers.without_effect:
-            self.say(without_effect(control, only_ngrams=numbers.only_ngrams))
+        elif why := numbers.without_effect.get(control.name):
+            self.say(f"{label(control)} has no effect: {why}.")
         elif not self._shows(control):
             is_live = session.running is not None and session.can.own
             since = "round" if is_live and control in CONTROLS else "reply"
@@ -530,10 +616,13 @@ class ChatScreen(PromptScreen[None]):
     @on(Prompt.Sent)
     async def _prompt_sent(self, event: Prompt.Sent) -> None:
         await self._send(event.text)
+        self.prompt.is_waiting, self._has_opened = False, not self.is_on_top
 
     async def _send(self, typed: str) -> None:
         text = slash.literal(typed) if self.editing is None else typed
-        if text is None:
+        if self.load.is_open and (text is not None or not self.is_loaded):
+            self._send_once_loaded(typed)
+        elif text is None:
             await self._run_typed(typed)
         elif self._being_read:
             self.notify(f"{', '.join(self._being_read)}: still being read.")
@@ -551,8 +640,19 @@ class ChatScreen(PromptScreen[None]):
             self.prompt.take()
             self.transcript.selected = None
 
+    def _send_once_loaded(self, typed: str) -> None:
+        """The prompt was sent while a pair is loaded; or after that failed, to try again."""
+        if self.load.has_failed:
+            self.load.begin()
+            self.refresh_bindings()
+        elif typed.strip():
+            self._queue(typed)
+        else:
+            self.notify(with_keys(wording.WRITE_FIRST))
+
     def _queue(self, text: str | None) -> None:
-        """Send this text of the prompt when the reply ends; None sends nothing then."""
+        """Send this text of the prompt when the reply ends, or the pair is loaded; None sends
+        nothing then."""
         self._queued = text
         self._title_prompt()
         self.refresh_bindings()
@@ -570,7 +670,8 @@ class ChatScreen(PromptScreen[None]):
 
     def _title_prompt(self) -> None:
         title = _EDITING if self.editing is not None else None
-        title = title if self._queued is None else _QUEUED
+        if self._queued is not None:
+            title = _SENT_ONCE_LOADED if self.load.is_open else _QUEUED
         self.prompt.border_title = with_keys(title) if title else None
 
     def _is_too_much(self, text: str) -> bool:
@@ -607,6 +708,8 @@ class ChatScreen(PromptScreen[None]):
     @property
     def _to_stop(self) -> tuple[str, Callable[[], object]] | None:
         """What the key that stops does now, and its name; None if there is nothing to stop."""
+        if self.load.is_open:
+            return "cancel", self._end_load
         if self._is_covered:
             return "close", self._uncovered
         if self._queued is not None:
@@ -626,10 +729,16 @@ class ChatScreen(PromptScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
+        if allowed and not self.is_loaded and action in _OF_AN_OPEN_CHAT:
+            return False
+        if allowed and action == "alone":
+            return self.load.has_failed and self.load.pair.draft is not None
+        if allowed and action == "log":
+            return self.load.is_open
         if allowed and action == "stop":
             return self._to_stop is not None or None
         if allowed and action == "interrupt":
-            return self.session.running is not None
+            return self.is_loaded and self.session.running is not None
         return allowed
 
     async def _run_typed(self, text: str) -> None:
@@ -646,7 +755,7 @@ class ChatScreen(PromptScreen[None]):
     @on(Prompt.Attach)
     def _file_chosen(self, event: Prompt.Attach) -> None:
         self._being_read.add(event.path)
-        n_ctx = self.session.n_ctx
+        n_ctx = self.session.n_ctx if self.is_loaded else 0
 
         def fail(error: Exception) -> None:
             self._being_read.discard(event.path)
@@ -733,7 +842,6 @@ class ChatScreen(PromptScreen[None]):
     # Opening, leaving and saving chats
 
     def _show_opened(self) -> None:
-        self._queue(None)
         self._end_edit()
         if self.query_one(FindBar).is_open:
             # The passages it found are those of the previous chat.
@@ -743,7 +851,7 @@ class ChatScreen(PromptScreen[None]):
             if isinstance(turn, Question):
                 self.prompt.remember(slash.escaped(self.prompt.marks.text(turn.parts)))
         if self.session.chat.unsent:
-            self.prompt.replace_all(self.prompt.marks.text(self.session.chat.unsent))
+            self.prompt.put_above(self.prompt.marks.text(self.session.chat.unsent))
         self._draw()
 
     def save(self) -> None:
@@ -764,20 +872,28 @@ class ChatScreen(PromptScreen[None]):
             text = ""
         return self.prompt.marks.parts(text)
 
-    def leave(self, *, keep_prompt: bool = False) -> None:
-        if self._has_session:
-            self.session.leave("" if keep_prompt else self._unsent)
-            self.services.away.forget()
+    def leave(self) -> None:
+        self.load.cancel()
+        if self.is_loaded:
+            self._leave_chat(self._unsent)
+        else:
+            # It waits for the next chat, and is not sent to other models.
+            self.services.typed_ahead[:] = self.prompt.marks.parts(self.prompt.text)
+
+    def _leave_chat(self, written: str | QuestionParts) -> None:
+        self.session.leave(written)
+        self.services.away.forget()
 
     @property
     def is_unsaved(self) -> bool:
-        if self._has_session:
+        if self.is_loaded:
             self.save()
-        return self._has_session and self.session.recorder.is_behind
+        return self.is_loaded and self.session.recorder.is_behind
 
     def action_new_chat(self) -> None:
         def begin() -> None:
-            self.leave(keep_prompt=True)
+            self._leave_chat("")
+            self._queue(None)
             self.session.open()
             self._show_opened()
 
@@ -797,7 +913,8 @@ class ChatScreen(PromptScreen[None]):
         elif _is_of(chat, self.pair) and not self.session.is_engine_gone:
 
             def open_instead() -> None:
-                self.leave()
+                self._leave_chat(self._unsent)
+                self._queue(None)
                 self.prompt.clear()
                 self.session.open(chat)
                 self._show_opened()
@@ -808,29 +925,11 @@ class ChatScreen(PromptScreen[None]):
         else:
             self.services.doors.resume(chat)
 
-    def action_load_again(self) -> None:
-        """Load the pair again after the engine process has ended, and continue the chat."""
-
-        def loaded(info: protocol.PairInfo) -> None:
-            self.query_one(TitleBar).show(subject=wording.pair_in_short(info, self.pair.name))
-            self.session.loaded(info)
-            self._take_typed_ahead()
-
-        if self.session.is_engine_gone:
-            self.services.doors.load_again(self.pair, loaded)
-        else:
-            self.notify("The models are loaded.")
-
     def _take_typed_ahead(self) -> None:
-        """Put the text that was typed while the models were loading into the prompt, and send it if
-        the user had sent it."""
-        typed = self.services.typeahead.take()
-        text = self.prompt.marks.text(typed.parts)
+        """Put the text that was typed before this chat was there into the prompt."""
+        typed, self.services.typed_ahead[:] = tuple(self.services.typed_ahead), ()
+        self.prompt.insert(self.prompt.marks.text(typed))
         self.prompt.take_focus()
-        if text:
-            self.prompt.insert(text)
-        if typed.is_sent and self.prompt.text == text:
-            self.prompt.action_send()
 
     def action_export(self, format: Format | None) -> None:
         if not self.session.turns:
@@ -844,7 +943,9 @@ class ChatScreen(PromptScreen[None]):
     # What can be done now
 
     def offers(self) -> Iterator[Content]:
-        if not self._has_session:
+        if not self.is_loaded:
+            for id in ("app.leader", "chat.menu", "app.quit"):
+                yield offer(id, BY_ID[id].footer)
             return
         if self.query_one(FindBar).is_open:
             yield offer("dialog.back", "back")
@@ -875,6 +976,8 @@ class ChatScreen(PromptScreen[None]):
             yield offer(id, BY_ID[id].footer)
 
     def state_of(self, id: str) -> str:
+        if not self.is_loaded:
+            return ""
         controls = self.controls
         role = self.session.role
         length = controls.n_draft_max
@@ -889,30 +992,15 @@ class ChatScreen(PromptScreen[None]):
 
     # Pairs, roles, and what is faster
 
-    def action_model(self, name: str | None) -> None:
-        """Chat with another pair. Without a name the library opens, to choose one."""
-        if name is None:
-            from eaglechat.tui.screens.hub.library import LibraryScreen
+    def action_library(self) -> None:
+        from eaglechat.tui.screens.hub.library import LibraryScreen
 
-            self.open(LibraryScreen(self.services), self.services.doors.load_instead)
-            return
-        pairs = self._named_pairs()
-        if chosen := next((pair for pair in pairs if pair.name == name), None):
-            self.services.doors.load_instead(chosen)
-        else:
-            known = ", ".join(pair.name for pair in pairs)
-            self.notify(f"There is no pair “{name}”. There are: {known}.")
-
-    def _named_pairs(self) -> list[Pair]:
-        servers = self.services.settings.current.server
-        return [*self.services.pairs.pairs(), *map(pair_of_server, servers)]
+        self.open(LibraryScreen(self.services), self.services.doors.load_instead)
 
     def _choices(self, command: Command) -> Sequence[tuple[str, str]]:
         """The names that a command takes as its value, each with a short description."""
         if command.id == "chat.role":
             return [(role.name, role.description) for role in load_roles(self._roles_dir)[0]]
-        if command.id == "chat.model":
-            return [(pair.name, pair.source) for pair in self._named_pairs()]
         return ()
 
     @property

@@ -13,6 +13,7 @@ from textual.widgets import Input
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.store import KEPT_DAYS, ChatInUseError, ChatSummary, Hit
+from eaglechat.chat.writing.question import parts_of
 from eaglechat.tui.commands.keys import bindings_of, with_keys
 from eaglechat.tui.screens.dialogs import Ask, ListDialog
 from eaglechat.tui.screens.past.export import ExportScreen
@@ -43,7 +44,7 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         super().__init__()
         self._typed_before = words
         self._store, self._older = services.chats, services.older_chats
-        self._open_chat, self._typeahead = open_chat, services.typeahead
+        self._open_chat, self._typed_ahead = open_chat, services.typed_ahead
         self._chats: list[ChatSummary] | None = None
         self._found: list[Hit] = []
         self._has_chosen = False
@@ -91,7 +92,7 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         self.in_background(read, self._open, fails)
 
     def _open(self, chat: SavedChat) -> None:
-        self._typeahead.add(self.words.take_ahead())
+        self._typed_ahead += parts_of(self.words.take_ahead())
         self.dismiss(chat)
 
     def _change(self, chat: ChatSummary, change: Callable[[], object], sentence: str) -> None:

@@ -100,11 +100,12 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         length, usable = N_DRAFT_MAX.word(controls.n_draft_max), numbers.longest + 2
         self.knob(N_DRAFT_MAX).show(_LENGTHS, length, now=now, usable=usable)
 
+        rare = {SHAPE.name, P_MIN.name}
         is_more = self.query_one("#more", Knob).chosen == OFF_AND_ON[1]
-        hidden = {*numbers.without_effect, *(() if is_more else (SHAPE.name, P_MIN.name))}
+        hidden = {*numbers.without_effect, *(() if is_more else rare)}
         for control in (*CONTROLS, THINKING, EFFORT):
             self.knob(control).display = control.name not in hidden
-        self.query_one("#more").display = not {SHAPE.name, P_MIN.name} <= numbers.without_effect
+        self.query_one("#more").display = not rare <= numbers.without_effect.keys()
         self.knob(DRAFTER).display = len(numbers.drafters) > _ONE_DRAFTER
 
     def on_knob_changed(self, event: Knob.Changed) -> None:

@@ -6,8 +6,6 @@ from typing import Any
 
 from textual.app import App
 from textual.content import Content
-from textual.reactive import reactive
-from textual.widget import Widget
 
 from eaglechat.tui.themes import REJECTED, TOKEN_KINDS
 
@@ -27,30 +25,15 @@ def token_look(app: App[Any], kind: str) -> str:
     return f"{'' if style == 'none' else style} $token-{kind}"
 
 
-class Legend(Widget):
-    """One line that names the kinds of tokens, each in its own style."""
-
-    DEFAULT_CSS = """
-    Legend {
-        width: auto;
-        padding: 0 1;
-        height: 1;
-        color: $foreground-muted;
-    }
-    """
-
-    are_rejected_known: reactive[bool] = reactive(True, layout=True)
-    """Whether the engine reports the rejected tokens."""
-    no_origins: reactive[str] = reactive("", layout=True)
-    """Why the origins of tokens are unknown; empty if they are known."""
-
-    def render(self) -> Content:
-        if self.no_origins:
-            return Content(self.no_origins)
-        accepted, *others = TOKEN_KINDS
-        return Content(" · ").join(self._named(kind) for kind in (accepted, NGRAM_KIND, *others))
-
-    def _named(self, kind: str) -> Content:
-        if kind == REJECTED and not self.are_rejected_known:
-            return Content(f"{kind}: not reported")
-        return Content.styled(kind, token_look(self.app, kind))
+def legend(app: App[Any], no_origins: str | None, *, are_rejected_known: bool) -> Content:
+    """The kinds of tokens in one line, each in its own style; or why the origins of tokens are
+    unknown. `are_rejected_known` is whether the engine reports the rejected ones."""
+    if no_origins:
+        return Content(f"origins {no_origins}")
+    accepted, *others = TOKEN_KINDS
+    return Content(" · ").join(
+        Content(f"{kind}: not reported")
+        if kind == REJECTED and not are_rejected_known
+        else Content.styled(kind, token_look(app, kind))
+        for kind in (accepted, NGRAM_KIND, *others)
+    )

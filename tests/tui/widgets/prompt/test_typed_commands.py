@@ -125,14 +125,3 @@ async def test_what_is_no_command_is_not_sent_and_two_slashes_are_text(drive: Dr
         await user.press("home", "slash", "enter")
         await user.until(lambda: len(user.messages) == 2, "a reply")
         assert user.messages[0].content == "/etc/hosts holds what"
-
-
-async def test_another_pair_by_name(drive: Drive) -> None:
-    async with drive(size=(80, 24)) as user:
-        await user.open_chat()
-        await user.type("/model nope")
-        await user.press("enter")
-        await user.sees("There is no pair “nope”")
-        await user.type("/model smol")
-        await user.press("tab", "enter")
-        await user.until(lambda: len(user.engine.requests(protocol.Load)) == 2, "a load")
